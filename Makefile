@@ -1,0 +1,39 @@
+# Recipes only; the work is in scripts/. CI calls the same ones.
+.DEFAULT_GOAL := help
+.PHONY: help setup jars lint types test test-fast check demo bench docs clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## .venv with everything, locked versions
+	@scripts/setup
+
+jars: ## Spark's Kafka connector and a Kafka broker, for the tests
+	@scripts/jars
+
+lint: setup ## ruff: rules and format
+	@scripts/lint
+
+types: setup ## mypy, strict for the pure core
+	@scripts/types
+
+test: setup jars ## all tests, with Spark, a real Kafka broker and real kills
+	@scripts/test
+
+test-fast: setup ## the tests that need no JVM
+	@scripts/test -m "not spark and not kafka and not kill"
+
+check: lint types test-fast docs ## what to run before a commit
+
+demo: setup ## two live streams joined on Spark, on real data (QUERY=name for another query)
+	@.venv/bin/watersmeet demo $(if $(QUERY),--query $(QUERY))
+
+bench: setup ## side by side with Spark's own stream-stream join
+	@.venv/bin/python -m benchmarks.side_by_side
+
+docs: setup ## run the docstrings' examples, check links
+	@scripts/docs
+
+clean: ## remove what the recipes made (not .venv and .jars)
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist metastore_db spark-warehouse derby.log
+	@find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
