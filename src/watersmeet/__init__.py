@@ -1,0 +1,77 @@
+"""Joins of live streams on event time: the public names, and nothing else.
+
+``parse_job`` reads a job's text, ``plan_job`` plans it, ``explain`` says in words how it would be run. Every
+error raised on purpose is a `WatersmeetError`. Jobs are run by the command ``watersmeet run``.
+
+>>> import watersmeet
+>>> job = watersmeet.parse_job('''
+...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 3''')
+>>> print(watersmeet.explain(watersmeet.plan_job(job)).split("Postpone map")[1].split("Kept")[0])
+<BLANKLINE>
+  y.t -> {x.t: 3}
+  x.t -> {y.t: 0}
+<BLANKLINE>
+
+Importing this module imports nothing else: a name is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "EngineError": "watersmeet.errors",
+    "Location": "watersmeet.errors",
+    "PlanError": "watersmeet.errors",
+    "SeveralErrors": "watersmeet.errors",
+    "SpecError": "watersmeet.errors",
+    "SqlError": "watersmeet.errors",
+    "StateError": "watersmeet.errors",
+    "WatersmeetError": "watersmeet.errors",
+    "explain": "watersmeet.plan.explain",
+    "parse_job": "watersmeet.front.sql",
+    "plan_job": "watersmeet.plan.planner",
+}
+"""Name -> the module that has it."""
+
+__all__ = [
+    "EngineError",
+    "Location",
+    "PlanError",
+    "SeveralErrors",
+    "SpecError",
+    "SqlError",
+    "StateError",
+    "WatersmeetError",
+    "__version__",
+    "explain",
+    "parse_job",
+    "plan_job",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value: Any = _version()
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _version() -> str:
+    """The installed version; ``0+unknown`` where the package is used from its sources alone."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("watersmeet")
+    except PackageNotFoundError:
+        return "0+unknown"

@@ -1,0 +1,251 @@
+"""The command ``watersmeet``. Heavy libraries are loaded by the command that needs them, never for
+``--help``.
+
+Exit statuses: 0 done, or stopped cleanly by Ctrl-C or SIGTERM (what was read is committed or will be read
+again: running again goes on) · 1 the answer is no (a replayed case differs or is refused, the demo's results
+differ) · 2 the user's job, options or environment · 70 a bug of watersmeet, whose trace is shown with
+WATERSMEET_TRACEBACK=1 · 130 interrupted where there is nothing to stop cleanly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from watersmeet.errors import WatersmeetError
+
+DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
+
+app = typer.Typer(
+    name="watersmeet",
+    help="Joins of live streams on event time: SQL in, joined and padded rows out.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+class Engine(StrEnum):
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+class DemoQuery(StrEnum):
+    WEATHER = "weather"
+    CONNECTIONS = "connections"
+
+
+JobFile = Annotated[
+    Path, typer.Argument(metavar="JOB.SQL", help="The job's statements; - is standard input.")
+]
+Rule = Annotated[str | None, typer.Option(help="Output watermarks: tight or limit.")]
+Lateness = Annotated[
+    str | None, typer.Option(help="How late a row may still be: '5 seconds', or a number for integer times.")
+]
+Mode = Annotated[str | None, typer.Option(help="append (final rows only) or changelog.")]
+Plan = Annotated[str | None, typer.Option(help="auto, cascade or delta.")]
+MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
+NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"watersmeet {version('watersmeet')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    job: JobFile,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="Directory of the state (default: .watersmeet/<name of the job>)."),
+    ] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Join tasks per tick.")] = None,
+    trigger: Annotated[str | None, typer.Option(help="Time between ticks, such as '2 seconds'.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master, such as local[4].")] = None,
+    conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A setting of Spark; repeat.")] = None,
+    jars: Annotated[str | None, typer.Option(help="Local jars instead of Maven's, by comma.")] = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="End when the input that is there is used up.")
+    ] = False,
+    finish: Annotated[
+        bool,
+        typer.Option("--finish", help="With --until-caught-up: end the input too; the last pads go out."),
+    ] = False,
+    watermark_rule: Rule = None,
+    allowed_lateness: Lateness = None,
+    output_mode: Mode = None,
+    plan: Plan = None,
+    max_rows: MaxRows = None,
+    null_time: NullTime = None,
+    late_output: Annotated[str | None, typer.Option(help="The sink of the job that late rows go to.")] = None,
+    broken_output: Annotated[str | None, typer.Option(help="The sink for records that do not parse.")] = None,
+    live: Annotated[
+        bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="A JSON line per tick, and the account.")] = False,
+) -> None:
+    """Run a job on Spark. Ctrl-C stops it cleanly; running it again goes on where it stopped."""
+    from watersmeet.cli.run import Appearance, run_text, settings_of
+
+    overrides = _overrides(
+        checkpoint=checkpoint,
+        partitions=partitions,
+        trigger=trigger,
+        master=master,
+        jars=jars,
+        until_caught_up=until_caught_up or finish or None,
+        finish=finish or None,
+        watermark_rule=watermark_rule,
+        allowed_lateness=allowed_lateness,
+        output_mode=output_mode,
+        plan=plan,
+        max_rows=max_rows,
+        null_time=null_time,
+        late_output=late_output,
+        broken_output=broken_output,
+    )
+    overrides |= settings_of(conf or [])
+    ended = run_text(
+        _text(job),
+        str(job),
+        overrides,
+        Appearance(live, json),
+        default_checkpoint=Path(".watersmeet") / ("stdin" if str(job) == "-" else job.stem),
+    )
+    if ended.stopped and not json:
+        print("stopped; run it again to go on")
+
+
+@app.command()
+def explain(
+    job: JobFile,
+    watermark_rule: Rule = None,
+    allowed_lateness: Lateness = None,
+    output_mode: Mode = None,
+    plan: Plan = None,
+    max_rows: MaxRows = None,
+    null_time: NullTime = None,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="A Mermaid flowchart in place of words.")
+    ] = False,
+) -> None:
+    """Show how a job would be run: keys, time bounds, for how long rows are kept, how much that makes."""
+    from watersmeet.cli.run import explain_text, mermaid_text
+
+    overrides = _overrides(
+        watermark_rule=watermark_rule,
+        allowed_lateness=allowed_lateness,
+        output_mode=output_mode,
+        plan=plan,
+        max_rows=max_rows,
+        null_time=null_time,
+    )
+    shown = mermaid_text if mermaid else explain_text
+    print(shown(_text(job), str(job), overrides), end="")
+
+
+@app.command()
+def replay(
+    case: Annotated[Path, typer.Argument(metavar="CASE.JSON", help="One case, or a list of them.")],
+    check: Annotated[bool, typer.Option("--check", help="Compare with what the case expects.")] = False,
+    engine: Annotated[Engine, typer.Option(help="Where the ticks run.")] = Engine.LOCAL,
+    partitions: Annotated[int, typer.Option(min=1, help="Join tasks per tick.")] = 1,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="What each step did and why, as text in place of JSON lines.")
+    ] = False,
+) -> None:
+    """Play a written case, step by step; one JSON line per step."""
+    from watersmeet.cli.replay import replay_file
+
+    _exit(replay_file(case, engine=engine.value, partitions=partitions, check=check, trace=trace))
+
+
+@app.command()
+def demo(
+    query: Annotated[DemoQuery, typer.Option(help="Which join.")] = DemoQuery.WEATHER,
+    directory: Annotated[Path, typer.Option("--dir", help="Where data, state and results are kept.")] = Path(
+        ".demo"
+    ),
+    live: Annotated[
+        bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
+    ] = None,
+) -> None:
+    """Join two live streams on real data: New York's flights and weather of 2013; about a minute."""
+    from watersmeet.cli.demo import run_demo
+
+    _exit(run_demo(query.value, directory, live))
+
+
+def _overrides(**flags: object) -> dict[str, str]:
+    """The flags that were given, as settings."""
+    return {
+        name: "true" if value is True else str(value) for name, value in flags.items() if value is not None
+    }
+
+
+def _text(job: Path) -> str:
+    from watersmeet.cli.run import read_text
+
+    return sys.stdin.read() if str(job) == "-" else read_text(job)
+
+
+def _exit(status: int) -> None:
+    if status:
+        raise typer.Exit(status)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status; ``argv`` without the program's name."""
+    return _guarded(lambda: app(args=None if argv is None else list(argv), prog_name="watersmeet"))
+
+
+def _guarded(command: Callable[[], object]) -> int:
+    """Errors as text on standard error and as an exit status."""
+    try:
+        command()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else USER_ERROR
+    except WatersmeetError as error:
+        print(error, file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # `watersmeet … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("WATERSMEET_TRACEBACK"):
+            raise
+        text = str(error).strip().splitlines()
+        print(f"watersmeet failed: {type(error).__name__}: {text[0] if text else ''}", file=sys.stderr)
+        print("Hint: this should not happen; WATERSMEET_TRACEBACK=1 shows where", file=sys.stderr)
+        return BUG
+    return 0
+
+
+def app_main() -> int:
+    """The entry point of the installed command."""
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

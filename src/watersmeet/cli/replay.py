@@ -1,0 +1,90 @@
+"""`replay`: case files through an engine, one JSON line per case and step (or a trace), checked against
+``expect``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from watersmeet.errors import SpecError
+
+Lines = list[dict[str, Any]]
+Run = Callable[[dict[str, Any], int], Lines]
+
+
+def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace: bool = False) -> int:
+    """The exit status: 1 when a case is refused, or with ``check`` when it differs from what is expected."""
+    from watersmeet.testing.cases import check_case, load_cases
+
+    try:
+        cases = load_cases(path)
+    except OSError as error:
+        raise SpecError(f'cannot read "{path}": {error.strerror}', code="file-not-readable") from error
+    except json.JSONDecodeError as error:
+        raise SpecError(f'"{path}" is not JSON: {error}', code="case-file-broken") from error
+    run = _traced(engine) if trace else _printed(_engine(engine))
+    status = 0
+    differences = 0
+    for case in cases:
+        lines = run(case, partitions)
+        if check:
+            problems = check_case(case, lines)
+            differences += bool(problems)
+            for problem in problems:
+                print(problem, file=sys.stderr)
+        elif any("error" in line for line in lines):
+            status = 1
+    if check:
+        print(f"{len(cases) - differences} of {len(cases)} cases as expected", file=sys.stderr)
+        return 1 if differences else 0
+    return status
+
+
+def _printed(run: Run) -> Run:
+    """Run a case and print what each step puts out."""
+
+    def printed(case: dict[str, Any], partitions: int) -> Lines:
+        lines = run(case, partitions)
+        for line in lines:
+            print(json.dumps(line, ensure_ascii=False))
+        return lines
+
+    return printed
+
+
+def _traced(engine: str) -> Run:
+    """Run a case in this process and print what each step did and why."""
+    if engine != "local":
+        raise SpecError(
+            "--trace shows the state of the in-process engine",
+            code="wrong-option",
+            hint="leave --engine out: both engines run the same ticks",
+        )
+    from watersmeet.cli.trace_view import trace_text
+    from watersmeet.engine.local import Tracer, replay_case
+
+    first = True
+
+    def traced(case: dict[str, Any], partitions: int) -> Lines:
+        nonlocal first
+        tracer = Tracer()
+        lines = replay_case(case, partitions=partitions, tracer=tracer)
+        print("" if first else "\n", trace_text(case, lines, tracer.trace), sep="", end="")
+        first = False
+        return lines
+
+    return traced
+
+
+def _engine(name: str) -> Run:
+    """The one place where the engines are chosen; Spark is loaded only when asked for."""
+    if name == "local":
+        from watersmeet.engine.local import replay_case as replay_locally
+
+        return lambda case, partitions: replay_locally(case, partitions=partitions)
+    from watersmeet.engine.spark.replay import replay_case as replay_on_spark
+
+    return lambda case, partitions: replay_on_spark(case, partitions=partitions)

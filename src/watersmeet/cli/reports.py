@@ -1,0 +1,158 @@
+"""An engine's tick results as what `observe` shows. The one place that knows both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from watersmeet.event_time import Watermark
+from watersmeet.observe.account import Account, InputAccount, Lateness
+from watersmeet.observe.held import Held, Waiting
+from watersmeet.observe.progress import InputReport, TickReport
+from watersmeet.plan.model import JobPlan
+
+_TIMES = ("TIMESTAMP", "DATE")
+
+
+class QueryResult(Protocol):
+    """What is read of one query's part of a tick. Counters are per alias."""
+
+    @property
+    def inputs(self) -> Mapping[str, Watermark]: ...
+    @property
+    def state(self) -> Mapping[str, int]: ...
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, int]]: ...
+    @property
+    def account(self) -> Mapping[str, Mapping[str, int]]: ...
+    @property
+    def rows_out(self) -> int: ...
+    @property
+    def holding(self) -> Mapping[str, Sequence[Holding]]: ...
+    @property
+    def idle(self) -> Sequence[str]: ...
+    @property
+    def late(self) -> Mapping[str, Mapping[str, LateBy]]: ...
+
+
+class LateBy(Protocol):
+    """How late the rows of one column were."""
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+    @property
+    def most(self) -> int: ...
+    @property
+    def integer(self) -> bool: ...
+
+
+class Holding(Protocol):
+    """A silent partition that holds a watermark back."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def partition(self) -> str: ...
+    @property
+    def since_us(self) -> int | None: ...
+    @property
+    def idle_timeout_us(self) -> int | None: ...
+
+
+class TickResult(Protocol):
+    """What is read of a tick."""
+
+    @property
+    def tick(self) -> int: ...
+    @property
+    def queries(self) -> Mapping[str, QueryResult]: ...
+
+
+class Reporter:
+    """Turns results into reports. Keeps the last result, which has the account."""
+
+    def __init__(self, show: Callable[[TickReport], None]) -> None:
+        self._show = show
+        self.last: TickResult | None = None
+
+    def __call__(self, result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
+        """One tick, how long it took, and how long its parts took."""
+        self.last = result
+        self._show(report_of(result, seconds))
+
+
+def report_of(result: TickResult, seconds: float) -> TickReport:
+    inputs = []
+    for query, found in result.queries.items():
+        for alias, total in found.account.items():
+            marks = {
+                key.removeprefix(f"{alias}."): mark
+                for key, mark in found.inputs.items()
+                if key.startswith(f"{alias}.")
+            }
+            inputs.append(
+                InputReport(
+                    name=_name(query, alias, len(result.queries)),
+                    rows_in=found.counts.get(alias, {}).get("in", 0),
+                    matched=total.get("matched", 0),
+                    padded=total.get("padded", 0),
+                    late=total.get("late", 0),
+                    retained=found.state.get(alias, 0),
+                    watermarks=marks,
+                    late_by=_lateness(found.late.get(alias, {})),
+                    held_by=_held(found.holding.get(alias, ())),
+                    idle=alias in found.idle,
+                )
+            )
+    rows_out = {query: found.rows_out for query, found in result.queries.items()}
+    return TickReport(result.tick, seconds, tuple(inputs), rows_out)
+
+
+def account_of(result: TickResult) -> Account:
+    """The account as of the tick."""
+    return Account(
+        tuple(
+            InputAccount.of(
+                _name(query, alias, len(result.queries)),
+                counts,
+                found.state.get(alias, 0),
+                _lateness(found.late.get(alias, {})),
+            )
+            for query, found in result.queries.items()
+            for alias, counts in found.account.items()
+        )
+    )
+
+
+def waiting_of(found: Mapping[str, Mapping[str, Sequence[Holding]]]) -> list[Waiting]:
+    """Per query and alias the partitions that a job waits for when it starts."""
+    return [
+        Waiting(_name(query, alias, len(found)), _held(partitions))
+        for query, inputs in found.items()
+        for alias, partitions in inputs.items()
+        if partitions
+    ]
+
+
+def _held(found: Sequence[Holding]) -> tuple[Held, ...]:
+    return tuple(Held(each.source, each.partition, each.since_us, each.idle_timeout_us) for each in found)
+
+
+def _lateness(found: Mapping[str, LateBy]) -> dict[str, Lateness]:
+    return {column: Lateness(each.counts, each.most, each.integer) for column, each in found.items()}
+
+
+def integer_times(plan: JobPlan) -> frozenset[str]:
+    """The watermark keys, named as in reports, whose times are integers."""
+    found = set()
+    for query in plan.queries:
+        for side in query.sides:
+            for name in side.event_times:
+                column = side.input.column(name)
+                if column is not None and not column.type.upper().startswith(_TIMES):
+                    found.add(f"{_name(query.name, side.name, len(plan.queries))}.{name}")
+    return frozenset(found)
+
+
+def _name(query: str, alias: str, queries: int) -> str:
+    return alias if queries == 1 else f"{query}.{alias}"

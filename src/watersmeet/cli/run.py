@@ -1,0 +1,204 @@
+"""`run` and `explain`: the text of a job, through a plan, to an engine."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from watersmeet.errors import SpecError
+
+TRUE = ("true", "1", "yes", "on")
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """How a run shows itself. ``live``: the redrawn view; None: if standard output is a terminal."""
+
+    live: bool | None = None
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that ended. ``stopped``: by Ctrl-C or SIGTERM. ``result``: the last tick's, if there was one."""
+
+    stopped: bool
+    result: Any
+    account: Any
+
+
+def read_text(path: Path) -> str:
+    """The file's text; SpecError when there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SpecError(f'cannot read "{path}": {reason}', code="file-not-readable") from error
+
+
+def settings_of(pairs: Sequence[str]) -> dict[str, str]:
+    """``k=v`` texts as a mapping."""
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise SpecError(
+                f'"--conf {pair}" is not of the form key=value',
+                code="wrong-option",
+                hint="--conf spark.driver.memory=2g",
+            )
+        found[name.strip()] = value.strip()
+    return found
+
+
+def explain_text(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str:
+    """The plans of all queries of the job, those of EXPLAIN statements last."""
+    from watersmeet.front.sql import parse_job
+    from watersmeet.plan.explain import explain
+    from watersmeet.plan.planner import plan_job
+
+    job = parse_job(text, source_name=source_name, overrides=overrides)
+    plans = [explain(plan_job(job))] if job.inserts else []
+    return "\n".join([*plans, *_explained(job)])
+
+
+def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str:
+    """The same queries as one Mermaid flowchart."""
+    from watersmeet.front.sql import parse_job
+    from watersmeet.plan.mermaid import mermaid
+    from watersmeet.plan.model import JobPlan
+    from watersmeet.plan.planner import plan_job
+
+    job = parse_job(text, source_name=source_name, overrides=overrides)
+    planned = plan_job(job).queries if job.inserts else ()
+    return mermaid(JobPlan((*planned, *_planned_explains(job))))
+
+
+def _explained(job: Any) -> list[str]:
+    """What the job's EXPLAIN statements print."""
+    from watersmeet.plan.explain import explain_query
+
+    return [explain_query(query) for query in _planned_explains(job)]
+
+
+def _planned_explains(job: Any) -> list[Any]:
+    from watersmeet.plan.planner import plan_query
+    from watersmeet.spec.model import Sink
+
+    console = Sink("console", "console")
+    return [plan_query("explain", console, query, job.options) for query in job.explains]
+
+
+def run_text(
+    text: str,
+    source_name: str,
+    overrides: Mapping[str, str],
+    appearance: Appearance,
+    *,
+    default_checkpoint: Path,
+) -> Ended:
+    """Run the job until it ends or is stopped (Ctrl-C, SIGTERM), and show it.
+
+    Without ``checkpoint`` among the settings, the state is kept in ``default_checkpoint``.
+    """
+    from watersmeet.cli.reports import Reporter, account_of, integer_times
+    from watersmeet.front.sql import parse_job
+    from watersmeet.plan.planner import plan_job
+
+    job = parse_job(text, source_name=source_name, overrides=overrides)
+    if job.explains:
+        print("\n".join(_explained(job)), end="")
+    if not job.inserts:
+        return Ended(False, None, None)
+    plan = plan_job(job)
+    for query in plan.queries:
+        for warning in query.warnings:
+            print(f"warning: {query.name}: {warning}", file=sys.stderr)
+    progress, printer, out = _views(appearance, source_name, integer_times(plan))
+    stopped = False
+    with _sigterm_as_interrupt(), progress:
+        reporter = Reporter(progress.update)
+        try:
+            stopped = _run(job, plan, str(default_checkpoint), printer, reporter, progress)
+        except KeyboardInterrupt:
+            stopped = True
+    account = None if reporter.last is None else account_of(reporter.last)
+    if account is not None:
+        if appearance.json:
+            import json
+
+            print(json.dumps({"account": account.as_dict()}), flush=True)
+        else:
+            out.print(account.table())
+            for line in account.late_lines():
+                out.print(line, markup=False, highlight=False)
+    return Ended(stopped, reporter.last, account)
+
+
+def _run(job: Any, plan: Any, default_checkpoint: str, printer: Any, reporter: Any, progress: Any) -> bool:
+    """Run on Spark; whether it was stopped by a signal."""
+    from watersmeet.cli.reports import waiting_of
+    from watersmeet.engine.spark.job import run_job
+
+    run = job.run
+    result = run_job(
+        job,
+        plan,
+        checkpoint=run.get("checkpoint", default_checkpoint),
+        partitions=int(run["partitions"]) if "partitions" in run else None,
+        trigger=run.get("trigger"),
+        master=run.get("master"),
+        jars=run.get("jars"),
+        conf=dict(job.settings),
+        until_caught_up=_flag(run, "until_caught_up"),
+        finish=_flag(run, "finish"),
+        on_start=lambda found: progress.start(waiting_of(found)),
+        on_tick=reporter,
+        console=printer,
+    )
+    if not result.ticks and not result.stopped:
+        why = "the job was finished before" if result.finished else "there is nothing new"
+        print(f"{why}: nothing was read", file=sys.stderr)
+    return bool(result.stopped)
+
+
+def _flag(run: Mapping[str, str], name: str) -> bool:
+    return run.get(name, "false").strip().lower() in TRUE
+
+
+def _views(appearance: Appearance, title: str, integers: frozenset[str]) -> tuple[Any, Any, Any]:
+    """The progress, what prints the console sink's rows, and the console."""
+    from rich.console import Console
+
+    from watersmeet.observe.progress import JsonProgress, LiveProgress, PlainProgress
+    from watersmeet.observe.rows import JsonPrinter, TablePrinter
+
+    out = Console()
+    if appearance.json:
+        return JsonProgress(sys.stdout), JsonPrinter(sys.stdout), out
+    live = out.is_terminal if appearance.live is None else appearance.live
+    progress = LiveProgress(out, title, integers) if live else PlainProgress(sys.stdout, integers)
+    return progress, TablePrinter(out), out
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Within, SIGTERM stops as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread: whoever runs this there has the signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,7 @@
+"""The in-process engine: the same tick as on Spark, with expressions evaluated by an embedded SQL engine."""
+
+from watersmeet.engine.local.job import LocalJob, StepOutput
+from watersmeet.engine.local.replay import replay_case
+from watersmeet.engine.local.tracer import Tracer
+
+__all__ = ["LocalJob", "StepOutput", "Tracer", "replay_case"]

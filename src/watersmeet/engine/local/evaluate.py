@@ -1,0 +1,126 @@
+"""Expressions of a plan over Arrow tables, by the embedded SQL engine; on Spark, Spark evaluates them."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.step.ingest import DIFF, FLAG, PARTITION
+from watersmeet.engine.values import arrow_type
+from watersmeet.errors import EngineError
+from watersmeet.event_time import MIN_TIME
+from watersmeet.kernel.residual import connection
+from watersmeet.kernel.slots import BORDER_BITS, Slots
+from watersmeet.plan.model import BranchPlan, QueryPlan, SidePlan, joined_name
+from watersmeet.plan.residual import to_duckdb
+from watersmeet.plan.scope import Scope
+from watersmeet.spec.model import Column, Expr, Input, Source
+
+
+def near_borders(hashes: Slots) -> Slots:
+    """Hashes moved next to multiples of 2**44, where tasks' ranges may begin and end; for tests."""
+    values = hashes.view(np.uint64)
+    prefix = (values % np.uint64(840)) * np.uint64((1 << (64 - BORDER_BITS)) // 840)
+    offset = (values // np.uint64(840)) % np.uint64(3)
+    moved = (prefix << np.uint64(BORDER_BITS)) + offset - np.uint64(1)
+    return (moved + np.uint64(MIN_TIME & 0xFFFF_FFFF_FFFF_FFFF)).view(np.int64)
+
+
+def source_scope(source: Source) -> Scope:
+    """A scope in which bare column names are the source's columns."""
+    return Scope((Input(alias="", columns=source.columns, event_times=(), branches=()),))
+
+
+def joined_scope(query: QueryPlan) -> Scope:
+    """A scope in which the names of joined columns (``alias.column``, one identifier) are bare columns."""
+    columns = [
+        Column(joined_name(side.name, column.name), column.type)
+        for side in query.sides
+        for column in side.input.columns
+    ]
+    return Scope((Input(alias="", columns=tuple(columns), event_times=(), branches=()),))
+
+
+class BranchEvaluator:
+    """What ingest takes from rows of a source, for one branch: the kept columns, ``_flag``."""
+
+    def __init__(self, side: SidePlan, branch: BranchPlan) -> None:
+        scope = source_scope(branch.source)
+        declared = {column.name: column.type for column in side.input.columns}
+        self._plain = {name: expr.name for name, expr in branch.columns if expr.key == "column"}
+        parts = [
+            f"{_text(expr, scope)} AS {_quoted(name)}"
+            for name, expr in branch.columns
+            if name not in self._plain
+        ]
+        if branch.flag is not None:
+            parts.append(f"CAST({_text(branch.flag, scope)} AS TINYINT) AS {FLAG}")
+        self._select = f"SELECT {', '.join(parts)} FROM source_rows" if parts else None
+        self._casts = {name: arrow_type(declared[name]) for name, _ in branch.columns if name in declared}
+        self._names = [name for name, _ in branch.columns]
+
+    def __call__(self, rows: pa.Table) -> pa.RecordBatch:
+        found = {name: rows.column(column) for name, column in self._plain.items()}
+        found |= {PARTITION: rows.column(PARTITION), DIFF: rows.column(DIFF)}
+        if self._select is not None:
+            computed = run_sql(self._select, "source_rows", rows)
+            found |= dict(zip(computed.column_names, computed.columns, strict=True))
+        arrays = []
+        for name, column in found.items():
+            array = _single(column)
+            if name in self._casts and array.type != self._casts[name]:
+                array = array.cast(self._casts[name], safe=False)
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, names=list(found))
+
+    def schema(self, source: Source) -> pa.Schema:
+        """The kept columns in their native types."""
+        fields = [pa.field(column.name, arrow_type(column.type)) for column in source.columns]
+        fields += [pa.field(PARTITION, pa.string()), pa.field(DIFF, pa.int64())]
+        batch = self(pa.schema(fields).empty_table())
+        return pa.schema([batch.schema.field(name) for name in self._names])
+
+
+class Projection:
+    """The query's filter after the join and its output columns."""
+
+    def __init__(self, query: QueryPlan, changelog: bool) -> None:
+        scope = joined_scope(query)
+        self._names = [output.name for output in query.outputs]
+        parts = [f"{_text(o.expr, scope)} AS c{n}" for n, o in enumerate(query.outputs)]
+        if changelog:
+            parts.append(DIFF)
+            self._names.append(DIFF)
+        where = "" if query.where is None else f" WHERE {_text(query.where, scope)}"
+        self._select = f"SELECT {', '.join(parts)} FROM joined_rows{where}"
+
+    def __call__(self, rows: pa.Table) -> tuple[list[str], pa.Table]:
+        """(column names, which may repeat; the result)."""
+        return self._names, run_sql(self._select, "joined_rows", rows)
+
+
+def run_sql(text: str, name: str, rows: pa.Table) -> pa.Table:
+    """The result of ``text`` over ``rows`` registered as ``name``, rows in order."""
+    cursor = connection().cursor()
+    try:
+        cursor.register(name, rows)
+        return cursor.sql(text).to_arrow_table()
+    except duckdb.Error as error:
+        raise EngineError(
+            f"an expression failed: {error}", code="expression-failed", hint=f"the expressions were: {text}"
+        ) from None
+    finally:
+        cursor.close()
+
+
+def _text(expr: Expr, scope: Scope) -> str:
+    return to_duckdb(expr, scope)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,0 +1,180 @@
+"""A job in this process: rows in, a tick, rows out. The tick is the one that Spark runs (`engine.step`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.local.evaluate import BranchEvaluator, Projection
+from watersmeet.engine.step.driver import TickDriver, TickResult
+from watersmeet.engine.step.ingest import LATE, ON_TIME, PARTITION, IngestWriter, Judgement
+from watersmeet.engine.step.join import JoinTask
+from watersmeet.engine.step.tasks import CONTROL, TickStart
+from watersmeet.engine.step.write import Placing
+from watersmeet.engine.values import to_json, to_table
+from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.spec.model import OutputMode
+from watersmeet.state.store import Store
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """Of one tick: per query the output rows (values as in case files), and the late rows of all sources."""
+
+    rows: Mapping[str, list[dict[str, Any]]]
+    late: list[tuple[str, Row]]
+    result: TickResult
+
+
+class Watcher(Protocol):
+    """Looks on while a tick runs; changes nothing."""
+
+    def began(self, start: TickStart) -> None:
+        """A tick began."""
+
+    def judged(self, arrangement: str, branch: int, rows: pa.RecordBatch, judgement: Judgement) -> None:
+        """Ingest took rows of a branch, in order, and judged them."""
+
+    def joined(self, query: str, task: JoinTask) -> None:
+        """A join ran; the files of its tasks and of those beneath are still there."""
+
+
+class LocalJob:
+    """A job over a store; what is committed there is where it goes on.
+
+    Args:
+        partitions: into how many hash ranges a tick's join is cut; may change from tick to tick.
+        clock_us: the clock at the start.
+        watcher: is told of each tick's stages.
+        placing: for tests, where in the hash space keys fall.
+    """
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        store: Store,
+        *,
+        partitions: int = 1,
+        placing: Placing | None = None,
+        clock_us: int = 0,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.plan = plan
+        self.store = store
+        self.partitions = partitions
+        self._watcher = watcher
+        self._branches = {
+            (f"{query.name}/{side.name}", number): (
+                branch.source.name,
+                BranchEvaluator(side, branch),
+            )
+            for query in plan.queries
+            for side in query.sides
+            for number, branch in enumerate(side.branches)
+        }
+        sources = {source.name: source for source in plan.sources}
+        self._sources = sources
+        schemas = {
+            arrangement: evaluator.schema(sources[source])
+            for (arrangement, number), (source, evaluator) in self._branches.items()
+            if number == 0
+        }
+        self._projections = {
+            query.name: Projection(query, query.options.output_mode is OutputMode.CHANGELOG)
+            for query in plan.queries
+        }
+        self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us)
+        self.driver.placing = placing
+
+    @property
+    def state(self) -> dict[str, dict[str, int]]:
+        """Retained rows per query and alias."""
+        return self.driver.retained()
+
+    def tick(
+        self,
+        rows: Mapping[str, Sequence[tuple[Row, int]]],
+        *,
+        clock_us: int = 0,
+        advances: Mapping[str, Mapping[str, int]] | None = None,
+        idle: Mapping[str, Iterable[str]] | None = None,
+        end: bool = False,
+    ) -> StepOutput:
+        """One tick. ``rows``: per source (row, diff) as they arrive; the rest as `TickDriver.advance`."""
+        driver = self.driver
+        start = driver.begin(clock_us)
+        if self._watcher is not None:
+            self._watcher.began(start)
+        tables = {
+            name: to_table(
+                self._sources[name].columns, [row for row, _ in given], [diff for _, diff in given]
+            )
+            for name, given in rows.items()
+            if given and name in self._sources
+        }
+        late = {name: np.zeros(table.num_rows, dtype=np.bool_) for name, table in tables.items()}
+        reports = []
+        for (arrangement, number), (source, evaluate) in self._branches.items():
+            if source in tables:
+                writer = IngestWriter(start, arrangement, number, self.store)
+                batch = evaluate(tables[source])
+                for first in range(0, batch.num_rows, driver.flush_rows):
+                    part = slice(first, first + driver.flush_rows)
+                    judgement = writer.add(batch[part])
+                    late[source][part] |= judgement == LATE
+                    if self._watcher is not None:
+                        self._watcher.judged(arrangement, number, batch[part], judgement)
+                reports.append(writer.finish())
+        driver.advance(start, reports, advances=advances, idle=idle, end=end)
+        output = {query.name: self._joined(query) for query in self.plan.queries}
+        result = driver.conclude()
+        driver.commit({"clock_us": clock_us})
+        dropped = [
+            (name, row)
+            for name, mask in late.items()
+            for row in _left_over([rows[name][int(position)] for position in np.flatnonzero(mask)])
+        ]
+        return StepOutput(output, dropped, result)
+
+    def _joined(self, query: QueryPlan) -> list[dict[str, Any]]:
+        """The rows that the query's last join gives out in this tick."""
+        for join in query.joins:
+            task = self.driver.join_task(query.name, join.number)
+            batches: list[pa.RecordBatch] = []
+            control: list[str] = []
+            for partition in range(self.partitions):
+                *found, last = task.run(partition, self.partitions)
+                batches += found
+                control.append(last.column(CONTROL)[0].as_py())
+            self.driver.settle(query.name, join.number, control)
+            if self._watcher is not None:
+                self._watcher.joined(query.name, task)
+        if not batches:
+            return []
+        table = pa.Table.from_batches(batches, schema=task.schema).drop_columns([CONTROL])
+        names, result = self._projections[query.name](table)
+        columns = [[to_json(value) for value in column.to_pylist()] for column in result.columns]
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _left_over(changes: Sequence[tuple[Row, int]]) -> list[Row]:
+    """The rows of late changes; one that comes and goes in the same tick was never there."""
+    if all(diff > 0 for _, diff in changes):
+        return [row for row, _ in changes]
+    keys = [
+        repr(sorted((name, value) for name, value in row.items() if name != PARTITION)) for row, _ in changes
+    ]
+    sums = Counter[str]()
+    for key, (_, diff) in zip(keys, changes, strict=True):
+        sums[key] += diff
+    return [row for key, (row, _) in zip(keys, changes, strict=True) if sums[key]]
+
+
+__all__ = ["LATE", "ON_TIME", "LocalJob", "Row", "StepOutput", "Watcher"]

@@ -1,0 +1,64 @@
+"""Case files on the in-process engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from watersmeet.engine.local.evaluate import near_borders
+from watersmeet.engine.local.job import LocalJob
+from watersmeet.engine.local.tracer import Tracer
+from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, replay
+from watersmeet.engine.step.write import Placing
+from watersmeet.plan.model import JobPlan
+from watersmeet.state.store import LocalStore, MemoryStore, Store
+
+
+def replay_case(
+    case: Mapping[str, Any],
+    partitions: int = 1,
+    hash_seed: str | None = None,
+    state_dir: str | None = None,
+    tracer: Tracer | None = None,
+) -> list[dict[str, Any]]:
+    """What each step of a case puts out; see `engine.replay.replay`.
+
+    Args:
+        partitions: how many hash ranges; ``rescale`` steps change it.
+        hash_seed: ``borders`` moves keys' hashes next to the borders of ranges.
+        state_dir: a directory for the state; None keeps it in memory.
+        tracer: gathers what each step did, one entry per step.
+    """
+    store: Store = MemoryStore() if state_dir is None else LocalStore(state_dir)
+    placing = near_borders if hash_seed == "borders" else None
+    return replay(case, lambda plan: _LocalCase(plan, store, placing, tracer), partitions)
+
+
+class _LocalCase:
+    def __init__(self, plan: JobPlan, store: Store, placing: Placing | None, tracer: Tracer | None) -> None:
+        self._plan, self._store, self._placing, self._tracer = plan, store, placing, tracer
+
+    def open(self, partitions: int, clock_us: int) -> None:
+        self._job = LocalJob(
+            self._plan,
+            self._store,
+            partitions=partitions,
+            placing=self._placing,
+            clock_us=clock_us,
+            watcher=self._tracer,
+        )
+        if self._tracer is not None:
+            self._tracer.opened(self._job.driver)
+
+    @property
+    def state(self) -> Mapping[str, int]:
+        return self._job.state[QUERY]
+
+    def tick(self, step: CaseStep) -> CaseOutput:
+        output = self._job.tick(
+            step.rows, clock_us=step.clock_us, advances=step.advances, idle=step.idle, end=step.end
+        )
+        found = CaseOutput(output.rows[QUERY], output.late, output.result.queries[QUERY])
+        if self._tracer is not None:
+            self._tracer.committed(step, found)
+        return found

@@ -1,0 +1,245 @@
+"""Gathers what each step of a case does (`engine.local.trace`), from the engine itself.
+
+Arrivals are taken from ingest as it judges them, what a join did from `engine.local.trace_join`, what stays
+and all watermarks from the manifest that was committed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from watersmeet.engine.local.trace import (
+    Arrived,
+    InputWatermark,
+    JoinStep,
+    Kept,
+    Limit,
+    Opened,
+    OutputWatermark,
+    Partition,
+    TickTrace,
+    Trace,
+)
+from watersmeet.engine.local.trace_join import Joined, again, kept_rows
+from watersmeet.engine.replay import CaseOutput, CaseStep
+from watersmeet.engine.step.driver import TickDriver
+from watersmeet.engine.step.ingest import FLAG, ON_TIME, REASONS, Judgement
+from watersmeet.engine.step.join import JoinTask
+from watersmeet.engine.step.tasks import TickStart
+from watersmeet.event_time import NEVER, Side, Watermark
+from watersmeet.kernel.times import to_canonical
+from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.model import JoinPlan, QueryPlan, SidePlan
+from watersmeet.plan.retention import limits
+from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
+from watersmeet.state.manifest import QueryState
+
+
+class Tracer:
+    """Watches a case's job (`engine.local.job.Watcher`); ``trace`` is there once the plan is."""
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._judged: dict[tuple[str, int], list[tuple[pa.RecordBatch, Judgement]]] = defaultdict(list)
+        self._joined: list[Joined] = []
+
+    def opened(self, driver: TickDriver) -> None:
+        """The job was opened, for the first time or again."""
+        self._driver = driver
+        self.trace = self.trace or Trace(driver.plan)
+        self.trace.entries.append(Opened(driver.tick))
+        self._before = self._state()
+
+    def began(self, start: TickStart) -> None:
+        self._forget()
+        self._start = start
+
+    def judged(self, arrangement: str, branch: int, rows: pa.RecordBatch, judgement: Judgement) -> None:
+        self._judged[arrangement, branch].append((rows, judgement))
+
+    def joined(self, query: str, task: JoinTask) -> None:
+        plan = self._query.joins[task.shape.number]
+        self._joined.append(again(plan, task))
+
+    def committed(self, step: CaseStep, output: CaseOutput) -> None:
+        """The step is done."""
+        assert self.trace is not None
+        state = self._state()
+        query = self._query
+        late_below = {
+            side.watermark_key(column): below
+            for side in query.sides
+            for column, below in self._start.late_below[f"{query.name}/{side.name}"].items()
+        }
+        self.trace.entries.append(
+            TickTrace(
+                step=step,
+                output=output,
+                arrived=list(self._arrived(step)),
+                inputs=list(self._inputs(state)),
+                late_below=late_below,
+                joins=[self._join(join, state) for join in query.joins],
+            )
+        )
+        self._before = state
+
+    def _state(self) -> QueryState:
+        manifest = self._driver.manifest
+        return QueryState() if manifest is None else manifest.queries[self._query.name]
+
+    def _arrived(self, step: CaseStep) -> Iterator[Arrived]:
+        assert self.trace is not None
+        for side in self._query.sides:
+            arrangement = f"{self._query.name}/{side.name}"
+            for number, branch in enumerate(side.branches):
+                given = iter(step.rows.get(branch.source.name, ()))
+                for rows, judgement in self._judged[arrangement, number]:
+                    for place, (row, diff) in zip(range(rows.num_rows), given, strict=False):
+                        found = self._judgement(side, rows, place, int(judgement[place]))
+                        yield replace(found, stream=branch.source.name, branch=number, row=row, diff=diff)
+
+    def _judgement(self, side: SidePlan, rows: pa.RecordBatch, place: int, judged: int) -> Arrived:
+        found = Arrived("", side.name, 0, {}, 1, "kept")
+        arrangement = f"{self._query.name}/{side.name}"
+        if judged != ON_TIME:
+            fate = REASONS[judged]
+            for column in side.event_times:
+                time = to_canonical(rows.column(column))[place].as_py()
+                below = self._start.late_below[arrangement][column]
+                found = replace(found, fate=fate, key=side.watermark_key(column), time=time, below=below)
+                if (time is None) if fate == "null_time" else time is not None and time < below:
+                    break
+            return found
+        flag = rows.column(FLAG)[place].as_py() if FLAG in rows.schema.names else FLAG_CANDIDATE
+        if flag == FLAG_CANDIDATE:
+            return found
+        if flag in (FLAG_BENEATH, FLAG_FILTERED):
+            return replace(found, fate="beneath" if flag == FLAG_BENEATH else "filtered")
+        keys = [
+            side.joined(text) if side.input.column(text) else text
+            for join in self._query.joins
+            for where in Side
+            if join.side(where).name == side.name
+            for key in join.keys
+            if not key.null_safe and not rows.column(key.column(where))[place].is_valid
+            for text in (text_of(key.expr(where)).replace("`", ""),)
+        ]
+        return replace(found, fate="padded" if side.padded else "unmatchable", null_keys=tuple(keys))
+
+    def _inputs(self, state: QueryState) -> Iterator[InputWatermark]:
+        assert self.trace is not None
+        for side in self._query.sides:
+            known = state.inputs[side.name]
+            before = self._before.inputs.get(side.name)
+            for place, column in enumerate(side.event_times):
+                partitions = [
+                    (
+                        Partition(
+                            "/".join(filter(None, (branch.source.name, name))),
+                            partition.greatest.get(column, NEVER),
+                            partition.idle,
+                        ),
+                        branch.lags[place],
+                    )
+                    for branch, held in zip(side.branches, known.branches, strict=True)
+                    for name, partition in held.partitions.items()
+                ]
+                yield InputWatermark(
+                    side.watermark_key(column),
+                    known.watermarks.get(column, NEVER),
+                    NEVER if before is None else before.watermarks.get(column, NEVER),
+                    tuple(partitions),
+                )
+
+    def _join(self, join: JoinPlan, state: QueryState) -> JoinStep:
+        found = self._joined[join.number]
+        fed: dict[str, Watermark] = {}
+        own: dict[str, Watermark] = {}
+        dropped: dict[Side, int] = {}
+        for side in Side:
+            plan = join.side(side)
+            if plan.feed is not None:
+                emitted = state.joins[plan.feed.join].emitted
+                fed |= {key: emitted.get(key, NEVER) for key in plan.event_times}
+                dropped[side] = self._joined[plan.feed.join].rows - len(found.brought[side])
+            else:
+                known = state.inputs[plan.name].watermarks
+                own |= {plan.watermark_key(c): known.get(c, NEVER) for c in plan.event_times}
+        return JoinStep(
+            join=join,
+            brought=found.brought,
+            dropped=dropped,
+            fed=fed,
+            pairs=found.pairs,
+            limits=self._limits(join, state, own | fed),
+            released=found.released,
+            buffers={side: self._buffer(join, side, state) for side in Side},
+            outputs=self._outputs(join, state, own, fed, found.least),
+        )
+
+    def _limits(self, join: JoinPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
+        lateness = self._lateness
+        found = []
+        for side in Side:
+            plan = join.side(side)
+            stored = state.joins[join.number].arrangements[plan.name].limits
+            for column in plan.event_times:
+                key = plan.watermark_key(column)
+                parts = [
+                    (bound, watermarks[bound.by], limits(alone, watermarks, lateness).get(key, NEVER))
+                    for bound in join.bounds
+                    if bound.evicted == key
+                    for alone in (replace(join, bounds=(bound,)),)
+                ]
+                found.append(Limit(key, stored.get(column, NEVER), tuple(parts)))
+        return found
+
+    @property
+    def _query(self) -> QueryPlan:
+        return self._driver.plan.queries[0]
+
+    @property
+    def _lateness(self) -> int:
+        return self._query.options.allowed_lateness
+
+    def _outputs(
+        self,
+        join: JoinPlan,
+        state: QueryState,
+        own: Mapping[str, Watermark],
+        fed: Mapping[str, Watermark],
+        least: Mapping[str, int],
+    ) -> list[OutputWatermark]:
+        after = state.joins[join.number]
+        before = self._before.joins[join.number].emitted if self._before.joins else {}
+        stored = {
+            plan.watermark_key(column): limit
+            for plan in (join.left, join.right)
+            for column, limit in after.arrangements[plan.name].limits.items()
+        }
+        bounded = {bound.evicted for bound in join.bounds}
+        return [
+            OutputWatermark(
+                key=key,
+                value=after.emitted.get(key, NEVER),
+                before=before.get(key, NEVER),
+                watermark=own[key] if key in own else fed[key],
+                lateness=self._lateness if key in own else 0,
+                least=least.get(key),
+                limit=stored.get(key, NEVER) if key in bounded else None,
+            )
+            for side in ((Side.LEFT,) if join.kind.hides_right else Side)
+            for key in map(join.side(side).watermark_key, join.side(side).event_times)
+        ]
+
+    def _buffer(self, join: JoinPlan, side: Side, state: QueryState) -> list[Kept]:
+        task = self._driver.shapes[self._query.name][join.number].side(side)
+        arrangement = state.joins[join.number].arrangements[join.side(side).name]
+        return kept_rows(join, side, task, arrangement, self._driver.store)

@@ -1,0 +1,160 @@
+"""Case files (semantics.md, section 6) on any engine: steps in, one output per step.
+
+An engine offers `CaseEngine`; this module knows the format of steps and outputs, and nothing of how a tick
+is run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from watersmeet.engine.step.chain import QueryResult
+from watersmeet.errors import WatersmeetError
+from watersmeet.event_time import DAY_US, Watermark
+from watersmeet.front.case_file import case_job
+from watersmeet.plan.model import JobPlan
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.model import OutputMode, Source
+
+QUERY = "q"
+"""The name of a case's one query."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CaseStep:
+    """What a tick of a case is given. ``rows``: per stream (row, diff) in order; ``idle``: per stream its
+    partitions, empty for all of it; ``advances``: explicit watermarks per stream and column."""
+
+    rows: Mapping[str, list[tuple[Row, int]]]
+    idle: Mapping[str, list[str]]
+    advances: Mapping[str, Mapping[str, int]]
+    clock_us: int
+    end: bool
+
+
+@dataclass(frozen=True)
+class CaseOutput:
+    """What a tick of a case gave. ``rows``: values as in case files; ``late``: (stream, row) as given."""
+
+    rows: list[dict[str, Any]]
+    late: list[tuple[str, Row]]
+    result: QueryResult
+
+
+class CaseEngine(Protocol):
+    def open(self, partitions: int, clock_us: int) -> None:
+        """Drop all memory and go on from what was committed last."""
+
+    def tick(self, step: CaseStep) -> CaseOutput:
+        """Run one tick and commit it."""
+
+    @property
+    def state(self) -> Mapping[str, int]:
+        """Retained rows per alias."""
+
+
+def replay(
+    case: Mapping[str, Any], engine: Callable[[JobPlan], CaseEngine], partitions: int
+) -> list[dict[str, Any]]:
+    """What each step puts out; one object with ``error`` if the plan is refused, or in a step that fails."""
+    name = case["case"]
+    try:
+        plan = plan_job(case_job(case))
+    except WatersmeetError as error:
+        return [{"case": name, "error": str(error)}]
+    running = engine(plan)
+    running.open(partitions, 0)
+    clock_us = 0
+    outputs: list[dict[str, Any]] = []
+    for number, step in enumerate(case["steps"]):
+        head = {"case": name, "step": number}
+        try:
+            if "restart" in step or "rescale" in step:
+                partitions = int(step.get("rescale", partitions))
+                running.open(partitions, clock_us)
+                outputs.append(
+                    {**head, "rows": [], "watermarks": {}, "late": [], "state": dict(running.state)}
+                )
+                continue
+            clock_us += round(step.get("clock", 0) * 1_000_000)
+            outputs.append({**head, **_shown(plan, running.tick(_parsed(plan, step, clock_us)))})
+        except WatersmeetError as error:
+            outputs.append({**head, "error": str(error)})
+            break
+    return outputs
+
+
+def _parsed(plan: JobPlan, step: Mapping[str, Any], clock_us: int) -> CaseStep:
+    rows: dict[str, list[tuple[Row, int]]] = defaultdict(list)
+    for stream, row, *diff in step.get("rows", ()):
+        rows[stream].append((row, diff[0] if diff else 1))
+    idle: dict[str, list[str]] = defaultdict(list)
+    for name in step.get("idle", ()):
+        stream, _, partition = name.partition("/")
+        idle[stream] += [partition] if partition else []
+    known = {source.name for source in plan.sources}
+    advances: dict[str, dict[str, int]] = defaultdict(dict)
+    for key, value in step.get("advance", {}).items():
+        stream, _, column = key.partition(".")
+        if stream in known:
+            advances[stream][column] = canonical_time(value)
+    return CaseStep(rows, idle, advances, clock_us, bool(step.get("end")))
+
+
+def _shown(plan: JobPlan, output: CaseOutput) -> dict[str, Any]:
+    sources = {source.name: source for source in plan.sources}
+    changelog = plan.queries[0].options.output_mode is OutputMode.CHANGELOG
+    return {
+        "rows": _summed(output.rows) if changelog else output.rows,
+        "watermarks": shown_watermarks(plan, output.result.watermarks),
+        "late": [{"stream": stream, "row": _declared(sources[stream], row)} for stream, row in output.late],
+        "state": dict(output.result.state),
+    }
+
+
+def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Diffs summed per row; rows whose sum is 0 fall away."""
+    sums: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in rows:
+        sums[tuple((name, value) for name, value in row.items() if name != "_diff")] += row["_diff"]
+    return [{**dict(row), "_diff": diff} for row, diff in sums.items() if diff]
+
+
+def _declared(source: Source, row: Row) -> dict[str, Any]:
+    """A stream row with all declared columns, as it was given."""
+    return {column.name: row.get(column.name) for column in source.columns}
+
+
+def canonical_time(value: Any) -> int:
+    """An event time of a case file: an integer as it is, ISO text as µs."""
+    if isinstance(value, int):
+        return value
+    moment = datetime.fromisoformat(str(value))
+    return (moment.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+
+
+def shown_watermarks(plan: JobPlan, watermarks: Mapping[str, Watermark]) -> dict[str, Any]:
+    """Watermarks as a case file writes them, in the types of their columns; +∞ has no such form."""
+    types = {
+        side.watermark_key(column.name): column.type
+        for side in plan.queries[0].sides
+        for column in side.input.columns
+    }
+    return {key: shown_time(value, types[key]) for key, value in watermarks.items() if isinstance(value, int)}
+
+
+def shown_time(value: int, declared: str) -> Any:
+    """A time as a case file writes it, in a column of the type ``declared``."""
+    if declared == "DATE":
+        return _iso(value // DAY_US * DAY_US)[:10]
+    return _iso(value) if declared.startswith("TIMESTAMP") else value
+
+
+def _iso(value: int) -> str:
+    return (datetime(1970, 1, 1) + timedelta(microseconds=value)).isoformat()

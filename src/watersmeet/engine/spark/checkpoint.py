@@ -1,0 +1,165 @@
+"""The checkpoint directory: ``spark`` (Spark's), ``state`` (ours), and small files beside them.
+
+* ``lock``: held by the running driver (flock); a second one is refused.
+* ``job``: who owns the state, made once: a new checkpoint is another owner.
+* ``intent``: the last tick that no batch of Spark stands for (one without rows, or the end of input), with
+  its clock. Written before anything of that tick goes out; after a crash it is run first, as it was: a part
+  that was published under its number must not be taken for one of the batch that comes next.
+* ``settings``: a digest of what may change from run to run but not within a tick (lags, output columns, …).
+
+A local or mounted, shared file system.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from watersmeet.errors import EngineError, StateError
+from watersmeet.state.store import LocalStore
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """What Spark wrote before batch ``batch``: the whole text, its clock, and per source the end offsets."""
+
+    batch: int
+    text: str
+    clock_us: int
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A tick of the engine's own: without rows, or the end of input (``end``)."""
+
+    tick: int
+    clock_us: int
+    end: bool
+
+
+class Checkpoint:
+    """Paths and small files of one checkpoint directory; see the module."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(os.path.abspath(os.path.expanduser(os.fspath(root))))
+        self.spark = self.root / "spark"
+        self.state = self.root / "state"
+
+    @property
+    def spark_url(self) -> str:
+        return f"file://{self.spark}"  # not as_uri(): Hadoop does not decode %25
+
+    @property
+    def store(self) -> LocalStore:
+        return LocalStore(self.state)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory for this process.
+
+        Raises:
+            EngineError: it cannot be made or written.
+            StateError: another run holds it.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise EngineError(
+                f"the checkpoint directory {self.root} cannot be written: {error.strerror or error}",
+                code="checkpoint-not-writable",
+                hint="--checkpoint DIR names a directory that you may write to",
+            ) from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise StateError(
+                f"another run of the job uses the checkpoint directory {self.root}",
+                code="checkpoint-locked",
+                hint="stop it first, or give this job a directory of its own: --checkpoint DIR",
+            ) from None
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+    def owner(self) -> str:
+        """Who owns the state; made when there is none."""
+        path = self.root / "job"
+        if not path.exists():
+            _write(path, {"id": uuid.uuid4().hex})
+        return str(json.loads(path.read_text())["id"])
+
+    def intend(self, intent: Intent) -> None:
+        """Record a tick that no batch of Spark stands for, before anything of it goes out."""
+        _write(self.root / "intent", {"tick": intent.tick, "clock_us": intent.clock_us, "end": intent.end})
+
+    def intent(self) -> Intent | None:
+        """The last tick that was recorded so; None when there was none."""
+        path = self.root / "intent"
+        return Intent(**json.loads(path.read_text())) if path.exists() else None
+
+    def settings(self) -> str | None:
+        """What the last run was set to (a digest); None before the first."""
+        path = self.root / "settings"
+        return str(json.loads(path.read_text())["digest"]) if path.exists() else None
+
+    def keep_settings(self, digest: str) -> None:
+        _write(self.root / "settings", {"digest": digest})
+
+    def query_id(self) -> str | None:
+        """Spark's id of the streaming query, None before the first start."""
+        path = self.spark / "metadata"
+        return str(json.loads(path.read_text())["id"]) if path.exists() else None
+
+    def last_planned(self) -> int | None:
+        return _last_number(self.spark / "offsets")
+
+    def last_committed(self) -> int | None:
+        return _last_number(self.spark / "commits")
+
+    def offsets(self, batch: int) -> Offsets:
+        """What Spark wrote before ``batch``. Raises: StateError when that is not there."""
+        path = self.spark / "offsets" / str(batch)
+        try:
+            text = path.read_text()
+            _, metadata, *sources = text.split("\n")
+            clock_ms = int(json.loads(metadata)["batchTimestampMs"])
+        except (OSError, ValueError, KeyError):
+            raise StateError(
+                f"Spark's offsets of batch {batch} cannot be read from {path}",
+                code="spark-checkpoint-damaged",
+                hint="restore the checkpoint directory from a copy, or start anew with an empty one",
+            ) from None
+        return Offsets(batch, text, clock_ms * 1000, tuple(sources))
+
+
+def _last_number(folder: Path) -> int | None:
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return None
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def _write(path: Path, value: Any) -> None:
+    staged = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    with open(staged, "w") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(staged, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

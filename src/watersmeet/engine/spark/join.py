@@ -1,0 +1,200 @@
+"""The joins of one query on Spark: ``range(P)`` → the join task, of the last join → filter and projection.
+
+A frame is made once per join and evaluated once per tick (or more often, if a sink asks for it): what
+differs per tick comes as a local property. A join whose rows go to another one gives nothing out: its tasks
+write runs. Reports do not travel with the rows but by an accumulator: Spark
+adds up those of tasks that succeeded, and of several for one partition any will do, since their rows are
+the same and their files are new ones. (`observe` does the same with one more expression per row, and a plan
+that is new in every tick.) Rows that leave as they are go straight from the task into the sink, where the
+sink can take them (`Sink.arrow_part`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+from pyspark import Accumulator, AccumulatorParam, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from watersmeet.engine.spark.errors import carrying
+from watersmeet.engine.spark.properties import JOIN, packed, unpacked
+from watersmeet.engine.step.join import JoinTask
+from watersmeet.engine.step.tasks import CONTROL, JoinShape
+from watersmeet.errors import EngineError
+from watersmeet.sinks.base import ArrowPart, Sink
+from watersmeet.state.store import Store
+
+Report = tuple[str, str, int, str]
+"""Work file, query, partition, the report's text."""
+
+
+class Reports(AccumulatorParam[list[Report]]):
+    """Lists, put together."""
+
+    def zero(self, value: list[Report]) -> list[Report]:
+        return []
+
+    def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:
+        value1.extend(value2)
+        return value1
+
+
+@dataclass(frozen=True)
+class Join:
+    """The function given to `mapInArrow`: rows out, the report to the accumulator.
+
+    Args:
+        outputs: (joined column, name): instead of giving rows out, stage them in the sink, so named.
+    """
+
+    shape: JoinShape
+    store: Store
+    partitions: int
+    reports: Accumulator[list[Report]]
+    outputs: tuple[tuple[str, str], ...] | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return carrying(lambda: self._run(batches))
+
+    def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        owned = _owned(batches)
+        task, part = _told(self.shape, self.store)
+        for partition in owned:
+            rows = self._rows(task, partition)
+            if self.outputs is None or part is None:
+                yield from rows
+            else:
+                names = [column for column, _ in self.outputs]
+                schema = staged_schema(self.shape, self.outputs)
+                chosen = (
+                    pa.RecordBatch.from_arrays(batch.select(names).columns, schema=schema) for batch in rows
+                )
+                part.write(partition, schema, chosen)
+
+    def _rows(self, task: JoinTask, partition: int) -> Iterator[pa.RecordBatch]:
+        for batch in task.run(partition, self.partitions):
+            control = batch.column(CONTROL)
+            if control.null_count == batch.num_rows:
+                yield batch.drop_columns([CONTROL])
+            else:
+                self.reports.add([(task.work, self.shape.query, partition, control[0].as_py())])
+
+
+def _owned(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [number for batch in batches for number in batch.column(0).to_pylist()]
+
+
+def _told(shape: JoinShape, store: Store) -> tuple[JoinTask, ArrowPart | None]:
+    """The task at hand, as this tick's local property says."""
+    context = TaskContext.get()
+    text = context.getLocalProperty(JOIN) if context is not None else None
+    if not text:
+        raise EngineError(
+            "a join was evaluated outside of a tick", code="internal", hint="please report this"
+        )
+    work, tick, part = cast(tuple[str, int, ArrowPart | None], unpacked(text))
+    return JoinTask(shape, store, work, tick), part
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The function given to `mapInArrow` for a join whose rows go to another join: only reports come out."""
+
+    shape: JoinShape
+    store: Store
+    partitions: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return carrying(lambda: self._run(batches))
+
+    def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        owned = _owned(batches)
+        task, _ = _told(self.shape, self.store)
+        for partition in owned:
+            for batch in task.run(partition, self.partitions):
+                yield batch.select([CONTROL])
+
+
+class FeedFrame:
+    """A join of one query whose rows go to another join, to be evaluated within a tick."""
+
+    def __init__(self, spark: SparkSession, shape: JoinShape, store: Store, partitions: int) -> None:
+        self._spark = spark
+        numbers = spark.range(0, partitions, 1, partitions)
+        self._frame = numbers.mapInArrow(Feed(shape, store, partitions), f"{CONTROL} STRING")
+
+    def run(self, task: JoinTask) -> list[str]:
+        """Run ``task`` in all partitions; one report of each."""
+        self._spark.sparkContext.setLocalProperty(JOIN, packed((task.work, task.tick, None)))
+        return [row[0] for row in self._frame.collect()]
+
+
+def staged_schema(shape: JoinShape, outputs: Sequence[tuple[str, str]]) -> pa.Schema:
+    """The joined columns of ``outputs`` under their names."""
+    return pa.schema([pa.field(name, shape.row_schema.field(column).type) for column, name in outputs])
+
+
+class JoinFrame:
+    """One query's joined, filtered and projected rows, to be evaluated within a tick.
+
+    Args:
+        where, outputs: Spark SQL over columns named ``alias.column``; outputs are (SQL, name).
+        plain: (joined column, name) of all outputs, when rows leave as they are.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        shape: JoinShape,
+        store: Store,
+        partitions: int,
+        where: str | None,
+        outputs: list[tuple[str, str]],
+        plain: tuple[tuple[str, str], ...] | None,
+    ) -> None:
+        self._spark = spark
+        self._query = shape.query
+        self._partitions = partitions
+        self._plain = plain
+        self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Reports())
+        schema = from_arrow_schema(shape.row_schema)
+        numbers = spark.range(0, partitions, 1, partitions)
+        self._staging = numbers.mapInArrow(Join(shape, store, partitions, self._reports, plain), "_ STRING")
+        self._staged = None if plain is None else staged_schema(shape, plain)
+        frame = numbers.mapInArrow(Join(shape, store, partitions, self._reports), schema)
+        if where is not None:
+            frame = frame.where(where)
+        self.frame: DataFrame = frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
+
+    def write(self, task: JoinTask, sink: Sink, attempt: str) -> list[str]:
+        """Stage the rows of ``task`` in ``sink``; one report per partition.
+
+        Raises:
+            EngineError: not all partitions have been evaluated.
+        """
+        part = None
+        if self._staged is not None:
+            part = sink.arrow_part(self._staged, self._query, task.tick, attempt)
+        self._reports.value = []
+        self._spark.sparkContext.setLocalProperty(JOIN, packed((task.work, task.tick, part)))
+        if part is None:
+            sink.write(self.frame, self._query, task.tick, attempt)
+        else:
+            self._staging.collect()
+        found = {
+            partition: text
+            for work, query, partition, text in self._reports.value
+            if (work, query) == (task.work, self._query)
+        }
+        if len(found) != self._partitions:
+            raise EngineError(
+                f'the sink of "{self._query}" took the rows of {len(found)} of {self._partitions} partitions',
+                code="internal",
+                hint="a sink must evaluate the whole frame",
+            )
+        return list(found.values())

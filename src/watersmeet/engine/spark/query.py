@@ -1,0 +1,370 @@
+"""A job on Spark from start to end: one streaming query whose batches are ticks.
+
+    run ── checkpoint, session, scan, driver, checks, sinks ── stream: batch → tick, … ── (end of input) ──
+    result
+
+Stopping (SIGINT, SIGTERM, `Run.stop`) lets the tick in hand finish. What a run leaves behind, the next goes
+on with.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from watersmeet.engine.spark import generator
+from watersmeet.engine.spark.brokers import Brokers
+from watersmeet.engine.spark.checkpoint import Checkpoint, Intent
+from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.ingest import SCHEMA, Ingest
+from watersmeet.engine.spark.restart import (
+    BATCH,
+    OFFSETS,
+    check_checkpoint,
+    check_settings,
+    host_of,
+    is_committed,
+)
+from watersmeet.engine.spark.scan import scan
+from watersmeet.engine.spark.sources import read
+from watersmeet.engine.spark.text import seconds_of
+from watersmeet.engine.spark.tick import Outputs, Ticks
+from watersmeet.engine.step.driver import TickDriver, TickResult
+from watersmeet.errors import SpecError
+from watersmeet.plan.model import JobPlan
+from watersmeet.watermark.holding import Holding
+
+DEFAULT_TRIGGER = "1 second"
+"""Spark's own default, without a pause, takes a fifth of a core when there is nothing to do."""
+
+LONGEST_IDLE_S, SHORTEST_IDLE_S = 5.0, 1.0
+"""Ticks without rows, made when a source may go idle, come this far apart."""
+
+_POLL_S = 0.2
+
+_GRACE_S = 4.0
+"""When a stop has waited so long for the tick in hand, it looks whether a broker is away."""
+
+_STILL_STOPPING = "failed to stop within"
+
+
+OnStart = Callable[[Mapping[str, Mapping[str, tuple[Holding, ...]]]], None]
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a job is run.
+
+    Args:
+        checkpoint: the directory of the job's state.
+        partitions: hash ranges per join; None: Spark's default parallelism. Free to change between runs.
+        trigger: time between ticks, such as ``2 seconds``.
+        until_caught_up: end when the input that is there is used up.
+        finish: then end the input too: all rows are released, the job is over.
+        on_start: called before the first tick with the partitions without rows, per query and alias, that
+            hold a watermark back from the start.
+        on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
+    """
+
+    checkpoint: str
+    partitions: int | None = None
+    trigger: str = DEFAULT_TRIGGER
+    until_caught_up: bool = False
+    finish: bool = False
+    on_start: OnStart | None = None
+    on_tick: Callable[[TickResult, float, Mapping[str, float]], None] | None = None
+
+
+@dataclass
+class RunResult:
+    """``ticks``: of this run; ``last``: the last tick's result; ``stopped``: by a signal."""
+
+    ticks: int = 0
+    last: TickResult | None = None
+    finished: bool = False
+    stopped: bool = False
+
+
+class _Stopping(Exception):
+    """Ends a stream between ticks."""
+
+
+@dataclass
+class Run:
+    """One run of a job; use `run`."""
+
+    spark: SparkSession
+    plan: JobPlan
+    settings: RunSettings
+    outputs: Outputs
+    checkpoint: Checkpoint
+    result: RunResult = field(default_factory=RunResult)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _failure: BaseException | None = None
+    _cancelled: bool = False
+    _left_behind: bool = False
+    _host: dict[str, Any] = field(default_factory=dict)
+    _last_tick: float = field(default_factory=time.monotonic)
+
+    def stop(self) -> None:
+        """End the run after the tick in hand. May be called from any thread, and from a signal handler."""
+        self._stop.set()
+
+    def execute(self) -> RunResult:
+        """The whole run, in this thread. Raises: WatersmeetError."""
+        with self.checkpoint.locked():
+            self._build()
+            manifest = self.driver.manifest
+            intent = self.checkpoint.intent()
+            if manifest is not None and manifest.finished:
+                if not self.settings.finish:
+                    self.driver.begin(_now_us())  # says that the job takes no more
+                self.result.finished = True
+                return self.result
+            check_checkpoint(self.checkpoint, manifest, self.plan)
+            self._host = dict(manifest.host) if manifest is not None else {}
+            repeated = intent if intent is not None and intent.tick == self.driver.tick + 1 else None
+            pending = repeated is not None or self._batch_is_due()
+            check_settings(self.checkpoint, self.plan, pending=pending)
+            if pending:
+                self.driver.repeat()
+            self.ticks.prepare(self.checkpoint.owner())
+            if self.settings.on_start is not None:
+                offsets = self._host[OFFSETS].split("\n")[2:] if self._host else None
+                self.settings.on_start(self.driver.waiting(_now_us(), self.brokers.to_be_read(offsets)))
+            if repeated is not None:
+                self._own_tick(repeated)
+            if not self.result.finished:
+                self._stream()
+                if self.settings.finish and not self._stop.is_set():
+                    self._own_tick(self._intended(end=True))
+        self.result.stopped = self._stop.is_set()
+        return self.result
+
+    def _build(self) -> None:
+        settings, spark = self.settings, self.spark
+        trigger_s = _trigger_seconds(settings.trigger)
+        sources = self.plan.sources
+        self.brokers = Brokers(spark, sources)
+        partitions = self.brokers.partitions()
+        found = scan(
+            spark,
+            self.plan,
+            lambda source: read(spark, source, sources=len(sources), trigger_s=trigger_s),
+            keep_late=self.outputs.late is not None,
+            keep_broken=self.outputs.broken is not None,
+        )
+        store = self.checkpoint.store
+        self.driver = TickDriver.open(self.plan, found.schemas, store, started_us=_now_us())
+        self.driver.declare_partitions(partitions)
+        self._reports = found.frame.mapInArrow(Ingest(found.split, store), SCHEMA)
+        count = settings.partitions or spark.sparkContext.defaultParallelism
+        self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count)
+
+    def _stream(self) -> None:
+        """Ticks from the stream until it is stopped, caught up, or fails."""
+        with self._heartbeat():
+            while not self._stop.is_set():
+                self._stream_once()
+                if not self.settings.until_caught_up or not self._generators_have_more():
+                    return
+
+    def _stream_once(self) -> None:
+        writer = self._reports.writeStream.foreachBatch(self._batch)
+        writer = writer.option("checkpointLocation", self.checkpoint.spark_url)
+        name = self.plan.queries[0].name
+        if all(each.name != name for each in self.spark.streams.active):  # else one was left behind
+            writer = writer.queryName(name)
+        if self.settings.until_caught_up:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=self.settings.trigger)
+        query = writer.start()
+        try:
+            while not self._stop.is_set():
+                if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
+                    return
+            self._end_between_ticks(query)
+        except Exception as error:
+            if not isinstance(self._failure, _Stopping):
+                raise readable_error(self._failure or error) from None
+        finally:
+            if query.isActive and not self._left_behind:
+                self._stop.set()
+                self._end_between_ticks(query)
+
+    def _end_between_ticks(self, query: StreamingQuery) -> None:
+        while not self._lock.acquire(timeout=_GRACE_S):
+            if self.brokers.away():  # it would wait for rows for minutes; the next run repeats it
+                self._cancelled = True
+                self.spark.sparkContext.cancelJobGroup(str(query.runId))
+        self._lock.release()  # the tick in hand is done, and no other will begin
+        try:
+            query.stop()
+        except Exception as error:
+            if _STILL_STOPPING not in str(error):
+                raise
+            self._left_behind = True  # its thread waits for a broker; it can begin no tick
+
+    def _batch(self, reports: DataFrame, batch: int) -> None:
+        """What Spark calls for every batch."""
+        try:
+            with self._lock:
+                if self._stop.is_set():
+                    raise _Stopping
+                query_id = self.checkpoint.query_id() or ""
+                offsets = self.checkpoint.offsets(batch)
+                if is_committed(self.driver.manifest, query_id, offsets, self.plan):
+                    return
+                host = host_of(query_id, offsets, self.plan)
+                self.driver.declare_partitions(self.brokers.in_offsets(offsets.sources))
+                self._tick(reports, offsets.clock_us, host)
+                self._host = host
+        except BaseException as error:
+            if self._failure is None or not isinstance(error, _Stopping):
+                self._failure = _Stopping() if self._cancelled else error
+            raise
+
+    def _tick(
+        self, reports: DataFrame | None, clock_us: int, host: Mapping[str, Any], end: bool = False
+    ) -> None:
+        before = time.perf_counter()
+        self.driver.look(clock_us)
+        try:
+            result = self.ticks.run(
+                reports, clock_us, host=host, unread=lambda names: self._unread(names, host), end=end
+            )
+        except Exception as error:
+            raise readable_error(error) from None
+        self._last_tick = time.monotonic()
+        self.result.ticks += 1
+        self.result.last = result
+        if self.settings.on_tick is not None:
+            self.settings.on_tick(result, time.perf_counter() - before, self.ticks.timings.parts)
+
+    def _intended(self, *, end: bool) -> Intent:
+        """The next tick as one of our own, recorded: after a crash it comes first, as it was."""
+        intent = Intent(self.driver.tick + 1, _now_us(), end)
+        self.checkpoint.intend(intent)
+        return intent
+
+    def _own_tick(self, intent: Intent) -> None:
+        self._tick(None, intent.clock_us, self._host, end=intent.end)
+        self.result.finished = intent.end
+
+    def _own_tick_is_due(self) -> bool:
+        """Whether something goes idle, and no source has rows left to read: a tick with those comes first."""
+        if not self.driver.is_due(_now_us()) or self._batch_is_due():
+            return False
+        return not any(self._unread([source.name for source in self.plan.sources], self._host).values())
+
+    def _unread(self, names: Collection[str], host: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """The partitions of these sources that have rows which ``host``'s batch did not read."""
+        return self.brokers.unread(names, host[OFFSETS].split("\n")[2:]) if host else {}
+
+    def _batch_is_due(self) -> bool:
+        """Whether Spark has planned a batch that is no tick yet: a killed run may have put out part of it."""
+        planned = self.checkpoint.last_planned()
+        return planned is not None and planned > self._host.get(BATCH, -1)
+
+    @contextmanager
+    def _heartbeat(self) -> Iterator[None]:
+        """Ticks without rows while the stream gives none, if a source may go idle."""
+        timeouts = [s.idle_timeout_us for s in self.plan.sources if s.idle_timeout_us is not None]
+        if not timeouts or self.settings.until_caught_up:
+            yield
+            return
+        pause_s = min(LONGEST_IDLE_S, max(SHORTEST_IDLE_S, min(timeouts) / 2e6))
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(pause_s / 2) and not self._stop.is_set():
+                with self._lock:
+                    self.driver.look(_now_us())
+                    if self._stop.is_set() or time.monotonic() - self._last_tick < pause_s or not self._host:
+                        continue
+                    try:
+                        if self._own_tick_is_due():
+                            self._own_tick(self._intended(end=False))
+                    except BaseException as error:
+                        self._failure = error
+                        self._stop.set()
+
+        thread = threading.Thread(target=beat, name="idle-ticks", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+        if self._failure is not None and not isinstance(self._failure, _Stopping):
+            raise readable_error(self._failure) from None
+
+    def _generators_have_more(self) -> bool:
+        """A pass over what is available takes one batch of a generator; bounded ones go on to their end."""
+        batches = (self.checkpoint.last_committed() or 0) + 1
+        trigger_s = _trigger_seconds(self.settings.trigger)
+        for source in self.plan.sources:
+            if source.connector == "generator":
+                total = generator.total_rows(source)
+                if total is not None and batches * generator.rows_per_tick(source, trigger_s) < total:
+                    return True
+        return False
+
+
+def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outputs) -> RunResult:
+    """Run ``plan`` until it ends or is stopped by SIGINT or SIGTERM (a second one stops at once).
+
+    Raises:
+        WatersmeetError: whatever went wrong, readable.
+    """
+    started = Run(spark, plan, settings, outputs, Checkpoint(settings.checkpoint))
+    with _stopped_by_signals(started):
+        try:
+            return started.execute()
+        except Exception as error:
+            raise readable_error(error) from None
+
+
+@contextmanager
+def _stopped_by_signals(started: Run) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if started._stop.is_set():
+            raise KeyboardInterrupt
+        started.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _trigger_seconds(trigger: str) -> float:
+    try:
+        return seconds_of(trigger)
+    except ValueError:
+        raise SpecError(
+            f'the trigger is "{trigger}"',
+            code="bad-setting",
+            hint="such as '2 seconds' or '500 milliseconds'",
+        ) from None
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,140 @@
+"""Case files on Spark: each step is one tick over frames of its rows instead of a stream.
+
+The scan, the tasks, the driver and the sinks' protocol are those of a job.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, Row, replay
+from watersmeet.engine.spark import session
+from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.ingest import SCHEMA, Ingest
+from watersmeet.engine.spark.scan import scan
+from watersmeet.engine.spark.split import DIFF, PARTITION
+from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.spark.tick import Outputs, Ticks
+from watersmeet.engine.step.driver import TickDriver
+from watersmeet.engine.values import to_json, to_table
+from watersmeet.plan.model import JobPlan
+from watersmeet.sinks.base import ArrowPart, Schema
+from watersmeet.spec.model import Source
+from watersmeet.state.store import LocalStore
+
+ROW = "_row"
+"""A column that numbers a step's rows of a stream, so that those which come back as late are known."""
+
+
+def replay_case(case: Mapping[str, Any], partitions: int = 2) -> list[dict[str, Any]]:
+    """What each step of a case puts out; see `engine.replay.replay`."""
+    with tempfile.TemporaryDirectory(prefix="watersmeet-replay-") as folder:
+        outputs = replay(_numbered(case), lambda plan: _SparkCase(plan, Path(folder)), partitions)
+    for output in outputs:
+        for entry in (*output.get("rows", ()), *(late["row"] for late in output.get("late", ()))):
+            entry.pop(ROW, None)
+    return outputs
+
+
+def _numbered(case: Mapping[str, Any]) -> dict[str, Any]:
+    """The case with `ROW` in every stream that carries no diffs; in changelog mode all streams carry them."""
+    changelog = case.get("options", {}).get("output_mode") == "changelog"
+    streams = {}
+    for name, stream in case.get("streams", {}).items():
+        if changelog:
+            streams[name] = {**stream, "changes": True}
+        else:
+            streams[name] = {**stream, "columns": {**stream["columns"], ROW: "BIGINT"}}
+    return {**case, "streams": streams}
+
+
+class _Collected:
+    """A sink that keeps the rows of the tick in hand."""
+
+    idempotent = True
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        return
+
+    def write(self, frame: Any, insert: str, tick: int, attempt: str) -> None:
+        table: pa.Table = frame.toArrow()
+        self.rows = [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return None
+
+    def publish(self, insert: str, tick: int, attempt: str) -> None:
+        return
+
+    def discard(self, attempt: str) -> None:
+        self.rows = []
+
+
+def _plain(value: Any) -> Any:
+    return to_json(value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value)
+
+
+class _SparkCase:
+    def __init__(self, plan: JobPlan, folder: Path) -> None:
+        self._plan = plan
+        self._store = LocalStore(folder)
+        self._spark: SparkSession = session.start(session.settings(master="local[2]"))
+        self._out, self._late = _Collected(), _Collected()
+
+    def open(self, partitions: int, clock_us: int) -> None:
+        found = scan(self._spark, self._plan, lambda source: self._frame(source, []), keep_late=True)
+        driver = TickDriver.open(self._plan, found.schemas, self._store, started_us=clock_us)
+        outputs = Outputs({QUERY: self._out}, late=self._late)
+        self._ticks = Ticks(self._spark, self._plan, driver, outputs, partitions)
+
+    @property
+    def state(self) -> Mapping[str, int]:
+        return self._ticks.driver.retained()[QUERY]
+
+    def tick(self, step: CaseStep) -> CaseOutput:
+        self._out.rows, self._late.rows = [], []
+        reports: DataFrame | None = None
+        if any(step.rows.values()):
+            found = scan(
+                self._spark,
+                self._plan,
+                lambda source: self._frame(source, step.rows.get(source.name, [])),
+                keep_late=True,
+            )
+            reports = found.frame.mapInArrow(Ingest(found.split, self._store), SCHEMA)
+        try:
+            result = self._ticks.run(
+                reports, step.clock_us, host={}, advances=step.advances, idle=step.idle, end=step.end
+            )
+        except Exception as error:
+            raise readable_error(error) from None
+        return CaseOutput(self._out.rows, self._late_rows(step), result.queries[QUERY])
+
+    def _late_rows(self, step: CaseStep) -> list[tuple[str, Row]]:
+        """The late rows, each once; as they were given, where rows are numbered."""
+        found: dict[str, dict[int, Row]] = defaultdict(dict)
+        for entry in self._late.rows:
+            if entry["reason"] == "late":
+                row = json.loads(entry["record"])
+                known = found[entry["stream"]]
+                number = row.get(ROW, len(known))
+                known[number] = step.rows[entry["stream"]][number][0] if ROW in row else row
+        return [(stream, rows[number]) for stream, rows in found.items() for number in sorted(rows)]
+
+    def _frame(self, source: Source, rows: list[tuple[Row, int]]) -> DataFrame:
+        numbered = any(column.name == ROW for column in source.columns)
+        given = [{**row, ROW: n} if numbered else row for n, (row, _) in enumerate(rows)]
+        table = to_table(source.columns, given, [diff for _, diff in rows])
+        columns = [f"CAST({quoted(c.name)} AS {c.type}) AS {quoted(c.name)}" for c in source.columns]
+        return self._spark.createDataFrame(table).selectExpr(*columns, PARTITION, DIFF)

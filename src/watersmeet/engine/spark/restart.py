@@ -1,0 +1,139 @@
+"""What must fit before a job goes on: Spark's checkpoint against our manifest. Reads only.
+
+Spark may repeat the last batch (killed between our commit and Spark's); nothing else. A repeated batch is
+skipped only if everything recorded about it is equal; whatever does not fit stops the job with what to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from watersmeet.engine.spark.checkpoint import Checkpoint, Offsets
+from watersmeet.errors import StateError
+from watersmeet.plan.model import JobPlan
+from watersmeet.state.manifest import Manifest
+
+QUERY_ID, BATCH, OFFSETS, SOURCES = "query_id", "batch", "offsets", "sources"
+
+_ANEW = "restore the checkpoint directory from a copy, or start anew with an empty one (and an empty sink)"
+
+
+def host_of(query_id: str, offsets: Offsets, plan: JobPlan) -> dict[str, Any]:
+    """What a manifest remembers of a batch."""
+    return {QUERY_ID: query_id, BATCH: offsets.batch, OFFSETS: offsets.text, SOURCES: sources_of(plan)}
+
+
+def sources_of(plan: JobPlan) -> list[str]:
+    """The sources in the union's order."""
+    return [f"{source.connector} {source.name}" for source in plan.sources]
+
+
+def settings_digest(plan: JobPlan) -> str:
+    """A digest of what a tick's rows depend on and a new run may change: lags, lateness, output columns."""
+    found = [
+        [
+            query.name,
+            query.options.allowed_lateness,
+            query.options.watermark_rule.value,
+            [[list(branch.lags) for branch in side.branches] for side in query.sides],
+            None if query.where is None else query.where.sql(dialect="spark"),
+            [[output.name, output.expr.sql(dialect="spark")] for output in query.outputs],
+        ]
+        for query in plan.queries
+    ]
+    return hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
+
+
+def check_settings(checkpoint: Checkpoint, plan: JobPlan, *, pending: bool) -> None:
+    """A tick that a killed run may have put out in part is repeated as it was, or not at all.
+
+    Args:
+        pending: such a tick is due.
+
+    Raises:
+        StateError: the settings are others than the last run's, and a tick is due.
+    """
+    digest, known = settings_digest(plan), checkpoint.settings()
+    if pending and known not in (None, digest):
+        raise StateError(
+            "the last run ended in the middle of a tick, which has to be repeated as it was, but the job's "
+            "lags, allowed_lateness, watermark_rule or output columns are others now",
+            code="interrupted-tick",
+            hint="run the job once as it was, with --until-caught-up; then change it",
+        )
+    if digest != known:
+        checkpoint.keep_settings(digest)
+
+
+def check_checkpoint(checkpoint: Checkpoint, manifest: Manifest | None, plan: JobPlan) -> None:
+    """Before the query starts.
+
+    Raises:
+        StateError: one of the two is lost, belongs to another job, or is behind the other.
+    """
+    query_id, planned = checkpoint.query_id(), checkpoint.last_planned()
+    committed = checkpoint.last_committed()
+    if manifest is None:
+        if committed is not None:
+            raise StateError(
+                f"the state is gone: {checkpoint.state} holds no manifest, but Spark has committed "
+                f"batch {committed}",
+                code="state-lost",
+                hint=f"joining from nothing would lose matches: {_ANEW}",
+            )
+        return
+    host = manifest.host
+    if not host:
+        return
+    if query_id is None or planned is None:
+        raise StateError(
+            f"Spark's checkpoint is gone from {checkpoint.spark}; the state is that of tick {manifest.tick}",
+            code="spark-checkpoint-lost",
+            hint=f"reading from the start would join rows twice: {_ANEW}",
+        )
+    if host[SOURCES] != sources_of(plan):
+        raise StateError(
+            f"the sources are {_listed(sources_of(plan))}; the state was made with {_listed(host[SOURCES])}, "
+            "in this order",
+            code="sources-changed",
+            hint="name the same sources in the same order, or start anew with an empty checkpoint directory",
+        )
+    if host[QUERY_ID] != query_id:
+        raise StateError(
+            f"Spark's checkpoint in {checkpoint.spark} is not the one that the state was made with",
+            code="spark-checkpoint-changed",
+            hint=_ANEW,
+        )
+    if planned < host[BATCH] or (committed is not None and committed > host[BATCH]):
+        raise StateError(
+            f"Spark's checkpoint is at batch {planned if committed is None else committed}, "
+            f"the state at batch {host[BATCH]}: one of them is of another time",
+            code="checkpoint-gap",
+            hint=_ANEW,
+        )
+
+
+def is_committed(manifest: Manifest | None, query_id: str, offsets: Offsets, plan: JobPlan) -> bool:
+    """Whether the batch that Spark gives is the one committed last.
+
+    Raises:
+        StateError: it is neither that nor the next one.
+    """
+    host = manifest.host if manifest is not None else {}
+    last = int(host.get(BATCH, -1))
+    if offsets.batch == last + 1:
+        return False
+    if host and host_of(query_id, offsets, plan) == host:
+        return True
+    raise StateError(
+        f"Spark gives batch {offsets.batch}, the state is at batch {last}"
+        + (", with other offsets" if offsets.batch == last else ""),
+        code="checkpoint-gap",
+        hint=_ANEW,
+    )
+
+
+def _listed(sources: list[str]) -> str:
+    return ", ".join(f'"{each}"' for each in sources)

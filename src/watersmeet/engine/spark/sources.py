@@ -1,0 +1,128 @@
+"""A declared source → a streaming frame with its columns, ``_partition`` and ``_broken``.
+
+* ``_partition``: what the source's watermark is kept by: the Kafka partition (``topic/partition`` for several
+  topics), NULL for sources that are one partition.
+* ``_broken``: STRING, the raw record when it does not parse into the declared columns, else NULL. A broken
+  record's columns may be NULL or half read: whoever uses the frame drops them, and counts.
+
+Options that are not known are refused; those of Spark's readers go there. How much one tick reads is bounded
+by default.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark import generator, kafka
+from watersmeet.engine.spark.file_options import OURS, check_file_options
+from watersmeet.engine.spark.split import BROKEN, PARTITION
+from watersmeet.engine.spark.text import quoted
+from watersmeet.errors import EngineError, SpecError, near_names
+from watersmeet.spec.model import Source
+
+FILE_FORMATS = ("parquet", "json", "csv")
+BYTES_PER_TICK = str(32 << 20)
+
+_BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
+
+
+def read(spark: SparkSession, source: Source, *, sources: int = 1, trigger_s: float = 1.0) -> DataFrame:
+    """The streaming frame of ``source``; see the module.
+
+    Args:
+        sources: how many sources the job reads; a tick's rows are shared among them.
+        trigger_s: seconds between ticks, for sources whose rows per tick follow from a rate.
+
+    Raises:
+        EngineError: what it reads from is not there.
+        SpecError: an option is missing or wrong.
+    """
+    if source.connector == "kafka":
+        return kafka.read(spark, source, sources)
+    if source.connector == "file":
+        return _read_files(spark, source)
+    if source.connector == "generator":
+        return generator.read(spark, source, trigger_s)
+    raise SpecError(
+        f'"{source.name}": there is no source of type "{source.connector}" on Spark',
+        code="unknown-connector",
+        hint=near_names(source.connector, ("kafka", "file", "generator")),
+    )
+
+
+def parses(source: Source) -> bool:
+    """Whether a record of ``source`` can be broken."""
+    wanted = lowered(source.options).get("format", "").strip().lower()
+    if source.connector == "kafka":
+        return wanted != "raw"
+    return source.connector == "file" and wanted in ("json", "csv")
+
+
+def has_partitions(source: Source) -> bool:
+    return source.connector in ("kafka", "memory") or bool(source.partitions)
+
+
+def declared(source: Source) -> str:
+    """The declared columns as DDL."""
+    return ", ".join(f"{quoted(column.name)} {column.type}" for column in source.columns)
+
+
+def _read_files(spark: SparkSession, source: Source) -> DataFrame:
+    given = lowered(source.options)
+    path = given.get("path", "").strip()
+    if not path:
+        raise SpecError(
+            f'file source "{source.name}" needs the option "path"',
+            code="missing-option",
+            hint="'path' = 'in/orders'",
+        )
+    _check_there(source, path)
+    wanted = given.get("format", "parquet").strip().lower()
+    if wanted not in FILE_FORMATS:
+        raise SpecError(
+            f'file source "{source.name}" cannot read format "{wanted}"',
+            code="unknown-format",
+            hint=near_names(wanted, FILE_FORMATS),
+        )
+    check_file_options(source, wanted, source.options)
+    options = {name: value for name, value in given.items() if name not in OURS}
+    if not _BOUNDS & set(options):
+        options["maxbytespertrigger"] = BYTES_PER_TICK
+    reader = spark.readStream.format(wanted).options(**options)
+    if wanted == "parquet":
+        frame = reader.schema(declared(source)).load(path)
+        return frame.select(
+            "*", F.lit(None).cast("string").alias(PARTITION), F.lit(None).cast("string").alias(BROKEN)
+        )
+    if wanted == "csv":
+        reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
+        reader = reader.option("header", options.get("header", "true"))
+    reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
+    frame = reader.schema(f"{declared(source)}, {BROKEN} STRING").load(path)
+    columns = [F.col(quoted(column.name)) for column in source.columns]
+    return frame.select(*columns, F.lit(None).cast("string").alias(PARTITION), F.col(BROKEN))
+
+
+def _check_there(source: Source, path: str) -> None:
+    """Local paths only: others are checked by Spark when it lists them."""
+    parts = urlsplit(path)
+    if len(parts.scheme) > 1 and parts.scheme != "file":
+        return
+    local = unquote(parts.path) if parts.scheme == "file" else os.path.expanduser(path)
+    if not (os.path.exists(local) or glob.glob(local)):
+        raise EngineError(
+            f'file source "{source.name}": there is no "{path}"',
+            code="path-missing",
+            hint="name a directory that exists (it may be empty, and grow)",
+        )
+
+
+def lowered(options: Mapping[str, str]) -> dict[str, str]:
+    """Options by their names in lower case: Spark does not tell letters' cases apart, so nothing here may."""
+    return {name.lower(): value for name, value in options.items()}

@@ -1,0 +1,200 @@
+"""One tick on Spark: ingest job, advance, join jobs into their sinks, publish, commit.
+
+Works on any frame of the scan's reports, streaming or not. A tick that fails anywhere has committed nothing
+and is begun again; sinks have staged at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from watersmeet.engine.spark.ingest import ASIDE, REPORT
+from watersmeet.engine.spark.join import FeedFrame, JoinFrame
+from watersmeet.engine.spark.properties import START, packed
+from watersmeet.engine.spark.side_output import Aside, side_frame
+from watersmeet.engine.spark.text import quoted, sql_of
+from watersmeet.engine.step.driver import TickDriver, TickResult
+from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.sinks.base import Sink
+from watersmeet.spec.model import OutputMode
+
+TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+"""The one such setting that says nothing else than what tasks write anyway."""
+
+Unread = Callable[[Collection[str]], Mapping[str, Iterable[str]]]
+
+LATE_INSERT, BROKEN_INSERT = "late-rows", "broken-records"
+"""Names of the parts of rows set aside; no query may be named so."""
+
+
+@dataclass
+class Outputs:
+    """Where the rows of a job go: a sink per query, and those for rows set aside, if asked for."""
+
+    queries: Mapping[str, Sink]
+    late: Sink | None = None
+    broken: Sink | None = None
+
+    @property
+    def sinks(self) -> list[Sink]:
+        found = [*self.queries.values(), self.late, self.broken]
+        return list({id(sink): sink for sink in found if sink is not None}.values())
+
+
+@dataclass
+class Timings:
+    """Seconds that the parts of the last tick took."""
+
+    parts: dict[str, float] = field(default_factory=dict)
+    _last: float = field(default_factory=time.perf_counter)
+
+    def mark(self, part: str) -> None:
+        now = time.perf_counter()
+        self.parts[part] = self.parts.get(part, 0.0) + now - self._last
+        self._last = now
+
+
+class Ticks:
+    """Runs the ticks of one job, one after the other.
+
+    Args:
+        partitions: into how many hash ranges a join is cut.
+    """
+
+    def __init__(
+        self, spark: SparkSession, plan: JobPlan, driver: TickDriver, outputs: Outputs, partitions: int
+    ) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._outputs = outputs
+        self._partitions = partitions
+        self.driver = driver
+        self.timings = Timings()
+        self._frames = {query.name: self._join_frame(query) for query in plan.queries}
+        self._feeds = {
+            (query.name, join.number): FeedFrame(
+                spark, driver.shapes[query.name][join.number], driver.store, partitions
+            )
+            for query in plan.queries
+            for join in query.joins[:-1]
+        }
+
+    def prepare(self, owner: str) -> None:
+        """Let every sink check what it can; see `Sink.prepare`."""
+        for query in self._plan.queries:
+            self._outputs.queries[query.name].prepare(self._frames[query.name].frame.schema, owner)
+        for sink in (self._outputs.late, self._outputs.broken):
+            if sink is not None:
+                sink.prepare(side_frame(self._spark, self.driver.store, []).schema, owner)
+
+    def run(
+        self,
+        reports: DataFrame | None,
+        clock_us: int,
+        *,
+        host: Mapping[str, Any],
+        advances: Mapping[str, Mapping[str, int]] | None = None,
+        idle: Mapping[str, Iterable[str]] | None = None,
+        unread: Unread | None = None,
+        end: bool = False,
+    ) -> TickResult:
+        """One tick.
+
+        Args:
+            reports: the scan with `Ingest` over it; None: a tick without rows.
+            host: what the manifest remembers for this engine.
+            advances, idle, end: see `TickDriver.advance`.
+            unread: of sources, the partitions that have unread rows. Asked in ticks alone in which a
+                partition would go idle; one that has some does not.
+        """
+        self.timings = Timings()
+        start = self.driver.begin(clock_us)
+        self.timings.mark("begin")
+        rows: list[Any] = []
+        if reports is not None:
+            self._spark.sparkContext.setLocalProperty(START, packed(start))
+            rows = reports.collect()
+        self.timings.mark("ingest")
+        texts = [row[1] for row in rows if row[0] == REPORT]
+        going = frozenset[str]() if unread is None or end else self.driver.going_idle(start, texts)
+        busy = unread(going) if unread is not None and going else None
+        self.driver.advance(start, texts, advances=advances, idle=idle, busy=busy, end=end)
+        self.timings.mark("advance")
+        aside = [Aside.from_json(row[1]) for row in rows if row[0] == ASIDE]
+        published = self._write(start.tick, start.attempt, aside)
+        result = self.driver.conclude()
+        for sink, insert in published:
+            sink.publish(insert, start.tick, start.attempt)
+        self.timings.mark("publish")
+        self.driver.commit(host)
+        self.timings.mark("commit")
+        return result
+
+    def _write(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
+        """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""
+        published: list[tuple[Sink, str]] = []
+        try:
+            published += [(self._run_joins(query, attempt), query.name) for query in self._plan.queries]
+            self.timings.mark("join and write")
+            published += self._write_aside(tick, attempt, aside)
+        except BaseException:
+            for sink in self._outputs.sinks:
+                sink.discard(attempt)
+            raise
+        return published
+
+    def _run_joins(self, query: QueryPlan, attempt: str) -> Sink:
+        """Run the joins of a query, those beneath first; the last one stages its rows in the sink."""
+        for join in query.joins[:-1]:
+            task = self.driver.join_task(query.name, join.number)
+            reports = self._feeds[query.name, join.number].run(task)
+            self.driver.settle(query.name, join.number, reports)
+        sink, last = self._outputs.queries[query.name], query.root.number
+        task = self.driver.join_task(query.name, last)
+        self.driver.settle(query.name, last, self._frames[query.name].write(task, sink, attempt))
+        return sink
+
+    def _write_aside(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
+        published = []
+        for sink, insert in ((self._outputs.late, LATE_INSERT), (self._outputs.broken, BROKEN_INSERT)):
+            files = [file for file in aside if (file.reason == "broken") == (insert == BROKEN_INSERT)]
+            if sink is not None and files:
+                sink.write(side_frame(self._spark, self.driver.store, files), insert, tick, attempt)
+                published.append((sink, insert))
+        if published:
+            self.timings.mark("side outputs")
+        return published
+
+    def _join_frame(self, query: QueryPlan) -> JoinFrame:
+        outputs = [(sql_of(output.expr), output.name) for output in query.outputs]
+        if query.options.output_mode is OutputMode.CHANGELOG:
+            outputs.append((quoted("_diff"), "_diff"))
+        where = None if query.where is None else sql_of(query.where)
+        shape = self.driver.shapes[query.name][query.root.number]
+        plain = None if where is not None or _writer_is_set(self._spark) else _plain_outputs(query)
+        return JoinFrame(self._spark, shape, self.driver.store, self._partitions, where, outputs, plain)
+
+
+def _writer_is_set(spark: SparkSession) -> bool:
+    """Whether the user told Spark how to write files: then Spark writes them."""
+    return any(
+        name.startswith(("spark.sql.parquet.", "spark.sql.files.")) and name != TIMESTAMPS
+        for name, _ in spark.sparkContext.getConf().getAll()
+    )
+
+
+def _plain_outputs(query: QueryPlan) -> tuple[tuple[str, str], ...] | None:
+    """(joined column, name) of all outputs when each is a column as it is and no name comes twice."""
+    found = [
+        (output.expr.name, output.name) for output in query.outputs if isinstance(output.expr, exp.Column)
+    ]
+    if query.options.output_mode is OutputMode.CHANGELOG:
+        return None
+    whole = len(found) == len(query.outputs) == len({name for _, name in found})
+    return tuple(found) if whole else None

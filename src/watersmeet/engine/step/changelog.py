@@ -1,0 +1,335 @@
+"""The second half of a tick in changelog mode, for one hash range: every result is a change with a diff.
+
+    Δout = ΔL × R_before + L_after × ΔR            (semantics.md, section 5, for two inputs)
+
+This tick's rows are summed per equal row first: what is left are inserts, which become a new run, and
+deletes, which take away one equal row each by a mark (``gone``). Rows of a padded side carry the count of
+their live matches; a pad goes out while it is 0 and is taken back when it rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.engine.step.counts import lower
+from watersmeet.engine.step.ingest import DIFF
+from watersmeet.engine.step.merge import merge_runs
+from watersmeet.engine.step.results import count, least_alive, pad, pad_files
+from watersmeet.engine.step.slice import RunSlice, SideSlice
+from watersmeet.engine.step.tasks import JoinReport, JoinShape, JoinWork, SideReport, SideTask
+from watersmeet.event_time import Side, below
+from watersmeet.kernel.pairs import Band, Condition, KeyColumns, SortedRows, find, gather
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import BUCKET_MASK
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import MarkWriter
+from watersmeet.state.run import sort_rows, take_rows, write_run
+
+if TYPE_CHECKING:
+    from watersmeet.engine.step.join import JoinTask
+
+_BUCKET = "#bucket"
+_SAMPLES = 5
+
+
+@dataclass
+class Change:
+    """Inserts or deletes of one side. ``matches``: per row, how many live partners it has (inserts: after the
+    tick; deletes: before it)."""
+
+    rows: SortedRows
+    diff: int
+    matches: npt.NDArray[np.int64]
+
+
+def run_changelog(
+    task: JoinTask,
+    query: JoinWork,
+    slices: dict[Side, SideSlice],
+    report: JoinReport,
+    partition: int,
+    partitions: int,
+) -> Iterator[pa.RecordBatch]:
+    shape = task.shape
+    before = {side: {piece.name: piece.marks("gone").copy() for piece in slices[side].old} for side in Side}
+    counts = {side: {piece.name: piece.marks("count").copy() for piece in slices[side].old} for side in Side}
+    inserts, deletes = {}, {}
+    for side in Side:
+        inserts[side], deletes[side] = _changes(slices[side], report.side(side))
+    left, right = slices[Side.LEFT], slices[Side.RIGHT]
+    for change in (inserts[Side.LEFT], deletes[Side.LEFT]):
+        for piece in right.old:
+            yield from _pairs(shape, Side.LEFT, change, piece, before[Side.RIGHT][piece.name], report)
+    for change in (inserts[Side.RIGHT], deletes[Side.RIGHT]):
+        for piece in left.old:
+            yield from _pairs(shape, Side.RIGHT, change, piece, piece.marks("gone"), report)
+        yield from _new_pairs(shape, inserts[Side.LEFT], change, report)
+    # A deleted right row's partners before the tick include left rows deleted in this tick.
+    _count_lost_partners(shape, deletes, slices, before)
+
+    marks = MarkWriter()
+    for side in Side:
+        own = slices[side]
+        if own.task.padded:
+            yield from _pad_changes(
+                shape, side, own, inserts[side], deletes[side], before[side], counts[side]
+            )
+        for batch, low, high in pad_files(own, partition, partitions):
+            diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
+            yield _with_diff(pad(shape, side, batch, np.arange(low, high)), diffs)
+        inserted = _write_inserts(own, inserts[side], task.tick, report.side(side), marks)
+        _release(own, before[side], report.side(side))
+        report.side(side).merged = merge_runs(own, task.tick, marks)
+        merged_away = {name for group in own.work.merges for name in group}
+        for piece in own.old:
+            if piece.name not in merged_away:
+                for kind in sorted(piece.touched):
+                    marks.add(piece.name, kind, piece.start, piece.marks(kind))
+        report.side(side).inserted = inserted
+        _least(own, inserts[side], report.side(side))
+    written = marks.write(task.store, task.tick)
+    for side in Side:
+        fresh = {live.run.name: live for live in [*report.side(side).merged, *report.side(side).inserted]}
+        names = {piece.name for piece in slices[side].old}
+        for name, found in written.items():
+            if name in fresh:
+                fresh[name].marks = found
+            elif name in names:
+                report.side(side).marks[name] = found
+
+
+def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change | None]:
+    """This tick's rows, summed per equal row: inserts, and deletes after taking their rows away."""
+    if own.new is None:
+        return None, None
+    rows = own.new.rows
+    table = pa.Table.from_batches([rows.batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
+    keys = [name for name in table.column_names if name != DIFF]
+    summed = table.group_by(keys, use_threads=False).aggregate([(DIFF, "sum")]).combine_chunks()
+    net = summed.column(f"{DIFF}_sum").to_numpy().astype(np.int64)
+    schema = own.task.stored_schema
+    batch = pa.RecordBatch.from_arrays([_single(summed.column(name)) for name in schema.names], schema=schema)
+    buckets = summed.column(_BUCKET).to_numpy()
+    added = np.repeat(np.arange(len(net)), np.maximum(net, 0))
+    gone = np.flatnonzero(net < 0)
+    inserts = None
+    if len(added):
+        sorted_rows, _ = sort_rows(take_rows(batch, added), buckets[added], own.task.layout)
+        inserts = Change(sorted_rows, 1, np.zeros(len(sorted_rows), dtype=np.int64))
+    deletes = None
+    if len(gone):
+        needles, order = sort_rows(take_rows(batch, gone), buckets[gone], own.task.layout)
+        taken = _take_away(own, needles, -net[gone][order], report)
+        if len(taken):
+            deletes = Change(needles_at(needles, taken), -1, np.zeros(len(taken), dtype=np.int64))
+    return inserts, deletes
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def needles_at(rows: SortedRows, positions: Rows) -> SortedRows:
+    """The rows at ascending positions (repeats allowed), still sorted."""
+    return SortedRows(
+        rows.slots[positions],
+        rows.base,
+        rows.shift,
+        rows.greatest,
+        take_rows(rows.batch, positions),
+        rows.index_column,
+        rows.spans,
+        rows.by_value,
+    )
+
+
+def _take_away(
+    own: SideSlice, needles: SortedRows, wanted: npt.NDArray[np.int64], report: SideReport
+) -> Rows:
+    """Mark one equal live row as gone per delete; the needles that take effect, with repeats."""
+    equal = _equality(own.task)
+    left_over = wanted.copy()
+    for piece in own.old:
+        live = piece.run.live(own.work.old_limits, piece.start, piece.stop) & ~piece.marks("gone")
+        for needle, row in find(equal, needles, Side.LEFT, piece.rows):
+            alive = live[row]
+            needle, row = needle[alive], row[alive]
+            first = np.searchsorted(needle, needle, side="left")
+            chosen = np.arange(len(needle)) - first < left_over[needle]
+            needle, row = needle[chosen], row[chosen]
+            if len(row):
+                piece.marks("gone")[row] = True
+                piece.touched.add("gone")
+                live[row] = False
+                np.subtract.at(left_over, needle, 1)
+                report.released[piece.name] = report.released.get(piece.name, 0) + len(row)
+                count(report, "deleted", len(row))
+    # A row that was released cannot be found, but its partners are all still here: the delete applies.
+    released = np.zeros(len(needles), dtype=np.bool_)
+    for column in own.task.layout.releasing:
+        released |= below(needles.times(column), own.work.old_limits.get(column, float("-inf")))
+    missing = np.where(released, 0, left_over)
+    count(report, "missing_deletes", int(missing.sum()))
+    report.missing = [
+        str(row) for row in take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]).to_pylist()
+    ]
+    effective = wanted - missing
+    return np.repeat(np.arange(len(needles)), effective)
+
+
+def _equality(side: SideTask) -> Condition:
+    """Rows equal in every kept column, NULLs equal."""
+    index = side.layout.index_column
+    return Condition(
+        keys=tuple(KeyColumns(name, name, True) for name in side.schema.names if name != index),
+        bands=() if index is None else (Band(index, index, 0, 0),),
+        comparisons=(),
+        rechecks=(),
+        slack=0,
+        residual=None,
+        residual_columns=(),
+    )
+
+
+def _pairs(
+    shape: JoinShape,
+    side: Side,
+    change: Change | None,
+    piece: RunSlice,
+    gone: npt.NDArray[np.bool_],
+    report: JoinReport,
+) -> Iterator[pa.RecordBatch]:
+    """Changes of ``side`` × rows of the other side's old run that are not gone."""
+    if change is None:
+        return
+    for needle, row in find(shape.condition, change.rows, side, piece.rows):
+        alive = ~gone[row]
+        needle, row = needle[alive], row[alive]
+        if not len(row):
+            continue
+        np.add.at(change.matches, needle, 1)
+        np.add.at(piece.marks("count"), row, change.diff)
+        piece.touched.add("count")
+        report.matches += len(row)
+        if side is Side.LEFT:
+            batch = gather(shape.columns, change.rows.batch, needle, piece.rows.batch, row)
+        else:
+            batch = gather(shape.columns, piece.rows.batch, row, change.rows.batch, needle)
+        yield _with_diff(batch, np.full(len(row), change.diff))
+
+
+def _new_pairs(
+    shape: JoinShape, inserts: Change | None, change: Change | None, report: JoinReport
+) -> Iterator[pa.RecordBatch]:
+    """Left inserts × right changes of the same tick."""
+    if inserts is None or change is None:
+        return
+    for needle, row in find(shape.condition, inserts.rows, Side.LEFT, change.rows):
+        np.add.at(inserts.matches, needle, change.diff)
+        if change.diff > 0:
+            np.add.at(change.matches, row, 1)
+        report.matches += len(row)
+        yield _with_diff(
+            gather(shape.columns, inserts.rows.batch, needle, change.rows.batch, row),
+            np.full(len(row), change.diff),
+        )
+
+
+def _count_lost_partners(
+    shape: JoinShape,
+    deletes: dict[Side, Change | None],
+    slices: dict[Side, SideSlice],
+    before: dict[Side, dict[str, npt.NDArray[np.bool_]]],
+) -> None:
+    right = deletes[Side.RIGHT]
+    if right is None:
+        return
+    for piece in slices[Side.LEFT].old:
+        lost = piece.marks("gone") & ~before[Side.LEFT][piece.name]
+        if lost.any():
+            for needle, row in find(shape.condition, right.rows, Side.RIGHT, piece.rows):
+                np.add.at(right.matches, needle[lost[row]], 1)
+
+
+def _pad_changes(
+    shape: JoinShape,
+    side: Side,
+    own: SideSlice,
+    inserts: Change | None,
+    deletes: Change | None,
+    before: dict[str, npt.NDArray[np.bool_]],
+    counts: dict[str, npt.NDArray[np.int32]],
+) -> Iterator[pa.RecordBatch]:
+    for piece in own.old:
+        if "count" not in piece.touched:
+            continue
+        alive = ~piece.marks("gone") & ~before[piece.name]
+        old, new = counts[piece.name], piece.marks("count")
+        for rows, diff in (
+            (np.flatnonzero(alive & (old == 0) & (new > 0)), -1),
+            (np.flatnonzero(alive & (old > 0) & (new == 0)), 1),
+        ):
+            if len(rows):
+                yield _with_diff(pad(shape, side, piece.rows.batch, rows), np.full(len(rows), diff))
+    for change in (inserts, deletes):
+        if change is not None:
+            rows = np.flatnonzero(change.matches == 0)
+            if len(rows):
+                yield _with_diff(pad(shape, side, change.rows.batch, rows), np.full(len(rows), change.diff))
+
+
+def _write_inserts(
+    own: SideSlice, inserts: Change | None, tick: int, report: SideReport, marks: MarkWriter
+) -> list[LiveRun]:
+    if inserts is None:
+        return []
+    run = write_run(own.store, own.task.arrangement, inserts.rows, own.task.layout, tick=tick)
+    marks.add(run.name, "count", 0, inserts.matches)
+    gone = np.zeros(len(inserts.rows), dtype=np.bool_)
+    for column in own.task.layout.releasing:
+        gone |= below(inserts.rows.times(column), own.work.new_limits.get(column, float("-inf")))
+    _count_released(own, report, inserts.matches[gone])
+    return [LiveRun(run=run, released=int(gone.sum()))]
+
+
+def _release(own: SideSlice, before: dict[str, npt.NDArray[np.bool_]], report: SideReport) -> None:
+    for piece in own.old:
+        rows = own.released(piece, is_new=False)
+        rows = rows[~piece.marks("gone")[rows]]
+        if len(rows):
+            report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+            _count_released(own, report, piece.marks("count")[rows])
+
+
+def _count_released(own: SideSlice, report: SideReport, matches: npt.NDArray[np.int64]) -> None:
+    hits = int((matches > 0).sum())
+    count(report, "matched", hits)
+    count(report, "padded" if own.task.padded else "released_unmatched", len(matches) - hits)
+
+
+def _least(own: SideSlice, inserts: Change | None, report: SideReport) -> None:
+    """The least event times over this task's retained rows. Cost: its rows."""
+    least_alive(own, own.old, report)
+    if inserts is None:
+        return
+    live = np.ones(len(inserts.rows), dtype=np.bool_)
+    for releasing in own.task.layout.releasing:
+        limit = own.work.new_limits.get(releasing, float("-inf"))
+        live &= ~below(inserts.rows.times(releasing), limit)
+    if live.any():
+        for column in own.task.layout.event_times:
+            lower(report.least, column, int(inserts.rows.times(column)[live].min()))
+
+
+def _with_diff(batch: pa.RecordBatch, diffs: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, pc.cast(pa.array(diffs), pa.int64())], names=[*batch.schema.names, DIFF]
+    )

@@ -1,0 +1,40 @@
+"""Counts and least times of a tick, put together over tasks and ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+
+from watersmeet.engine.step.tasks import IngestReport
+from watersmeet.plan.model import QueryPlan
+from watersmeet.watermark.lateness import LateBy, summed
+
+
+def late_total(
+    before: Mapping[str, Mapping[str, LateBy]], reports: Sequence[IngestReport], query: QueryPlan
+) -> dict[str, dict[str, LateBy]]:
+    """How late the rows were that were late since the job's start, per alias and column."""
+    found = {
+        side.name: summed(
+            [before.get(side.name, {})]
+            + [report.late for report in reports if report.arrangement == f"{query.name}/{side.name}"]
+        )
+        for side in query.sides
+    }
+    return {alias: late for alias, late in found.items() if late}
+
+
+def added(
+    before: Mapping[str, Mapping[str, int]], counts: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """The counts of a tick on top of those before, per alias."""
+    total = {alias: dict(rows) for alias, rows in before.items()}
+    for alias, rows in counts.items():
+        known = total.setdefault(alias, {})
+        for what, number in rows.items():
+            known[what] = known.get(what, 0) + number
+    return total
+
+
+def lower(least: MutableMapping[str, int], name: str, time: int) -> None:
+    """Bring the least time of ``name`` down to ``time``."""
+    least[name] = min(least.get(name, time), time)

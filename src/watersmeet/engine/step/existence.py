@@ -1,0 +1,91 @@
+"""SEMI and ANTI joins: of a left row only counts whether it has a match.
+
+By a SEMI join a left row leaves with its first match, and is gone from the state (mark ``gone``). By an ANTI
+join matches are only marked; what never matched leaves when it is released, as the pads of an outer join do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.step.results import NO_ROWS, count
+from watersmeet.engine.step.slice import RunSlice, SideSlice
+from watersmeet.engine.step.tasks import JoinReport, JoinShape, SideReport
+from watersmeet.event_time import Mask, Side
+from watersmeet.kernel.pairs import SortedRows, find, gather, matched
+from watersmeet.kernel.probe import Rows
+from watersmeet.spec.model import JoinKind
+
+
+def first_matches(
+    shape: JoinShape, own: dict[Side, SideSlice], reach: dict[Side, SideSlice], report: JoinReport
+) -> Iterator[pa.RecordBatch]:
+    """Mark own rows that have a match; by a SEMI join, give out the left ones that have their first.
+
+    Args:
+        reach: per side, all rows that may match own ones of the other side.
+    """
+    left, right = own[Side.LEFT], own[Side.RIGHT]
+    left_around, right_around = reach[Side.LEFT], reach[Side.RIGHT]
+    hits = [(piece, _hits(shape, piece, right_around)) for piece in left.old]
+    if right.new is not None:
+        for piece in left_around.old:
+            for needle, row in find(shape.condition, right.new.rows, Side.RIGHT, piece.rows):
+                if len(row):
+                    right.new.matched[needle[_there(piece, row)]] = True
+        if left_around.new is not None:
+            found = matched(shape.condition, right.new.rows, Side.RIGHT, left_around.new.rows)
+            right.new.matched |= found[0]
+    if left_around.new is not None:
+        for piece in right.old:
+            _, rows = matched(shape.condition, left_around.new.rows, Side.LEFT, piece.rows)
+            if rows.any():
+                piece.mark_matched(np.flatnonzero(rows))
+    if left.new is not None:
+        for rows_around in _all_rows(right_around):
+            left.new.matched |= matched(shape.condition, left.new.rows, Side.LEFT, rows_around)[0]
+        if shape.kind is JoinKind.SEMI and left.new.matched.any():
+            yield _left_rows(shape, left.new.rows.batch, np.flatnonzero(left.new.matched), report)
+    for piece, chosen in hits:
+        if not len(chosen):
+            continue
+        if shape.kind is JoinKind.SEMI:
+            mark_gone(piece, chosen, report.left)
+            yield _left_rows(shape, piece.rows.batch, chosen, report)
+        else:
+            piece.mark_matched(chosen)
+
+
+def mark_gone(piece: RunSlice, rows: Rows, report: SideReport) -> None:
+    """Rows of a SEMI join that had their first match: counted as matched, and not retained."""
+    piece.marks("gone")[rows] = True
+    piece.touched.add("gone")
+    report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+    count(report, "matched", len(rows))
+
+
+def _there(piece: RunSlice, rows: Rows) -> Mask:
+    """Which of the rows have not left with a match in an earlier tick. By an ANTI join none ever does."""
+    there: Mask = ~piece.marks("gone")[rows]
+    return there
+
+
+def _hits(shape: JoinShape, piece: RunSlice, right: SideSlice) -> Rows:
+    """The rows of an old left run that have a match among the tick's new right rows. Marks are read only
+    where there is one."""
+    if right.new is None:
+        return NO_ROWS
+    hits = np.flatnonzero(matched(shape.condition, right.new.rows, Side.RIGHT, piece.rows)[1])
+    return hits[_there(piece, hits)] if len(hits) else hits
+
+
+def _all_rows(side: SideSlice) -> list[SortedRows]:
+    return [piece.rows for piece in side.old] + ([side.new.rows] if side.new is not None else [])
+
+
+def _left_rows(shape: JoinShape, batch: pa.RecordBatch, rows: Rows, report: JoinReport) -> pa.RecordBatch:
+    report.matches += len(rows)
+    return gather(shape.columns, batch, rows, None, NO_ROWS)

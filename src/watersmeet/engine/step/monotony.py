@@ -1,0 +1,70 @@
+"""The promises of watermarks, checked before a tick is committed: what breaks one is a bug of the engine.
+
+No input watermark, limit or output watermark is below that of the last manifest, and no row of the tick has a
+time below the output watermark that was put out before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from watersmeet.errors import EngineError
+from watersmeet.event_time import NEVER, Watermark
+from watersmeet.state.manifest import JoinState, QueryState
+
+
+def check_promises(
+    query: str, before: QueryState, after: QueryState, least_out: Sequence[Mapping[str, int]]
+) -> None:
+    """Compare a query's state after a tick with that before it, and with the tick's rows.
+
+    Args:
+        least_out: per join, per watermark key the least time among the rows that it put out.
+
+    Raises:
+        EngineError: ``internal-watermark``, with the key and both values. Nothing may be committed.
+    """
+    for what, old, new in _pairs(before, after):
+        for key, value in old.items():
+            if new.get(key, NEVER) < value:
+                raise _broken(query, f"the {what} of {key} went back from {value} to {new.get(key, NEVER)}")
+    for join, least in zip(before.joins, least_out, strict=False):
+        for key, time in least.items():
+            promised = join.emitted.get(key, NEVER)
+            if time < promised:
+                raise _broken(query, f"a row has {key} = {time}, below the output watermark {promised}")
+
+
+def _pairs(
+    before: QueryState, after: QueryState
+) -> Iterator[tuple[str, Mapping[str, Watermark], Mapping[str, Watermark]]]:
+    """(what, before, after), per key ``alias.column``."""
+    yield "watermark", _watermarks(before), _watermarks(after)
+    yield "limit of lateness", before.late_below, after.late_below
+    for old, new in zip(before.joins, after.joins, strict=False):
+        yield "limit", _limits(old), _limits(new)
+        yield "output watermark", old.emitted, new.emitted
+
+
+def _watermarks(state: QueryState) -> dict[str, Watermark]:
+    return {
+        f"{alias}.{column}": value
+        for alias, found in state.inputs.items()
+        for column, value in found.watermarks.items()
+    }
+
+
+def _limits(join: JoinState) -> dict[str, Watermark]:
+    return {
+        f"{side}.{column}": value
+        for side, found in join.arrangements.items()
+        for column, value in found.limits.items()
+    }
+
+
+def _broken(query: str, detail: str) -> EngineError:
+    return EngineError(
+        f'"{query}": {detail}; the tick was not committed',
+        code="internal-watermark",
+        hint="this is a bug of watersmeet: please report it, with the job and this message",
+    )

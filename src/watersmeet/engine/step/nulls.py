@@ -1,0 +1,35 @@
+"""A row without an event time, where that fails the job: what the error says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+from watersmeet.event_time import Mask
+
+LONGEST = 500
+"""Characters of the row that are shown."""
+
+
+def null_time_error(source: str, row: pa.RecordBatch, known: Mapping[str, Mask | None]) -> EngineError:
+    """About ``row``, one row as ingest has it. ``known``: the event times, as keys."""
+    (values,) = row.to_pylist()
+    empty = [column for column in known if values[column] is None]
+    shown = json.dumps(
+        {name: value for name, value in values.items() if not name.startswith("_")},
+        default=str,
+        ensure_ascii=False,
+    )
+    if len(shown) > LONGEST:
+        shown = shown[:LONGEST] + " …"
+    partition = values.get("_partition")
+    where = f" (partition {partition})" if partition is not None else ""
+    return EngineError(
+        f'source "{source}"{where}: a row has no {" and no ".join(empty)} (NULL), '
+        f"and null_time is 'fail'; the row: {shown}",
+        code="null-time",
+        hint="SET null_time = 'count' drops such rows and counts them; late_output keeps them",
+    )

@@ -1,0 +1,166 @@
+"""One side of a join within one task: the slice of every live run that the task's hash range owns, this
+tick's new rows, and the marks of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.engine.step.tasks import SideTask, SideWork
+from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
+from watersmeet.kernel.pairs import Condition, SortedRows, find, matched
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import slice_of
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import MarkArray, MarkKind, read_marks
+from watersmeet.state.run import OpenRun, sort_rows
+from watersmeet.state.store import Store
+
+
+class RunSlice:
+    """Rows [start, stop) of an open run; marks are read when first asked for.
+
+    Rows with a time below ``hidden_below`` are not there for look-ups.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        live: LiveRun,
+        run: OpenRun,
+        start: int,
+        stop: int,
+        hidden_below: Mapping[str, Watermark],
+    ) -> None:
+        self._store = store
+        self._hidden_below = hidden_below
+        self.live = live
+        self.run = run
+        self.start = start
+        self.stop = stop
+        self.rows: SortedRows = run.sorted_rows.part(start, stop)
+        self._marks: dict[MarkKind, MarkArray] = {}
+        self.touched: set[MarkKind] = set()
+
+    @property
+    def name(self) -> str:
+        return self.run.run.name
+
+    def marks(self, kind: MarkKind) -> MarkArray:
+        """The marks of the slice's rows, to be read or changed; say so in ``touched`` when changed."""
+        if kind not in self._marks:
+            segments = self.live.marks.get(kind, ())
+            self._marks[kind] = read_marks(self._store, kind, segments, self.start, self.stop)
+        return self._marks[kind]
+
+    def partners(self, condition: Condition, needles: SortedRows, side: Side) -> Iterator[tuple[Rows, Rows]]:
+        """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.pairs.find`."""
+        for needle, row in find(condition, needles, side, self.rows):
+            keep = np.ones(len(row), dtype=np.bool_)
+            for column, limit in self._hidden_below.items():
+                keep &= ~below(self.rows.times(column)[row], limit)
+            if keep.all():
+                yield needle, row
+            elif keep.any():
+                yield needle[keep], row[keep]
+
+    def matched_with(self, condition: Condition, needles: SortedRows, side: Side) -> tuple[Mask, Mask]:
+        """Which needles and which rows of the slice have a partner; see `kernel.pairs.matched`."""
+        if not self._hidden_below:
+            return matched(condition, needles, side, self.rows)
+        of_needles, of_rows = np.zeros(len(needles), np.bool_), np.zeros(len(self.rows), np.bool_)
+        for needle, row in self.partners(condition, needles, side):
+            of_needles[needle] = True
+            of_rows[row] = True
+        return of_needles, of_rows
+
+    def mark_matched(self, rows: Rows) -> None:
+        """These rows of the slice have a match."""
+        marks = self.marks("matched")
+        marks[rows] = True
+        self.touched.add("matched")
+
+
+@dataclass
+class NewRows:
+    """This tick's rows of the slice, merged from all new runs into one order.
+
+    ``origin``: per row the number of its new run; ``position``: its row number in the slice of that run.
+    ``matched``: bool[n], filled in while matching.
+    """
+
+    rows: SortedRows
+    origin: npt.NDArray[np.int64]
+    position: Rows
+    matched: npt.NDArray[np.bool_]
+
+
+class SideSlice:
+    """See the module. ``old``: slices of the live runs with rows here; ``new_runs``: of this tick's."""
+
+    def __init__(self, task: SideTask, work: SideWork, store: Store, low: int, high: int) -> None:
+        self.task = task
+        self.work = work
+        self.store = store
+        self._low, self._high = low, high
+        self.old = list(self._slices(work.runs))
+        self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs]))
+        self.new = self._merge_new()
+
+    def _slices(self, runs: list[LiveRun]) -> Iterator[RunSlice]:
+        hidden: dict[str, Watermark] = {}
+        if self.task.hides_released:
+            hidden = {c: limit for c, limit in self.work.old_limits.items() if limit > NEVER}
+        for live in runs:
+            if live.run.high < self._low or live.run.low >= self._high:
+                continue
+            opened = OpenRun.open(self.store, live.run, self.task.layout)
+            start, stop = slice_of(opened.sorted_rows.slots, self._low, self._high)
+            if start < stop:
+                yield RunSlice(self.store, live, opened, start, stop, hidden)
+
+    def _merge_new(self) -> NewRows | None:
+        if not self.new_runs:
+            return None
+        if len(self.new_runs) == 1:
+            rows = self.new_runs[0].rows
+            count = len(rows)
+            return NewRows(
+                rows, np.zeros(count, dtype=np.int64), np.arange(count), np.zeros(count, dtype=np.bool_)
+            )
+        batch = concat_batches([piece.rows.batch for piece in self.new_runs])
+        slots = np.concatenate([piece.rows.slots for piece in self.new_runs])
+        rows, order = sort_rows(batch, slots, self.task.layout)
+        sizes = [len(piece.rows) for piece in self.new_runs]
+        origin = np.repeat(np.arange(len(sizes)), sizes)[order]
+        position = np.concatenate([np.arange(size) for size in sizes])[order]
+        return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_))
+
+    def matched_new(self) -> Iterator[tuple[RunSlice, Rows]]:
+        """The matches of the merged new rows, as rows of the new runs that they came from."""
+        if self.new is None:
+            return
+        hits = np.flatnonzero(self.new.matched)
+        for number, piece in enumerate(self.new_runs):
+            rows = self.new.position[hits[self.new.origin[hits] == number]]
+            if len(rows):
+                yield piece, rows
+
+    def released(self, piece: RunSlice, *, is_new: bool) -> Rows:
+        """Rows of the slice that this tick's limits release, by number within the slice."""
+        before: dict[str, Watermark] = {} if is_new else self.work.old_limits
+        rows = piece.run.newly_released(before, self.work.new_limits)
+        return rows[(rows >= piece.start) & (rows < piece.stop)] - piece.start
+
+
+def concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of one or more of equal schema."""
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).combine_chunks()
+    found: list[pa.RecordBatch] = table.to_batches()
+    return found[0] if found else batches[0]

@@ -1,0 +1,97 @@
+"""Rows of case files and tests as Arrow columns of their declared types, and back (semantics.md, 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+from watersmeet.spec.model import Column
+
+_INTEGERS = {
+    "TINYINT": pa.int8(),
+    "BYTE": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "SHORT": pa.int16(),
+    "INT": pa.int32(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "LONG": pa.int64(),
+}
+
+
+def arrow_type(declared: str) -> pa.DataType:
+    """The Arrow type of a Spark type given as DDL text; simple types only."""
+    name, _, arguments = declared.upper().partition("(")
+    if name in _INTEGERS:
+        return _INTEGERS[name]
+    if name.startswith("DECIMAL"):
+        precision, _, scale = arguments.rstrip(")").partition(",")
+        return pa.decimal128(int(precision or 10), int(scale or 0))
+    simple = {
+        "STRING": pa.string(),
+        "BOOLEAN": pa.bool_(),
+        "DOUBLE": pa.float64(),
+        "FLOAT": pa.float32(),
+        "DATE": pa.date32(),
+        "BINARY": pa.binary(),
+        "TIMESTAMP": pa.timestamp("us"),
+        "TIMESTAMP_NTZ": pa.timestamp("us"),
+        "TIMESTAMP_LTZ": pa.timestamp("us"),
+    }
+    if name not in simple:
+        raise EngineError(f"the in-process engine has no type {declared}", code="unsupported-type")
+    return simple[name]
+
+
+def _timestamp(value: Any) -> datetime:
+    parsed = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return parsed.astimezone(UTC).replace(tzinfo=None) if parsed.tzinfo else parsed
+
+
+def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
+    if pa.types.is_string(kind):
+        return str
+    if pa.types.is_timestamp(kind):
+        return _timestamp
+    if pa.types.is_date(kind):
+        return lambda value: value if isinstance(value, date) else date.fromisoformat(str(value))
+    if pa.types.is_decimal(kind):
+        return lambda value: Decimal(str(value))
+    if pa.types.is_floating(kind):
+        return float
+    if pa.types.is_binary(kind):
+        return lambda value: value if isinstance(value, bytes) else str(value).encode()
+    return lambda value: value
+
+
+def to_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], diffs: Sequence[int]) -> pa.Table:
+    """Rows as a table of the declared columns, with ``_partition`` and ``_diff``; missing values are NULL."""
+    arrays, names = [], []
+    for column in columns:
+        kind = arrow_type(column.type)
+        read = _reader(kind)
+        values = [row.get(column.name) for row in rows]
+        try:
+            arrays.append(pa.array([None if v is None else read(v) for v in values], type=kind))
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+            raise EngineError(
+                f'a value of column "{column.name}" is no {column.type}: {error}', code="bad-value"
+            ) from None
+        names.append(column.name)
+    arrays.append(pa.array([row.get("_partition") for row in rows], type=pa.string()))
+    arrays.append(pa.array(list(diffs), type=pa.int64()))
+    return pa.table(arrays, names=[*names, "_partition", "_diff"])
+
+
+def to_json(value: Any) -> Any:
+    """A value as a case file writes it: TIMESTAMP and DATE as ISO text, DECIMAL as text."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    return value

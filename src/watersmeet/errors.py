@@ -1,0 +1,124 @@
+"""Every error that watersmeet raises on purpose, as one tree.
+
+    WatersmeetError
+    ├── SpecError     a job's parts do not fit together (options, sinks, sources)
+    │   └── SqlError  the text of a job does not parse or names what is not there
+    ├── PlanError     the query cannot be run as asked (unbounded state, wrong types, …)
+    ├── StateError    what is stored does not fit (damaged run, changed query, lost checkpoint)
+    ├── EngineError   a tick failed (limits, sinks, sources, input that must not be)
+    └── SeveralErrors all problems of one stage, found together
+
+An error's text says what is wrong in the user's names; ``hint`` says what to do. ``code`` is stable and may
+be matched by programs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where in the user's text: line and column, both from 1; ``source`` is a file name, if there is one."""
+
+    line: int
+    column: int
+    source: str | None = None
+
+    def __str__(self) -> str:
+        place = f"line {self.line}, column {self.column}"
+        return f"{self.source}, {place}" if self.source else place
+
+
+class WatersmeetError(Exception):
+    """Base of all errors here.
+
+    Args:
+        message: what is wrong, in the user's names.
+        code: stable short name such as ``unbounded-state``.
+        hint: what the user can do.
+        location: where in the job's text.
+    """
+
+    def __init__(
+        self, message: str, *, code: str, hint: str | None = None, location: Location | None = None
+    ) -> None:
+        super().__init__(message, code, hint, location)
+        self.message = message
+        self.code = code
+        self.hint = hint
+        self.location = location
+
+    def __str__(self) -> str:
+        where = f" ({self.location})" if self.location else ""
+        hint = f"\nHint: {self.hint}" if self.hint else ""
+        return f"{type(self).__name__}[{self.code}]: {self.message}{where}{hint}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.code, self.hint, self.location)
+
+
+def _rebuild(
+    kind: type[WatersmeetError], message: str, code: str, hint: str | None, location: Location | None
+) -> WatersmeetError:
+    return kind(message, code=code, hint=hint, location=location)
+
+
+class SpecError(WatersmeetError):
+    """The parts of a job do not fit together."""
+
+
+class SqlError(SpecError):
+    """The text of a job does not parse, or names something that is not there."""
+
+
+class PlanError(WatersmeetError):
+    """The query cannot be run as asked."""
+
+
+class StateError(WatersmeetError):
+    """What is stored does not fit what is asked, or is damaged."""
+
+
+class EngineError(WatersmeetError):
+    """A tick failed."""
+
+
+class SeveralErrors(WatersmeetError):
+    """All problems of one stage.
+
+    Attributes:
+        errors: the problems, in the order of the user's text.
+    """
+
+    def __init__(self, errors: Sequence[WatersmeetError]) -> None:
+        super().__init__(f"{len(errors)} problems", code="several")
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SeveralErrors, (self.errors,)
+
+
+def raise_all(errors: Sequence[WatersmeetError]) -> None:
+    """Raise the one error, or all of them together; do nothing when there is none."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise SeveralErrors(errors)
+
+
+def near_names(wanted: str, known: Iterable[str]) -> str | None:
+    """A hint with the known names nearest to ``wanted`` (or all, when few), or None when none is known."""
+    names = list(dict.fromkeys(known))
+    if not names:
+        return None
+    lowered = {name.lower(): name for name in names}
+    near = [lowered[hit] for hit in difflib.get_close_matches(wanted.lower(), lowered, n=3)]
+    if near:
+        return "did you mean " + " or ".join(f'"{name}"' for name in near) + "?"
+    return "known: " + ", ".join(f'"{name}"' for name in names[:12]) + (", …" if len(names) > 12 else "")

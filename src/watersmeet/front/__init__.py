@@ -1,0 +1,1 @@
+"""Surfaces: SQL text and case files become `watersmeet.spec` objects. No planning, no execution."""

@@ -1,0 +1,78 @@
+"""Case files: the declarations and the query of one case → `Job`. Its steps are not read here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from watersmeet.errors import SpecError
+from watersmeet.front.durations import duration_us
+from watersmeet.front.query import query_of
+from watersmeet.front.settings import OPTIONS, Settings
+from watersmeet.front.types import INTEGERS, TIMES, normal_type
+from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, Sink, Source
+
+_STREAM_KEYS = {"columns", "time", "partitions", "idle_timeout", "on_idle", "changes", "max_ahead"}
+
+
+def case_job(case: Mapping[str, Any]) -> Job:
+    """The job of a case: one insert ``q`` into a memory sink. Raises: SpecError, SqlError, SeveralErrors."""
+    sources: dict[str, Source] = {}
+    for name, declared in case.get("streams", {}).items():
+        sources[name] = _source(name, declared, is_table=False)
+    for name, declared in case.get("tables", {}).items():
+        sources[name] = _source(name, declared, is_table=True)
+    settings = Settings()
+    for key, value in case.get("options", {}).items():
+        if key not in OPTIONS:
+            raise SpecError(
+                f'unknown option "{key}"', code="unknown-setting", hint="known: " + ", ".join(OPTIONS)
+            )
+        settings.set(key, "none" if value is None else str(value))
+    if "query" not in case:
+        raise SpecError("the case has no query", code="bad-case")
+    query = query_of(case["query"], sources)
+    return Job((Insert("q", Sink("q", "memory"), query),), settings.options)
+
+
+def _source(name: str, declared: Mapping[str, Any], *, is_table: bool) -> Source:
+    unknown = sorted(set(declared) - _STREAM_KEYS)
+    if unknown:
+        hint = "known: " + ", ".join(sorted(_STREAM_KEYS))
+        raise SpecError(f'stream "{name}": unknown "{unknown[0]}"', code="bad-case", hint=hint)
+    columns = tuple(Column(column, normal_type(kind)) for column, kind in declared["columns"].items())
+    times = tuple(_time(name, columns, time, entry) for time, entry in declared.get("time", {}).items())
+    if is_table and times:
+        raise SpecError(f'table "{name}" has no event times', code="bad-case", hint='declare it in "streams"')
+    return Source(
+        name,
+        columns,
+        "memory",
+        {},
+        times,
+        tuple(str(partition) for partition in declared.get("partitions", ())),
+        _seconds_us(declared.get("idle_timeout")),
+        OnIdle(declared.get("on_idle", "hold")),
+        _seconds_us(declared.get("max_ahead")),
+        is_table,
+        bool(declared.get("changes", False)) or is_table,
+    )
+
+
+def _time(name: str, columns: tuple[Column, ...], time: str, entry: Mapping[str, Any]) -> EventTime:
+    column = next((each for each in columns if each.name == time), None)
+    if column is None:
+        raise SpecError(f'stream "{name}" has no column "{time}"', code="unknown-column")
+    if column.type not in INTEGERS and column.type not in TIMES:
+        raise SpecError(f'"{name}.{time}" is {column.type} and cannot be an event time', code="wrong-type")
+    lag = entry.get("lag")
+    return EventTime(time, lag if lag is None else _lag(lag))
+
+
+def _lag(lag: int | str) -> int:
+    """Units of the column, or an interval as text."""
+    return lag if isinstance(lag, int) else duration_us(lag)
+
+
+def _seconds_us(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1_000_000)

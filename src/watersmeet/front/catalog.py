@@ -1,0 +1,71 @@
+"""The names that statements have declared so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from watersmeet.errors import near_names
+from watersmeet.front.flow import Flow, flow_of
+from watersmeet.front.joined import Joined
+from watersmeet.front.place import Refused, Text
+from watersmeet.spec.model import Sink, Source
+
+
+@dataclass
+class Catalog:
+    """Streams, tables, views and sinks, by lower-case name, each with its spelling.
+
+    ``broken``: names whose declaration has a problem; what uses them is passed over in silence, so that one
+    mistake is reported once.
+    """
+
+    flows: dict[str, tuple[str, Flow | Joined]] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+
+    @staticmethod
+    def of(sources: Mapping[str, Source]) -> Catalog:
+        return Catalog({name.lower(): (name, flow_of(source)) for name, source in sources.items()})
+
+    def inner(self) -> Catalog:
+        """A copy for the names of one statement (WITH)."""
+        return Catalog(dict(self.flows), self.sinks, set(self.broken))
+
+    def add(self, name: str, flow: Flow | Joined) -> None:
+        self.flows[name.lower()] = (name, flow)
+        self.broken.discard(name.lower())
+
+    def drop(self, name: str) -> None:
+        self.flows.pop(name.lower(), None)
+        self.sinks.pop(name.lower(), None)
+
+    def flow(self, name: str, where: exp.Expr, text: Text) -> tuple[str, Flow | Joined]:
+        """The relation of that name, and how it was spelled when declared."""
+        found = self.flows.get(name.lower())
+        if found is not None:
+            return found
+        if name.lower() in self.broken:
+            raise Refused
+        if name.lower() in self.sinks:
+            raise text.error(
+                f'"{name}" is declared without columns: it can only be written to',
+                "unknown-table",
+                where,
+                "add a column list to its declaration to read from it",
+            )
+        hint = near_names(name, [spelled for spelled, _ in self.flows.values()])
+        raise text.error(f'unknown table or view "{name}"', "unknown-table", where, hint)
+
+    def sink(self, name: str, offset: int, text: Text) -> Sink:
+        found = self.sinks.get(name.lower())
+        if found is not None:
+            return found
+        if name.lower() in self.broken:
+            raise Refused
+        if name.lower() in self.flows:
+            raise text.error(f'"{name}" is a view and cannot be written to', "unknown-sink", offset)
+        hint = near_names(name, [sink.name for sink in self.sinks.values()])
+        raise text.error(f'unknown sink "{name}"', "unknown-sink", offset, hint)

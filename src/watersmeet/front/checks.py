@@ -1,0 +1,153 @@
+"""What a streaming join cannot hold: refused with the reason before anything is resolved."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from watersmeet.front.place import Text
+
+_RANDOM = frozenset(
+    {
+        "rand",
+        "random",
+        "randn",
+        "uuid",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "shuffle",
+        "randstr",
+        "uniform",
+        "input_file_name",
+        "input_file_block_start",
+        "input_file_block_length",
+    }
+)
+_CLOCK = frozenset(
+    {
+        "now",
+        "current_timestamp",
+        "localtimestamp",
+        "current_date",
+        "curdate",
+        "current_time",
+        "unix_timestamp",
+        "currenttimestamp",
+        "currentdate",
+        "currenttime",
+        "sysdate",
+    }
+)
+_AGGREGATES = frozenset(
+    {
+        "count_if",
+        "collect_list",
+        "collect_set",
+        "first",
+        "last",
+        "max_by",
+        "min_by",
+        "any",
+        "some",
+        "bool_and",
+        "bool_or",
+        "every",
+        "percentile",
+        "grouping",
+        "kurtosis",
+        "skewness",
+        "listagg",
+    }
+)
+_GENERATORS = frozenset(
+    {
+        "explode",
+        "explode_outer",
+        "posexplode",
+        "posexplode_outer",
+        "inline",
+        "inline_outer",
+        "stack",
+        "json_tuple",
+    }
+)
+
+_CLAUSES = {
+    "group": "GROUP BY",
+    "having": "HAVING",
+    "distinct": "DISTINCT",
+    "order": "ORDER BY",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "qualify": "QUALIFY",
+    "windows": "WINDOW",
+    "laterals": "LATERAL VIEW",
+    "pivots": "PIVOT",
+    "sample": "TABLESAMPLE",
+    "into": "SELECT INTO",
+    "match": "MATCH_RECOGNIZE",
+}
+_ENDLESS = "a stream never ends: only projections, filters, joins and UNION ALL of streams are supported"
+
+
+def check_clauses(select: exp.Expr, text: Text) -> None:
+    """Report clauses of a SELECT (or UNION) that are not supported."""
+    for key, words in _CLAUSES.items():
+        clause = select.args.get(key)
+        if not clause or (key == "distinct" and not isinstance(clause, exp.Distinct)):
+            continue  # a UNION's "distinct" is a flag
+        where = clause[0] if isinstance(clause, list) else clause
+        text.problems.append(text.not_supported(f"{words} is", where if _placed(where) else select, _ENDLESS))
+
+
+def _placed(where: object) -> bool:
+    return isinstance(where, exp.Expr) and any("start" in node.meta for node in where.walk())
+
+
+def check_expression(expr: exp.Expr, text: Text, *, repeatable: bool) -> bool:
+    """Report what an expression must not hold; True if it is clean.
+
+    ``repeatable``: it decides which rows there are (filters, ON, views); a replayed tick must give the same.
+    """
+    before = len(text.problems)
+    for node in expr.walk(prune=lambda node: isinstance(node, (exp.Query, exp.Window))):
+        _check_node(node, text, repeatable)
+    return len(text.problems) == before
+
+
+def _check_node(node: exp.Expr, text: Text, repeatable: bool) -> None:
+    name = _function_name(node)
+    if isinstance(node, exp.Query):
+        text.problems.append(text.not_supported("a sub-query in an expression is", node, "join it instead"))
+    elif isinstance(node, exp.Window):
+        text.problems.append(text.not_supported("a window function (OVER) is", node, _ENDLESS))
+    elif isinstance(node, exp.AggFunc) or name in _AGGREGATES:
+        text.problems.append(text.not_supported(f"the aggregate {_shown(node)} is", node, _ENDLESS))
+    elif isinstance(node, (exp.UDTF, exp.Explode, exp.Inline, exp.Posexplode)) or name in _GENERATORS:
+        text.problems.append(text.not_supported(f"{_shown(node)}, which makes rows, is", node))
+    elif name in _CLOCK and (name != "unix_timestamp" or not node.args.get("expressions")):
+        text.problem(
+            f"{_shown(node)} is not supported yet: a replayed tick must see the same clock",
+            "not-supported",
+            node,
+            "use a time column of the stream",
+        )
+    elif name in _RANDOM and repeatable:
+        text.problem(
+            f"{_shown(node)} gives another value each time: a replayed tick must repeat itself",
+            "nondeterministic",
+            node,
+            "use it in the outputs of the last SELECT only, or hash a column",
+        )
+
+
+def _function_name(node: exp.Expr) -> str:
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    return type(node).sql_name().lower() if isinstance(node, exp.Func) else ""
+
+
+def _shown(node: exp.Expr) -> str:
+    return f"{_function_name(node) or type(node).__name__.lower()}()"

@@ -1,0 +1,209 @@
+"""CREATE MAPPING, TABLE, SOURCE and SINK → `Source` and `Sink`.
+
+What follows ``CREATE [OR REPLACE] [EXTERNAL] MAPPING|TABLE|SOURCE|SINK [IF NOT EXISTS]``::
+
+    name [EXTERNAL NAME x] [(column type, …, WATERMARK FOR column AS column [- lag], …)]
+    TYPE connector OPTIONS ('k' = 'v', …)     Hazelcast's way
+    WITH ('connector' = 'kafka', …)           Flink's and RisingWave's
+    USING connector OPTIONS (k 'v', …)        Spark's
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from watersmeet.errors import near_names
+from watersmeet.front.durations import lag_of
+from watersmeet.front.options import CONNECTORS, of_the_connector, source_fields
+from watersmeet.front.tokens import Cursor, parse_tokens
+from watersmeet.front.types import INTEGERS, TIMES, parse_type
+from watersmeet.spec.model import Column, EventTime, Sink, Source
+
+
+@dataclass
+class _Columns:
+    """A column list being read; ``watermarks``: column as written, its lag (None: 0), where it stands."""
+
+    columns: list[Column] = field(default_factory=list)
+    watermarks: list[tuple[str, exp.Expression | None, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What one declaration gives. ``source`` None: no columns, so it can only be written to."""
+
+    name: str
+    source: Source | None
+    sink: Sink
+
+
+def declared_name(cursor: Cursor) -> str:
+    """The name, with IF NOT EXISTS before it."""
+    cursor.accept("IF", "NOT", "EXISTS")
+    return cursor.dotted("a name")
+
+
+def read_declaration(cursor: Cursor, kind: str, name: str) -> Declared:
+    """The statement from behind its name."""
+    start = cursor.offset
+    options: dict[str, str] = {}
+    if cursor.accept("EXTERNAL", "NAME"):
+        options["external_name"] = cursor.dotted("the external name")
+    listed = _column_list(cursor) if cursor.accept("(") else None
+    connector: str | None = None
+    while not cursor.at_end:
+        if cursor.accept("TYPE") or cursor.accept("USING"):
+            start = cursor.offset
+            connector = cursor.dotted("a connector")
+        elif cursor.accept("OPTIONS") or cursor.accept("WITH"):
+            options.update(_option_list(cursor))
+        else:
+            raise cursor.unexpected("TYPE, USING, OPTIONS or WITH")
+    connector = _connector(connector, options, cursor, start)
+    columns = tuple(listed.columns) if listed else None
+    sink = Sink(name, connector, of_the_connector(options), columns)
+    if listed is None or kind == "SINK":
+        return Declared(name, None, sink)
+    return Declared(name, _source(name, connector, options, listed, cursor, start), sink)
+
+
+def _connector(written: str | None, options: dict[str, str], cursor: Cursor, start: int) -> str:
+    named = written or next((value for key, value in options.items() if key.lower() == "connector"), None)
+    if named is None:
+        raise cursor.text.error(
+            "it is not said what this connects to",
+            "unknown-connector",
+            start,
+            "add TYPE Kafka (or File, Generator, Console, Memory), or 'connector' = 'kafka' in WITH",
+        )
+    found = CONNECTORS.get(named.lower())
+    if found is None:
+        hint = near_names(named, [each.capitalize() for each in dict.fromkeys(CONNECTORS.values())])
+        raise cursor.text.error(f'unknown connector "{named}"', "unknown-connector", start, hint)
+    return found
+
+
+def _column_list(cursor: Cursor) -> _Columns:
+    found = _Columns()
+    while True:
+        if cursor.accept("WATERMARK"):
+            found.watermarks.append(_watermark(cursor))
+        elif cursor.looks_at("PRIMARY", "KEY") or cursor.looks_at("CONSTRAINT"):
+            raise cursor.text.not_supported("a PRIMARY KEY (a stream of updates) is", cursor.offset)
+        else:
+            found.columns.append(_column(cursor, found.columns))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")", ", or )")
+    return found
+
+
+def _column(cursor: Cursor, before: list[Column]) -> Column:
+    start = cursor.offset
+    name = cursor.name("a column name")
+    if any(column.name.lower() == name.lower() for column in before):
+        raise cursor.text.error(f'column "{name}" is declared twice', "duplicate-column", start)
+    if cursor.looks_at("AS"):
+        hint = "compute it in a view: CREATE VIEW … AS SELECT …, expression AS " + name
+        raise cursor.text.not_supported(f'the computed column "{name}" is', start, hint)
+    column = Column(name, parse_type(cursor))
+    while not cursor.looks_at(",") and not cursor.looks_at(")"):
+        if cursor.accept("COMMENT"):
+            cursor.string("the comment")
+        elif not (cursor.accept("NOT", "NULL") or cursor.accept("NULL")):
+            what = cursor.take().text.upper() if not cursor.at_end else "nothing"
+            raise cursor.text.not_supported(f'{what} after column "{name}" is', start)
+    return column
+
+
+def _watermark(cursor: Cursor) -> tuple[str, exp.Expression | None, int]:
+    """``FOR t AS t - lag``; the lag None for ``AS t`` and where it is left out."""
+    cursor.expect("FOR")
+    start = cursor.offset
+    name = cursor.name("a column name")
+    if not cursor.accept("AS"):
+        return name, None, start
+    tree = parse_tokens(cursor.text, cursor.until_comma()).unnest()
+    lag = None
+    if isinstance(tree, exp.Sub):
+        tree, lag = tree.this.unnest(), tree.expression
+    if not isinstance(tree, exp.Column) or tree.name.lower() != name.lower():
+        raise cursor.text.error(
+            f'the watermark of "{name}" must be {name} or {name} - lag',
+            "bad-lag",
+            start,
+            f"write WATERMARK FOR {name} AS {name} - INTERVAL '10' SECONDS",
+        )
+    return name, lag, start
+
+
+def _option_list(cursor: Cursor) -> dict[str, str]:
+    """``('k' = 'v', k 'v', a.b = 5)``."""
+    found: dict[str, str] = {}
+    cursor.expect("(")
+    while not cursor.accept(")"):
+        key = cursor.dotted("an option's name")
+        cursor.accept("=")
+        negative = "-" if cursor.accept("-") else ""
+        token = cursor.take()
+        if token.token_type is TokenType.NUMBER or token.token_type is TokenType.STRING:
+            found[key] = negative + token.text
+        elif token.text.upper() in ("TRUE", "FALSE"):
+            found[key] = token.text.lower()
+        else:
+            message = f"the value of option '{key}' must be a string, a number, TRUE or FALSE"
+            raise cursor.text.error(message, "syntax", token.start)
+        if not cursor.accept(",") and not cursor.looks_at(")"):
+            raise cursor.unexpected(", or )")
+    return found
+
+
+def _source(
+    name: str, connector: str, options: dict[str, str], listed: _Columns, cursor: Cursor, start: int
+) -> Source:
+    text = cursor.text
+    times: list[EventTime] = []
+    for written, lag, where in listed.watermarks:
+        column = next((c for c in listed.columns if c.name.lower() == written.lower()), None)
+        if column is None:
+            hint = near_names(written, [c.name for c in listed.columns])
+            raise text.error(f'WATERMARK FOR: unknown column "{written}"', "unknown-column", where, hint)
+        if any(time.column == column.name for time in times):
+            raise text.error(f'"{column.name}" has two watermarks', "already-ordered", where)
+        if column.type not in INTEGERS and column.type not in TIMES:
+            raise text.error(
+                f'"{column.name}" is {column.type} and cannot be an event time',
+                "wrong-type",
+                where,
+                "event times are TIMESTAMP, DATE or an integer type",
+            )
+        times.append(
+            EventTime(column.name, 0 if lag is None else lag_of(lag, column.name, column.type, text))
+        )
+    if not listed.columns:
+        raise text.error(f'"{name}" has no columns', "syntax", start)
+    fields = source_fields(
+        options, connector, lambda message, hint: text.error(message, "bad-option", start, hint)
+    )
+    if fields.partitions and connector in ("file", "generator"):
+        raise text.error(
+            f'"{name}" is one partition: rows of a {connector} carry none',
+            "bad-option",
+            start,
+            "leave 'partitions' out; those of Kafka are found by themselves",
+        )
+    return Source(
+        name,
+        tuple(listed.columns),
+        connector,
+        of_the_connector(options),
+        tuple(times),
+        fields.partitions,
+        fields.idle_timeout_us,
+        fields.on_idle,
+        fields.max_ahead_us,
+        rows_per_second=fields.rows_per_second,
+    )

@@ -1,0 +1,74 @@
+"""The SQL dialect: Spark's, with IMPOSE_ORDER, and with double quotes around names.
+
+Trees come out as plain Spark trees but for `ImposeOrder`, which never leaves ``front``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import TokenType
+
+
+class ImposeOrder(exp.Expression, exp.Func):
+    """``IMPOSE_ORDER(TABLE relation, DESCRIPTOR(column), lag)``; ``this``: a table, a select, another one."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "column": True, "lag": True}
+
+
+def _parse_impose_order(parser: Any) -> ImposeOrder:
+    return parser.parse_impose_order()
+
+
+class WatersmeetParser(SparkParser):
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **SparkParser.FUNCTION_PARSERS,
+        "IMPOSE_ORDER": _parse_impose_order,
+    }
+
+    def parse_impose_order(self) -> ImposeOrder:
+        """What is between the parentheses of IMPOSE_ORDER."""
+        self._match_text_seq("INPUT", "=>")
+        relation = self._parse_ordered_relation()
+        if not self._match(TokenType.COMMA) or not self._match_text_seq("DESCRIPTOR"):
+            self.raise_error("Expecting , DESCRIPTOR(column)")
+        column = self._parse_wrapped(self._parse_id_var)
+        lag = self._parse_disjunction() if self._match(TokenType.COMMA) else None
+        if lag is None:
+            self.raise_error("Expecting , and the lag, an INTERVAL or an integer")
+        return ImposeOrder(this=relation, column=column, lag=lag)
+
+    def _parse_ordered_relation(self) -> exp.Expression:
+        """``TABLE s``, ``TABLE(s)``, ``TABLE(IMPOSE_ORDER(…))``, ``TABLE(SELECT …)``, ``(SELECT …)``."""
+        self._match(TokenType.TABLE)
+        wrapped = self._match(TokenType.L_PAREN)
+        relation: Any = self._parse_select() if wrapped else None
+        relation = relation or self._parse_table()
+        if wrapped:
+            self._match_r_paren()
+        if relation is None:
+            self.raise_error("Expecting TABLE name")
+        return relation
+
+    def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
+        """``INTERVAL 1 DAY 2 HOURS`` is a sum: in parentheses, else ``t - INTERVAL 1 DAY 2 HOURS`` would be
+        written back as ``t - 1 day + 2 hours``."""
+        interval = super()._parse_interval(*args, **kwargs)
+        return exp.Paren(this=interval) if isinstance(interval, exp.Add) else interval
+
+
+class Watersmeet(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        QUOTES: ClassVar[list[Any]] = ["'"]
+        IDENTIFIERS: ClassVar[list[Any]] = ["`", '"']
+        # As in Spark 4: a doubled quote is one quote.
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'"]
+        RAW_STRINGS: ClassVar[list[Any]] = [("r'", "'"), ("R'", "'")]
+        # No statement swallows the rest of its text: EXPLAIN and the like are read here, token by token.
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    Parser = WatersmeetParser

@@ -1,0 +1,103 @@
+"""Types of expressions, as far as they can be told without Spark: a wrong one would be worse than none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
+
+from watersmeet.errors import SqlError
+from watersmeet.front.types import INTEGERS, TIMES, UNKNOWN, normal_type
+from watersmeet.spec.intervals import interval_us, is_interval
+from watersmeet.spec.model import Expr
+
+_CERTAIN = {
+    "INT",
+    "BIGINT",
+    "BOOLEAN",
+    "STRING",
+    "DOUBLE",
+    "FLOAT",
+    "DATE",
+    "TIMESTAMP",
+    "TIMESTAMP_NTZ",
+    "BINARY",
+}
+_WIDER = (*INTEGERS, "FLOAT", "DOUBLE")
+_INT_FUNCTIONS = (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear,
+                  exp.WeekOfYear, exp.Hour, exp.Minute, exp.Second, exp.Length)  # fmt: skip
+_DAY_US = 86_400_000_000
+_INT_MAX = 2**31 - 1
+
+
+def type_of(expr: Expr, column_type: Callable[[exp.Column], str]) -> str:
+    """The Spark type of a resolved expression; `UNKNOWN` where only Spark can tell (decimals of arithmetic,
+    functions of its own, …)."""
+    plain = expr.unnest()
+    if isinstance(plain, exp.Column):
+        return column_type(plain)
+    if isinstance(plain, (exp.Cast, exp.TryCast)):
+        return _type_text(plain.to)
+    try:
+        annotated = annotate_types(
+            plain.copy().transform(lambda node: _typed(node, column_type)), dialect="spark"
+        )
+    except (SqlglotError, ValueError, TypeError, KeyError):
+        return UNKNOWN
+    if any(_misjudged(node) for node in annotated.find_all(exp.Add, exp.Sub)):
+        return UNKNOWN
+    found = _type_of_node(annotated)
+    return found if found in _CERTAIN else UNKNOWN
+
+
+def _typed(node: exp.Expression, column_type: Callable[[exp.Column], str]) -> exp.Expression:
+    """The node itself, or a NULL of its type where sqlglot would not know it or differ from Spark."""
+    kind = None
+    if isinstance(node, exp.Column):
+        kind = column_type(node)
+    elif isinstance(node, exp.IntDiv):
+        kind = "BIGINT"
+    elif isinstance(node, _INT_FUNCTIONS):
+        kind = "INT"
+    elif isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Interval):
+        if node.name.isdigit():
+            kind = "BIGINT" if int(node.name) > _INT_MAX else None
+        elif "e" not in node.name.lower():
+            kind = UNKNOWN  # 1.5 is a DECIMAL(2,1)
+    if kind is None:
+        return node
+    return exp.Anonymous(this="unknown") if kind == UNKNOWN else exp.cast(exp.Null(), kind, dialect="spark")
+
+
+def _misjudged(node: exp.Binary) -> bool:
+    """A difference of times is an interval, and DATE plus hours a TIMESTAMP: not what sqlglot says."""
+    kinds = [_type_of_node(side) for side in (node.this, node.expression)]
+    if isinstance(node, exp.Sub) and all(kind in TIMES for kind in kinds):
+        return True
+    step = next((side for side in (node.this, node.expression) if is_interval(side)), None)
+    return "DATE" in kinds and step is not None and (interval_us(step) or 1) % _DAY_US != 0
+
+
+def _type_of_node(node: exp.Expr) -> str:
+    return _type_text(node.type) if node.type else UNKNOWN
+
+
+def _type_text(kind: exp.Expr) -> str:
+    try:
+        return normal_type(kind.sql("spark"))
+    except (SqlError, SqlglotError):
+        return UNKNOWN
+
+
+def common_type(a: str, b: str) -> str | None:
+    """The type that both become in a UNION ALL, None when there is none: they must be equal, or plain numbers
+    or times of which one is wider."""
+    if a == b or b in (UNKNOWN, "VOID"):
+        return a
+    if a in (UNKNOWN, "VOID"):
+        return b
+    if a in _WIDER and b in _WIDER:
+        return max(a, b, key=_WIDER.index)
+    return "TIMESTAMP" if {a, b} == {"DATE", "TIMESTAMP"} else None

@@ -1,0 +1,101 @@
+"""Where things stand in the user's text, and the errors that say so."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from watersmeet.errors import Location, SeveralErrors, SqlError, WatersmeetError
+
+_REQUIRED = re.compile(r"Required keyword: .*? missing for <class '.*?(\w+)'>\.?")
+_TOKEN = re.compile(r"<Token .*>")
+
+
+@dataclass
+class Text:
+    """A text with its name, and the problems found in it so far.
+
+    Problems are collected, so that one run shows all of them; `problem` adds one and goes on, `error` builds
+    one to be raised where going on makes no sense.
+    """
+
+    sql: str
+    source_name: str | None = None
+    problems: list[WatersmeetError] = field(default_factory=list)
+
+    def at(self, offset: int) -> Location:
+        line = self.sql.count("\n", 0, offset) + 1
+        column = offset - (self.sql.rfind("\n", 0, offset) + 1) + 1
+        return Location(line, column, self.source_name)
+
+    def place(self, where: exp.Expr | int | None) -> Location | None:
+        """The location of an offset, or of the first node below (or else above) that knows its own."""
+        if where is None or isinstance(where, int):
+            return None if where is None else self.at(where)
+        start = _start(where)
+        return None if start is None else self.at(start)
+
+    def error(
+        self, message: str, code: str, where: exp.Expr | int | None = None, hint: str | None = None
+    ) -> SqlError:
+        return SqlError(message, code=code, hint=hint, location=self.place(where))
+
+    def problem(
+        self, message: str, code: str, where: exp.Expr | int | None = None, hint: str | None = None
+    ) -> None:
+        self.problems.append(self.error(message, code, where, hint))
+
+    def all_problems(self) -> WatersmeetError:
+        """What is to be raised: the one problem, or all in the order of the text."""
+        found = sorted(self.problems, key=_order)
+        return found[0] if len(found) == 1 else SeveralErrors(found)
+
+    def not_supported(self, what: str, where: exp.Expr | int | None, hint: str | None = None) -> SqlError:
+        return self.error(f"{what} not supported here", "not-supported", where, hint)
+
+    def syntax(self, error: ParseError | TokenError) -> SqlError:
+        """A parser's error as ours: its first problem, at the place of the token it stumbled on."""
+        if isinstance(error, ParseError) and error.errors:
+            first = error.errors[0]
+            line, column = first.get("line"), first.get("col")
+            token = first.get("highlight") or ""
+            message = _REQUIRED.sub(r"\1 is incomplete", str(first.get("description") or "cannot be parsed"))
+            message = _TOKEN.sub("more", message).rstrip(".")
+            near = f' near "{token}"' if token else ""
+            where = None
+            if line and column:
+                where = Location(line, max(1, column - len(token) + 1), self.source_name)
+            return SqlError(f"syntax: {message}{near}", code="syntax", location=where)
+        # sqlglot says "Missing ' from line:offset", the offset from the start of the text.
+        found = re.search(r"Missing (.*?) from \d+:(\d+)", str(error.__cause__ or error))
+        if found is not None:
+            return self.error(
+                f"syntax: {found[1]} is missing at the end of what starts here", "syntax", int(found[2])
+            )
+        opened = self.sql.rfind("/*")
+        if opened > self.sql.rfind("*/"):
+            return self.error("syntax: the comment that starts here has no end", "syntax", opened)
+        return self.error("syntax: the text cannot be read", "syntax")
+
+
+def _order(error: WatersmeetError) -> tuple[int, int]:
+    place = error.location
+    return (place.line, place.column) if place else (2**31, 0)
+
+
+def _start(node: exp.Expr) -> int | None:
+    """Where the node's text starts; a node that does not know takes its parent's place, and so on."""
+    above: exp.Expr | None = node
+    while above is not None:
+        starts = [each.meta["start"] for each in above.walk() if "start" in each.meta]
+        if starts:
+            return int(min(starts))
+        above = above.parent
+    return None
+
+
+class Refused(Exception):
+    """A statement cannot be built; what is wrong with it is among the text's problems already."""

@@ -1,0 +1,255 @@
+"""A SELECT over one or several inputs → `spec.Query`: the join tree, names resolved, the output columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from sqlglot import exp
+
+from watersmeet.errors import SqlError
+from watersmeet.front.catalog import Catalog
+from watersmeet.front.checks import check_clauses, check_expression
+from watersmeet.front.flow import Flow, input_of
+from watersmeet.front.infer import type_of
+from watersmeet.front.items import check_distinct, select_items
+from watersmeet.front.joined import Joined, filtered
+from watersmeet.front.padding import padded
+from watersmeet.front.place import Refused, Text
+from watersmeet.front.scope import Named, Scope, resolved
+from watersmeet.front.tokens import parse_tokens, statements_of
+from watersmeet.front.using import using_columns
+from watersmeet.front.views import relation_flow, with_names
+from watersmeet.spec.model import (
+    Column,
+    Expr,
+    Join,
+    JoinKind,
+    OutputColumn,
+    Query,
+    Relation,
+    Source,
+    inputs_of,
+)
+
+_BEYOND_EXISTS = ("joins", "group", "having", "limit", "offset", "laterals", "with_")
+_LEFT_HINT = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI and LEFT ANTI are"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A piece of the FROM clause."""
+
+    relation: Relation
+    scope: Scope
+
+    @property
+    def aliases(self) -> list[str]:
+        """All names that are taken."""
+        named = [named.alias for named in self.scope.relations]
+        return list(dict.fromkeys([*named, *(i.alias for i in inputs_of(self.relation))]))
+
+
+def query_of(sql: str, sources: Mapping[str, Source]) -> Query:
+    """The query of one SELECT over streams that are declared elsewhere. Raises: SqlError, SeveralErrors."""
+    text = Text(sql)
+    statements = statements_of(text)
+    if len(statements) != 1:
+        raise text.error(f"one SELECT is expected, found {len(statements)} statements", "syntax", 0)
+    try:
+        return build_query(parse_tokens(text, statements[0]), Catalog.of(sources), text, sql.strip())
+    except Refused:
+        pass
+    except SqlError as error:
+        text.problems.append(error)
+    raise text.all_problems()
+
+
+def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) -> Query:
+    """The query of a parsed SELECT. Raises: Refused, with the problems in ``text``; SqlError."""
+    if isinstance(tree, exp.Subquery) and not tree.alias:
+        tree = tree.this
+    if isinstance(tree, exp.SetOperation):
+        raise text.not_supported(
+            f"{type(tree).__name__.upper()} at the top is", tree, "write SELECT * FROM (… UNION ALL …) u"
+        )
+    if not isinstance(tree, exp.Select):
+        raise text.error("a SELECT is expected", "syntax", tree)
+    before = len(text.problems)
+    check_clauses(tree, text)
+    catalog = with_names(tree, catalog, text)
+    origin = tree.args.get("from_")
+    if origin is None:
+        raise text.error("a SELECT here needs FROM", "syntax", tree)
+    part, condition = _rows(_leaf(origin.this, catalog, text), tree, catalog, text)
+    items = select_items(tree, part.scope, text, repeatable=False)
+    if not items and len(text.problems) == before:
+        raise text.error("the SELECT puts out no columns", "syntax", tree)
+    if len(text.problems) > before:
+        raise Refused
+    outputs = tuple(OutputColumn(item.name, item.expr, item.origin) for item in items)
+    return Query(part.relation, condition, outputs, sql)
+
+
+def joined_select(
+    select: exp.Select, catalog: Catalog, text: Text, first: tuple[Joined, str] | None = None
+) -> Joined:
+    """A view's or sub-query's SELECT that joins, or is over one that does. Raises: Refused, SqlError.
+
+    Args:
+        first: what FROM names, and its alias, where that has been read already.
+    """
+    before = len(text.problems)
+    leaf = _leaf(select.args["from_"].this, catalog, text) if first is None else _part(*first)
+    part, condition = _rows(leaf, select, catalog, text)
+    items = select_items(select, part.scope, text, repeatable=True)
+    if len(text.problems) > before:
+        raise Refused
+    check_distinct(items, select, text)
+    assert isinstance(part.relation, Join)
+    relation = part.relation if condition is None else filtered(part.relation, condition)
+    columns = (Column(item.name, type_of(item.expr, part.scope.type_of)) for item in items)
+    return Joined(relation, tuple(columns), tuple(item.expr for item in items))
+
+
+def _rows(part: _Part, select: exp.Select, catalog: Catalog, text: Text) -> tuple[_Part, Expr | None]:
+    """FROM with its joins, from its first item on, and what WHERE asks of their rows."""
+    part = _joined(part, select, catalog, text)
+    where = select.args.get("where")
+    if where is None:
+        return part, None
+    part, rest = _existence(part, where.this, catalog, text)
+    return part, None if rest is None else _condition(rest, part.scope, text)
+
+
+def _existence(part: _Part, where: exp.Expression, catalog: Catalog, text: Text) -> tuple[_Part, Expr | None]:
+    """EXISTS and NOT EXISTS among the conjuncts of WHERE as SEMI and ANTI joins, and the other conjuncts."""
+    rest: list[exp.Expression] = []
+    for conjunct in _conjuncts(where):
+        inner = conjunct.unnest()
+        kind = JoinKind.SEMI
+        if isinstance(inner, exp.Not):
+            inner, kind = inner.this.unnest(), JoinKind.ANTI
+        if not isinstance(inner, exp.Exists) or not isinstance(inner.this, exp.Query):  # it is of arrays, too
+            rest.append(conjunct)
+            continue
+        part = _exists(part, inner, kind, catalog, text)
+    return part, reduce(_and, rest) if rest else None
+
+
+def _conjuncts(where: exp.Expression) -> Iterator[exp.Expression]:
+    if isinstance(where, exp.And):
+        yield from _conjuncts(where.this)
+        yield from _conjuncts(where.expression)
+    else:
+        yield where
+
+
+def _exists(part: _Part, exists: exp.Exists, kind: JoinKind, catalog: Catalog, text: Text) -> _Part:
+    select = exists.this
+    origin = select.args.get("from_") if isinstance(select, exp.Select) else None
+    extra = [name for name in _BEYOND_EXISTS if isinstance(select, exp.Select) and select.args.get(name)]
+    if origin is None or extra or origin.this.args.get("joins"):
+        raise text.not_supported(
+            "EXISTS over more than SELECT … FROM one input WHERE … is", exists, "write LEFT SEMI JOIN … ON …"
+        )
+    leaf = _leaf(origin.this, catalog, text)
+    _check_names(part, leaf, origin.this, text)
+    where = select.args.get("where")
+    condition: Expr | None = None
+    if where is not None:
+        inside = where.this.copy()
+        for column in inside.find_all(exp.Column):
+            named = [each for each in leaf.scope.relations if each.find(column.name) is not None]
+            if not column.table and len(named) == 1:  # inside, names mean the sub-query's columns first
+                column.set("table", exp.to_identifier(named[0].alias, quoted=True))
+        scope = Scope(part.scope.relations + leaf.scope.relations, part.scope.merged + leaf.scope.merged)
+        condition = _condition(inside, scope, text)
+    return _Part(Join(part.relation, leaf.relation, kind, condition), part.scope)
+
+
+def _condition(expr: Expr, scope: Scope, text: Text) -> Expr | None:
+    if not check_expression(expr, text, repeatable=True):
+        return None
+    return resolved(expr, scope, text)
+
+
+def _leaf(item: exp.Expression, catalog: Catalog, text: Text) -> _Part:
+    """A FROM item with the joins that belong to it: ``a``, ``(a JOIN b ON …)``, ``a JOIN b … ON`` nested."""
+    inner = item.this if isinstance(item, (exp.Subquery, exp.Paren)) else None
+    if isinstance(inner, (exp.Table, exp.Subquery)) and not item.alias:
+        return _joined(_leaf(inner, catalog, text), item, catalog, text)
+    flow, alias = relation_flow(item, catalog, text)
+    if not alias:
+        raise text.error("a sub-query in FROM needs a name", "syntax", item, "write (SELECT …) x")
+    return _joined(_part(flow, alias), item, catalog, text)
+
+
+def _part(flow: Flow | Joined, alias: str) -> _Part:
+    if isinstance(flow, Joined):
+        inner = flow.under(alias)
+        return _Part(inner.relation, Scope((inner.named(alias),)))
+    return _Part(input_of(flow, alias), Scope((Named(alias, flow.columns),)))
+
+
+def _joined(part: _Part, holder: exp.Expression, catalog: Catalog, text: Text) -> _Part:
+    for join in holder.args.get("joins") or ():
+        part = _join(part, join, catalog, text)
+    return part
+
+
+def _join(left: _Part, join: exp.Join, catalog: Catalog, text: Text) -> _Part:
+    kind = _kind(join, text)
+    right = _leaf(join.this, catalog, text)
+    _check_names(left, right, join.this, text)
+    scope = Scope(left.scope.relations + right.scope.relations, left.scope.merged + right.scope.merged)
+    # Names above the join: what this join pads with NULLs has to be NULL there, whatever computes it.
+    above = (
+        padded(left.scope, join.this, text) if kind.pads_right else left.scope,
+        padded(right.scope, join.this, text) if kind.pads_left and not kind.hides_right else right.scope,
+    )
+    using = join.args.get("using")
+    on = join.args.get("on")
+    condition: Expr | None = None
+    merged = above[0].merged + above[1].merged
+    if using:
+        merged, condition = using_columns((left.scope, right.scope), above, using, kind, text)
+    elif on is not None:
+        condition = _condition(on, scope, text)
+        if isinstance(condition, exp.Boolean) and condition.this:
+            condition = None
+    joined = Join(left.relation, right.relation, kind, condition)
+    if kind.hides_right:
+        return _Part(joined, left.scope)
+    return _Part(joined, Scope(above[0].relations + above[1].relations, merged))
+
+
+def _check_names(left: _Part, right: _Part, where: exp.Expression, text: Text) -> None:
+    """No name twice, not inside of sub-queries or behind SEMI joins either: watermark keys hold them."""
+    known = {alias.lower() for alias in left.aliases}
+    for alias in right.aliases:
+        if alias.lower() in known:
+            raise text.error(
+                f'two inputs are named "{alias}"',
+                "duplicate-name",
+                where,
+                f"give one of them another name: {alias.rsplit('.', 1)[-1]} AS {alias.replace('.', '_')}2",
+            )
+
+
+def _kind(join: exp.Join, text: Text) -> JoinKind:
+    method, side, kind = join.method.upper(), join.side.upper(), join.kind.upper()
+    if method:
+        raise text.not_supported(f"{method} JOIN is", join.this, _LEFT_HINT)
+    if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
+        return JoinKind(f"LEFT {kind}")
+    if kind not in ("", "INNER", "OUTER", "CROSS"):
+        raise text.not_supported(f"{side} {kind} JOIN is".strip(), join.this, _LEFT_HINT)
+    if join.args.get("match_condition") or join.args.get("pivots"):
+        raise text.not_supported("this kind of JOIN is", join.this, _LEFT_HINT)
+    return JoinKind(side) if side else JoinKind.INNER
+
+
+def _and(first: Expr, second: Expr) -> Expr:
+    return exp.And(this=first, expression=second)

@@ -1,0 +1,132 @@
+"""SET: the semantics' options, settings of the run, and Spark's own."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeVar
+
+from sqlglot.tokens import TokenType
+
+from watersmeet.errors import Location, SqlError, near_names
+from watersmeet.front.durations import duration_us
+from watersmeet.front.tokens import Cursor
+from watersmeet.spec.intervals import text_us
+from watersmeet.spec.model import NullTime, Options, OutputMode, PlanChoice, WatermarkRule
+
+OPTIONS = ("watermark_rule", "allowed_lateness", "output_mode", "plan", "max_rows", "null_time")
+RUN_SETTINGS = (
+    "checkpoint",
+    "partitions",
+    "trigger",
+    "master",
+    "late_output",
+    "broken_output",
+    "until_caught_up",
+    "finish",
+    "jars",
+)
+"""Settings of the run, given as text to whoever runs the job."""
+
+_Kind = TypeVar("_Kind", bound=Enum)
+
+
+@dataclass
+class Settings:
+    """All SETs so far. ``lateness_is_duration``: allowed_lateness is an interval, not a number."""
+
+    options: Options = field(default_factory=Options)
+    run: dict[str, str] = field(default_factory=dict)
+    spark: dict[str, str] = field(default_factory=dict)
+    lateness_is_duration: bool = False
+
+    def set(self, key: str, value: str, location: Location | None = None) -> None:
+        """One setting. Raises: SqlError for an unknown name or a value that it cannot have."""
+        name = key.strip().lower().replace("-", "_")
+        if key.lower().startswith("spark."):
+            self.spark[key] = value
+        elif name in RUN_SETTINGS:
+            _check_run_setting(name, value, location)
+            self.run[name] = value
+        elif name == "watermark_rule":
+            self.options = replace(self.options, watermark_rule=_one_of(WatermarkRule, name, value, location))
+        elif name == "output_mode":
+            self.options = replace(self.options, output_mode=_one_of(OutputMode, name, value, location))
+        elif name == "plan":
+            self.options = replace(self.options, plan=_one_of(PlanChoice, name, value, location))
+        elif name == "null_time":
+            self.options = replace(self.options, null_time=_one_of(NullTime, name, value, location))
+        elif name == "max_rows":
+            self.options = replace(self.options, max_rows=_max_rows(value, location))
+        elif name == "allowed_lateness":
+            self._set_lateness(value, location)
+        else:
+            hint = near_names(name, [*OPTIONS, *RUN_SETTINGS])
+            if not difflib.get_close_matches(name, [*OPTIONS, *RUN_SETTINGS], n=1):
+                hint = f"{hint}; settings of Spark start with spark."
+            raise SqlError(f'unknown setting "{key}"', code="unknown-setting", hint=hint, location=location)
+
+    def _set_lateness(self, value: str, location: Location | None) -> None:
+        self.lateness_is_duration = not value.strip().lstrip("+-").isdigit()
+        try:
+            lateness = duration_us(value) if self.lateness_is_duration else int(value)
+        except SqlError as error:
+            raise SqlError(
+                f"allowed_lateness: {error.message}",
+                code="bad-setting",
+                hint="write INTERVAL '10' SECONDS, or a whole number where times are integers",
+                location=location,
+            ) from error
+        if lateness < 0:
+            raise SqlError("allowed_lateness is negative", code="bad-setting", location=location)
+        self.options = replace(self.options, allowed_lateness=lateness)
+
+
+def _check_run_setting(name: str, value: str, location: Location | None) -> None:
+    if name == "partitions" and (not value.strip().isdigit() or int(value) == 0):
+        hint = "it is a whole number above zero"
+    elif name == "trigger" and (text_us(value) or 0) <= 0:
+        hint = "such as '2 seconds' or '500 milliseconds'"
+    else:
+        return
+    raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
+
+
+def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None) -> _Kind:
+    known = [str(member.value) for member in kind]
+    if value.strip().lower() in known:
+        return kind(value.strip().lower())
+    hint = "it can be " + " or ".join(f"'{each}'" for each in known)
+    raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
+
+
+def _max_rows(value: str, location: Location | None) -> int | None:
+    if value.strip().lower() in ("none", "off", "unlimited"):
+        return None
+    if not value.strip().isdigit() or int(value) == 0:
+        raise SqlError(
+            f"max_rows is '{value}'",
+            code="bad-setting",
+            hint="it can be a whole number above zero, or 'none'",
+            location=location,
+        )
+    return int(value)
+
+
+def read_set(cursor: Cursor) -> tuple[str, str, Location]:
+    """``SET key = value``, ``SET 'key' TO 'value'``, ``SET a.b.c = some words``."""
+    start = cursor.offset
+    key = cursor.dotted("a setting's name")
+    while cursor.accept("-"):
+        key += "-" + cursor.dotted("a setting's name")
+    if not cursor.accept("=") and not cursor.accept("TO"):
+        raise cursor.unexpected("=")
+    tokens = cursor.rest()
+    if not tokens:
+        raise cursor.unexpected("a value")
+    if len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+        value = tokens[0].text
+    else:
+        value = cursor.text.sql[tokens[0].start : tokens[-1].end + 1].strip()
+    return key, value, cursor.text.at(start)

@@ -1,0 +1,200 @@
+"""The statements of a file → one `Job`. Problems of all statements are found before any is raised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot.tokens import Token
+
+from watersmeet.errors import SqlError, WatersmeetError, near_names
+from watersmeet.front.catalog import Catalog
+from watersmeet.front.ddl import declared_name, read_declaration
+from watersmeet.front.flow import flow_of
+from watersmeet.front.inserts import insert_of, insert_target
+from watersmeet.front.place import Refused, Text
+from watersmeet.front.query import build_query
+from watersmeet.front.settings import Settings, read_set
+from watersmeet.front.tokens import Cursor, parse_tokens, statements_of
+from watersmeet.front.types import INTEGERS
+from watersmeet.front.views import select_flow
+from watersmeet.spec.model import Insert, Job, Query, Sink
+
+_DECLARATIONS = ("MAPPING", "TABLE", "SOURCE", "SINK")
+_KNOWN = ("CREATE", "INSERT", "SELECT", "EXPLAIN", "SET", "WITH")
+_QUERIES = ("INSERT", "SELECT", "WITH", "FROM", "(")
+_CONSOLE = Sink("console", "console")
+
+
+def parse_job(
+    text: str, *, source_name: str | None = None, overrides: Mapping[str, str] | None = None
+) -> Job:
+    """The job of a file's text. ``overrides``: settings from outside (flags), which win over SET.
+
+    Raises: SqlError, or SeveralErrors with all problems in the order of the text.
+
+    >>> job = parse_job('''
+    ...     CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON y.t BETWEEN x.t AND x.t + 3''')
+    >>> [(insert.name, insert.sink.connector) for insert in job.inserts]
+    [('console', 'console')]
+    """
+    return _Reader(Text(text, source_name)).read(overrides or {})
+
+
+class _Reader:
+    """Takes statements one after the other; holds what they have declared."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.catalog = Catalog()
+        self.settings = Settings()
+        self.inserts: list[Insert] = []
+        self.explains: list[Query] = []
+
+    def read(self, overrides: Mapping[str, str]) -> Job:
+        for tokens in statements_of(self.text):
+            try:
+                self._statement(Cursor(self.text, tokens))
+            except Refused:
+                pass
+            except WatersmeetError as error:
+                self.text.problems.append(error)
+        for key, value in overrides.items():
+            try:
+                self.settings.set(key, value)
+            except SqlError as error:
+                self.text.problems.append(error)
+        self._check_lateness()
+        if self.text.problems:
+            raise self.text.all_problems()
+        if not self.inserts and not self.explains:
+            raise SqlError(
+                "there is nothing to run: no INSERT, SELECT or EXPLAIN",
+                code="nothing-to-run",
+                hint="add INSERT INTO sink SELECT …, or a SELECT to see rows on the console",
+            )
+        return Job(
+            tuple(self.inserts),
+            self.settings.options,
+            self.settings.spark,
+            self.settings.run,
+            tuple(self.explains),
+            tuple(self.catalog.sinks.values()),
+        )
+
+    def _statement(self, cursor: Cursor) -> None:
+        if cursor.accept("CREATE"):
+            self._create(cursor)
+        elif cursor.accept("SET"):
+            self.settings.set(*read_set(cursor))
+        elif cursor.accept("EXPLAIN"):
+            cursor.accept("PLAN", "FOR") or cursor.accept("EXTENDED") or cursor.accept("FORMATTED")
+            sink, query = self._query(cursor)
+            self.explains.append(insert_of("explain", sink, query, self.text).query)
+        elif any(cursor.looks_at(word) for word in _QUERIES):
+            sink, query = self._query(cursor)
+            self.inserts.append(insert_of(self._free_name(sink.name), sink, query, self.text))
+        else:
+            self._refuse(cursor)
+
+    def _refuse(self, cursor: Cursor) -> None:
+        word = cursor.take().text.upper().split()[0]
+        hint = "statements are CREATE MAPPING, TABLE, SOURCE, SINK or VIEW, INSERT, SELECT, EXPLAIN and SET"
+        if word in ("DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE"):
+            hint = f"a job has no lasting names to {word}; " + hint
+        elif (near := near_names(word, _KNOWN)) and near.startswith("did"):
+            hint = near
+        raise self.text.error(
+            f"the statement {word} is not known here", "not-supported", cursor.tokens[0].start, hint
+        )
+
+    def _create(self, cursor: Cursor) -> None:
+        replaces = cursor.accept("OR", "REPLACE")
+        for word in ("GLOBAL", "EXTERNAL", "TEMPORARY", "TEMP"):
+            cursor.accept(word)
+        if cursor.accept("VIEW"):
+            self._create_view(cursor, replaces)
+            return
+        kind = next((word for word in _DECLARATIONS if cursor.accept(word)), None)
+        if kind is None:
+            raise cursor.unexpected("MAPPING, TABLE, SOURCE, SINK or VIEW after CREATE")
+        keeps = cursor.looks_at("IF", "NOT", "EXISTS")
+        start = cursor.offset
+        name = declared_name(cursor)
+        if self._is_taken(name, replaces, keeps, start):
+            return
+        self.catalog.broken.add(name.lower())
+        found = read_declaration(cursor, kind, name)
+        self.catalog.broken.discard(name.lower())
+        self.catalog.sinks[name.lower()] = found.sink
+        if found.source is not None:
+            self.catalog.add(name, flow_of(found.source))
+
+    def _create_view(self, cursor: Cursor, replaces: bool) -> None:
+        keeps = cursor.looks_at("IF", "NOT", "EXISTS")
+        start = cursor.offset
+        name = declared_name(cursor)
+        if self._is_taken(name, replaces, keeps, start):
+            return
+        self.catalog.broken.add(name.lower())
+        if cursor.looks_at("("):
+            raise self.text.not_supported(
+                "a column list of a view is", cursor.offset, "name the columns with AS in its SELECT"
+            )
+        cursor.expect("AS")
+        if cursor.at_end:
+            raise cursor.unexpected("SELECT")
+        flow = select_flow(parse_tokens(self.text, cursor.rest()), self.catalog, self.text)
+        self.catalog.add(name, flow)
+
+    def _is_taken(self, name: str, replaces: bool, keeps: bool, start: int) -> bool:
+        """Is it declared, and IF NOT EXISTS leaves it? Raises: SqlError unless it may be replaced."""
+        lowered = name.lower()
+        if lowered not in self.catalog.flows and lowered not in self.catalog.sinks:
+            return False
+        if replaces:
+            self.catalog.drop(name)
+            return False
+        if keeps:
+            return True
+        hint = "use another name, or CREATE OR REPLACE"
+        raise self.text.error(f'"{name}" is declared already', "duplicate-name", start, hint)
+
+    def _query(self, cursor: Cursor) -> tuple[Sink, tuple[Query, tuple[str, ...] | None, int]]:
+        """INSERT or SELECT: the sink, and the query with the INSERT's column list and its place."""
+        start = cursor.offset
+        sink, columns = _CONSOLE, None
+        if cursor.accept("INSERT"):
+            sink, columns = insert_target(cursor, self.catalog)
+        if cursor.at_end:
+            raise cursor.unexpected("SELECT")
+        tokens = cursor.rest()
+        query = build_query(parse_tokens(self.text, tokens), self.catalog, self.text, self._slice(tokens))
+        return sink, (query, columns, start)
+
+    def _slice(self, tokens: Sequence[Token]) -> str:
+        return self.text.sql[tokens[0].start : tokens[-1].end + 1]
+
+    def _free_name(self, wanted: str) -> str:
+        """``delivered``, ``delivered-2``, …: stable as long as the INSERTs into one sink keep their order."""
+        taken = {insert.name.lower() for insert in self.inserts}
+        name, number = wanted, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{wanted}-{number}"
+        return name
+
+    def _check_lateness(self) -> None:
+        """An interval says nothing about integer times."""
+        if not self.settings.lateness_is_duration:
+            return
+        for query in [insert.query for insert in self.inserts] + self.explains:
+            for each in query.inputs:
+                for name in each.event_times:
+                    column = each.column(name)
+                    if column is not None and column.type in INTEGERS:
+                        message = (
+                            f'allowed_lateness is an interval, but "{each.alias}.{name}" is an integer time'
+                        )
+                        self.text.problem(message, "bad-setting", None, "write it as a whole number")
+                        return

@@ -1,0 +1,151 @@
+"""Statements as token lists, and a cursor over one of them for what is read by hand (DDL, SET)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from watersmeet.front.dialect import Watersmeet
+from watersmeet.front.place import Text
+
+_NO_NAMES = {TokenType.STRING, TokenType.NUMBER}
+
+
+def statements_of(text: Text) -> list[list[Token]]:
+    """The text's statements, each as its tokens without the semicolon; comments and empty ones are gone."""
+    try:
+        tokens = Watersmeet().tokenize(text.sql)
+    except TokenError as error:
+        raise text.syntax(error) from error
+    statements: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [statement for statement in statements if statement]
+
+
+def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
+    """One statement or expression as a tree."""
+    try:
+        parser = Watersmeet().parser(error_level=ErrorLevel.IMMEDIATE)
+        trees = parser.parse(list(tokens), text.sql)
+    except (ParseError, TokenError) as error:
+        raise text.syntax(error) from error
+    if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
+        raise text.error("syntax: one statement is expected", "syntax", tokens[0].start if tokens else None)
+    return trees[0]
+
+
+class Cursor:
+    """Reads one statement from left to right."""
+
+    def __init__(self, text: Text, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.index = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self.index >= len(self.tokens)
+
+    @property
+    def offset(self) -> int:
+        """Where the next token starts; behind the last one at the end."""
+        return self.tokens[-1].end + 1 if self.at_end else self.tokens[self.index].start
+
+    def peek(self, ahead: int = 0) -> Token | None:
+        index = self.index + ahead
+        return self.tokens[index] if index < len(self.tokens) else None
+
+    def _matched(self, words: tuple[str, ...]) -> int | None:
+        """How many tokens read like these words (``PRIMARY KEY`` is one token); None if they do not. Words in
+        quotes are no keywords."""
+        left, ahead = list(words), 0
+        while left:
+            token = self.peek(ahead)
+            if token is None or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+                return None
+            parts = token.text.upper().split()
+            if left[: len(parts)] != parts:
+                return None
+            left, ahead = left[len(parts) :], ahead + 1
+        return ahead
+
+    def looks_at(self, *words: str) -> bool:
+        return self._matched(words) is not None
+
+    def accept(self, *words: str) -> bool:
+        matched = self._matched(words)
+        self.index += matched or 0
+        return matched is not None
+
+    def expect(self, word: str, what: str | None = None) -> None:
+        if not self.accept(word):
+            raise self.unexpected(what or word)
+
+    def take(self) -> Token:
+        token = self.peek()
+        if token is None:
+            raise self.unexpected("more")
+        self.index += 1
+        return token
+
+    def name(self, what: str) -> str:
+        """A name, quoted or not."""
+        token = self.peek()
+        quoted = token is not None and token.token_type is TokenType.IDENTIFIER
+        plain = token is not None and token.token_type not in _NO_NAMES and _is_word(token.text)
+        if token is None or not (quoted or plain):
+            raise self.unexpected(what)
+        self.index += 1
+        return token.text
+
+    def dotted(self, what: str) -> str:
+        """A name with dots in it: ``spark.sql.x``, ``schema.orders``; a string counts as well."""
+        token = self.peek()
+        if token is not None and token.token_type is TokenType.STRING:
+            return self.take().text
+        parts = [self.name(what)]
+        while self.accept("."):
+            parts.append(self.name(what))
+        return ".".join(parts)
+
+    def string(self, what: str) -> str:
+        token = self.peek()
+        if token is None or token.token_type is not TokenType.STRING:
+            raise self.unexpected(what)
+        return self.take().text
+
+    def until_comma(self) -> list[Token]:
+        """The tokens up to the next comma or closing parenthesis of this level."""
+        depth, taken = 0, []
+        while (token := self.peek()) is not None:
+            if depth == 0 and token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+                break
+            depth += token.token_type is TokenType.L_PAREN
+            depth -= token.token_type is TokenType.R_PAREN
+            taken.append(self.take())
+        return taken
+
+    def rest(self) -> list[Token]:
+        rest = list(self.tokens[self.index :])
+        self.index = len(self.tokens)
+        return rest
+
+    def end(self) -> None:
+        if not self.at_end:
+            raise self.unexpected("the end of the statement")
+
+    def unexpected(self, wanted: str) -> Exception:
+        token = self.peek()
+        found = f'"{token.text}"' if token is not None else "the end"
+        return self.text.error(f"syntax: expected {wanted}, found {found}", "syntax", self.offset)
+
+
+def _is_word(text: str) -> bool:
+    return text[:1].isalpha() or text[:1] == "_"

@@ -1,0 +1,201 @@
+"""FROM items, views and sub-queries: IMPOSE_ORDER, projections, filters and UNION ALL → `Flow`; joins →
+`Joined`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from watersmeet.errors import near_names
+from watersmeet.front.catalog import Catalog
+from watersmeet.front.checks import check_clauses, check_expression
+from watersmeet.front.dialect import ImposeOrder
+from watersmeet.front.durations import lag_of
+from watersmeet.front.flow import Flow, FlowError, filtered, ordered, projected, union_all
+from watersmeet.front.infer import type_of
+from watersmeet.front.items import check_distinct, select_items
+from watersmeet.front.joined import Joined
+from watersmeet.front.place import Refused, Text
+from watersmeet.front.scope import Named, Scope, resolved
+from watersmeet.spec.model import Column
+
+_TABLE_ARGS = {"this", "alias", "db", "catalog", "joins"}
+
+
+def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[Flow | Joined, str | None]:
+    """A FROM item without its joins, and its alias; None where it has no name of its own."""
+    if isinstance(item, exp.Subquery):
+        inner = item.this
+        if isinstance(inner, (exp.Table, exp.Subquery)):  # (a JOIN b ON …) x
+            inner = exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner.copy()))
+        flow, name = select_flow(inner, catalog, text), None
+    elif isinstance(item, exp.Table):
+        _check_table(item, text)
+        flow, name = _table_flow(item, catalog, text)
+    elif isinstance(item, ImposeOrder):
+        return _ordered_flow(item, catalog, text)
+    elif isinstance(item, exp.Query):
+        return select_flow(item, catalog, text), None
+    else:
+        raise text.not_supported(f"{type(item).__name__.upper()} in FROM is", item)
+    alias = item.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        flow = _renamed(flow, alias, text)
+    return flow, item.alias or name
+
+
+def _check_table(item: exp.Table, text: Text) -> None:
+    version = item.args.get("version")
+    if version is not None:
+        raise text.not_supported("FOR SYSTEM_TIME AS OF (a join with a table as of each row's tick) is", item)
+    for key, value in item.args.items():
+        if value and key not in _TABLE_ARGS:
+            raise text.not_supported(f"{key.upper()} after a table is", item)
+
+
+def _table_flow(item: exp.Table, catalog: Catalog, text: Text) -> tuple[Flow | Joined, str | None]:
+    inner = item.this
+    if isinstance(inner, ImposeOrder):
+        return _ordered_flow(inner, catalog, text)
+    if isinstance(inner, exp.Anonymous) and inner.name.upper() == "TABLE" and len(inner.expressions) == 1:
+        argument = inner.expressions[0]
+        if isinstance(argument, exp.Column):
+            return _named(argument.parts, argument, catalog, text)
+        return relation_flow(argument, catalog, text)
+    if isinstance(inner, exp.Func):
+        raise text.not_supported(
+            f"the table function {inner.name or inner.sql_name()} is", item, "IMPOSE_ORDER is the only one"
+        )
+    return _named(item.parts, item, catalog, text)
+
+
+def _named(
+    parts: Sequence[exp.Expr], where: exp.Expr, catalog: Catalog, text: Text
+) -> tuple[Flow | Joined, str]:
+    spelled, flow = catalog.flow(".".join(part.name for part in parts), where, text)
+    return flow, spelled.rsplit(".", 1)[-1]
+
+
+def _ordered_flow(order: ImposeOrder, catalog: Catalog, text: Text) -> tuple[Flow | Joined, str | None]:
+    flow, name = relation_flow(order.this, catalog, text)
+    column = order.args["column"]
+    if isinstance(flow, Joined):
+        raise text.not_supported(
+            "IMPOSE_ORDER over a join is",
+            column,
+            "order the inputs of the join: an event time that passes through a join keeps its watermark",
+        )
+    known = [each.name for each in flow.columns]
+    lowered = [each.lower() for each in known]
+    if column.name.lower() not in lowered:
+        hint = near_names(column.name, known)
+        raise text.error(f'IMPOSE_ORDER: unknown column "{column.name}"', "unknown-column", column, hint)
+    position = lowered.index(column.name.lower())
+    kind = flow.columns[position].type
+    lag = lag_of(order.args["lag"], known[position], kind, text)
+    try:
+        return ordered(flow, position, lag), name
+    except FlowError as error:
+        raise text.error(error.message, error.code, column, error.hint) from error
+
+
+def _renamed(flow: Flow | Joined, alias: exp.TableAlias, text: Text) -> Flow | Joined:
+    """``… AS x (a, b)``."""
+    names = [column.name for column in alias.args["columns"]]
+    if len(names) != len(flow.columns):
+        raise text.error(
+            f'"{alias.name}" names {len(names)} columns of {len(flow.columns)}', "column-count", alias
+        )
+    columns = (replace(column, name=name) for column, name in zip(flow.columns, names, strict=True))
+    return replace(flow, columns=tuple(columns))
+
+
+def select_flow(query: exp.Expression, catalog: Catalog, text: Text) -> Flow | Joined:
+    """A view's or sub-query's SELECT over one relation, a UNION ALL of such, or a SELECT that joins."""
+    before = len(text.problems)
+    check_clauses(query, text)
+    catalog = with_names(query, catalog, text)
+    if isinstance(query, (exp.Subquery, exp.Paren)):
+        flow: Flow | Joined = select_flow(query.this, catalog, text)
+    elif isinstance(query, exp.Union):
+        flow = _union_flow(query, catalog, text)
+    elif isinstance(query, exp.Select):
+        flow = _simple_flow(query, catalog, text)
+    else:
+        raise text.not_supported(f"{type(query).__name__.upper()} is", query, "UNION ALL is")
+    if len(text.problems) > before:
+        raise Refused
+    return flow
+
+
+def with_names(query: exp.Expression, catalog: Catalog, text: Text) -> Catalog:
+    """The catalog with the names of the query's WITH clause."""
+    clause = query.args.get("with_")
+    if clause is None:
+        return catalog
+    if clause.args.get("recursive"):
+        raise text.not_supported("WITH RECURSIVE is", clause)
+    inner = catalog.inner()
+    for cte in clause.expressions:
+        flow = select_flow(cte.this, inner, text)
+        if cte.args["alias"].args.get("columns"):
+            flow = _renamed(flow, cte.args["alias"], text)
+        inner.add(cte.alias, flow)
+    return inner
+
+
+def _union_flow(query: exp.Union, catalog: Catalog, text: Text) -> Flow:
+    if query.args.get("distinct") or query.args.get("by_name"):
+        raise text.not_supported("UNION other than UNION ALL is", query, "write UNION ALL")
+    flows: list[Flow] = []
+    for side in (query.this, query.expression):
+        flow = select_flow(side, catalog, text)
+        if isinstance(flow, Joined):
+            raise text.not_supported(
+                "UNION ALL of joins is", side, "write one INSERT per branch, into the same sink"
+            )
+        flows.append(flow)
+    try:
+        return union_all(flows)
+    except FlowError as error:
+        raise text.error(error.message, error.code, query.expression, error.hint) from error
+
+
+def _simple_flow(select: exp.Select, catalog: Catalog, text: Text) -> Flow | Joined:
+    from watersmeet.front.query import joined_select  # FROM clauses hold sub-queries, and those FROM clauses
+
+    origin = select.args.get("from_")
+    if origin is None:
+        raise text.error("a SELECT here needs FROM", "syntax", select)
+    if _joins(select, origin.this):
+        return joined_select(select, catalog, text)
+    flow, alias = relation_flow(origin.this, catalog, text)
+    if isinstance(flow, Joined):
+        return joined_select(select, catalog, text, (flow, alias or ""))
+    scope = Scope((Named(alias or "", flow.columns),), qualify=False)
+    where = select.args.get("where")
+    condition = None
+    if where is not None and check_expression(where.this, text, repeatable=True):
+        condition = resolved(where.this, scope, text)
+    before = len(text.problems)
+    items = select_items(select, scope, text, repeatable=True)
+    if len(text.problems) > before:
+        raise Refused
+    check_distinct(items, select, text)
+    columns = [Column(item.name, type_of(item.expr, scope.type_of)) for item in items]
+    if condition is not None:
+        flow = filtered(flow, condition)
+    return projected(flow, columns, [item.expr for item in items])
+
+
+def _joins(select: exp.Select, item: exp.Expression) -> bool:
+    """Does the SELECT itself join: in FROM, in parentheses there, or by EXISTS in WHERE?"""
+    where = select.args.get("where")
+    if where is not None and any(isinstance(e.this, exp.Query) for e in where.find_all(exp.Exists)):
+        return True
+    if select.args.get("joins") or item.args.get("joins"):
+        return True
+    inner = item.this if isinstance(item, (exp.Subquery, exp.Paren)) else None
+    return isinstance(inner, (exp.Table, exp.Subquery)) and not item.alias and _joins(select, inner)

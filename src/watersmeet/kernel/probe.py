@@ -1,0 +1,109 @@
+"""Band look-ups: which rows of a sorted run may match which needles.
+
+One probe is two binary searches per needle in the run's slots and an expansion of the ranges found; its cost
+is O(needles · log rows + candidates), never a scan. Candidates share 32 bits of hash with their needle and
+lie in the needle's time range coarsened by the run's shift: keys and exact times are checked by `pairs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Times, saturating_add
+from watersmeet.kernel.slots import BUCKET_MASK, Slots, offsets
+
+Rows = npt.NDArray[np.int64]
+
+CHUNK = 1_000_000
+"""Candidates that are expanded at a time; a single needle may exceed it."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The times that rows of one side may have for a needle of the other at time t: [t + lower, t + upper].
+
+    None is open. ``slack``: for needles within it of an end of int64, where arithmetic on times saturates,
+    the window reaches to that end.
+    """
+
+    lower: int | None
+    upper: int | None
+    slack: int = 0
+
+    def mirrored(self) -> Window:
+        """The window seen from the other side."""
+        return Window(
+            None if self.upper is None else -self.upper,
+            None if self.lower is None else -self.lower,
+            self.slack,
+        )
+
+    def around(self, times: Times) -> tuple[Times, Times]:
+        """Least and greatest partner time of each needle time, inclusive. int64[n], int64[n]."""
+        low = np.full(len(times), MIN_TIME) if self.lower is None else saturating_add(times, self.lower)
+        high = np.full(len(times), MAX_TIME) if self.upper is None else saturating_add(times, self.upper)
+        if len(times) and self.slack:
+            near_top = MAX_TIME - self.slack
+            near_bottom = MIN_TIME + self.slack
+            if times.max() >= near_top:
+                at_top = times >= near_top
+                low = np.where(at_top, np.minimum(low, near_top), low)
+                high = np.where(at_top, MAX_TIME, high)
+            if times.min() <= near_bottom:
+                at_bottom = times <= near_bottom
+                low = np.where(at_bottom, MIN_TIME, low)
+                high = np.where(at_bottom, np.maximum(high, near_bottom), high)
+        return low, high
+
+    def over(self, low: int, high: int) -> tuple[int, int]:
+        """Least and greatest partner time of all needle times in [low, high]."""
+        edges = [low, high, MIN_TIME + self.slack, MAX_TIME - self.slack]
+        times = np.array(sorted(t for t in edges if low <= t <= high), dtype=np.int64)
+        least, greatest = self.around(times)
+        return int(least.min()), int(greatest.max())
+
+
+EVERYTHING = Window(None, None)
+
+
+def ranges(
+    buckets: Slots, low: Times, high: Times, slots: Slots, base: int, shift: int, greatest: int
+) -> tuple[Rows, Rows]:
+    """Per needle the half-open range of positions in ``slots`` that may match: (first, end), int64[n] each.
+
+    Args:
+        buckets: the needles' hashes (lower 32 bits ignored), best in ascending order.
+        low, high: the partner times wanted, inclusive.
+        slots: ascending slots of the run (or of a slice of it), encoded with ``base`` and ``shift``.
+        greatest: the run's greatest time.
+    """
+    upper_half = buckets & BUCKET_MASK
+    hit = (low <= greatest) & (high >= base)
+    first_slot = upper_half | offsets(np.clip(low, base, greatest), base, shift)
+    last_slot = upper_half | offsets(np.clip(high, base, greatest), base, shift)
+    first = np.searchsorted(slots, first_slot, side="left")
+    end = np.searchsorted(slots, last_slot, side="right")
+    return first, np.where(hit, end, first)
+
+
+def expand(first: Rows, end: Rows) -> Iterator[tuple[Rows, Rows]]:
+    """All (needle, position) pairs of the ranges, needles ascending, about `CHUNK` pairs at a time."""
+    counts = end - first
+    hits = np.flatnonzero(counts > 0)
+    if len(hits) == 0:
+        return
+    counts = counts[hits]
+    totals = np.cumsum(counts)
+    start = 0
+    while start < len(hits):
+        done = int(totals[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(totals, done + CHUNK, side="right")))
+        part = counts[start:stop]
+        needles = np.repeat(hits[start:stop], part)
+        offset = first[hits[start:stop]] - (totals[start:stop] - part - done)
+        yield needles, np.repeat(offset, part) + np.arange(len(needles))
+        start = stop

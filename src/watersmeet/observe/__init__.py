@@ -1,0 +1,1 @@
+"""What people see of a running job: progress, rows, and the account that adds up."""

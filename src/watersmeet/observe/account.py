@@ -1,0 +1,139 @@
+"""The account: every row that came in is in exactly one place, counted since the job's first tick.
+
+    in = matched + padded + released unmatched + unmatchable + filtered + late + NULL time + ahead + broken +
+    retained
+
+``matched``, ``padded`` and ``released unmatched`` count rows that have left the state; ``retained`` the rows
+still in it, matched or not. A row that can match nothing counts as padded if its side is padded, else as
+unmatchable. Rows that a filter beneath the ordering took away are not part of the stream and not of the
+account.
+
+>>> row = InputAccount.of("o", {"in": 5, "matched": 2, "late": 1, "padded": 1}, retained=1)
+>>> row.adds_up(), row.difference
+(True, 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from watersmeet.plan.durations import rounded_up
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """``counts``: rows per bucket, in order; ``most``: of the latest row, µs, or plain where ``integer``."""
+
+    counts: Mapping[str, int]
+    most: int
+    integer: bool = False
+
+    def words(self) -> str:
+        shown = ", ".join(f"{name} {rows:,}" for name, rows in self.counts.items())
+        return f"({shown}), at most {self.most if self.integer else rounded_up(self.most)}"
+
+
+@dataclass(frozen=True)
+class InputAccount:
+    """One input of one insert. Every field but ``input``, ``rows_in`` and ``late_by`` is a place where rows
+    ended; ``late_by``: how late the late rows were, per event-time column."""
+
+    input: str
+    rows_in: int
+    matched: int = 0
+    padded: int = 0
+    released_unmatched: int = 0
+    unmatchable: int = 0
+    filtered: int = 0
+    late: int = 0
+    null_time: int = 0
+    ahead: int = 0
+    broken: int = 0
+    retained: int = 0
+    late_by: Mapping[str, Lateness] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        counts: Mapping[str, int],
+        retained: int,
+        late_by: Mapping[str, Lateness] | None = None,
+    ) -> InputAccount:
+        """From an engine's counters, named as the fields; ``in`` is ``rows_in``, with broken records."""
+        known = {place: counts.get(place, 0) for place in PLACES if place != "retained"}
+        return cls(name, counts.get("in", 0), retained=retained, late_by=late_by or {}, **known)
+
+    @property
+    def difference(self) -> int:
+        """Rows in that are nowhere; negative: rows that are in several places."""
+        return self.rows_in - sum(getattr(self, place) for place in PLACES)
+
+    def adds_up(self) -> bool:
+        return self.difference == 0
+
+    def late_line(self) -> str | None:
+        """How late the late rows were, in words; None without any.
+
+        >>> late = {"t": Lateness({"<1s": 3, "<1m": 2}, 41_900_000)}
+        >>> InputAccount("o", 9, late=5, late_by=late).late_line()
+        'o: 5 late (<1s 3, <1m 2), at most 41 s 900 ms'
+        """
+        if not self.late_by:
+            return None
+        parts = [
+            (f"{column} " if len(self.late_by) > 1 else "") + found.words()
+            for column, found in self.late_by.items()
+        ]
+        return f"{self.input}: {self.late:,} late {'; '.join(parts)}"
+
+
+_NO_PLACES = ("input", "rows_in", "late_by")
+PLACES: tuple[str, ...] = tuple(f.name for f in fields(InputAccount) if f.name not in _NO_PLACES)
+
+_LABELS = {"released_unmatched": "released unmatched", "null_time": "NULL time"}
+
+
+@dataclass(frozen=True)
+class Account:
+    """All inputs of a job."""
+
+    inputs: tuple[InputAccount, ...]
+
+    def adds_up(self) -> bool:
+        return all(row.adds_up() for row in self.inputs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"adds_up": self.adds_up(), "inputs": [asdict(row) for row in self.inputs]}
+
+    def late_lines(self) -> list[str]:
+        """A line for each input with late rows: how late they were."""
+        return [line for line in (row.late_line() for row in self.inputs) if line is not None]
+
+    def table(self) -> Table:
+        """One column per input, one line per place where rows ended; empty lines left out."""
+        table = Table(title="Account of rows", title_justify="left", header_style="bold")
+        table.add_column("")
+        for row in self.inputs:
+            table.add_column(Text(row.input), justify="right")
+        self._line(table, "in", [row.rows_in for row in self.inputs], style="bold")
+        for place in PLACES:
+            values = [getattr(row, place) for row in self.inputs]
+            if any(values) or place in ("matched", "late", "retained"):
+                self._line(table, "  " + _LABELS.get(place, place), values)
+        verdicts = [
+            "yes" if row.adds_up() else f"NO: {row.difference:+,} rows unaccounted" for row in self.inputs
+        ]
+        table.add_section()
+        table.add_row("adds up", *verdicts, style=None if self.adds_up() else "bold red")
+        return table
+
+    @staticmethod
+    def _line(table: Table, label: str, values: Sequence[int], style: str | None = None) -> None:
+        table.add_row(label, *(f"{value:,}" for value in values), style=style)

@@ -1,0 +1,81 @@
+"""Who holds a watermark back, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from watersmeet.event_time import shown_time
+from watersmeet.plan.durations import duration
+
+MOST_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Held:
+    """A silent partition of a source ("" where it has none). ``since_us``: the clock of its last row; None:
+    it has had none."""
+
+    source: str
+    partition: str
+    since_us: int | None = None
+    idle_timeout_us: int | None = None
+
+    @property
+    def name(self) -> str:
+        """
+        >>> Held("orders", "2").name, Held("orders", "").name
+        ('orders/2', 'orders')
+        """
+        return f"{self.source}/{self.partition}" if self.partition else self.source
+
+
+def held_words(found: Sequence[Held], started: bool) -> str:
+    """Why a watermark does not move.
+
+    >>> held_words([Held("a", "0"), Held("a", "1", 1_700_000_000_000_000)], started=True)
+    'held back by a/0 (no row yet), a/1 (no row since 2023-11-14 22:13:20 UTC)'
+    >>> held_words([Held("a", str(n)) for n in range(5)], started=False)
+    'not started: no row yet in a/0, a/1, a/2 and 2 more'
+    """
+    if not started and all(each.since_us is None for each in found):
+        return f"not started: no row yet in {_listed([each.name for each in found])}"
+    words = [
+        f"{each.name} ("
+        + ("no row yet" if each.since_us is None else f"no row since {_clock(each.since_us)}")
+        + ")"
+        for each in found
+    ]
+    return f"{'held back by' if started else 'not started: waits for'} {_listed(words)}"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An input that waits, when its job starts, for partitions without rows."""
+
+    input: str
+    held_by: tuple[Held, ...]
+
+    def words(self) -> str:
+        """
+        >>> print(Waiting("o", (Held("orders", "2"),)).words())
+        note: the watermark of o waits for a row in orders/2 (it has no idle_timeout)
+        >>> print(Waiting("o", (Held("orders", "2", None, 30_000_000),)).words())
+        note: the watermark of o waits for a row in orders/2, or 30 s of silence (idle_timeout)
+        """
+        timeouts = [each.idle_timeout_us for each in self.held_by]
+        known = [each for each in timeouts if each is not None]
+        until = " (it has no idle_timeout)"
+        if len(known) == len(timeouts):
+            until = f", or {duration(max(known))} of silence (idle_timeout)"
+        names = _listed([each.name for each in self.held_by])
+        return f"note: the watermark of {self.input} waits for a row in {names}{until}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_SHOWN
+    return ", ".join(names[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _clock(us: int) -> str:
+    return shown_time(us // 1_000_000 * 1_000_000, False) + " UTC"

@@ -1,0 +1,205 @@
+"""What a run looks like while it runs: a live table on a terminal, a plain line per tick elsewhere, or JSON.
+
+Fed with one `TickReport` per tick, by whoever runs the job. Nothing here knows an engine, and nothing here
+has a clock: rates are over the ticks' own durations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
+from watersmeet.observe.account import Lateness
+from watersmeet.observe.held import Held, Waiting, held_words
+
+RECENT_TICKS = 10
+
+
+@dataclass(frozen=True)
+class InputReport:
+    """One input alias of one insert; counters are since the job's first tick but for ``rows_in`` of this
+    tick.
+
+    ``watermarks``: per event-time column; ``late_by``: how late the late rows were, likewise; ``held_by``:
+    the silent partitions that hold a watermark back; ``idle``: all its partitions are idle.
+    """
+
+    name: str
+    rows_in: int
+    matched: int
+    padded: int
+    late: int
+    retained: int
+    watermarks: Mapping[str, Watermark] = field(default_factory=dict)
+    late_by: Mapping[str, Lateness] = field(default_factory=dict)
+    held_by: tuple[Held, ...] = ()
+    idle: bool = False
+
+    @property
+    def standstill(self) -> str | None:
+        """Why its watermark does not move, if there is a reason to name."""
+        if self.held_by:
+            return held_words(self.held_by, started=all(mark > NEVER for mark in self.watermarks.values()))
+        return "idle: no partition has rows" if self.idle else None
+
+
+@dataclass(frozen=True)
+class TickReport:
+    """One tick. ``rows_out`` per insert, of this tick; ``seconds`` is its duration."""
+
+    tick: int
+    seconds: float
+    inputs: tuple[InputReport, ...]
+    rows_out: Mapping[str, int]
+
+    @property
+    def rows_in(self) -> int:
+        return sum(row.rows_in for row in self.inputs)
+
+
+class Progress(Protocol):
+    """A context that takes reports while it is open."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def start(self, waiting: Sequence[Waiting]) -> None:
+        """Show, before the first tick, whose watermark waits for silent partitions."""
+
+    def update(self, report: TickReport) -> None:
+        """Show one more tick."""
+
+
+class _Quiet:
+    """The context of those that have nothing to open or close."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class LiveProgress:
+    """A table that is redrawn with every tick.
+
+    ``integers``: watermark keys of integer times, shown as numbers; the others are shown as timestamps (UTC).
+    """
+
+    def __init__(self, console: Console, title: str, integers: frozenset[str] = frozenset()) -> None:
+        self._title = title
+        self._integers = integers
+        self._recent: deque[TickReport] = deque(maxlen=RECENT_TICKS)
+        self._rows_in = self._rows_out = 0
+        self._live = Live(Text(f"{title}: starting …"), console=console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def start(self, waiting: Sequence[Waiting]) -> None:
+        for each in waiting:
+            self._live.console.print(each.words(), markup=False, highlight=False)
+
+    def update(self, report: TickReport) -> None:
+        self._recent.append(report)
+        self._rows_in += report.rows_in
+        self._rows_out += sum(report.rows_out.values())
+        self._live.update(self._view(report), refresh=True)
+
+    def _view(self, report: TickReport) -> RenderableType:
+        seconds = sum(past.seconds for past in self._recent) or 1e-9
+        fast_in = sum(past.rows_in for past in self._recent) / seconds
+        fast_out = sum(sum(past.rows_out.values()) for past in self._recent) / seconds
+        head = Text.assemble(
+            (self._title, "bold"),
+            f"   tick {report.tick:,} in {report.seconds:.2f} s\n",
+            f"in  {fast_in:>9,.0f} rows/s   {self._rows_in:>13,} rows\n",
+            f"out {fast_out:>9,.0f} rows/s   {self._rows_out:>13,} rows\n",
+        )
+        table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("input", no_wrap=True)
+        table.add_column("watermark")  # the one that folds on narrow terminals
+        for name in ("in", "matched", "padded", "late", "retained"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in report.inputs:
+            marks = [
+                f"{column} {shown_time(mark, f'{row.name}.{column}' in self._integers)}"
+                for column, mark in row.watermarks.items()
+            ]
+            if row.standstill is not None:
+                marks.append(row.standstill)
+            counts = (row.rows_in, row.matched, row.padded, row.late, row.retained)
+            table.add_row(Text(row.name), Text("\n".join(marks)), *(f"{count:,}" for count in counts))
+        return Group(head, table)
+
+
+class PlainProgress(_Quiet):
+    """A line per tick, for logs and pipes."""
+
+    def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
+        self._out = out
+        self._integers = integers
+
+    def start(self, waiting: Sequence[Waiting]) -> None:
+        for each in waiting:
+            print(each.words(), file=self._out, flush=True)
+
+    def update(self, report: TickReport) -> None:
+        fast = report.rows_in / report.seconds if report.seconds else 0.0
+        parts = [
+            f"tick {report.tick}: {report.seconds:.2f} s, in {report.rows_in:,} ({fast:,.0f}/s), "
+            f"out {sum(report.rows_out.values()):,}"
+        ]
+        for row in report.inputs:
+            marks = ", ".join(
+                f"W[{row.name}.{column}] {shown_time(mark, f'{row.name}.{column}' in self._integers)}"
+                for column, mark in row.watermarks.items()
+            )
+            counts = f"matched {row.matched:,}, padded {row.padded:,}, late {row.late:,}"
+            words = [f"{row.name}: {counts}, retained {row.retained:,}", marks, row.standstill]
+            parts.append(", ".join(each for each in words if each))
+        print("; ".join(parts), file=self._out, flush=True)
+
+
+class JsonProgress(_Quiet):
+    """A JSON object per tick; watermarks are integers, null before the first row, "end" after all. Before
+    them, if there are some to name, an object ``waiting``: inputs that wait for silent partitions."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def start(self, waiting: Sequence[Waiting]) -> None:
+        if waiting:
+            print(json.dumps({"waiting": [asdict(each) for each in waiting]}), file=self._out, flush=True)
+
+    def update(self, report: TickReport) -> None:
+        line = asdict(report)
+        line["seconds"] = round(report.seconds, 4)
+        for row in line["inputs"]:
+            row["watermarks"] = {column: _json_mark(mark) for column, mark in row["watermarks"].items()}
+        print(json.dumps(line), file=self._out, flush=True)
+
+
+def _json_mark(mark: Watermark) -> Any:
+    return None if mark == NEVER else "end" if mark == ENDED else mark

@@ -1,0 +1,44 @@
+"""How the rows of a console sink look: a table for people, or a JSON line per tick for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+class TablePrinter:
+    """Tables on a rich console; above the live view, when there is one."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def show(
+        self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Sequence[str | None]], more: int
+    ) -> None:
+        table = Table(header_style="bold")
+        for name in names:
+            table.add_column(Text(name), overflow="fold")
+        for row in rows:
+            table.add_row(*(Text("NULL", "dim") if value is None else Text(value) for value in row))
+        self._console.print(f"{insert}, tick {tick}", style="italic", markup=False, highlight=False)
+        self._console.print(table)
+        if more:
+            self._console.print(f"… and {more:,} more rows", highlight=False)
+
+
+class JsonPrinter:
+    """``{"insert", "tick", "columns", "rows", "more"}`` per tick; values as text, NULL as null."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def show(
+        self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Sequence[str | None]], more: int
+    ) -> None:
+        line = {"insert": insert, "tick": tick, "columns": list(names), "rows": list(rows), "more": more}
+        print(json.dumps(line, ensure_ascii=False), file=self._out, flush=True)

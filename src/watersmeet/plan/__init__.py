@@ -1,0 +1,1 @@
+"""HOW a job is run: pure functions from ``spec`` to one frozen `JobPlan`; ``explain`` prints it."""

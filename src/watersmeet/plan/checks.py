@@ -1,0 +1,58 @@
+"""Rules about a query as a whole: updates in append mode, output names, idle inputs that follow."""
+
+from __future__ import annotations
+
+from watersmeet.errors import PlanError
+from watersmeet.plan.scope import Scope, name_of
+from watersmeet.spec.model import OnIdle, Options, OutputMode, Query, Sink
+
+
+def check_query(query: Query, sink: Sink, options: Options, scope: Scope) -> list[PlanError]:
+    """What is wrong with a query whatever its join is."""
+    return [*_append(scope, options), *_names(query, sink), *_follow(scope)]
+
+
+def _append(scope: Scope, options: Options) -> list[PlanError]:
+    changing = [i for i in scope.inputs if i.changes]
+    if not changing or options.output_mode is OutputMode.CHANGELOG:
+        return []
+    names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in changing)
+    return [
+        PlanError(
+            f"rows of {names} can be taken back, so no result is final: output_mode append cannot be kept",
+            code="append-of-updates",
+            hint="SET output_mode = changelog: results then carry +1 or -1",
+        )
+    ]
+
+
+def _names(query: Query, sink: Sink) -> list[PlanError]:
+    if not sink.needs_unique_names or sink.columns is not None:
+        return []
+    origins: dict[str, list[str]] = {}
+    for output in query.outputs:
+        origins.setdefault(output.name, []).append(output.origin)
+    return [
+        PlanError(
+            f'the sink "{sink.name}" needs unique names, but "{name}" comes from {" and ".join(found)}',
+            code="duplicate-column",
+            hint=f"give one of them another name: {found[-1]} AS {name}_2",
+        )
+        for name, found in origins.items()
+        if len(found) > 1
+    ]
+
+
+def _follow(scope: Scope) -> list[PlanError]:
+    following = [b.source for i in scope.inputs for b in i.branches if b.source.on_idle is OnIdle.FOLLOW]
+    times = [(i.alias, column) for i in scope.inputs for column in i.event_times]
+    if not following or len({scope.unit(ref).is_time for ref in times}) < 2:
+        return []
+    return [
+        PlanError(
+            f'"{following[0].name}" cannot follow the other inputs while it is idle: their event times are '
+            f"of different units ({', '.join(f'{name_of(ref)} {scope.column(ref).type}' for ref in times)})",
+            code="follow-units",
+            hint="leave out on_idle = 'follow', or cast the event times to one type",
+        )
+    ]

@@ -1,0 +1,189 @@
+"""Rule: what each conjunct of a join's condition is good for (semantics.md, section 3).
+
+Order of the tests: constant, one-sided, time bound, equality key, band, residual. A conjunct is exactly one
+of them, but a band is checked as a residual too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side, TimeComparison
+from watersmeet.plan.conjuncts import Conjunct
+from watersmeet.plan.forms import LinearForm
+from watersmeet.plan.linear import compared, linear_form
+from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
+from watersmeet.spec.model import Expr
+
+Operator = Literal["<", "<=", ">", ">=", "="]
+
+OPERATORS: dict[type[Expr], Operator] = {
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.EQ: "=",
+    exp.NullSafeEQ: "=",
+}
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """A conjunct ``lower <= second - first <= upper`` over an event time of each side, ``first`` on the left.
+
+    ``lower`` and ``upper`` are inclusive; exact unless ``is_exact`` is False, then wide enough.
+    ``closed_lower``, ``closed_upper``: the same with strict comparisons read as closed ones (for retention).
+    """
+
+    conjunct: Conjunct
+    first: Ref
+    second: Ref
+    lower: int | None
+    upper: int | None
+    closed_lower: int | None
+    closed_upper: int | None
+    is_exact: bool
+    span: int
+    comparison: TimeComparison
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """``first = second`` over expressions of one side each, ``first`` of the left one."""
+
+    conjunct: Conjunct
+    first: Expr
+    second: Expr
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The conjuncts of a condition by their use. ``band_columns``: columns whose NULL lets nothing match."""
+
+    times: tuple[TimePart, ...] = ()
+    keys: tuple[KeyPart, ...] = ()
+    one_sided: tuple[tuple[Side, Conjunct], ...] = ()
+    constants: tuple[Conjunct, ...] = ()
+    residuals: tuple[Conjunct, ...] = ()
+    band_columns: tuple[Ref, ...] = ()
+
+
+def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[PlanError]]:
+    """The parts of a condition, and what is wrong with its types."""
+    times: list[TimePart] = []
+    keys: list[KeyPart] = []
+    one_sided: list[tuple[Side, Conjunct]] = []
+    constants: list[Conjunct] = []
+    residuals: list[Conjunct] = []
+    band_columns: list[Ref] = []
+    errors: list[PlanError] = []
+    for conjunct in conjuncts:
+        sides = scope.sides(conjunct.expr)
+        if not sides:
+            constants.append(conjunct)
+            continue
+        if len(sides) == 1:
+            one_sided.append((sides[0], conjunct))
+            continue
+        try:
+            difference = _difference(conjunct.expr, scope)
+            time = None if difference is None else _time_part(conjunct, difference, scope)
+        except PlanError as error:
+            errors.append(_with_types(error, conjunct, scope))
+            continue
+        key = _key_part(conjunct, scope)
+        if time is not None:
+            times.append(time)
+        elif key is not None:
+            keys.append(key)
+        else:
+            residuals.append(conjunct)
+            if difference is not None and not isinstance(conjunct.expr, exp.NullSafeEQ):
+                band_columns += _pair(difference, scope) or ()
+    parts = Parts(
+        tuple(times),
+        tuple(keys),
+        tuple(one_sided),
+        tuple(constants),
+        tuple(residuals),
+        tuple(ref for ref in dict.fromkeys(band_columns) if not scope.is_event_time(ref)),
+    )
+    return parts, errors
+
+
+def _with_types(error: PlanError, conjunct: Conjunct, scope: Scope) -> PlanError:
+    """The error with the types of the columns that the conjunct mentions."""
+    types = ", ".join(f"{name_of(ref)} is {scope.column(ref).type}" for ref in refs(conjunct.expr))
+    return PlanError(f"{error.message} ({types})", code=error.code, hint=error.hint)
+
+
+def _difference(expr: Expr, scope: Scope) -> LinearForm | None:
+    if type(expr) not in OPERATORS:
+        return None
+    left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
+    return None if left is None or right is None else compared(left, right, expr)
+
+
+def _pair(difference: LinearForm, scope: Scope) -> tuple[Ref, Ref] | None:
+    """(column with sign +1, column with sign −1), one of each side, when nothing else is left."""
+    if sorted(difference.terms.values()) != [-1, 1]:
+        return None
+    plus, minus = sorted(difference.terms, key=lambda ref: -difference.terms[ref])
+    return (plus, minus) if scope.side(plus[0]) is not scope.side(minus[0]) else None
+
+
+def _time_part(conjunct: Conjunct, difference: LinearForm, scope: Scope) -> TimePart | None:
+    pair = _pair(difference, scope)
+    if pair is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
+        return None
+    if not all(scope.is_event_time(ref) for ref in difference.mentioned):
+        return None
+    op, expr = OPERATORS[type(conjunct.expr)], conjunct.expr
+    # difference op 0, with difference = plus - minus + e, low <= e <= high; strict is one unit tighter
+    step = 1 if op in ("<", ">") else 0
+    least = -difference.high if op in (">", ">=", "=") else None
+    most = -difference.low if op in ("<", "<=", "=") else None
+    lower, upper = (None if least is None else least + step), (None if most is None else most - step)
+    plus, minus = pair
+    if scope.side(plus[0]) is Side.LEFT:
+        plus, minus = minus, plus
+        lower, upper = _minus(upper), _minus(lower)
+        least, most = _minus(most), _minus(least)
+    left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
+    assert left is not None
+    assert right is not None
+    return TimePart(
+        conjunct,
+        first=minus,
+        second=plus,
+        lower=lower,
+        upper=upper,
+        closed_lower=least,
+        closed_upper=most,
+        is_exact=difference.is_exact,
+        span=difference.span,
+        comparison=TimeComparison(left.tree, op, right.tree),
+    )
+
+
+def _minus(value: int | None) -> int | None:
+    return None if value is None else -value
+
+
+def _key_part(conjunct: Conjunct, scope: Scope) -> KeyPart | None:
+    expr = conjunct.expr
+    if not isinstance(expr, exp.EQ | exp.NullSafeEQ):
+        return None
+    left, right = scope.sides(expr.this), scope.sides(expr.expression)
+    if len(left) != 1 or len(right) != 1:
+        return None
+    first, second = expr.this, expr.expression
+    if left[0] is Side.RIGHT:
+        first, second = second, first
+    return KeyPart(conjunct, first, second, isinstance(expr, exp.NullSafeEQ))

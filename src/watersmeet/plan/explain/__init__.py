@@ -1,0 +1,87 @@
+"""EXPLAIN: a plan in a user's words. Text for people: its wording may change between versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from watersmeet.event_time import MAX_TIME
+from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.durations import distance, duration
+from watersmeet.plan.explain.flow import flow_lines
+from watersmeet.plan.explain.joins import join_sections
+from watersmeet.plan.explain.state import state_sections
+from watersmeet.plan.explain.words import INDENT, Sections, is_timed, laid_out, plain, sink_name, title_of
+from watersmeet.plan.model import JobPlan, QueryPlan, SidePlan
+from watersmeet.spec.model import Input, NullTime, OnIdle, OutputMode, WatermarkRule
+
+
+def explain(plan: JobPlan) -> str:
+    """The queries of a job, one after the other; ends with a newline."""
+    return "\n".join(explain_query(query) for query in plan.queries)
+
+
+def explain_query(query: QueryPlan) -> str:
+    """One query: where rows come from, how they meet, for how long they are kept, what goes out."""
+    inputs = [line for side in query.sides for line in _input(side)]
+    changelog = query.options.output_mode is OutputMode.CHANGELOG
+    head: Sections = [(f'Query "{query.name}" into {sink_name(query.sink)}', [" ".join(query.sql.split())])]
+    if len(query.joins) == 1:
+        head += [("Join", [title_of(query.root)]), ("Inputs", inputs), *join_sections(query.root, changelog)]
+    else:
+        head.append(("Inputs", inputs))
+        for join in query.joins:
+            head.append(
+                (f"Join {join.number + 1}: {title_of(join)}", laid_out(join_sections(join, changelog)))
+            )
+    after = "Filter after the join" if len(query.joins) == 1 else "Filter after the last join"
+    tail: Sections = [
+        (after, [] if query.where is None else [plain(text_of(query.where))]),
+        ("Watermark flow (in parentheses: how far behind the clock at most)", list(flow_lines(query))),
+        *state_sections(query),
+        ("Output columns", [f"{o.name} = {plain(text_of(o.expr))}" for o in query.outputs]),
+        ("Options", list(_options(query))),
+        ("Warnings", list(query.warnings)),
+    ]
+    return "\n".join(laid_out(head + tail)) + "\n"
+
+
+def _input(side: SidePlan) -> Iterator[str]:
+    i = side.input
+    for branch, planned in zip(i.branches, side.branches, strict=True):
+        kind = "table" if branch.source.is_table else branch.source.connector
+        yield f"{side.name}: {branch.source.name} ({kind})"
+        if branch.beneath is not None:
+            yield f"{INDENT}filter before ordering: {text_of(branch.beneath)}"
+        if branch.above is not None:
+            yield f"{INDENT}filter: {text_of(branch.above)}"
+        for column, lag in zip(i.event_times, planned.lags, strict=True):
+            yield f"{INDENT}event time {_typed(i, column)}, {_lag(lag, is_timed(i, column))}"
+        if branch.source.idle_timeout_us is not None:
+            follows = ", then follows the others" if branch.source.on_idle is OnIdle.FOLLOW else ""
+            yield f"{INDENT}idle after {duration(branch.source.idle_timeout_us)} without rows{follows}"
+
+
+def _typed(i: Input, column: str) -> str:
+    found = i.column(column)
+    return f"{i.alias}.{column} {'' if found is None else found.type}".rstrip()
+
+
+def _lag(lag: int | None, in_time: bool) -> str:
+    return "watermark by explicit advances" if lag is None else f"lag {distance(lag, in_time)}"
+
+
+def _options(query: QueryPlan) -> Iterator[str]:
+    options = query.options
+    rule = "tight" if options.watermark_rule is WatermarkRule.TIGHT else "limit"
+    yield f"watermark rule {rule}, output mode {options.output_mode.value}"
+    if options.allowed_lateness:
+        timed = any(is_timed(s.input, c) for s in query.sides for c in s.event_times)
+        lateness = distance(options.allowed_lateness, timed)
+        yield f"allowed lateness {lateness}: rows are kept that much longer"
+    if options.null_time is NullTime.FAIL:
+        yield "a row without an event time fails the job"
+    if options.max_rows is not None and options.max_rows < MAX_TIME:
+        yield f"at most {options.max_rows} rows in state"
+
+
+__all__ = ["explain", "explain_query"]

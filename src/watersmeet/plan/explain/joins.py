@@ -1,0 +1,98 @@
+"""EXPLAIN of one join: how its rows meet, for how long they are kept, what is held of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from watersmeet.event_time import Side
+from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.durations import distance, shifted
+from watersmeet.plan.explain.words import Sections, plain, qualified
+from watersmeet.plan.forecast import key_in_time
+from watersmeet.plan.model import Bound, JoinPlan
+from watersmeet.spec.model import JoinKind
+
+
+def join_sections(join: JoinPlan, changelog: bool) -> Sections:
+    """What there is to say of a join. ``changelog``: of one whose rows may be taken back."""
+    sides = (join.left, join.right)
+    return [
+        ("Keys", list(_keys(join)) or ["none: matches are looked up by time alone"]),
+        ("Time bounds", list(_bounds(join))),
+        ("Postpone map", list(_postpone_map(join))),
+        ("Kept in state for", [_retention(join, side) for side in Side]),
+        ("Conditions on one input", [f"{name}: {text}" for name, text in (*join.one_sided, *join.filters)]),
+        ("Checked on each candidate pair", list(_checked(join))),
+        ("Columns in state", [f"{side.title}: {', '.join(side.kept)}" for side in sides]),
+        ("Arrangements (input, key, time)", [_arrangement(join, side) for side in Side]),
+        ("Spread over tasks", [_spread(join, changelog)]),
+    ]
+
+
+def _keys(join: JoinPlan) -> Iterator[str]:
+    for key in join.keys:
+        left, right = (qualified(text_of(key.expr(side)), join.side(side)) for side in Side)
+        yield f"{left} {'<=>' if key.null_safe else '='} {right}"
+
+
+def _bounds(join: JoinPlan) -> Iterator[str]:
+    texts = [f"{b.evicted} >= {shifted(b.by, -b.c, key_in_time(join, b.evicted))}" for b in join.bounds]
+    width = max((len(text) for text in texts), default=0)
+    for bound, text in zip(join.bounds, texts, strict=True):
+        yield f"{text:<{width}}  from {bound.text}"
+
+
+def _postpone_map(join: JoinPlan) -> Iterator[str]:
+    for by in dict.fromkeys(bound.by for bound in join.bounds):
+        entries = [
+            f"{b.evicted}: {distance(b.c, key_in_time(join, b.evicted))}" for b in join.bounds if b.by == by
+        ]
+        yield f"{by} -> {{{', '.join(entries)}}}"
+
+
+def _retention(join: JoinPlan, side: Side) -> str:
+    plan = join.side(side)
+    if all(i.is_table for i in plan.inputs):
+        return f"{plan.title}: until the row is deleted"
+    if not join.matchable:
+        pads = "put out as it comes" if join.kind is JoinKind.ANTI else "padded with NULLs as it comes"
+        end = pads if plan.padded else "dropped"
+        return f"{plan.title}: not at all, for nothing can match; {end}"
+    end = "then padded with NULLs if it never matched" if plan.padded else "then dropped"
+    if side is Side.LEFT and join.kind is JoinKind.ANTI:
+        end = "then put out if it never matched"
+    if side is Side.LEFT and join.kind is JoinKind.SEMI:
+        end = "then dropped; or until its first match, with which it is put out"
+    keys = {plan.watermark_key(column) for column in plan.event_times}
+    bounds = [b for b in join.bounds if b.evicted in keys]
+    return f"{plan.title}: until {' or '.join(_until(join, b) for b in bounds)}; {end}"
+
+
+def _until(join: JoinPlan, bound: Bound) -> str:
+    least = shifted(bound.evicted, bound.c, key_in_time(join, bound.by))
+    return f"the watermark of {bound.by} is above {least}"
+
+
+def _checked(join: JoinPlan) -> Iterator[str]:
+    yield from join.recheck_texts
+    if join.residual is not None:
+        yield plain(text_of(join.residual))
+
+
+def _arrangement(join: JoinPlan, side: Side) -> str:
+    plan = join.side(side)
+    keys: Iterable[str] = [qualified(text_of(key.expr(side)), plan) for key in join.keys]
+    time = plan.watermark_key(join.bands[0].column(side)) if join.bands else "none"
+    return f"{plan.title}: key {', '.join(keys) or 'none'}; time {time}"
+
+
+def _spread(join: JoinPlan, changelog: bool) -> str:
+    if join.keys:
+        return "by ranges of the key's hash"
+    if changelog:
+        return "one task: without an equality key, rows that may be taken back have nothing to be spread by"
+    if join.bands:
+        band = join.bands[0]
+        times = f"{join.left.joined(band.left_column)} and {join.right.joined(band.right_column)}"
+        return f"by ranges of {times}, for there is no equality key; each task looks over its edges"
+    return "one task: there is neither an equality key nor a time that both sides have to meet by"

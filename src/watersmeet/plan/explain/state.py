@@ -1,0 +1,158 @@
+"""EXPLAIN: how much state a query is expected to keep, and which of it could be kept shorter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from watersmeet.event_time import Side
+from watersmeet.plan.durations import distance
+from watersmeet.plan.explain.words import INDENT, Sections
+from watersmeet.plan.forecast import STRING_BYTES, SideForecast, side_forecasts
+from watersmeet.plan.model import JoinPlan, QueryPlan, TimeBand
+
+ASSUMED_RATE = 1000.0
+_MANY_TIMES = 3
+"""A lag that is this many times the interval is worth a word."""
+
+
+@dataclass(frozen=True)
+class _Of:
+    """A side of a join, by its name in EXPLAIN."""
+
+    name: str
+    join: JoinPlan
+    own: Side
+    forecast: SideForecast
+
+    def distance(self, value: int) -> str:
+        return distance(value, self.forecast.in_time)
+
+
+def state_sections(query: QueryPlan) -> Sections:
+    """A forecast of rows and bytes, and advice."""
+    sides = [
+        _Of(
+            each.side.title if len(query.joins) == 1 else f"join {join.number + 1}, {each.side.title}",
+            join,
+            own,
+            each,
+        )
+        for join, both in zip(query.joins, side_forecasts(query), strict=True)
+        for own, each in zip(Side, both, strict=True)
+    ]
+    lines = [line for of in sides for line in _forecast(of)]
+    lines += [*_total(sides), *(f"assumed: {text}" for text in _assumptions(sides))]
+    return [
+        ("State forecast (nothing is measured)", lines),
+        ("Could be kept shorter", [line for of in sides for line in _advice(of)]),
+    ]
+
+
+def _forecast(of: _Of) -> Iterator[str]:
+    forecast, bound = of.forecast, of.forecast.bound
+    if all(i.is_table for i in forecast.side.inputs):
+        yield f"{of.name}: until the row is deleted, {_number(forecast.row.bytes)} bytes a row"
+    elif bound is None:
+        yield f"{of.name}: nothing is kept"
+    elif forecast.kept is None or forecast.behind is None:
+        yield f"{of.name}: as long as {bound.by} takes, {_number(forecast.row.bytes)} bytes a row"
+    else:
+        most = f"at most {of.distance(forecast.kept)}" if forecast.kept else "its tick alone"
+        yield (
+            f"{of.name}: a row for {most} ({of.distance(bound.c)} by its bound,"
+            f" {of.distance(forecast.behind)} {_lag_or_delay(of)} of {bound.by})"
+        )
+        yield INDENT + _size(of)
+
+
+def _lag_or_delay(of: _Of) -> str:
+    """What makes the watermark that releases the side's rows stay behind: the lag alone, or more."""
+    other, bound = of.join.side(of.own.other), of.forecast.bound
+    lags = [
+        lag
+        for branch in other.branches
+        for column, lag in zip(other.event_times, branch.lags, strict=True)
+        if bound is not None and other.watermark_key(column) == bound.by
+    ]
+    return "lag" if of.forecast.behind in lags else "delay"
+
+
+def _size(of: _Of) -> str:
+    forecast = of.forecast
+    each = f"{_number(forecast.row.bytes)} bytes"
+    if forecast.side.feed is not None:
+        made = f"what join {forecast.side.feed.join + 1} makes in that time"
+        return f"{made}, which depends on its matches; {each} a row"
+    if not forecast.in_time:
+        return f"{each} a row"
+    rate = ASSUMED_RATE if forecast.rate is None else forecast.rate
+    rows = forecast.rows(rate) or 0.0
+    per = "per" if forecast.rate is None else "at"
+    return (
+        f"{per} {_number(rate)} rows/s: {_number(rows)} rows of {each}, {_bytes(rows * forecast.row.bytes)}"
+    )
+
+
+def _total(sides: Sequence[_Of]) -> Iterator[str]:
+    """Of all inputs, when every one declares its rate."""
+    counted = [of.forecast for of in sides if of.forecast.side.feed is None]
+    if any(each.rate is None or each.kept is None or not each.in_time for each in counted):
+        return
+    total = sum((each.rows(each.rate or 0.0) or 0.0) * each.row.bytes for each in counted)
+    beneath = "" if len(counted) == len(sides) else ", and what is kept of joined rows"
+    yield f"together: {_bytes(total)}{beneath}"
+
+
+def _assumptions(sides: Sequence[_Of]) -> Iterator[str]:
+    kept = [of.forecast for of in sides if of.forecast.bound is not None]
+    if not kept:
+        return
+    yield "event times follow the clock, no row comes before its time, no stream falls silent"
+    yield "no row is filtered out; files hold released rows, too, until they are merged"
+    if any(each.rate is None and each.side.feed is None and each.in_time for each in kept):
+        yield "1,000 rows/s of a source that declares no 'rows_per_second'"
+    if not all(each.in_time for each in kept):
+        yield "nothing of the rate of integer times: kept is what comes while they move by that much"
+    found = [name for each in kept for name in each.row.assumed]
+    long = list(dict.fromkeys("what is computed" if "#" in name else name for name in found))
+    if long:
+        yield f"{STRING_BYTES} bytes for a value whose type does not say how long it is: {', '.join(long)}"
+
+
+def _advice(of: _Of) -> Iterator[str]:
+    forecast, bound = of.forecast, of.forecast.bound
+    if bound is None or not forecast.kept or forecast.behind is None:
+        return
+    widths = [b.upper - b.lower for b in of.join.bands if b.upper is not None and b.lower is not None]
+    if widths and forecast.behind > _MANY_TIMES * max(width := min(widths), 1):
+        yield (
+            f"{of.name}: {of.distance(forecast.behind)} of its {of.distance(forecast.kept)} are the"
+            f" {_lag_or_delay(of)} of {bound.by}, far more than the interval of {of.distance(width)}:"
+            f" {'a smaller lag' if of.join.side(of.own.other).feed is None else 'less of it'} would help most"
+        )
+    if of.join.bands and all(_is_open(band, of.own) for band in of.join.bands):
+        band = of.join.bands[0]
+        mine = forecast.side.watermark_key(band.column(of.own))
+        other = of.join.side(of.own.other).watermark_key(band.column(of.own.other))
+        yield (
+            f"{of.name}: how much later than {mine} its partner's {other} may be is left open here;"
+            f" with {other} <= {mine} + … rows could go before {bound.by} lets them"
+        )
+
+
+def _is_open(band: TimeBand, own: Side) -> bool:
+    """Whether the band never releases rows of that side."""
+    return (band.upper if own is Side.LEFT else band.lower) is None
+
+
+def _number(value: float) -> str:
+    """With commas; a fraction only of small numbers."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"
+
+
+def _bytes(value: float) -> str:
+    for size, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
+        if value >= size:
+            return f"{value / size:,.1f} {name}"
+    return f"{value:,.0f} bytes"

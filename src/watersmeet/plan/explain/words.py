@@ -1,0 +1,54 @@
+"""How EXPLAIN names things, and how it lays out its sections."""
+
+from __future__ import annotations
+
+from watersmeet.plan.model import JoinPlan, SidePlan, joined_name
+from watersmeet.plan.scope import unit_of_type
+from watersmeet.spec.model import Input, JoinKind, Sink
+
+INDENT = "  "
+
+Sections = list[tuple[str, list[str]]]
+"""(title, lines); those without lines are left out."""
+
+
+def laid_out(sections: Sections) -> list[str]:
+    lines: list[str] = []
+    for title, content in sections:
+        if content:
+            lines.append(title)
+            lines += [INDENT + line for line in content]
+    return lines
+
+
+def title_of(join: JoinPlan) -> str:
+    return f"{join.left.title} {kind_name(join.kind)} {join.right.title}"
+
+
+def kind_name(kind: JoinKind) -> str:
+    outer = kind in (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
+    return f"{kind.value} OUTER JOIN" if outer else f"{kind.value} JOIN"
+
+
+def sink_name(sink: Sink) -> str:
+    where = next((sink.options[o] for o in ("path", "topic") if o in sink.options), None)
+    name = sink.connector if sink.name == sink.connector else f'{sink.connector} "{sink.name}"'
+    return f"{name} ({where})" if where else name
+
+
+def plain(text: str) -> str:
+    """Joined names without their quotes: `o.item` is o.item."""
+    return text.replace("`", "")
+
+
+def is_timed(i: Input, column: str) -> bool:
+    found = i.column(column)
+    return found is not None and unit_of_type(found.type).is_time
+
+
+def qualified(text: str, side: SidePlan) -> str:
+    """A key over bare columns, with the alias in front where it is one column, else beside it."""
+    name = text.replace("`", "")
+    if side.feed is not None:
+        return name
+    return joined_name(side.name, name) if side.input.column(name) else f"{side.name}: {name}"

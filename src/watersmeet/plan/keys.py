@@ -1,0 +1,89 @@
+"""Rule: equality keys, in one type per key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
+from watersmeet.plan.classify import KeyPart
+from watersmeet.plan.coercion import cast, common_type, is_declared, is_number, type_of
+from watersmeet.plan.scope import Scope
+from watersmeet.spec.model import Expr
+
+_UNHASHABLE = ("MAP", "VARIANT", "INTERVAL")
+
+
+@dataclass(frozen=True)
+class Equality:
+    """``left = right`` (or ``<=>``) over columns ``alias.column``, cast to one type.
+
+    ``is_open``: a type is not known before Spark has seen the expressions.
+    """
+
+    left: Expr
+    right: Expr
+    null_safe: bool
+    is_open: bool
+
+    def expr(self, side: Side) -> Expr:
+        return self.left if side is Side.LEFT else self.right
+
+
+def keys_of(parts: Sequence[KeyPart], scope: Scope) -> tuple[tuple[Equality, ...], list[PlanError]]:
+    """The keys, each once, and those whose types cannot be compared."""
+    keys: list[Equality] = []
+    errors: list[PlanError] = []
+    seen: set[tuple[str, str, bool]] = set()
+    for part in parts:
+        identity = (part.first.sql(dialect="spark"), part.second.sql(dialect="spark"), part.null_safe)
+        if identity in seen:
+            continue
+        seen.add(identity)
+        error, first, second = _one_type(part, scope)
+        if error is not None:
+            errors.append(error)
+            continue
+        is_open = None in (type_of(first, scope), type_of(second, scope))
+        keys.append(Equality(first, second, part.null_safe, is_open))
+    return tuple(keys), errors
+
+
+def _one_type(part: KeyPart, scope: Scope) -> tuple[PlanError | None, Expr, Expr]:
+    left, right = type_of(part.first, scope), type_of(part.second, scope)
+    text = part.conjunct.text
+    for type_ in (left, right):
+        if type_ is not None and type_.startswith(_UNHASHABLE):
+            return _wrong(f"{type_} cannot be compared by equality: {text}"), part.first, part.second
+    if left is None or right is None:
+        return None, part.first, part.second
+    common = common_type(left, right)
+    if common is None:
+        if left.startswith(("ARRAY", "STRUCT")) and right.startswith(("ARRAY", "STRUCT")):
+            return None, part.first, part.second
+        return _wrong(f"{left} and {right} cannot be compared: {text}"), part.first, part.second
+    first, second = (
+        cast(expr, type_, common, strict=part.null_safe)
+        if type_ != common or (is_number(common) and not is_declared(expr))
+        else expr
+        for expr, type_ in ((part.first, left), (part.second, right))
+    )
+    return None, first, second
+
+
+def _wrong(message: str) -> PlanError:
+    return PlanError(message, code="wrong-types", hint="cast one of them to the type of the other")
+
+
+def bare(expr: Expr) -> Expr:
+    """``expr`` with the aliases taken off its columns."""
+    return expr.transform(
+        lambda node: (
+            exp.Column(this=exp.to_identifier(node.name, quoted=True))
+            if isinstance(node, exp.Column)
+            else node
+        )
+    )

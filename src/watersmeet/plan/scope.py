@@ -1,0 +1,147 @@
+"""What the names of a query mean: inputs in order, the unit of each column, which columns are event times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import DAY_US, Side
+from watersmeet.spec.model import Column, Expr, Input
+
+Ref = tuple[str, str]
+"""(alias, column)."""
+
+
+class Unit(Enum):
+    """What a value of an expression counts; the value itself is held in µs, or plain for integers."""
+
+    INTEGER = "integer"
+    TIMESTAMP = "timestamp"
+    DATE = "date"
+    INTERVAL = "interval"
+    DAYS = "days since 1970"
+    SECONDS = "seconds since 1970"
+    MILLIS = "milliseconds since 1970"
+    MICROS = "microseconds since 1970"
+    NUMBER = "number"
+    OTHER = "other"
+
+    @property
+    def is_time(self) -> bool:
+        return self in (Unit.TIMESTAMP, Unit.DATE)
+
+    @property
+    def is_count(self) -> bool:
+        """A whole number that counts time since 1970."""
+        return self in (Unit.DAYS, Unit.SECONDS, Unit.MILLIS, Unit.MICROS)
+
+    @property
+    def scale(self) -> int:
+        """What a plain 1 is worth when it is added."""
+        return _SCALES.get(self, 1)
+
+
+_SCALES = {Unit.DATE: DAY_US, Unit.DAYS: DAY_US, Unit.SECONDS: 1_000_000, Unit.MILLIS: 1_000}
+
+INTEGER_BITS = {
+    "TINYINT": 8,
+    "BYTE": 8,
+    "SMALLINT": 16,
+    "SHORT": 16,
+    "INT": 32,
+    "INTEGER": 32,
+    "BIGINT": 64,
+    "LONG": 64,
+}
+_TIMES = {
+    "TIMESTAMP": Unit.TIMESTAMP,
+    "TIMESTAMP_NTZ": Unit.TIMESTAMP,
+    "TIMESTAMP_LTZ": Unit.TIMESTAMP,
+    "DATE": Unit.DATE,
+}
+_NUMBERS = ("FLOAT", "REAL", "DOUBLE", "DECIMAL", "DEC", "NUMERIC")
+
+
+def unit_of_type(type_: str) -> Unit:
+    """The unit of a Spark type given as DDL text."""
+    name = type_.upper().split("(")[0].split("<")[0].strip()
+    if name in INTEGER_BITS:
+        return Unit.INTEGER
+    if name in _TIMES:
+        return _TIMES[name]
+    return Unit.NUMBER if name in _NUMBERS else Unit.OTHER
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The inputs that a condition may mention, in the query's order; the first ``split`` of them stand on the
+    left side of the join at hand, the others on its right side. ``joined``: the sides that are rows of a
+    join."""
+
+    inputs: tuple[Input, ...]
+    split: int = 1
+    joined: frozenset[Side] = frozenset()
+
+    def input(self, alias: str) -> Input:
+        return next(i for i in self.inputs if i.alias == alias)
+
+    def position(self, alias: str) -> int:
+        return next(n for n, i in enumerate(self.inputs) if i.alias == alias)
+
+    def side(self, alias: str) -> Side:
+        return Side.LEFT if self.position(alias) < self.split else Side.RIGHT
+
+    def of_side(self, side: Side) -> tuple[Input, ...]:
+        return self.inputs[: self.split] if side is Side.LEFT else self.inputs[self.split :]
+
+    def column_name(self, ref: Ref) -> str:
+        """The name of a column among those of its side: as declared for an input, ``alias.column`` for the
+        rows of a join."""
+        return name_of(ref) if self.side(ref[0]) in self.joined else ref[1]
+
+    def column(self, ref: Ref) -> Column:
+        column = self.input(ref[0]).column(ref[1])
+        assert column is not None, f"unresolved column {ref}"
+        return column
+
+    def unit(self, ref: Ref) -> Unit:
+        return unit_of_type(self.column(ref).type)
+
+    def is_event_time(self, ref: Ref) -> bool:
+        return ref[1] in self.input(ref[0]).event_times
+
+    def mentioned(self, expr: Expr) -> list[str]:
+        """The aliases that ``expr`` mentions, in the order of the query."""
+        found = {alias for alias, _ in refs(expr)}
+        return [i.alias for i in self.inputs if i.alias in found]
+
+    def sides(self, expr: Expr) -> list[Side]:
+        """The sides that ``expr`` mentions, the left one first."""
+        found = {self.side(alias) for alias, _ in refs(expr)}
+        return [side for side in Side if side in found]
+
+
+def refs(expr: Expr) -> list[Ref]:
+    """The columns that ``expr`` mentions, each once, in order of appearance."""
+    return list(dict.fromkeys((column.table, column.name) for column in expr.find_all(exp.Column, bfs=False)))
+
+
+def name_of(ref: Ref) -> str:
+    return f"{ref[0]}.{ref[1]}"
+
+
+def check_event_times(scope: Scope) -> list[PlanError]:
+    """Event-time columns whose type cannot be an event time."""
+    return [
+        PlanError(
+            f"{i.alias}.{column} cannot be an event time: it is {scope.column((i.alias, column)).type}",
+            code="wrong-types",
+            hint="event times are TIMESTAMP, DATE or an integer type; cast the column in a view",
+        )
+        for i in scope.inputs
+        for column in i.event_times
+        if scope.unit((i.alias, column)) in (Unit.OTHER, Unit.NUMBER)
+    ]

@@ -1,0 +1,216 @@
+"""Rule: every side of every join of streams needs a bound by a watermark of the other side, or is refused.
+
+The message names the input, its event-time columns, the conjuncts that look like bounds and why they do not
+count; the hint is a condition that would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
+from watersmeet.plan.classify import OPERATORS, classify
+from watersmeet.plan.conjuncts import Conjunct, text_of
+from watersmeet.plan.join import Draft, bounds_in
+from watersmeet.plan.model import Bound
+from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
+from watersmeet.spec.model import Input, Options, WatermarkRule
+
+_LENGTHLESS = ("YEAR", "MONTH", "QUARTER", "YEARS", "MONTHS", "QUARTERS")
+
+
+def check_bounded(
+    drafts: Sequence[Draft], conjuncts: Sequence[Conjunct], options: Options
+) -> list[PlanError]:
+    """One error per side of a join whose rows would be kept for ever; of an input, or of a join beneath.
+
+    Args:
+        conjuncts: all of the query.
+    """
+    scope = Scope(drafts[-1].scope.inputs)
+    streams = [i for i in scope.inputs if not i.is_table]
+    if not streams:
+        return []
+    if len(streams) == 1 and len(scope.inputs) > 1:
+        return [_beside_tables(streams[0], scope)]
+    found: list[PlanError] = []
+    joined: list[PlanError] = []
+    put_out: dict[int, set[str]] = {}
+    for draft in drafts:
+        bounds = bounds_in(draft, drafts)
+        put_out[draft.node.number] = _with_watermark(draft, bounds, put_out, options)
+        for side in Side:
+            child, inputs = draft.node.side(side), draft.node.inputs(side)
+            if all(i.is_table for i in inputs):
+                continue
+            other = _available(draft, side.other, put_out)
+            nullable = draft.node.nullable(side) - draft.timed
+            keys = {name_of((i.alias, c)) for i in inputs if i.alias not in nullable for c in i.event_times}
+            if any(bound.evicted in keys and bound.by in other for bound in bounds):
+                continue
+            if isinstance(child, Input):
+                found.append(_refusal(child, scope, conjuncts))
+            else:
+                joined.append(_joined_refusal(draft, side, bounds))
+    return found or joined
+
+
+def _available(draft: Draft, side: Side, put_out: Mapping[int, set[str]]) -> set[str]:
+    """The keys of a side that have a watermark there."""
+    child = draft.node.side(side)
+    if isinstance(child, Input):
+        return {name_of((child.alias, column)) for column in child.event_times}
+    return put_out[child.number]
+
+
+def _with_watermark(
+    draft: Draft, bounds: Sequence[Bound], put_out: Mapping[int, set[str]], options: Options
+) -> set[str]:
+    """The keys whose watermark a join puts out: by the rule ``limit`` only those with a bound on them."""
+    sides = [Side.LEFT] if draft.node.kind.hides_right else list(Side)
+    keys = {key for side in sides for key in _available(draft, side, put_out)}
+    if options.watermark_rule is WatermarkRule.TIGHT:
+        return keys
+    both = {key for side in Side for key in _available(draft, side, put_out)}
+    return keys & {bound.evicted for bound in bounds if bound.by in both}
+
+
+def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound]) -> PlanError:
+    """Rows of a join that the next one would keep for ever."""
+    names = " with ".join(i.alias for i in draft.node.inputs(side))
+    times = ", ".join(name_of((i.alias, c)) for i in draft.node.inputs(side) for c in i.event_times)
+    others = ", ".join(i.alias for i in draft.node.inputs(side.other))
+    why = f"no condition bounds them by a watermark of {others}"
+    hint = f"add a condition between a time of {names} and a time of {others} to the ON condition"
+    if bounds:
+        first = bounds[0]
+        why = f"the watermark or the time that bounds them may be missing ({first.evicted} by {first.by})"
+        hint += ", of an input that is never padded there; or SET watermark_rule = tight"
+    return PlanError(
+        f"state would grow without limit: rows of {names} could never be dropped when they are joined with "
+        f"{others}, for {why}; event-time columns: {times}",
+        code="unbounded-state",
+        hint=hint,
+    )
+
+
+def _named(i: Input) -> str:
+    sources = " and ".join(dict.fromkeys(f'"{branch.source.name}"' for branch in i.branches))
+    return f'input "{i.alias}" (source {sources})'
+
+
+def _times(i: Input) -> str:
+    columns = ", ".join(name_of((i.alias, column)) for column in i.event_times)
+    return f"event-time columns: {columns or 'none'}"
+
+
+def _beside_tables(stream: Input, scope: Scope) -> PlanError:
+    table = next(i for i in scope.inputs if i.is_table)
+    return PlanError(
+        f"state would grow without limit: rows of {_named(stream)} could never be dropped, "
+        f'for a row of the table "{table.alias}" may still come at any time; {_times(stream)}',
+        code="unbounded-state",
+        hint=f"join the table as it is when the row comes: JOIN {table.branches[0].source.name} "
+        f"FOR SYSTEM_TIME AS OF {_first_time(stream)} AS {table.alias} ON …",
+    )
+
+
+def _first_time(i: Input) -> str:
+    return name_of((i.alias, i.event_times[0])) if i.event_times else f"{i.alias}.<event time>"
+
+
+def _refusal(i: Input, scope: Scope, conjuncts: Sequence[Conjunct]) -> PlanError:
+    reasons = list(dict.fromkeys(r for c in conjuncts if (r := why_not(c, i, scope)) is not None))
+    but = "; but " + "; ".join(reasons) if reasons else ""
+    return PlanError(
+        f"state would grow without limit: rows of {_named(i)} could never be dropped, for no condition "
+        f"bounds them by the watermark of another input; {_times(i)}{but}",
+        code="unbounded-state",
+        hint=_hint(i, scope),
+    )
+
+
+def _hint(i: Input, scope: Scope) -> str:
+    if not i.event_times:
+        return (
+            f"give {i.alias} an event-time column (WATERMARK FOR … AS … - INTERVAL '10' SECOND, or "
+            "IMPOSE_ORDER), on every branch of a UNION ALL"
+        )
+    others = [o for o in scope.inputs if o.alias != i.alias and o.event_times]
+    if not others:
+        names = ", ".join(o.alias for o in scope.inputs if o.alias != i.alias)
+        return (
+            f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by it"
+        )
+    for other in others:
+        for column in i.event_times:
+            for by in other.event_times:
+                distance = _example((i.alias, column), (other.alias, by), scope)
+                if distance is not None:
+                    bound = f"{i.alias}.{column} >= {other.alias}.{by} - {distance}"
+                    inside = "; ".join(_inside(each) for each in (i, other) if "." in each.alias)
+                    return f"add to the ON condition: AND {bound}" + (f" ({inside})" if inside else "")
+    return "the event times of the inputs are of different kinds: cast them in a view"
+
+
+def _inside(i: Input) -> str:
+    """Where an input of a view or sub-query stands: there it has its own alias, above it only columns."""
+    view, _, alias = i.alias.rpartition(".")
+    return f"{i.alias} is {alias} inside of {view}"
+
+
+def _example(evicted: Ref, by: Ref, scope: Scope) -> str | None:
+    units = {scope.unit(evicted), scope.unit(by)}
+    if units == {Unit.INTEGER}:
+        return "10"
+    if units == {Unit.DATE}:
+        return "INTERVAL '1' DAY"
+    return "INTERVAL '1' HOUR" if units <= {Unit.TIMESTAMP, Unit.DATE} else None
+
+
+def why_not(conjunct: Conjunct, i: Input, scope: Scope) -> str | None:
+    """Why a conjunct that mentions ``i`` and a time bounds nothing; None: no need to say."""
+    mentioned = refs(conjunct.expr)
+    aliases = scope.mentioned(conjunct.expr)
+    if i.alias not in aliases or not any(_looks_like_time(ref, scope) for ref in mentioned):
+        return None
+    reason = _reason(conjunct, mentioned, aliases, i, scope)
+    return None if reason is None else f"{text_of(conjunct.expr)} does not count: {reason}"
+
+
+def _looks_like_time(ref: Ref, scope: Scope) -> bool:
+    return scope.is_event_time(ref) or scope.unit(ref).is_time
+
+
+def _reason(
+    conjunct: Conjunct, mentioned: Sequence[Ref], aliases: Sequence[str], i: Input, scope: Scope
+) -> str | None:
+    expr = conjunct.expr
+    if len(aliases) == 1:
+        others = [ref for ref in mentioned if not scope.is_event_time(ref)]
+        return f"it mentions {i.alias} alone" if others or len(mentioned) > 1 else None
+    if isinstance(expr, exp.Or):
+        return "it is an OR, and either arm may be the one that holds"
+    if isinstance(expr, exp.Not):
+        return "it is negated"
+    if type(expr) not in OPERATORS:
+        return None
+    if any(str(unit.args.get("unit")).upper() in _LENGTHLESS for unit in expr.find_all(exp.Interval)):
+        return "months and years have no fixed length"
+    times = [ref for ref in mentioned if scope.is_event_time(ref)]
+    without = [ref for ref in mentioned if not scope.is_event_time(ref)]
+    if len({ref[0] for ref in times}) > 1:
+        if without:
+            return f"its distance is not constant ({', '.join(map(name_of, without))})"
+        return None if _is_bound_for_other(expr, scope) else "it is not of the form one time ± a constant"
+    if without:
+        return f"{', '.join(map(name_of, without))} has no watermark"
+    return None
+
+
+def _is_bound_for_other(expr: exp.Expression, scope: Scope) -> bool:
+    parts, errors = classify([Conjunct(expr, "")], scope)
+    return bool(parts.times or errors)

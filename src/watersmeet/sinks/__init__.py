@@ -1,0 +1,1 @@
+"""Where rows go, and what exactly-once means for each kind of sink."""

@@ -1,0 +1,132 @@
+"""The protocol of sinks, and what they share.
+
+A tick reaches a sink in two steps. ``write`` evaluates the frame and *stages* its rows: nobody can see them,
+and they may be staged any number of times. ``publish`` makes the staged rows of one attempt visible, in one
+step, on the driver. Killed in between, the tick is repeated by a new attempt, whose rows are the same.
+
+* ``idempotent`` True: publishing (insert, tick) a second time changes nothing. With the engine's repeatable
+  ticks this is exactly once.
+* ``idempotent`` False: rows leave with ``write`` already, and a repeated tick puts them out again: at least
+  once.
+
+This package imports no PySpark; a frame is only ever asked to write itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.model import Column
+from watersmeet.spec.model import Sink as SinkSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Schema = Any
+"""The result's columns: a sequence of `Column`, or Spark's StructType."""
+
+Frame = Any
+"""A DataFrame of PySpark, which nothing here may import."""
+
+Texts = Sequence[str | None]
+"""The values of a row as text, NULL as None."""
+
+
+class RowPrinter(Protocol):
+    """What shows the console sink's rows to people; the command line brings one of its own."""
+
+    def show(self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Texts], more: int) -> None:
+        """Show ``rows``, and that there were ``more`` that are not shown."""
+
+
+class ArrowPart(Protocol):
+    """Stages rows inside of tasks; picklable. A task may run more than once for a partition."""
+
+    def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> None:
+        """Stage all rows of one partition."""
+
+
+class Sink(Protocol):
+    """One target of one job. All calls come from the driver, one at a time."""
+
+    idempotent: bool
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        """Check, before the first tick, all that can be checked; drop what a dead attempt left.
+
+        ``owner`` identifies the job's state: rows of another owner must not be taken for this job's own. May
+        be called once per insert that goes here.
+
+        Raises:
+            SpecError: an option is missing or wrong, or the columns do not fit.
+            EngineError: the target cannot be written, or belongs to another job.
+        """
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        """Evaluate all of ``frame`` once (the sink may ask for more often) and stage its rows."""
+
+    def arrow_part(self, schema: pa.Schema, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        """With what a join's tasks stage rows of ``schema`` themselves, instead of `write`.
+
+        None: this sink takes frames only.
+        """
+
+    def publish(self, insert: str, tick: int, attempt: str) -> None:
+        """Make what ``attempt`` staged visible; a tick that is there already stays as it is."""
+
+    def discard(self, attempt: str) -> None:
+        """Drop what ``attempt`` staged, if anything. Never fails for an attempt that is gone."""
+
+
+def columns_of(schema: Schema) -> tuple[Column, ...]:
+    """The columns of a StructType or of a sequence of `Column`; types in capitals."""
+    fields: Iterable[Any] = schema.fields if hasattr(schema, "fields") else schema
+    return tuple(
+        field if isinstance(field, Column) else Column(field.name, field.dataType.simpleString().upper())
+        for field in fields
+    )
+
+
+def check_unique_names(columns: Sequence[Column], sink: SinkSpec) -> None:
+    """Raise if two columns have one name; Spark does not tell ``a`` from ``A``."""
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.lower() in seen:
+            raise SpecError(
+                f'the result for "{sink.name}" has two columns named "{column.name}"',
+                code="duplicate-column",
+                hint="name one of them with AS",
+            )
+        seen.add(column.name.lower())
+
+
+def required_option(sink: SinkSpec, name: str, example: str) -> str:
+    """The option's value; SpecError when it is missing or empty."""
+    value = option(sink, name, "").strip()
+    if not value:
+        near = near_names(name, sink.options) if sink.options else None
+        raise SpecError(
+            f'{sink.connector} sink "{sink.name}" needs the option "{name}"',
+            code="missing-option",
+            hint=f"'{name}' = '{example}'" + (f" ({near})" if near and near.startswith("did") else ""),
+        )
+    return value
+
+
+def chosen_format(sink: SinkSpec, formats: Sequence[str], default: str) -> str:
+    """The option ``format`` in lower case; SpecError for one that the sink does not have."""
+    value = option(sink, "format", default).strip().lower()
+    if value not in formats:
+        raise SpecError(
+            f'{sink.connector} sink "{sink.name}" cannot write format "{value}"',
+            code="unknown-format",
+            hint=near_names(value, formats),
+        )
+    return value
+
+
+def option(sink: SinkSpec, name: str, default: str) -> str:
+    """The option of that name, however its letters are written."""
+    return next((value for key, value in sink.options.items() if key.lower() == name.lower()), default)

@@ -1,0 +1,102 @@
+"""A table per tick on the terminal: at most ``rows`` rows (20), and how many more there were.
+
+At least once: a repeated tick is printed again. All of the frame is evaluated, once, and at most ``rows``
+rows of each task come to the driver. Two columns may have one name here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.errors import SpecError
+from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema, Texts
+from watersmeet.spec.model import Sink as SinkSpec
+
+DEFAULT_ROWS = 20
+_COUNT = "#rows"
+
+
+class PlainPrinter:
+    """Rows in aligned columns on standard output."""
+
+    def show(self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Texts], more: int) -> None:
+        cells = [list(names), *(["NULL" if value is None else value for value in row] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        print(f"{insert}, tick {tick}")
+        for row in cells:
+            print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+        if more:
+            print(f"… and {more:,} more rows")
+
+
+class ConsoleSink:
+    """See the module. Option: ``rows``, the rows shown per tick."""
+
+    idempotent = False
+
+    def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
+        self._printer = console or PlainPrinter()
+        self._rows = _row_limit(spec)
+        self._staged: dict[tuple[str, str, int], tuple[list[str], list[Texts], int]] = {}
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        """Nothing to check: a terminal takes all."""
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        names = list(frame.columns)
+        plain = [f"c{i}" for i in range(len(names))]
+        texts = frame.toDF(*plain).selectExpr(*[f"CAST({c} AS STRING) AS {c}" for c in plain])
+        schema = ", ".join([*(f"{c} STRING" for c in plain), f"`{_COUNT}` BIGINT"])
+        found = texts.mapInArrow(_first_rows(self._rows), schema).collect()
+        rows: list[Texts] = []
+        rows += [tuple(row)[:-1] for row in found if row[-1] is None][: self._rows]
+        total = sum(row[-1] for row in found if row[-1] is not None)
+        self._staged[attempt, insert, tick] = names, rows, total
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return None
+
+    def publish(self, insert: str, tick: int, attempt: str) -> None:
+        names, rows, total = self._staged.pop((attempt, insert, tick), ([], [], 0))
+        if total:
+            self._printer.show(insert, tick, names, rows, total - len(rows))
+
+    def discard(self, attempt: str) -> None:
+        self._staged = {key: found for key, found in self._staged.items() if key[0] != attempt}
+
+
+def _row_limit(spec: SinkSpec) -> int:
+    text = spec.options.get("rows", str(DEFAULT_ROWS))
+    if not text.strip().isdigit():
+        raise SpecError(
+            f'option "rows" of console sink "{spec.name}" is a number of rows, not "{text}"',
+            code="wrong-option",
+            hint=f"'rows' = '{DEFAULT_ROWS}'",
+        )
+    return int(text)
+
+
+def _first_rows(limit: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Per task: its first ``limit`` rows, then one row of NULLs with the number of all its rows."""
+
+    def first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        left, count, schema = limit, 0, None
+        for batch in batches:
+            count += batch.num_rows
+            schema = batch.schema
+            if left and batch.num_rows:
+                head = batch.slice(0, left)
+                left -= head.num_rows
+                yield _with_count(head, pa.nulls(head.num_rows, pa.int64()))
+        if count and schema is not None:
+            nulls = [pa.nulls(1, field.type) for field in schema]
+            yield _with_count(pa.record_batch(nulls, names=schema.names), pa.array([count], pa.int64()))
+
+    return first
+
+
+def _with_count(batch: pa.RecordBatch, counts: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch([*batch.columns, counts], names=[*batch.schema.names, _COUNT])

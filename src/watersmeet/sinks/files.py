@@ -1,0 +1,261 @@
+"""Directories of Parquet, JSON or CSV: exactly once, and readers never see a hole or a half.
+
+    path/_attempts/<attempt>/<insert>-<tick>/   staged: by Spark's tasks, any number of times
+    path/<insert>-<tick, 12 digits>/            published: by one rename on the driver
+    path/_owner                                 whose parts these are
+
+Why this is exactly once: the name of a part says its insert and tick, and a repeated tick has the same rows.
+So a part that is there stays, and the attempt that came second is dropped. Spark's tasks write only into
+their own attempt's directory, and only the driver that started the attempt ever renames: what is left of a
+killed job can write where it likes in there, it never lands in the final place. Files and directories are
+synced before and after the rename, so a part that can be seen is also whole after a power failure. A tick
+without rows publishes nothing.
+
+Readers: names that begin with ``_`` are invisible to Spark, and there is one level of directories:
+``read_parquet('path/*/*.parquet')`` in DuckDB, ``option("recursiveFileLookup", "true")`` in Spark.
+
+A local (or mounted) file system only: object stores have no atomic rename of a directory. On a cluster, the
+directory has to be one that all machines share.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.sinks.base import (
+    ArrowPart,
+    Frame,
+    RowPrinter,
+    Schema,
+    check_unique_names,
+    chosen_format,
+    columns_of,
+    required_option,
+)
+from watersmeet.spec.model import Sink as SinkSpec
+
+FORMATS = ("parquet", "json", "csv")
+ATTEMPTS = "_attempts"
+OWNER = "_owner"
+
+_PART = re.compile(r".+-\d{12}")
+_OURS = frozenset({"path", "format"})
+_DEFAULTS = {"csv": {"header": "true"}, "json": {"ignorenullfields": "false"}}
+"""What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
+_OPENERS: dict[str, Any] = {".csv": open, ".json": open, ".gz": gzip.open, ".bz2": bz2.open}
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+
+
+class FileSink:
+    """See the module. Options: ``path``, ``format`` (parquet), any other goes to Spark's writer as it is."""
+
+    idempotent = True
+
+    def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
+        self._spec = spec
+        self._format = chosen_format(spec, FORMATS, "parquet")
+        self._path = _local_path(spec)
+        self._options = dict(_DEFAULTS.get(self._format, {}))
+        self._options |= {k.lower(): v for k, v in spec.options.items() if k.lower() not in _OURS}
+        self._last: dict[str, tuple[int, str]] = {}  # insert -> (tick, attempt) that was published
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        columns = columns_of(schema)
+        check_unique_names(columns, self._spec)
+        if self._format == "csv":
+            for column in columns:
+                if column.type.upper().startswith(("ARRAY", "MAP", "STRUCT", "BINARY", "VARIANT")):
+                    raise SpecError(
+                        f'CSV cannot hold column "{column.name}" of type {column.type} ("{self._spec.name}")',
+                        code="type-not-supported",
+                        hint="write Parquet or JSON, or put the column out as text: to_json(…)",
+                    )
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            probe = self._path / f"_writable-{os.getpid()}"
+            probe.mkdir(exist_ok=True)
+            probe.rmdir()
+            self._check_owner(owner)
+            shutil.rmtree(self._path / ATTEMPTS, ignore_errors=True)
+        except OSError as error:
+            raise EngineError(
+                f'sink "{self._spec.name}" cannot write to {self._path}: {error.strerror or error}',
+                code="sink-not-writable",
+                hint="give a directory that exists or can be made, and that you may write to",
+            ) from error
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        staged = self._staged(insert, tick, attempt)
+        if self._format == "parquet":
+            # Spark's default is INT96, which newer readers take for a legacy
+            frame.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+        (
+            frame.write.format(self._format)
+            .mode("overwrite")
+            .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+            .options(**self._options)
+            .save(f"file://{staged}")  # not as_uri(): Hadoop does not decode %25
+        )
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        """For Parquet as it is by default, of plain types."""
+        from watersmeet.sinks.parquet_part import ParquetPart, can_write
+
+        if self._format != "parquet" or self._options or not can_write(schema):
+            return None
+        staged = self._staged(insert, tick, attempt)
+        staged.mkdir(parents=True, exist_ok=True)
+        return ParquetPart(str(staged))
+
+    def publish(self, insert: str, tick: int, attempt: str) -> None:
+        staged, final = self._staged(insert, tick, attempt), self._final(insert, tick)
+        try:
+            if final.exists():
+                shutil.rmtree(staged, ignore_errors=True)
+            elif not staged.exists():
+                if self._last.get(insert) == (tick, attempt):
+                    return
+                raise EngineError(
+                    f'the staged rows of tick {tick} for "{self._spec.name}" are gone from {staged}',
+                    code="staged-rows-gone",
+                    hint="is another job writing to the same directory? Run again: the tick is repeated",
+                )
+            elif self._keep_data_files(staged):
+                _sync_tree(staged)
+                _rename(staged, final)
+                _sync(self._path)
+            else:
+                shutil.rmtree(staged)
+            self._last[insert] = (tick, attempt)
+            _remove_if_empty(staged.parent)
+        except OSError as error:
+            raise EngineError(
+                f'sink "{self._spec.name}" could not publish tick {tick}: {error}', code="sink-failed"
+            ) from error
+
+    def discard(self, attempt: str) -> None:
+        directory = self._path / ATTEMPTS / _safe(attempt)
+        shutil.rmtree(directory, ignore_errors=True)
+        _remove_if_empty(directory.parent)
+
+    def parts(self) -> list[tuple[str, int]]:
+        """The published (insert, tick) pairs, sorted."""
+        found = [name for name in os.listdir(self._path) if _PART.fullmatch(name)]
+        return sorted((unquote(name[:-13]), int(name[-12:])) for name in found)
+
+    def _staged(self, insert: str, tick: int, attempt: str) -> Path:
+        return self._path / ATTEMPTS / _safe(attempt) / f"{_safe(insert)}-{tick}"
+
+    def _final(self, insert: str, tick: int) -> Path:
+        return self._path / f"{_safe(insert)}-{tick:012d}"
+
+    def _check_owner(self, owner: str | None) -> None:
+        if owner is None:
+            return
+        mark = self._path / OWNER
+        known = mark.read_text().strip() if mark.exists() else None
+        if known == owner:
+            return
+        if self.parts():
+            raise EngineError(
+                f'{self._path} holds rows that another run put there (sink "{self._spec.name}")',
+                code="sink-of-another-run",
+                hint="a new checkpoint starts anew: give an empty directory, or keep the old checkpoint",
+            )
+        fresh = self._path / f"{OWNER}-{os.getpid()}"
+        fresh.write_text(owner + "\n")
+        _sync(fresh)
+        os.replace(fresh, mark)
+        _sync(self._path)
+
+    def _keep_data_files(self, staged: Path) -> bool:
+        """Remove all but files with rows (Spark's checksums, markers, empty files); whether any is left."""
+        kept = False
+        for entry in sorted(staged.iterdir()):
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            elif entry.name.startswith((".", "_")) or not self._has_rows(entry):
+                os.unlink(entry)
+            else:
+                kept = True
+        return kept
+
+    def _has_rows(self, file: Path) -> bool:
+        if self._format == "parquet":
+            from pyarrow import parquet
+
+            return bool(parquet.read_metadata(file).num_rows)
+        lines = _OPENERS.get(file.suffix)
+        if lines is None:  # another compression: an empty file does no harm
+            return True
+        with lines(file, "rb") as content:
+            first = content.readline()
+            if self._format == "json" or self._options["header"].strip().lower() != "true":
+                return bool(first)
+            # In doubt it has rows: a field may hold a line's end, and another line's end may be asked for.
+            return bool(first) and ("linesep" in self._options or bool(content.read(1)))
+
+
+def _local_path(spec: SinkSpec) -> Path:
+    text = required_option(spec, "path", "out/delivered")
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        return Path(os.path.abspath(unquote(parts.path)))
+    if len(parts.scheme) > 1:  # one letter is a drive
+        raise SpecError(
+            f'file sink "{spec.name}" writes to local or mounted directories, not to "{parts.scheme}:"',
+            code="file-system-not-supported",
+            hint="object stores cannot rename a directory in one step; mount it, or use a Kafka sink",
+        )
+    return Path(os.path.abspath(os.path.expanduser(text)))
+
+
+def _safe(name: str) -> str:
+    """``name`` as a directory's name: visible to readers, no separator, nothing like a partition column."""
+    quoted = quote(name, safe="")
+    return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted[:1] in ("_", ".") else quoted
+
+
+def _rename(staged: Path, final: Path) -> None:
+    try:
+        os.rename(staged, final)
+    except OSError:
+        if not final.is_dir():
+            raise
+        shutil.rmtree(staged, ignore_errors=True)  # it came between the look and the rename: the same rows
+
+
+def _sync_tree(directory: Path) -> None:
+    for file in directory.iterdir():
+        _sync(file)
+    _sync(directory)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    """Remove the directory, and the one above when that is the attempts' own, if nothing is in them."""
+    try:
+        os.rmdir(directory)
+        if directory.parent.name == ATTEMPTS:
+            os.rmdir(directory.parent)
+    except OSError:
+        pass

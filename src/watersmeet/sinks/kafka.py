@@ -1,0 +1,97 @@
+"""A Kafka topic: at least once. Rows leave with ``write``; a repeated tick sends them again.
+
+Values: ``json`` (one object a row, NULLs included), ``csv`` (one line a row), ``raw`` (the one column that is
+not the key, as text or bytes). ``key`` names the column whose text (or bytes) is the record's key; it stays
+in json and csv values. Kafka's own settings go by their names, with or without the prefix ``kafka.``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from watersmeet.errors import SpecError, near_names
+from watersmeet.sinks.base import (
+    ArrowPart,
+    Frame,
+    RowPrinter,
+    Schema,
+    check_unique_names,
+    chosen_format,
+    columns_of,
+    required_option,
+)
+from watersmeet.spec.model import Sink as SinkSpec
+
+FORMATS = ("json", "csv", "raw")
+_OURS = frozenset({"topic", "format", "key"})
+_DIFF = "_diff"
+
+
+class KafkaSink:
+    """See the module. Options: ``bootstrap.servers``, ``topic``, ``format`` (json), ``key``."""
+
+    idempotent = False
+
+    def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
+        self._spec = spec
+        self._format = chosen_format(spec, FORMATS, "json")
+        self._topic = required_option(spec, "topic", "delivered")
+        if "kafka.bootstrap.servers" not in spec.options:
+            required_option(spec, "bootstrap.servers", "localhost:9092")
+        self._key = spec.options.get("key")
+        self._settings = {
+            name if name.startswith("kafka.") else f"kafka.{name}": value
+            for name, value in spec.options.items()
+            if name not in _OURS
+        }
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        columns = columns_of(schema)
+        check_unique_names(columns, self._spec)
+        self._expressions([(c.name, c.type) for c in columns])
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        key, value = self._expressions([(f.name, f.dataType.simpleString()) for f in frame.schema.fields])
+        records = frame.selectExpr(*([f"{key} AS key"] if key else []), f"{value} AS value")
+        records.write.format("kafka").options(**self._settings).option("topic", self._topic).save()
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return None
+
+    def publish(self, insert: str, tick: int, attempt: str) -> None:
+        """Nothing: the records are out."""
+
+    def discard(self, attempt: str) -> None:
+        """Nothing: records that are out stay out."""
+
+    def _expressions(self, columns: list[tuple[str, str]]) -> tuple[str | None, str]:
+        """The record's key and value as Spark SQL."""
+        types = dict(columns)
+        key = None
+        if self._key is not None:
+            if self._key not in types:
+                raise SpecError(
+                    f'the key of kafka sink "{self._spec.name}" is column "{self._key}", '
+                    "which the result does not have",
+                    code="unknown-column",
+                    hint=near_names(self._key, types),
+                )
+            key = _text(self._key, types[self._key])
+        if self._format == "json":
+            return key, "to_json(struct(*), map('ignoreNullFields', 'false'))"
+        if self._format == "csv":
+            return key, "to_csv(struct(*))"
+        values = [name for name in types if name not in (self._key, _DIFF)]
+        if len(values) != 1:
+            raise SpecError(
+                f'format raw of kafka sink "{self._spec.name}" takes one column beside the key, '
+                f"the result has {len(values)}",
+                code="raw-needs-one-column",
+                hint="choose format json or csv, or name the key column: 'key' = '…'",
+            )
+        return key, _text(values[0], types[values[0]])
+
+
+def _text(column: str, kind: str) -> str:
+    quoted = "`" + column.replace("`", "``") + "`"
+    return quoted if kind.lower() in ("string", "binary") else f"CAST({quoted} AS STRING)"

@@ -1,0 +1,56 @@
+"""Rows kept in this process, by the sink's name: for tests and for trying things out.
+
+>>> MemorySink.rows("nothing-yet")
+[]
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema
+from watersmeet.spec.model import Sink as SinkSpec
+
+Row = dict[str, Any]
+
+
+class MemorySink:
+    """Exactly once as long as the process lives: the same (insert, tick) again is dropped, as files do it."""
+
+    idempotent = True
+    _published: ClassVar[dict[str, dict[tuple[str, int], list[Row]]]] = {}
+
+    def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
+        self._name = spec.name
+        self._staged: dict[tuple[str, str, int], list[Row]] = {}
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        self._published.setdefault(self._name, {})
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        self._staged[attempt, insert, tick] = [row.asDict(recursive=True) for row in frame.collect()]
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return None
+
+    def publish(self, insert: str, tick: int, attempt: str) -> None:
+        rows = self._staged.pop((attempt, insert, tick), [])
+        if rows:
+            self._published.setdefault(self._name, {}).setdefault((insert, tick), rows)
+
+    def discard(self, attempt: str) -> None:
+        self._staged = {key: rows for key, rows in self._staged.items() if key[0] != attempt}
+
+    @classmethod
+    def rows(cls, name: str) -> list[Row]:
+        """All published rows of the sink of that name, by tick."""
+        parts = cls._published.get(name, {})
+        return [row for part in sorted(parts, key=lambda part: part[1]) for row in parts[part]]
+
+    @classmethod
+    def clear(cls, name: str | None = None) -> None:
+        """Forget the rows of one sink, or of all."""
+        if name is None:
+            cls._published.clear()
+        else:
+            cls._published.pop(name, None)

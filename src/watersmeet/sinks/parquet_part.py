@@ -1,0 +1,49 @@
+"""Parquet files that a join's tasks write themselves, straight from Arrow.
+
+Why this exists beside Spark's writer: rows that leave the join as they are would go from Arrow in Python to
+the JVM, become rows there, and then columns again. Spark still runs the tasks, and runs them again when they
+fail.
+
+A partition's file has one name whoever writes it, and takes it in one step when it is whole: of several
+attempts of a task the last one counts, and all have the same rows.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import parquet
+
+
+def can_write(schema: pa.Schema) -> bool:
+    """Whether Spark's own files would hold the same types: plain ones only."""
+    return not any(pa.types.is_nested(field.type) or pa.types.is_null(field.type) for field in schema)
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """Stages the rows of partitions as files of the directory ``folder``; picklable."""
+
+    folder: str
+
+    def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> None:
+        """Write all ``rows`` of a partition; no file when there are none."""
+        writer: parquet.ParquetWriter | None = None
+        staged = os.path.join(self.folder, f".{uuid.uuid4().hex}.tmp")
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        try:
+            for batch in rows:
+                if writer is None:
+                    writer = parquet.ParquetWriter(
+                        staged, schema, compression="snappy", use_dictionary=texts or False
+                    )
+                writer.write_batch(batch)
+        finally:
+            if writer is not None:
+                writer.close()
+        if writer is not None:
+            os.replace(staged, os.path.join(self.folder, f"part-{partition:05d}.parquet"))

@@ -1,0 +1,1 @@
+"""What is asked: frozen descriptions of sources, inputs, joins and outputs. No planning, no execution."""

@@ -1,0 +1,274 @@
+"""WHAT a job asks for, by name: the one description that every surface (SQL, later Python and TOML) returns.
+
+Invariants: everything is frozen and complete when built; every column reference in an expression is resolved.
+Expressions are sqlglot trees of the Spark dialect:
+
+* inside a `Branch` they mention columns of the branch's source, unqualified (``exp.column("order_time")``);
+* inside a `Join`, `Query.where` and `Query.outputs` they mention ``alias.column`` of an `Input`
+  (``exp.column("order_time", table="o")``), with aliases and columns spelled as declared. An input inside of
+  a view or sub-query that joins has the alias of that before its own: ``od.o``.
+
+This module does not judge whether a query can be run: that is ``plan``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sqlglot import exp
+
+Expr = exp.Expression
+"""A sqlglot tree in the Spark dialect."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A named column; ``type`` is a Spark type as DDL text in capitals (``BIGINT``, ``DECIMAL(10,2)``), or
+    ``UNKNOWN`` for an expression of a view whose type only Spark can tell."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """An event-time column and its lag.
+
+    ``lag``: how far the watermark stays behind the largest time seen: µs for TIMESTAMP and DATE columns,
+    plain units for integers. None: the watermark moves only by explicit advances (replayed cases, tests).
+    """
+
+    column: str
+    lag: int | None
+
+
+class OnIdle(Enum):
+    HOLD = "hold"
+    FOLLOW = "follow"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A declared stream (or table), before any view: where its rows come from and what they look like.
+
+    ``connector`` is lower case: ``kafka``, ``file``, ``generator``, ``memory``. ``options`` are the user's,
+    keys as written. ``event_times`` are those declared on the source itself (WATERMARK FOR). A table
+    (``is_table``) has none and keeps its rows until they are deleted. ``changes``: rows carry diffs (+1, −1).
+    ``partitions`` are the declared ones; others are known from their first row. ``rows_per_second``: how many
+    are expected, for forecasts alone.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    connector: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    event_times: tuple[EventTime, ...] = ()
+    partitions: tuple[str, ...] = ()
+    idle_timeout_us: int | None = None
+    on_idle: OnIdle = OnIdle.HOLD
+    max_ahead_us: int | None = None
+    is_table: bool = False
+    changes: bool = False
+    rows_per_second: float | None = None
+
+    def column(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One source's way into an input: views flattened to expressions over the source's columns.
+
+    ``columns`` is aligned with `Input.columns`; ``lags`` with `Input.event_times`. ``beneath`` filters before
+    IMPOSE_ORDER (rows that fail it are not part of the stream); ``above`` filters after it (rows that fail
+    are still judged for lateness and move the watermark). None: no filter.
+    """
+
+    source: Source
+    columns: tuple[Expr, ...]
+    beneath: Expr | None = None
+    above: Expr | None = None
+    lags: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Input:
+    """One alias of a query: a UNION ALL of branches (most often one), its columns and event times.
+
+    ``event_times`` names those columns that every branch orders.
+    """
+
+    alias: str
+    columns: tuple[Column, ...]
+    event_times: tuple[str, ...]
+    branches: tuple[Branch, ...]
+
+    @property
+    def is_table(self) -> bool:
+        return all(branch.source.is_table for branch in self.branches)
+
+    @property
+    def changes(self) -> bool:
+        return any(branch.source.changes or branch.source.is_table for branch in self.branches)
+
+    def column(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+
+class JoinKind(Enum):
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    SEMI = "LEFT SEMI"
+    ANTI = "LEFT ANTI"
+
+    @property
+    def pads_left(self) -> bool:
+        """Rows of the left side that never match are put out: padded, or as they are by an ANTI join."""
+        return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI)
+
+    @property
+    def pads_right(self) -> bool:
+        return self in (JoinKind.RIGHT, JoinKind.FULL)
+
+    @property
+    def hides_right(self) -> bool:
+        """Its rows are rows of the left side: nothing above it can mention the right one."""
+        return self in (JoinKind.SEMI, JoinKind.ANTI)
+
+
+@dataclass(frozen=True)
+class Join:
+    """``left kind JOIN right ON on``; ``on`` None is TRUE (comma join, CROSS JOIN).
+
+    USING has been turned into equalities in ``on``; how its columns are put out is in `Query.outputs`.
+    ``where``: a filter of the rows that leave the join, padded ones too (WHERE of a view or sub-query).
+    """
+
+    left: Relation
+    right: Relation
+    kind: JoinKind
+    on: Expr | None
+    where: Expr | None = None
+
+
+Relation = Input | Join
+
+
+def inputs_of(relation: Relation) -> Iterator[Input]:
+    """The inputs of a relation, in the query's order."""
+    if isinstance(relation, Input):
+        yield relation
+    else:
+        yield from inputs_of(relation.left)
+        yield from inputs_of(relation.right)
+
+
+def visible_inputs(relation: Relation) -> Iterator[Input]:
+    """The inputs whose columns the relation's rows have, in the query's order."""
+    if isinstance(relation, Input):
+        yield relation
+    else:
+        yield from visible_inputs(relation.left)
+        if not relation.kind.hides_right:
+            yield from visible_inputs(relation.right)
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """One column of the result; ``origin``: where it comes from, for messages (``l.t``, ``expression 3``)."""
+
+    name: str
+    expr: Expr
+    origin: str
+
+
+@dataclass(frozen=True)
+class Query:
+    relation: Relation
+    where: Expr | None
+    outputs: tuple[OutputColumn, ...]
+    sql: str
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return tuple(inputs_of(self.relation))
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where an INSERT goes. ``columns`` None: whatever the query gives. ``connector``: ``file``, ``kafka``,
+    ``console``, ``memory``."""
+
+    name: str
+    connector: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[Column, ...] | None = None
+
+    @property
+    def needs_unique_names(self) -> bool:
+        """Its format cannot hold two columns of one name."""
+        return self.connector in ("file", "kafka")
+
+
+@dataclass(frozen=True)
+class Insert:
+    """One INSERT (or bare SELECT, whose sink is the console). ``name`` is unique in the job and stable: it
+    names the insert's state and its parts."""
+
+    name: str
+    sink: Sink
+    query: Query
+
+
+class WatermarkRule(Enum):
+    TIGHT = "tight"
+    LIMIT = "limit"
+
+
+class OutputMode(Enum):
+    APPEND = "append"
+    CHANGELOG = "changelog"
+
+
+class PlanChoice(Enum):
+    AUTO = "auto"
+    CASCADE = "cascade"
+    DELTA = "delta"
+
+
+class NullTime(Enum):
+    """What a row whose event time is NULL does: it is dropped and counted, or fails the job."""
+
+    COUNT = "count"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The semantics' options. ``allowed_lateness``: µs for queries over TIMESTAMP or DATE times, plain units
+    for integer times. ``max_rows``: retained rows allowed per join; None: no limit."""
+
+    watermark_rule: WatermarkRule = WatermarkRule.TIGHT
+    allowed_lateness: int = 0
+    output_mode: OutputMode = OutputMode.APPEND
+    plan: PlanChoice = PlanChoice.AUTO
+    max_rows: int | None = None
+    null_time: NullTime = NullTime.COUNT
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that one file asks for. ``settings``: the SETs that are neither options nor known to watersmeet, as
+    Spark configuration. ``run``: settings of the run itself (checkpoint, partitions, trigger, late_output,
+    broken_output, …), as strings. ``explains``: the queries of EXPLAIN statements."""
+
+    inserts: tuple[Insert, ...]
+    options: Options = Options()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    run: Mapping[str, str] = field(default_factory=dict)
+    explains: tuple[Query, ...] = ()
+    sinks: tuple[Sink, ...] = ()

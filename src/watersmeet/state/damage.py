@@ -1,0 +1,24 @@
+"""The errors of a state that is not what was written, or cannot be written."""
+
+from __future__ import annotations
+
+from watersmeet.errors import StateError
+
+_RESTORE = "restore the state directory from a copy, or start anew with an empty checkpoint directory"
+
+
+def damaged(what: str, problem: str) -> StateError:
+    """``what``: the stored thing with its name."""
+    return StateError(f"the {what} is damaged: {problem}", code="state-damaged", hint=_RESTORE)
+
+
+def missing(name: str, place: str = "") -> StateError:
+    return StateError(f'"{name}" is missing from the state{place}', code="state-missing", hint=_RESTORE)
+
+
+def not_written(path: str, problem: str) -> StateError:
+    return StateError(
+        f'"{path}" cannot be written: {problem}',
+        code="state-not-written",
+        hint="make room (or see to the rights) and run again: the job goes on after its last whole tick",
+    )

@@ -1,0 +1,152 @@
+"""The manifest: all that a job remembers after a tick, in one file created once and never overwritten.
+
+Version N is the state after tick N. A manifest names every run and every file of marks that the state
+consists of; what no kept manifest names is garbage. The two newest are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from watersmeet.errors import StateError
+from watersmeet.event_time import Watermark
+from watersmeet.state.damage import damaged
+from watersmeet.state.marks import Marks
+from watersmeet.state.record import Record
+from watersmeet.state.run import Run
+from watersmeet.state.store import Store
+from watersmeet.watermark.lateness import LateBy
+from watersmeet.watermark.tracker import InputState
+
+STATE_VERSION = 2
+KEPT = 2
+
+
+class LiveRun(Record):
+    """A run, how many of its rows were released, and the marks of its rows."""
+
+    run: Run
+    released: int = 0
+    marks: Marks = Field(default_factory=dict)
+
+
+class Arrangement(Record):
+    """The state of one side of a join: rows of an input, or of a join beneath.
+
+    ``limits``: per event-time column, rows below are released (allowed_lateness taken off, never going back).
+    ``retained``: rows that are neither released nor deleted.
+    """
+
+    runs: list[LiveRun] = Field(default_factory=list)
+    limits: dict[str, Watermark] = Field(default_factory=dict)
+    retained: int = 0
+
+
+class JoinState(Record):
+    """One join: the arrangements of its sides, by name, and its output watermarks as last put out."""
+
+    arrangements: dict[str, Arrangement] = Field(default_factory=dict)
+    emitted: dict[str, Watermark] = Field(default_factory=dict)
+
+
+class QueryState(Record):
+    """``joins``: in order of their numbers. ``late_below``: per key, lesser times are late; never going back,
+    not even when a later run allows more lateness, as partners may be gone. ``account``: rows since the
+    start, per alias; ``late``: how late those counted there as late were, per alias and column."""
+
+    inputs: dict[str, InputState] = Field(default_factory=dict)
+    joins: list[JoinState] = Field(default_factory=list)
+    late_below: dict[str, Watermark] = Field(default_factory=dict)
+    account: dict[str, dict[str, int]] = Field(default_factory=dict)
+    late: dict[str, dict[str, LateBy]] = Field(default_factory=dict)
+    rows_out: int = 0
+
+
+class Manifest(Record):
+    """See the module. ``host``: what the surrounding engine must remember with the tick (Spark's query id,
+    batch id, offsets, clock). ``finished``: the input was ended; the job takes no more rows."""
+
+    state_version: int = STATE_VERSION
+    tick: int
+    clock_us: int
+    fingerprints: dict[str, str]
+    sources: list[str]
+    queries: dict[str, QueryState]
+    host: dict[str, Any] = Field(default_factory=dict)
+    finished: bool = False
+
+    def files(self) -> set[str]:
+        """Every stored name that this manifest needs."""
+        names: set[str] = set()
+        for live in self.runs():
+            names.add(live.run.name)
+            names.update(segment.file for marks in live.marks.values() for segment in marks)
+        return names
+
+    def runs(self) -> Iterator[LiveRun]:
+        """All runs of all queries."""
+        for query in self.queries.values():
+            for join in query.joins:
+                for arrangement in join.arrangements.values():
+                    yield from arrangement.runs
+
+
+def manifest_name(tick: int) -> str:
+    return f"manifests/{tick:012d}.json"
+
+
+def load_newest(store: Store) -> Manifest | None:
+    """The newest manifest, or None when there is no state yet."""
+    names = store.names("manifests")
+    if not names:
+        return None
+    try:
+        manifest = Manifest.model_validate_json(bytes(store.read(names[-1])))
+    except ValidationError as error:
+        raise damaged(f'manifest "{names[-1]}"', f"{error.error_count()} problems") from None
+    if manifest.state_version != STATE_VERSION:
+        raise StateError(
+            f"the state has format {manifest.state_version}, and this version reads {STATE_VERSION}",
+            code="state-version",
+            hint="run the version of watersmeet that wrote it, or start with an empty checkpoint directory",
+        )
+    return manifest
+
+
+def commit(store: Store, manifest: Manifest) -> None:
+    """Create the manifest; everything that it names must be durable.
+
+    Raises:
+        StateError: another process has committed this tick: this one must stop.
+    """
+    name = manifest_name(manifest.tick)
+    created = store.create(name, manifest.model_dump_json().encode())
+    if created and store.names("manifests")[-1] != name:  # the other is far ahead: this tick's is deleted
+        store.delete(name)
+        created = False
+    if not created:
+        raise StateError(
+            f"tick {manifest.tick} has been committed by another process",
+            code="state-fenced",
+            hint="only one run of a job may use a checkpoint directory at a time; stop the other one",
+        )
+
+
+def collect_garbage(store: Store, kept: Iterable[Manifest]) -> None:
+    """Delete manifests older than the kept ones, and all runs and marks that no kept one names.
+
+    Files of attempts that never committed go too; call it only between ticks.
+    """
+    manifests = list(kept)
+    newest = {manifest_name(manifest.tick) for manifest in manifests}
+    needed = set().union(*(manifest.files() for manifest in manifests)) if manifests else set()
+    for name in store.names("manifests"):
+        if name not in newest:
+            store.delete(name)
+    for folder in ("runs", "marks", "aside", "work"):
+        for name in store.names(folder):
+            if name not in needed:
+                store.delete(name)

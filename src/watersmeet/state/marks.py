@@ -1,0 +1,132 @@
+"""Match marks: what becomes known of a run's rows after the run was written.
+
+Per run and kind an array by row number: ``matched`` (bool, append mode: the row has had a match), ``count``
+(int32, changelog mode: how many live matches it has), ``gone`` (bool, changelog mode: the row was deleted). A
+row that no segment covers has 0.
+
+Marks are stored in segments: one file per task and tick, in which each touched slice of a run is one range of
+bytes. A newer segment hides the rows of older ones that it covers; nothing is rewritten in place, so an older
+manifest stays whole. Cost per tick: the touched slices, an eighth of a byte per row in append mode.
+"""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.state.damage import damaged
+from watersmeet.state.record import FrozenRecord
+from watersmeet.state.store import Store
+
+MarkKind = Literal["matched", "count", "gone"]
+MarkArray = npt.NDArray[Any]
+
+_DTYPES: dict[MarkKind, type] = {"matched": np.bool_, "count": np.int32, "gone": np.bool_}
+
+
+class Segment(FrozenRecord):
+    """Marks of rows [low, high) of a run: part of the stored array whose element 0 is row ``first``."""
+
+    file: str
+    offset: int
+    nbytes: int
+    checksum: int
+    first: int
+    low: int
+    high: int
+
+
+Marks = dict[MarkKind, tuple[Segment, ...]]
+
+
+def overlay(old: Sequence[Segment], new: Iterable[Segment]) -> tuple[Segment, ...]:
+    """``old`` segments with ``new`` ones on top: what these cover falls away or is trimmed."""
+    result = list(old)
+    for segment in new:
+        kept: list[Segment] = []
+        for other in result:
+            if other.high <= segment.low or other.low >= segment.high:
+                kept.append(other)
+                continue
+            if other.low < segment.low:
+                kept.append(other.model_copy(update={"high": segment.low}))
+            if other.high > segment.high:
+                kept.append(other.model_copy(update={"low": segment.high}))
+        result = [*kept, segment]
+    return tuple(sorted(result, key=lambda s: s.low))
+
+
+def stored_marks(store: Store, segment: Segment, *, verify: bool = False) -> pa.Buffer:
+    """The bytes of a segment; with ``verify`` compared with their checksum. Raises StateError: damaged."""
+    data = store.read(segment.file)
+    if data.size < segment.offset + segment.nbytes:
+        raise damaged(f'file of marks "{segment.file}"', f"it has {data.size} bytes only")
+    stored = data.slice(segment.offset, segment.nbytes)
+    if verify and zlib.crc32(stored) != segment.checksum:
+        raise damaged(f'file of marks "{segment.file}"', "it is not what was written")
+    return stored
+
+
+def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start: int, stop: int) -> MarkArray:
+    """The marks of rows [start, stop) of a run, a fresh array."""
+    marks: MarkArray = np.zeros(stop - start, dtype=_DTYPES[kind])
+    for segment in segments:
+        low, high = max(segment.low, start), min(segment.high, stop)
+        if low >= high:
+            continue
+        stored = stored_marks(store, segment)
+        if kind == "count":
+            values: MarkArray = np.frombuffer(stored, dtype=np.int32)
+            part = values[low - segment.first : high - segment.first]
+        else:
+            bits = np.frombuffer(stored, dtype=np.uint8)
+            skip = (low - segment.first) // 8
+            unpacked = np.unpackbits(bits[skip : (high - segment.first + 7) // 8])
+            begin = low - segment.first - 8 * skip
+            part = unpacked[begin : begin + high - low].astype(np.bool_)
+        marks[low - start : high - start] = part
+    return marks
+
+
+class MarkWriter:
+    """Collects the marks of one task and tick and writes them as one file."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[str, MarkKind, int, MarkArray]] = []
+
+    def add(self, run: str, kind: MarkKind, start: int, marks: MarkArray) -> None:
+        """Rows [start, start + len(marks)) of ``run`` have these marks from now on."""
+        if len(marks):
+            self._parts.append((run, kind, start, marks))
+
+    def write(self, store: Store, tick: int) -> dict[str, Marks]:
+        """Store what was added, if anything; the new segments per run and kind."""
+        if not self._parts:
+            return {}
+        name = f"marks/{tick}-{uuid.uuid4().hex[:16]}"
+        blobs: list[bytes] = []
+        offset = 0
+        found: dict[str, Marks] = {}
+        for run, kind, start, marks in self._parts:
+            blob = (marks.astype(np.int32) if kind == "count" else np.packbits(marks)).tobytes()
+            segment = Segment(
+                file=name,
+                offset=offset,
+                nbytes=len(blob),
+                checksum=zlib.crc32(blob),
+                first=start,
+                low=start,
+                high=start + len(marks),
+            )
+            per_kind = found.setdefault(run, {})
+            per_kind[kind] = (*per_kind.get(kind, ()), segment)
+            blobs.append(blob)
+            offset += len(blob)
+        store.write(name, pa.py_buffer(b"".join(blobs)))
+        return found

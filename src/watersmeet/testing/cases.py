@@ -1,0 +1,162 @@
+"""Case files (semantics.md, section 6): loading them, and judging an engine's output by their ``expect``.
+
+Rows are bags; in changelog mode ``_diff`` is summed per row first. Keys absent from ``expect`` are not
+compared. Problems are texts for people; no problems, no difference. Nothing here runs a case.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+Case = dict[str, Any]
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def load_cases(path: str | Path) -> list[Case]:
+    """The cases of a file: one object, or a list of them."""
+    read = json.loads(Path(path).read_text(encoding="utf-8"))
+    return read if isinstance(read, list) else [read]
+
+
+def canonical(value: Any) -> Any:
+    """A JSON value in the form in which it is compared: one NaN, one zero, one spelling of a timestamp."""
+    if isinstance(value, bool) or value is None:
+        return ("bool", value)
+    if isinstance(value, int | float):
+        if value != value:
+            return ("number", "NaN")
+        return ("number", int(value) if isinstance(value, float) and value.is_integer() else value)
+    if isinstance(value, str) and _ISO.fullmatch(value):
+        when = datetime.fromisoformat(value)
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return ("timestamp", (when - _EPOCH) // timedelta(microseconds=1))
+    return ("text", value if isinstance(value, str) else json.dumps(value, sort_keys=True))
+
+
+def bag(rows: list[dict[str, Any]], changelog: bool) -> Counter[tuple[Any, ...]]:
+    """Rows as a bag; with ``changelog`` the sum of ``_diff`` per row, zeros left out."""
+    sums: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        key = tuple(sorted((name, canonical(v)) for name, v in row.items() if name != "_diff"))
+        sums[key] += row.get("_diff", 1) if changelog else 1
+    return Counter({key: count for key, count in sums.items() if count})
+
+
+def _late_bag(case: Case, late: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """Late rows as a bag: values in their declared type, so that 1 and "1" are one STRING."""
+    declared = {**case.get("streams", {}), **case.get("tables", {})}
+    sums: Counter[tuple[Any, ...]] = Counter()
+    for item in late:
+        types = declared.get(item["stream"], {}).get("columns", {})
+        row = {
+            name: str(value)
+            if value is not None and types.get(name, "").upper() in ("STRING", "VARCHAR")
+            else value
+            for name, value in item["row"].items()
+        }
+        sums[("stream", item["stream"]), *sorted((n, canonical(v)) for n, v in row.items())] += 1
+    return sums
+
+
+def _shown(key: tuple[Any, ...]) -> str:
+    """A bag's key as text."""
+    parts = []
+    for name, value in key:
+        if isinstance(value, tuple):
+            kind, value = value
+            if kind == "timestamp":
+                value = (_EPOCH + timedelta(microseconds=value)).replace(tzinfo=None).isoformat()
+        parts.append(f'"{name}": {json.dumps(value)}')
+    return "{" + ", ".join(parts) + "}"
+
+
+def _bag_problems(what: str, got: Counter[Any], want: Counter[Any], changelog: bool = False) -> list[str]:
+    problems = []
+    for key in {**want, **got}:
+        have, need = got[key], want[key]
+        if have == need:
+            continue
+        if changelog:
+            problems.append(f"{what}: {_shown(key)}: diff {have:+d}, expected {need:+d}")
+        else:
+            word, count = ("missing", need - have) if have < need else ("too many", have - need)
+            problems.append(f"{what}: {word}{'' if count == 1 else f' {count} times'}: {_shown(key)}")
+    return problems
+
+
+def _map_problems(what: str, got: dict[str, Any], want: dict[str, Any]) -> list[str]:
+    problems = []
+    for key in {**want, **got}:
+        if key not in got:
+            problems.append(f"{what}: {key} missing, expected {json.dumps(want[key])}")
+        elif key not in want:
+            problems.append(f"{what}: {key} is {json.dumps(got[key])}, expected none")
+        elif canonical(got[key]) != canonical(want[key]):
+            problems.append(f"{what}: {key} is {json.dumps(got[key])}, expected {json.dumps(want[key])}")
+    return problems
+
+
+def _compares_state(case: Case) -> bool:
+    """``state`` is compared for two inputs, or with plan "cascade"."""
+    if case.get("options", {}).get("plan") == "cascade":
+        return True
+    query = case["query"].upper()
+    return query.count(" JOIN ") <= 1
+
+
+def compare_step(case: Case, index: int, got: dict[str, Any], want: dict[str, Any]) -> list[str]:
+    """What differs between one step's output line and what is expected of it."""
+    where = f"{case['case']}, step {index}"
+    if "error" in want:
+        if "error" not in got:
+            return [f"{where}: expected to fail with {want['error']!r}, but it did not"]
+        if want["error"] not in str(got["error"]):
+            return [f"{where}: failed with {got['error']!r}, expected {want['error']!r} in it"]
+        return []
+    if "error" in got:
+        return [f"{where}: failed: {got['error']}"]
+    changelog = case.get("options", {}).get("output_mode") == "changelog"
+    problems = []
+    if "rows" in want:
+        problems += _bag_problems(
+            "rows", bag(got.get("rows", []), changelog), bag(want["rows"], changelog), changelog
+        )
+    if "watermarks" in want:
+        problems += _map_problems("watermarks", got.get("watermarks", {}), want["watermarks"])
+    if "late" in want:
+        problems += _bag_problems("late", _late_bag(case, got.get("late", [])), _late_bag(case, want["late"]))
+    if "state" in want and _compares_state(case):
+        problems += _map_problems("state", got.get("state", {}), want["state"])
+    return [f"{where}: {problem}" for problem in problems]
+
+
+def check_case(case: Case, outputs: list[dict[str, Any]]) -> list[str]:
+    """What differs between a case's output lines and its ``expect``."""
+    expect = case.get("expect")
+    name = case["case"]
+    if expect is None:
+        return []
+    if isinstance(expect, dict):
+        if len(outputs) != 1 or "error" not in outputs[0] or "step" in outputs[0]:
+            return [f"{name}: the plan should be refused with {expect['error']!r}, but it was not"]
+        if expect["error"] not in str(outputs[0]["error"]):
+            return [f"{name}: refused with {outputs[0]['error']!r}, expected {expect['error']!r} in it"]
+        return []
+    if len(outputs) == 1 and "error" in outputs[0] and "step" not in outputs[0]:
+        return [f"{name}: the plan was refused: {outputs[0]['error']}"]
+    problems = []
+    for index, want in enumerate(expect):
+        if index >= len(outputs):
+            problems.append(f"{name}: no output for step {index}")
+            break
+        problems += compare_step(case, index, outputs[index], want)
+        if "error" in want:
+            break
+    return problems

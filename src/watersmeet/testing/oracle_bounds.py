@@ -1,0 +1,231 @@
+"""What a conjunct says about time: linear forms, bounds, their closure over the joins, and refused plans.
+
+Written from semantics.md section 3 alone, as plainly as possible: each conjunct is looked at once, bounds are
+closed by trying every path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from watersmeet.testing.oracle_inputs import Key, Source
+from watersmeet.testing.oracle_sql import Scope, arithmetic_kind, cast_kind, compile_expr, interval_us
+from watersmeet.testing.oracle_values import DAY, Refused
+
+if TYPE_CHECKING:
+    from watersmeet.testing.oracle_query import JoinPlan
+
+Bounds = dict[tuple[Key, Key], int]
+"""(evicted A, by B) -> c of ``A >= B - c``."""
+
+
+@dataclass
+class _Linear:
+    """``sum of columns + const + error``, the error somewhere in [low, high]."""
+
+    kind: str
+    columns: dict[Key, int]
+    const: Any = 0
+    low: int = 0
+    high: int = 0
+
+    def plus(self, other: _Linear, sign: int, kind: str, by: int = 1, other_by: int = 1) -> _Linear:
+        columns = dict(self.columns)
+        for key, factor in other.columns.items():
+            columns[key] = columns.get(key, 0) + sign * factor
+        low, high = (other.low, other.high) if sign == 1 else (-other.high, -other.low)
+        return _Linear(
+            kind,
+            {k: f for k, f in columns.items() if f},
+            self.const * by + sign * other.const * other_by,
+            self.low + low,
+            self.high + high,
+        )
+
+
+def _linear(node: exp.Expression, scope: Scope) -> _Linear | None:
+    """An expression as a sum of columns and a constant, or None."""
+    if isinstance(node, exp.Paren):
+        return _linear(node.this, scope)
+    if isinstance(node, exp.Column):
+        alias, name = scope.find(node)
+        kind = scope.inputs[alias][name]
+        return None if kind in ("string", "bool") else _Linear(kind, {(alias, name): 1})
+    if isinstance(node, exp.Interval):
+        kind, us = interval_us(node)
+        return _Linear(kind, {}, us)
+    if isinstance(node, exp.Literal):
+        kind, f = compile_expr(node, scope)
+        return None if kind == "string" else _Linear(kind, {}, f(()))
+    if isinstance(node, exp.Neg):
+        inner = _linear(node.this, scope)
+        return None if inner is None else _Linear(inner.kind, {}).plus(inner, -1, inner.kind)
+    if isinstance(node, exp.Add | exp.Sub):
+        a, b = _linear(node.this, scope), _linear(node.expression, scope)
+        if a is None or b is None:
+            return None
+        kind, by_a, by_b = arithmetic_kind(node, a.kind, b.kind)
+        if (by_a != 1 and a.columns) or (by_b != 1 and b.columns):
+            return None
+        return a.plus(b, -1 if isinstance(node, exp.Sub) else 1, kind, by_a, by_b)
+    if isinstance(node, exp.Cast | exp.TsOrDsToDate | exp.Date):
+        inner = _linear(node.this, scope)
+        to = cast_kind(node)
+        if inner is None or to not in (inner.kind, "ts", "date") or inner.kind not in (to, "ts", "date"):
+            return None
+        loss = DAY - 1 if inner.kind == "ts" and to == "date" else 0
+        return _Linear(to, inner.columns, inner.const, inner.low - loss, inner.high)
+    return None
+
+
+def bounds_of(node: exp.Expression, scope: Scope) -> list[tuple[Key, Key, Any]]:
+    """``A >= B - c`` for every bound that a conjunct is, over times or other ordered columns."""
+    if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return []
+    left, right = _linear(node.this, scope), _linear(node.expression, scope)
+    if left is None or right is None:
+        return []
+    found = []
+    difference = left.plus(right, -1, left.kind)
+    for sign, wanted in ((1, exp.GTE | exp.GT | exp.EQ), (-1, exp.LTE | exp.LT | exp.EQ)):
+        if not isinstance(node, wanted):
+            continue
+        # sign * (left - right) >= 0, and the error is at most ``high``
+        form = difference if sign == 1 else _Linear(left.kind, {}).plus(difference, -1, left.kind)
+        plus = [k for k, f in form.columns.items() if f == 1]
+        minus = [k for k, f in form.columns.items() if f == -1]
+        if len(form.columns) == 2 and len(plus) == len(minus) == 1 and plus[0][0] != minus[0][0]:
+            found.append((plus[0], minus[0], form.const + form.high))
+    return found
+
+
+# closure
+
+
+def beneath(joins: list[JoinPlan], number: int) -> list[int]:
+    """The joins strictly beneath one."""
+    children = [feed for feed in joins[number].feeds if feed is not None]
+    return [n for child in children for n in (*beneath(joins, child), child)]
+
+
+def _padded(joins: list[JoinPlan], number: int) -> set[str]:
+    """The inputs whose columns can be NULL in rows that come into a join: padded by a join beneath it."""
+    found = set()
+    for join in (joins[n] for n in beneath(joins, number)):
+        for side, other in ((0, 1), (1, 0)):
+            if join.pads[side] and not join.left_only:
+                found |= {source.alias for source in join.sides[other]}
+    return found
+
+
+def _never_null(joins: list[JoinPlan], number: int) -> set[str]:
+    """The inputs whose times cannot be NULL in a match of a join.
+
+    Those that nothing beneath pads, and those of the join's own time bounds: a bound on NULL is no match,
+    and a row with a NULL there is not retained.
+    """
+    join = joins[number]
+    here = {source.alias for side in join.sides for source in side}
+    return (here - _padded(joins, number)) | {alias for pair in join.links for alias, _ in pair}
+
+
+def join_bounds(joins: list[JoinPlan], number: int) -> Bounds:
+    """The bounds that count in a join: of a key of one side by a key of the other.
+
+    A query of INNER joins closes over the links of all of it: a row that a later join will turn down need
+    not wait. Any other closes over the links of the joins beneath, this one included: a row that a later
+    outer join turns down may be a result, as a pad. There only keys count that cannot be NULL in a match of
+    this join, and no links to the right side of a SEMI or ANTI join beneath, which is not there any more.
+    """
+    join = joins[number]
+    if all(j.kind == "INNER" for j in joins):
+        used = list(range(len(joins)))
+        known = {source.alias for side in joins[-1].sides for source in side}
+    else:
+        used = [*beneath(joins, number), number]
+        known = _never_null(joins, number)
+    links: Bounds = {}
+    for n in used:
+        if n != number and joins[n].left_only:  # each of them is a link to its right side
+            continue
+        for pair, c in joins[n].links.items():
+            links[pair] = min(c, links.get(pair, c))
+    side_of = {source.alias: side for side in (0, 1) for source in join.sides[side]}
+    return {
+        (a, b): c
+        for (a, b), c in _closed(links, known).items()
+        if a[0] in side_of and b[0] in side_of and side_of[a[0]] != side_of[b[0]]
+    }
+
+
+def _closed(links: Bounds, known: set[str]) -> Bounds:
+    """All bounds over simple paths on which the inputs of all keys but the evicted one are ``known``."""
+    best: Bounds = {}
+
+    def walk(evicted: Key, end: Key, total: int, seen: tuple[Key, ...]) -> None:
+        for (a, b), c in links.items():
+            if a == end and b not in seen and b[0] in known:
+                pair = (evicted, b)
+                best[pair] = min(best.get(pair, total + c), total + c)
+                walk(evicted, b, total + c, (*seen, b))
+
+    for key in {a for a, _ in links}:
+        walk(key, key, 0, (key,))
+    return best
+
+
+# refused plans
+
+
+def _rises(joins: list[JoinPlan], number: int, side: int, key: Key, rule: str) -> bool:
+    """Whether a key that comes into a join has a watermark there, ever.
+
+    An input's has. Behind a join with rule ``limit`` it has one if it had one there, and that join bounds it
+    by a key that has one.
+    """
+    feed = joins[number].feeds[side]
+    if feed is None or rule != "limit":
+        return True
+    own = 0 if key[0] in [source.alias for source in joins[feed].sides[0]] else 1
+    return _rises(joins, feed, own, key, rule) and bool(_that_count(joins, feed, key, rule))
+
+
+def _that_count(joins: list[JoinPlan], number: int, evicted: Key, rule: str) -> list[Key]:
+    """The keys by which a key is ever evicted in a join."""
+    join = joins[number]
+    side_of = {source.alias: side for side in (0, 1) for source in join.sides[side]}
+    return [b for a, b in join.bounds if a == evicted and _rises(joins, number, side_of[b[0]], b, rule)]
+
+
+def refuse_unbounded(joins: list[JoinPlan], rule: str) -> None:
+    """A join's side whose rows nothing of the other side ever evicts is refused.
+
+    Every retained row of a side must have a bounded time that is not NULL, so a bound counts only on an input
+    that cannot be NULL in rows retained there.
+    """
+    problems = []
+    for number, join in enumerate(joins):
+        retained = _never_null(joins, number)
+        for mine, theirs in (join.sides, join.sides[::-1]):
+            if all(source.table for source in mine):
+                continue
+            keys = [(source.alias, t) for source in mine if source.alias in retained for t in source.times]
+            if not any(_that_count(joins, number, key, rule) for key in keys):
+                problems.append(_problem(mine, theirs))
+    if problems:
+        raise Refused("; ".join(problems))
+
+
+def _problem(mine: list[Source], theirs: list[Source]) -> str:
+    names = " with ".join(f'"{source.alias}"' for source in mine)
+    times = [f"{source.alias}.{t}" for source in mine for t in source.times]
+    others = [f"{source.alias}.{t}" for source in theirs for t in source.times]
+    return (
+        f"state would grow without limit: rows of {names} can never be dropped "
+        f"(event-time columns: {', '.join(times) or 'none'}); a condition that would do: "
+        f"{(times or [mine[0].alias + '.<event time>'])[0]} >= "
+        f"{(others or [theirs[0].alias + '.<event time>'])[0]} - <distance>"
+    )

@@ -1,0 +1,180 @@
+"""The query of a case, read for the oracle: inputs, joins (children first), what each retains, outputs.
+
+Written from semantics.md section 3 alone, as plainly as possible: conjuncts are cut at the top-level ANDs,
+sink to the join or input they belong to, and each is looked at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from watersmeet.testing.oracle_bounds import bounds_of, join_bounds, refuse_unbounded
+from watersmeet.testing.oracle_inputs import Key, Source
+from watersmeet.testing.oracle_sql import Function, Scope, compile_expr
+from watersmeet.testing.oracle_tree import (
+    LEFT_ONLY,
+    Join,
+    Relation,
+    columns_of,
+    conjuncts_of,
+    mentioned,
+    qualified,
+    read_joins,
+    read_relation,
+    scope_of,
+    sink_all,
+)
+from watersmeet.testing.oracle_values import Refused, Unsupported
+
+
+@dataclass
+class JoinPlan:
+    """One join of the query. Its sides are 0 (left) and 1 (right)."""
+
+    kind: str
+    sides: tuple[list[Source], list[Source]]
+    """Per side, the inputs that its rows hold."""
+    feeds: tuple[int | None, int | None]
+    """Per side, the number of the join whose rows it gets; None: it is an input."""
+    condition: list[Function]
+    """A pair matches if all are TRUE."""
+    never: tuple[list[Function], list[Function]]
+    """Per side: functions of a row of that side; one that is not TRUE means the row can match nothing."""
+    links: dict[tuple[Key, Key], int]
+    """(A, B) -> c of ``A >= B - c``: the bounds of this join's own condition."""
+    after: list[Function]
+    """Its rows come into the next join if all are TRUE."""
+    bounds: dict[tuple[Key, Key], int] = field(default_factory=dict)
+    """(evicted A, by B) -> c, closed: those that count here, between keys of one side and of the other."""
+
+    @property
+    def pads(self) -> tuple[bool, bool]:
+        """Per side, whether its rows go out, when they match nothing, with NULLs for the other side (ANTI:
+        as they are)."""
+        return self.kind in ("LEFT", "FULL", "ANTI"), self.kind in ("RIGHT", "FULL")
+
+    @property
+    def left_only(self) -> bool:
+        """Whether it puts out rows of its left side as they are: nothing of the right one."""
+        return self.kind in LEFT_ONLY
+
+
+@dataclass
+class Query:
+    inputs: list[Source]
+    filters: list[list[Function]]
+    """Per input: conjuncts that sank down to it; a row is kept if all are TRUE."""
+    joins: list[JoinPlan]
+    """Children before parents; the last one is the root."""
+    where: list[Function]
+    """What of WHERE stays above the last join."""
+    outputs: list[tuple[str, str, Function]]
+
+    @property
+    def bounds(self) -> dict[tuple[Key, Key], int]:
+        """The bounds of the last join: of a query of two inputs, all."""
+        return self.joins[-1].bounds
+
+
+def read_query(case: dict[str, Any]) -> Query:
+    """The case's query; raises Refused when the plan is."""
+    tree = sqlglot.parse_one(case["query"], dialect="spark")
+    if not isinstance(tree, exp.Select) or tree.args.get("group") or tree.args.get("with_"):
+        raise Unsupported("only a plain SELECT")
+    root = read_joins(read_relation(tree.args["from_"].this, case), tree.args.get("joins") or [], case)
+    if not isinstance(root, Join):
+        raise Unsupported("not a join")
+    scope = Scope({s.alias: s.kinds for s in root.inputs})
+    where = tree.args.get("where")
+    above = sink_all(root, [qualified(c, root) for c in conjuncts_of(where.this if where else None)])
+    filters: dict[str, list[Function]] = {}
+    joins: list[JoinPlan] = []
+    _plan(root, scope, joins, filters)
+    query = Query(
+        root.inputs,
+        [filters[s.alias] for s in root.inputs],
+        joins,
+        [compile_expr(c, scope)[1] for c in above],
+        _outputs(tree, root, scope),
+    )
+    for number, join in enumerate(joins):
+        join.bounds = join_bounds(joins, number)
+    refuse_unbounded(joins, case.get("options", {}).get("watermark_rule", "tight"))
+    return query
+
+
+def _plan(
+    relation: Relation, scope: Scope, joins: list[JoinPlan], filters: dict[str, list[Function]]
+) -> int | None:
+    """Note a relation's joins, children first, and its inputs' filters; the number of its own join."""
+    if not isinstance(relation, Join):
+        filters[relation.source.alias] = [compile_expr(c, scope)[1] for c in relation.filters]
+        return None
+    feeds = (_plan(relation.left, scope, joins, filters), _plan(relation.right, scope, joins, filters))
+    joins.append(_split(relation, feeds, scope))
+    return len(joins) - 1
+
+
+def _split(join: Join, feeds: tuple[int | None, int | None], scope: Scope) -> JoinPlan:
+    """What each conjunct of a join says about rows that can match nothing, and about time."""
+    sides = (join.left.sources, join.right.sources)
+    side_of = {source.alias: side for side in (0, 1) for source in sides[side]}
+    times = {(source.alias, t) for side in sides for source in side for t in source.times}
+    condition: list[Function] = []
+    never: tuple[list[Function], list[Function]] = ([], [])
+    bands: dict[tuple[Key, Key], Any] = {}
+    for conjunct in join.conjuncts:
+        function = compile_expr(conjunct, scope)[1]
+        condition.append(function)
+        on = {side_of[alias] for alias in mentioned(conjunct)}
+        if len(on) < 2:
+            for side in on or {0, 1}:
+                never[side].append(function)
+            continue
+        if isinstance(conjunct, exp.EQ):
+            operands = (conjunct.this, conjunct.expression)
+            ends = [{side_of[alias] for alias in mentioned(operand)} for operand in operands]
+            if len(ends[0]) == 1 and len(ends[1]) == 1:
+                for end, operand in zip(ends, operands, strict=True):
+                    never[min(end)].append(_not_null(compile_expr(operand, scope)[1]))
+        for a, b, c in bounds_of(conjunct, scope):
+            bands[a, b] = min(c, bands.get((a, b), c))
+            for alias, column in (a, b):
+                known = compile_expr(exp.column(column, table=alias), scope)[1]
+                never[side_of[alias]].append(_not_null(known))
+    for (a, b), c in bands.items():
+        back = bands.get((b, a))
+        if back is not None and c + back < 0:
+            for side in (0, 1):
+                never[side].append(lambda rows: False)
+    links = {(a, b): c for (a, b), c in bands.items() if a in times and b in times}
+    after = [compile_expr(c, scope)[1] for c in join.after]
+    return JoinPlan(join.kind, sides, feeds, condition, never, links, after)
+
+
+def _not_null(f: Function) -> Function:
+    return lambda rows: f(rows) is not None
+
+
+def _outputs(tree: exp.Select, root: Join, scope: Scope) -> list[tuple[str, str, Function]]:
+    """(name, kind, function) per output column; ``scope`` has all inputs, of which names see the root's."""
+    visible = scope_of(root).inputs
+    columns: list[tuple[str, exp.Expression]] = []
+    for item in tree.expressions:
+        if isinstance(item, exp.Star):
+            columns += columns_of(root)
+        elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+            alias = next((a for a in visible if a.lower() == item.table.lower()), None)
+            if alias is None:
+                raise Refused(f'unknown input "{item.table}" in {item.sql()}')
+            columns += [(c, exp.column(c, table=alias)) for c in visible[alias]]
+        else:
+            columns.append((item.alias_or_name or item.sql(dialect="spark"), qualified(item, root)))
+    return [(name, *compile_expr(value, scope)) for name, value in columns]
+
+
+__all__ = ["JoinPlan", "Key", "Query", "Source", "read_query"]

@@ -1,0 +1,92 @@
+"""How late late rows were: counts in fixed buckets, per event-time column.
+
+A row that missed the watermarks of several columns counts for the one that it missed by most (by the first of
+them where the columns' units differ). Its lateness is in the unit of the column: µs for times, else a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from watersmeet.event_time import Mask, Times, Watermark, saturating_sub
+
+_S = 1_000_000
+TIME_BORDERS = (_S, 10 * _S, 60 * _S, 600 * _S, 3600 * _S, 6 * 3600 * _S, 24 * 3600 * _S)
+TIME_BUCKETS = ("<1s", "<10s", "<1m", "<10m", "<1h", "<6h", "<1d", "more")
+INTEGER_BORDERS = tuple(10**power for power in range(1, 19))
+INTEGER_BUCKETS = (*(f"<{border}" for border in INTEGER_BORDERS), "more")
+
+
+@dataclass
+class LateBy:
+    """The late rows of one column. ``counts``: per bucket that has some, in order; ``most``: the latest row's
+    lateness; ``integer``: plain units, not µs."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    most: int = 0
+    integer: bool = False
+
+    def add(self, late_by: Times) -> None:
+        """Count rows by their lateness (all above 0)."""
+        borders, names = _buckets(self.integer)
+        found = np.bincount(np.searchsorted(borders, late_by, side="right"), minlength=len(names))
+        self._put({name: int(rows) for name, rows in zip(names, found, strict=True)})
+        self.most = max(self.most, int(late_by.max(initial=0)))
+
+    def plus(self, other: LateBy) -> LateBy:
+        total = LateBy(dict(self.counts), max(self.most, other.most), other.integer)
+        total._put(other.counts)
+        return total
+
+    def _put(self, more: Mapping[str, int]) -> None:
+        rows = {name: self.counts.get(name, 0) + more.get(name, 0) for name in _buckets(self.integer)[1]}
+        self.counts = {name: number for name, number in rows.items() if number}
+
+
+def _buckets(integer: bool) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    return (INTEGER_BORDERS, INTEGER_BUCKETS) if integer else (TIME_BORDERS, TIME_BUCKETS)
+
+
+class Missed:
+    """Which watermark each late row of a batch missed, and by how much.
+
+    Args:
+        rows: of the batch.
+        columns: its event times, and whether they are integers.
+    """
+
+    def __init__(self, rows: int, columns: Mapping[str, bool]) -> None:
+        self.columns: Sequence[str] = tuple(columns)
+        self._integer = columns
+        self._alike = len(set(columns.values())) == 1
+        self.column = np.full(rows, -1, dtype=np.int8)
+        """The column's number; −1: not late."""
+        self.late_by = np.zeros(rows, dtype=np.int64)
+
+    def note(self, column: str, late: Mask, values: Times, watermark: Watermark) -> None:
+        """Rows ``late`` have values of ``column`` below ``watermark``."""
+        rows = np.flatnonzero(late)
+        by = saturating_sub(np.full(len(rows), watermark, dtype=np.int64), values[rows])
+        known = self.column[rows] >= 0
+        chosen = ~known | (self._alike & (by > self.late_by[rows]))
+        self.column[rows[chosen]] = self.columns.index(column)
+        self.late_by[rows[chosen]] = by[chosen]
+
+    def count(self, total: dict[str, LateBy]) -> None:
+        """Add the rows to the columns' totals."""
+        for number, column in enumerate(self.columns):
+            late_by = self.late_by[self.column == number]
+            if len(late_by):
+                total.setdefault(column, LateBy(integer=self._integer[column])).add(late_by)
+
+
+def summed(totals: Sequence[Mapping[str, LateBy]]) -> dict[str, LateBy]:
+    """Totals per column, put together."""
+    found: dict[str, LateBy] = {}
+    for total in totals:
+        for column, late_by in total.items():
+            found[column] = found.get(column, LateBy(integer=late_by.integer)).plus(late_by)
+    return found

@@ -1,0 +1,238 @@
+"""From rows seen to watermarks: per source partition, per branch, per input (semantics.md, section 4).
+
+A partition's watermark is the greatest time seen minus the lag; a branch's is the least over its partitions
+that are not idle, or the highest of them once all are; an input's is the least over its branches by the same
+rule. None ever goes back. This module has no clock of its own: the tick's clock is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from watersmeet.event_time import ENDED, NEVER, Watermark, shift
+
+
+@dataclass
+class PartitionState:
+    """``greatest``: per event-time column the greatest time seen. ``heard_at_us``: the clock of its last row;
+    None: it has had none. ``active_at_us``: from when on its silence counts, that or later."""
+
+    greatest: dict[str, Watermark] = field(default_factory=dict)
+    idle: bool = False
+    active_at_us: int | None = None
+    heard_at_us: int | None = None
+
+
+@dataclass
+class BranchState:
+    partitions: dict[str, PartitionState] = field(default_factory=dict)
+    watermarks: dict[str, Watermark] = field(default_factory=dict)
+
+    @property
+    def idle(self) -> bool:
+        """All partitions that are known are idle. A branch that has shown none is not."""
+        return bool(self.partitions) and all(p.idle for p in self.partitions.values())
+
+
+@dataclass
+class InputState:
+    branches: list[BranchState]
+    watermarks: dict[str, Watermark] = field(default_factory=dict)
+
+    @property
+    def idle(self) -> bool:
+        return all(branch.idle for branch in self.branches)
+
+
+@dataclass(frozen=True)
+class BranchRules:
+    """What makes a branch's watermarks. ``lags``: per event-time column; None: explicit advances only."""
+
+    lags: Mapping[str, int | None]
+    idle_timeout_us: int | None = None
+    follow_when_idle: bool = False
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass
+class Seen:
+    """What a tick brought for one branch.
+
+    ``greatest``: per partition and column the greatest time of all rows that arrived. ``advances``: explicit
+    watermarks per column. ``idle``: partitions declared idle, None for none, empty for all of the branch.
+    ``busy``: partitions known to have unread rows: never idle. ``decided``: all partitions and whether they
+    are idle after the tick, as an earlier attempt at it found; rows and clocks have no say then.
+    """
+
+    greatest: dict[str, dict[str, int]] = field(default_factory=dict)
+    advances: dict[str, int] = field(default_factory=dict)
+    idle: Collection[str] | None = None
+    busy: Collection[str] = ()
+    decided: Mapping[str, bool] | None = None
+
+
+def fresh_input(rules: Sequence[BranchRules], clock_us: int) -> InputState:
+    """The state before the first row: declared partitions hold the watermark from the start."""
+    return InputState(
+        [
+            BranchState({name: PartitionState(active_at_us=clock_us) for name in branch.partitions})
+            for branch in rules
+        ]
+    )
+
+
+def wake(states: Iterable[InputState], clock_us: int) -> None:
+    """After a restart: the idle time of active partitions starts anew."""
+    for state in states:
+        for branch in state.branches:
+            for partition in branch.partitions.values():
+                if not partition.idle:
+                    partition.active_at_us = clock_us
+
+
+def pause(
+    inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[BranchRules]], length_us: int
+) -> None:
+    """Nobody looked at the sources for so long: of that, no more than half of an idle timeout is silence.
+
+    So one pause alone (a long tick, a machine that slept) makes nothing idle, however long it was.
+    """
+    for alias, state in inputs.items():
+        for branch, rule in zip(state.branches, rules[alias], strict=True):
+            if rule.idle_timeout_us is None:
+                continue
+            excess = max(0, length_us - rule.idle_timeout_us // 2)
+            for partition in branch.partitions.values():
+                if partition.active_at_us is not None:
+                    partition.active_at_us += excess
+
+
+def going_idle(
+    inputs: Mapping[str, InputState],
+    rules: Mapping[str, Sequence[BranchRules]],
+    seen: Mapping[tuple[str, int], Seen],
+    clock_us: int,
+) -> list[tuple[str, int]]:
+    """The branches, as (alias, number), of which `advance` would let a partition go idle by its timeout."""
+    return [
+        (alias, number)
+        for alias, state in inputs.items()
+        for number, (branch, rule) in enumerate(zip(state.branches, rules[alias], strict=True))
+        if any(
+            not partition.idle
+            and _is_silent(partition, rule, clock_us)
+            and name not in seen.get((alias, number), Seen()).greatest
+            for name, partition in branch.partitions.items()
+        )
+    ]
+
+
+def _is_silent(partition: PartitionState, rule: BranchRules, clock_us: int) -> bool:
+    return (
+        rule.idle_timeout_us is not None
+        and partition.active_at_us is not None
+        and clock_us - partition.active_at_us >= rule.idle_timeout_us
+    )
+
+
+def advance(
+    inputs: Mapping[str, InputState],
+    rules: Mapping[str, Sequence[BranchRules]],
+    seen: Mapping[tuple[str, int], Seen],
+    clock_us: int,
+) -> None:
+    """Move all watermarks of a query by one tick, in place.
+
+    Args:
+        inputs, rules: per alias.
+        seen: per (alias, branch number) what the tick brought.
+    """
+    for alias, state in inputs.items():
+        for number, (branch, rule) in enumerate(zip(state.branches, rules[alias], strict=True)):
+            _advance_branch(branch, rule, seen.get((alias, number), Seen()), clock_us)
+    _follow(inputs, rules)
+    for alias, state in inputs.items():
+        for column in rules[alias][0].lags:
+            _raise(
+                state.watermarks, column, _coalesce([(b.watermarks, b.idle) for b in state.branches], column)
+            )
+
+
+def end(inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[BranchRules]]) -> None:
+    """End of input: every watermark becomes +∞."""
+    for alias, state in inputs.items():
+        for column in rules[alias][0].lags:
+            state.watermarks[column] = ENDED
+
+
+def _advance_branch(branch: BranchState, rule: BranchRules, seen: Seen, clock_us: int) -> None:
+    for name, times in seen.greatest.items():
+        partition = branch.partitions.setdefault(name, PartitionState())
+        partition.idle, partition.active_at_us, partition.heard_at_us = False, clock_us, clock_us
+        for column, time in times.items():
+            _raise(partition.greatest, column, time)
+    if seen.decided is None:
+        _find_idle(branch, rule, seen, clock_us)
+    else:
+        known = branch.partitions
+        branch.partitions = {
+            name: known.get(name, PartitionState(active_at_us=clock_us)) for name in seen.decided
+        }
+        for name, idle in seen.decided.items():
+            branch.partitions[name].idle = idle
+    if seen.advances:
+        for partition in branch.partitions.values():
+            partition.idle, partition.active_at_us = False, clock_us
+    for column, lag in rule.lags.items():
+        if column in seen.advances:
+            _raise(branch.watermarks, column, seen.advances[column])
+        if lag is not None and branch.partitions:
+            found = [(p.greatest, p.idle) for p in branch.partitions.values()]
+            _raise(branch.watermarks, column, shift(_coalesce(found, column), -lag))
+
+
+def _find_idle(branch: BranchState, rule: BranchRules, seen: Seen, clock_us: int) -> None:
+    for name in rule.partitions:
+        branch.partitions.setdefault(name, PartitionState(active_at_us=clock_us))
+    if seen.idle is not None:
+        if not branch.partitions:
+            branch.partitions[""] = PartitionState()
+        for name in seen.idle or list(branch.partitions):
+            branch.partitions.setdefault(name, PartitionState()).idle = True
+    if rule.idle_timeout_us is not None:
+        for name, partition in branch.partitions.items():
+            if name in seen.busy:
+                partition.idle, partition.active_at_us = False, clock_us
+            elif _is_silent(partition, rule, clock_us):
+                partition.idle = True
+
+
+def _follow(inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[BranchRules]]) -> None:
+    pairs = [
+        (branch, rule)
+        for alias, state in inputs.items()
+        for branch, rule in zip(state.branches, rules[alias], strict=True)
+    ]
+    active = [
+        branch.watermarks.get(column, NEVER)
+        for branch, rule in pairs
+        if not branch.idle
+        for column in rule.lags
+    ]
+    if not active:
+        return
+    for branch, rule in pairs:
+        if rule.follow_when_idle and branch.idle:
+            for column in rule.lags:
+                _raise(branch.watermarks, column, min(active))
+
+
+def _coalesce(found: Sequence[tuple[Mapping[str, Watermark], bool]], column: str) -> Watermark:
+    """The least over those that are not idle; the highest when all are."""
+    active = [times.get(column, NEVER) for times, idle in found if not idle]
+    return min(active) if active else max((times.get(column, NEVER) for times, _ in found), default=NEVER)
+
+
+def _raise(watermarks: dict[str, Watermark], column: str, value: Watermark) -> None:
+    watermarks[column] = max(watermarks.get(column, NEVER), value)
