@@ -1,0 +1,274 @@
+"""The pages say what is true: SQL plans, Python runs, commands, flags, options, paths and links are there."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import watersmeet
+from watersmeet.cli.main import app
+from watersmeet.front import settings
+from watersmeet.front.options import CONNECTORS, GENERATOR_ROWS_PER_SECOND
+from watersmeet.spec.model import Source
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "watersmeet"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/architecture.md", ROOT / "docs/glossary.md"
+FIRST_QUERY = (ROOT / "docs" / "delivered.sql").read_text()
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    """The page without its blocks."""
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def inline(page: Path) -> list[str]:
+    """What stands between backticks; cells of tables keep their escapes."""
+    return re.findall(r"`([^`\n]+)`", prose(page))
+
+
+def section(page: Path, title: str) -> str:
+    return page.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Lines of shell blocks, and commands within sentences."""
+    for block in blocks(page, "sh"):
+        yield from (line for line in block.splitlines() if line.strip())
+    starts = re.compile(r"(\.venv/bin/)?(watersmeet|make|scripts/\w+)(\s|$)")
+    yield from (code for code in inline(page) if starts.match(code))
+
+
+def command_flags(name: str) -> set[str]:
+    """The flags of one command of the command line."""
+    import typer
+
+    found = typer.main.get_command(app).commands[name]
+    return {flag for p in found.params for flag in (*p.opts, *p.secondary_opts) if flag.startswith("--")}
+
+
+def problems_of(command: str) -> list[str]:
+    words = shlex.split(command, comments=True)
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):  # settings before the command
+        words.pop(0)
+    if not words:
+        return []
+    program, rest = words[0].removeprefix(".venv/bin/"), words[1:]
+    if program == "make":
+        known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        return [f"no recipe {word}" for word in rest if "=" not in word and word not in known]
+    if program.startswith("scripts/"):
+        return [] if (ROOT / program).exists() else [f"no {program}"]
+    if program == "watersmeet":
+        if not rest or rest[0].startswith("--"):
+            return [] if set(rest) <= {"--help", "--version"} else [f"no {rest}"]
+        if rest[0] not in ("run", "explain", "replay", "demo"):
+            return [f"no command {rest[0]}"]
+        known = command_flags(rest[0]) | {"--help"}
+        return [f"no flag {word}" for word in rest[1:] if word.startswith("--") and word not in known]
+    return [] if program == "python" else [f"what is {program}?"]
+
+
+def test_the_pages_are_there():
+    names = {page.name for page in PAGES}
+    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "architecture.md", "guarantees.md"} <= names
+
+
+@pages
+def test_sql_is_planned(page):
+    """A block with a query is a whole job; one without goes with the first query."""
+    for block in blocks(page, "sql"):
+        whole = re.search(r"^(INSERT|SELECT|EXPLAIN)\b", block, re.MULTILINE)
+        watersmeet.plan_job(watersmeet.parse_job(block if whole else f"{FIRST_QUERY}\n{block}"))
+
+
+def test_the_first_query_is_the_file():
+    assert FIRST_QUERY in blocks(README, "sql")
+
+
+def test_explain_of_the_first_query_is_real():
+    text = watersmeet.explain(watersmeet.plan_job(watersmeet.parse_job(FIRST_QUERY)))
+    assert text in blocks(README, "text")
+
+
+def test_the_refusal_in_the_readme_is_real():
+    open_ended = FIRST_QUERY.replace(" AND o.order_time + INTERVAL '1' HOUR", "").replace(
+        "d.delivery_time BETWEEN", "d.delivery_time >="
+    )
+    with pytest.raises(watersmeet.PlanError) as refused:
+        watersmeet.plan_job(watersmeet.parse_job(open_ended))
+    assert f"{refused.value}\n" in blocks(README, "text")
+
+
+@pages
+def test_python_runs(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    text = "\n".join(blocks(page, "python"))
+    example = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    report: list[str] = []
+    result = doctest.DocTestRunner(optionflags=FLAGS).run(example, out=report.append)
+    assert result.failed == 0, "".join(report)
+
+
+def documented_modules() -> list[str]:
+    """Modules with examples."""
+    found = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        names = file.relative_to(PACKAGE.parent).with_suffix("").parts
+        name = ".".join(names[:-1] if names[-1] == "__init__" else names)
+        if ">>> " in file.read_text():
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("name", documented_modules())
+def test_examples_of_docstrings_run(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+    assert result.attempted
+
+
+@pages
+def test_commands_are_there(page):
+    problems = [f"{command}: {each}" for command in commands(page) for each in problems_of(command)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("watersmeet run job.sql --until-caught-up", None),
+        ("watersmeet run job.sql --until-caught", "no flag --until-caught"),
+        ("watersmeet serve", "no command serve"),
+        ("make dmo", "no recipe dmo"),
+        ("A=b scripts/tests", "no scripts/tests"),
+    ],
+)
+def test_a_wrong_command_is_seen(command, problem):
+    assert problems_of(command) == ([] if problem is None else [problem])
+
+
+@pages
+def test_flags_are_there(page):
+    known = {flag for name in ("run", "explain", "replay", "demo") for flag in command_flags(name)}
+    known |= {"--help", "--seed"}  # the latter of the tests
+    named = {found for code in inline(page) for found in re.findall(r"(?<![\w-])--[a-z][\w-]*", code)}
+    assert named <= known
+
+
+def test_every_option_and_flag_is_in_the_readme():
+    table = section(README, "Options")
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)) == {
+        *settings.OPTIONS,
+        *settings.RUN_SETTINGS,
+    }
+    assert set(re.findall(r"`(--[a-z-]+)", table)) >= command_flags("run") - {"--help"}
+
+
+def test_every_connector_is_in_the_readme():
+    named = set(re.findall(r"^\| ([A-Z]\w+) \|", section(README, "Sources") + section(README, "Sinks"), re.M))
+    assert {name.lower() for name in named} == set(CONNECTORS.values())
+
+
+def test_every_option_of_sources_and_sinks_is_known():
+    """As far as the code lists them."""
+    from watersmeet.engine.spark import generator, kafka
+    from watersmeet.sinks import kafka as kafka_sink
+
+    sources, sinks = section(README, "Sources"), section(README, "Sinks")
+    for name in (*generator.OPTIONS, *kafka.METADATA, *kafka.FORMATS, *generator.KINDS):
+        assert f"`{name}`" in sources, name
+    for name in ("startingOffsets", "maxOffsetsPerTrigger"):
+        assert f"`{name}`" in sources
+        assert name.lower() in kafka._SPARKS
+    assert str(kafka.OFFSETS_PER_TICK) in sources
+    made = generator.rows_per_tick(Source("a", (), "generator"), 1.0)
+    assert f"| `rate` | {made} |" in sources
+    assert made == int(GENERATOR_ROWS_PER_SECOND)
+    for name in kafka_sink.FORMATS:
+        assert f"`{name}`" in sinks, name
+
+
+@pytest.mark.parametrize("connector", ["kafka", "generator"])
+def test_options_of_any_source_are_taken(connector):
+    """Those that the README gives for any source reach no reader that would refuse them."""
+    from watersmeet.engine.spark import generator, kafka
+
+    named = re.findall(
+        r"`([a-z_]+)`", re.search(r"\| any \|.*", section(README, "Sources"), re.DOTALL).group()
+    )
+    options = {"connector": connector, "idle_timeout": "1 minute", "on_idle": "follow", "max_ahead": "off"}
+    assert set(options) - {"connector"} <= set(named)
+    if connector == "kafka":
+        options |= {"bootstrap.servers": "localhost:9092", "topic": "a"}
+    written = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
+    plan = watersmeet.plan_job(
+        watersmeet.parse_job(
+            f"CREATE TABLE a (t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' SECOND) WITH ({written});"
+            "SELECT x.t, y.t AS u FROM a x JOIN a y ON x.t = y.t"
+        )
+    )
+    (source,) = plan.sources
+    assert source.idle_timeout_us == 60_000_000
+    if connector == "kafka":
+        assert kafka.reader_options(source) == {"kafka.bootstrap.servers": "localhost:9092"}
+    else:
+        generator.check(source)
+
+
+@pages
+def test_links_lead_somewhere(page):
+    for text, target in re.findall(r"\[([^\]]+)\]\(([^)\s]+)\)", prose(page)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), f"[{text}]({target})"
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", found.read_text(), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}, target
+
+
+@pages
+def test_paths_are_there(page):
+    """Files and folders of the repository that a page names, from its root or from the package's."""
+    for code in inline(page):
+        if re.fullmatch(r"(src|tests|scripts|docs|benchmarks)/[\w./-]+", code):
+            assert (ROOT / code).exists(), code
+        elif re.fullmatch(r"[\w/]+\.py", code):
+            assert (PACKAGE / code).exists(), code
+
+
+def test_the_architecture_names_every_part():
+    table = section(ARCHITECTURE, "Folders, and what must not enter them")
+    named = {name.split("/")[0] for name in re.findall(r"^\| `([\w./]+)`", table, re.MULTILINE)}
+    parts = {path.name for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert named == parts - {"__init__.py", "__pycache__"}
+
+
+def test_the_glossary_has_each_word_once_and_in_order():
+    words = re.findall(r"^\| ([^|`]+?) \| ", GLOSSARY.read_text(), re.MULTILINE)[1:]
+    assert len(words) > 40
+    assert words == sorted(set(words), key=str.lower)
+
+
+def test_pages_keep_to_themselves():
+    """No machine's paths, no addresses but those of examples."""
+    for page in PAGES:
+        text = page.read_text()
+        assert not re.search(r"(?<![\w.])/(home|root|work|tmp|Users)/", text), page.name
+        assert set(re.findall(r"https?://[\w.-]+", text)) <= {"https://www.apache.org"}, page.name

@@ -1,0 +1,192 @@
+"""Who may import whom. The allow-list below is the picture in the architecture page, as code.
+
+A part of the package is a folder or a module right under ``watersmeet``; ``engine`` is four parts, and the
+oracle is one of its own. A part, an edge or a guarded library that is not listed here fails. Imports inside
+functions and under ``TYPE_CHECKING`` count as well; the one exception is ``NAMED_IN_TYPES``.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
+
+BASE = {"errors", "event_time"}
+CORE = {"plan", "watermark", "kernel", "state"}
+
+ALLOWED: dict[str, set[str]] = {
+    # what is asked
+    "errors": set(),
+    "event_time": {"errors"},
+    "spec": BASE,
+    "front": BASE | {"spec"},
+    # how it is done: none of these knows the text of a job, an engine, or each other's neighbours
+    "plan": BASE | {"spec"},
+    "watermark": BASE,
+    "kernel": BASE,
+    "state": BASE | {"kernel", "watermark"},  # a manifest stores the tracker's states as they are
+    # one tick, and the two places where it runs
+    "engine.step": BASE | {"spec"} | CORE,
+    "engine.values": BASE | {"spec"},  # values of case files as Arrow, and back
+    "engine.local": BASE | {"spec", "engine.step", "engine.replay", "engine.values"} | CORE,
+    "engine.spark": BASE | {"spec", "engine.step", "engine.replay", "engine.values", "sinks"} | CORE,
+    # a case file is a job's text and its steps: the one part of an engine that knows `front`
+    "engine.replay": BASE | {"spec", "front", "plan", "engine.step"},
+    "sinks": BASE | {"spec"},
+    # helpers for the command line and for tests; nothing of the above imports them
+    "observe": BASE | {"spec", "plan"},
+    "testing.oracle": set(),  # shares nothing with what it judges
+    "testing": BASE | {"spec", "front", "plan", "engine.local", "testing.oracle"},
+    "cli": BASE
+    | {"spec", "front", "plan", "state", "engine.local", "engine.spark", "sinks", "observe", "testing"},
+    # the public names
+    "watersmeet": BASE | {"spec", "front", "plan"},
+    # the folder itself is empty
+    "engine": set(),
+}
+
+LIBRARIES: dict[str, set[str]] = {
+    "pyspark": {"engine.spark"},
+    "py4j": {"engine.spark"},
+    # a plan's expressions are its trees; the Spark engine renders them as Spark SQL
+    "sqlglot": {"spec", "front", "plan", "engine.spark", "testing.oracle"},
+    "confluent_kafka": {"testing"},
+    "typer": {"cli"},
+    "rich": {"cli", "observe", "sinks"},
+}
+"""Libraries that only some parts may import; the others are free."""
+
+NAMED_IN_TYPES: dict[str, set[str]] = {"pyspark": {"sinks"}}
+"""Parts that may name a library's types (under ``TYPE_CHECKING``) but not load it: a sink gets a frame."""
+
+
+def part_of(module: str) -> str:
+    """The part that a module belongs to: ``watersmeet.engine.step_rows`` is of ``engine.step``."""
+    names = module.split(".")[1:]
+    if not names:
+        return "watersmeet"
+    first, second = names[0], ".".join(names[1:2])
+    if first == "engine" and second:
+        return "engine.step" if second.startswith("step") else f"engine.{second}"
+    if first == "testing" and second.startswith("oracle"):
+        return "testing.oracle"
+    return first
+
+
+def module_name(file: Path) -> str:
+    names = file.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(names[:-1] if names[-1] == "__init__" else names)
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
+    """Line, name, and whether it is for types only; the name is that of a module, as far as one is seen."""
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name, id(node) in for_types
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                base = "." * node.level + (node.module or "")
+                full = f"{base}.{alias.name}"
+                yield node.lineno, full if is_own_module(full) else base, id(node) in for_types
+
+
+def is_own_module(name: str) -> bool:
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    return name.startswith("watersmeet") and (path.is_dir() or path.with_suffix(".py").is_file())
+
+
+def violations(source: str, module: str) -> list[str]:
+    """What in the module's source goes against the lists, as ``part -> part (module:line)``."""
+    part = part_of(module)
+    found = []
+    for line, name, for_types in imports(ast.parse(source)):
+        top = name.split(".")[0]
+        if name.startswith("."):
+            found.append(f"{module}:{line}: relative import")
+        elif top == "watersmeet":
+            target = part_of(name)
+            if target != part and target not in ALLOWED.get(part, set()):
+                found.append(f"{part} -> {target} ({module}:{line})")
+        elif part not in LIBRARIES.get(top, {part}) and not (
+            for_types and part in NAMED_IN_TYPES.get(top, ())
+        ):
+            found.append(f"{part} -> {top} ({module}:{line})")
+    return found
+
+
+def test_every_part_is_listed():
+    parts = {part_of(module_name(file)) for file in PACKAGE.rglob("*.py")}
+    assert parts <= set(ALLOWED), "a new part: say in ALLOWED what it may import"
+
+
+def test_only_allowed_edges():
+    found = [
+        problem
+        for file in sorted(PACKAGE.rglob("*.py"))
+        for problem in violations(file.read_text(encoding="utf-8"), module_name(file))
+    ]
+    assert not found, "\n".join(["edges that the architecture does not have:", *found])
+
+
+def test_the_list_has_no_cycle():
+    """Parts can be put in an order in which each imports only earlier ones."""
+    placed: set[str] = set()
+    while len(placed) < len(ALLOWED):
+        ready = {part for part in ALLOWED.keys() - placed if ALLOWED[part] <= placed}
+        assert ready, f"a cycle among {sorted(ALLOWED.keys() - placed)}"
+        placed |= ready
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "edge"),
+    [
+        ("watersmeet.kernel.band", "from watersmeet.plan import model", "kernel -> plan"),
+        ("watersmeet.kernel.band", "def f():\n    import watersmeet.state.runs", "kernel -> state"),
+        ("watersmeet.plan.rules", "from watersmeet import front", "plan -> front"),
+        ("watersmeet.engine.local", "import watersmeet.engine.spark.task", "engine.local -> engine.spark"),
+        ("watersmeet.engine.step", "from pyspark.sql import types", "engine.step -> pyspark"),
+        ("watersmeet.cli.run", "import pyspark.sql as sql", "cli -> pyspark"),
+        ("watersmeet.testing.oracle_sql", "import watersmeet.kernel", "testing.oracle -> kernel"),
+        ("watersmeet.sinks.files", "import pyspark", "sinks -> pyspark"),
+        ("watersmeet.plan.model", "if TYPE_CHECKING:\n    import pyspark", "plan -> pyspark"),
+        ("watersmeet.spec.model", "from . import other", "relative import"),
+    ],
+)
+def test_a_forbidden_edge_is_seen(module, source, edge):
+    (problem,) = violations(source, module)
+    assert edge in problem
+
+
+@pytest.mark.parametrize(
+    ("statement", "unwanted"),
+    [
+        ("import watersmeet.engine.local", {"pyspark", "py4j", "typer", "rich"}),
+        ("import watersmeet.sinks", {"pyspark", "py4j", "typer"}),
+        ("import watersmeet.front", {"pyspark", "py4j", "typer", "rich"}),
+        ("import watersmeet.cli.main", {"pyspark", "py4j", "pandas", "pyarrow", "duckdb"}),
+    ],
+)
+def test_heavy_libraries_stay_out(statement, unwanted):
+    """In an interpreter of its own: the in-process engine needs no Spark, and `--help` is quick."""
+    code = f"{statement}, sys; print(*sorted({unwanted!r} & sys.modules.keys()))"
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == []

@@ -1,0 +1,90 @@
+"""The command line as a function, and an engine that is not there."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from watersmeet.cli.main import main
+
+
+class FakeEngine:
+    """Stands for watersmeet.engine.spark.job: remembers its call, reports the ticks it was given."""
+
+    def __init__(self) -> None:
+        self.ticks: list[object] = []
+        self.error: BaseException | None = None
+        self.stopped = False
+        self.waiting: dict = {}
+        self.called: dict = {}
+        self.job = self.plan = None
+
+    def run_job(self, job, plan, *, on_start, on_tick, console, **settings):
+        self.job, self.plan, self.called = job, plan, settings
+        on_start(self.waiting)
+        for tick in self.ticks:
+            on_tick(tick, 0.25, {"ingest": 0.1})
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(stopped=self.stopped, ticks=len(self.ticks), finished=False)
+
+
+def tick(number: int, **account: int) -> SimpleNamespace:
+    """A tick's result with one query ``q`` of one input ``a``."""
+    counts = {"in": account.get("in", 0)}
+    retained = account.pop("retained", 0)
+    query = SimpleNamespace(
+        inputs={"a.t": 5 + number},
+        state={"a": retained},
+        counts={"a": counts},
+        account={"a": account},
+        rows_out=3,
+        late={},
+        holding={},
+        idle=(),
+    )
+    return SimpleNamespace(tick=number, queries={"q": query})
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    fake = FakeEngine()
+    module = ModuleType("watersmeet.engine.spark.job")
+    module.run_job = fake.run_job
+    monkeypatch.setitem(sys.modules, "watersmeet.engine.spark.job", module)
+    return fake
+
+
+@pytest.fixture
+def make_tick():
+    return tick
+
+
+@pytest.fixture
+def watersmeet(capsys):
+    """Run a command line; its exit status and what it wrote."""
+
+    def run(*argv: object) -> SimpleNamespace:
+        capsys.readouterr()
+        status = main([str(word) for word in argv])
+        written = capsys.readouterr()
+        return SimpleNamespace(status=status, out=written.out, err=written.err)
+
+    return run
+
+
+JOB = """
+CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in');
+SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 3;
+"""
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """A job's file, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "job.sql"
+    file.write_text(JOB)
+    return file

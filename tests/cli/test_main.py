@@ -1,0 +1,229 @@
+"""Commands by their arguments, exit statuses and texts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from watersmeet.errors import EngineError, SeveralErrors, SpecError
+from watersmeet.observe.held import Held
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+FRONT = "watersmeet.front.sql"
+
+
+def test_help_is_quick_and_loads_nothing_heavy():
+    code = (
+        "import sys; from watersmeet.cli.main import main; status = main(['--help']);"
+        "heavy = {'pyspark', 'duckdb', 'pyarrow', 'numpy', 'sqlglot'} & sys.modules.keys();"
+        "print('HEAVY', *heavy); sys.exit(status)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+
+    def call():
+        started = time.monotonic()
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+        )
+        return time.monotonic() - started, found.stdout
+
+    took, out = min(call() for _ in range(3))
+    assert out.splitlines()[-1] == "HEAVY"
+    assert "replay" in out
+    assert took < 0.5
+
+
+def test_every_option_has_a_help_text(watersmeet):
+    from typer.main import get_command
+
+    from watersmeet.cli.main import app
+
+    for command in get_command(app).commands.values():
+        assert command.help
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), f"{command.name} {parameter.name}"
+
+
+def test_wrong_usage_is_two(watersmeet):
+    assert watersmeet("explian", "job.sql").status == 2
+    assert watersmeet("run").status == 2
+
+
+def test_explain_prints_the_plan(watersmeet, job):
+    found = watersmeet("explain", job)
+    assert found.status == 0
+    assert "x.k = y.k" in found.out
+    assert "Postpone map" in found.out
+
+
+def test_explain_draws_the_plan(watersmeet, job):
+    job.write_text(job.read_text() + "EXPLAIN SELECT x.t FROM a x JOIN a y ON x.t = y.t;")
+    found = watersmeet("explain", job, "--mermaid")
+    assert found.status == 0
+    assert found.out.startswith('flowchart LR\n  s0[("a (file)")]\n  subgraph q0["query console"]\n')
+    assert '  subgraph q1["query explain"]\n' in found.out
+    assert "Postpone map" not in found.out
+
+
+def test_flags_win_over_the_text(watersmeet, job):
+    job.write_text("SET watermark_rule = 'tight';" + job.read_text())
+    assert "watermark rule limit" in watersmeet("explain", job, "--watermark-rule", "limit").out
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("SELEC 1;", "SqlError"), ("SELECT x.t FROM nothing x JOIN nothing y ON x.t = y.t;", "SqlError")],
+)
+def test_a_broken_job_is_one_readable_message(watersmeet, job, text, code):
+    job.write_text(text)
+    found = watersmeet("explain", job)
+    assert found.status == 2
+    assert found.err.startswith(code)
+    assert "Traceback" not in found.err
+    assert str(job) in found.err, "the place in the text"
+
+
+def test_a_missing_file_is_said_so(watersmeet, tmp_path):
+    found = watersmeet("run", tmp_path / "no.sql")
+    assert found.status == 2
+    assert "No such file" in found.err
+
+
+def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
+    engine.ticks = [make_tick(1, **{"in": 4, "matched": 3, "retained": 1})]
+    flags = [
+        "--checkpoint",
+        "cp",
+        "--partitions",
+        "3",
+        "--master",
+        "local[3]",
+        "--until-caught-up",
+        "--finish",
+        "--no-live",
+    ]
+    found = watersmeet(
+        "run", job, *flags, "--trigger", "2 seconds", "--conf", "spark.a=b=c", "--max-rows", "9"
+    )
+    assert found.status == 0, found.err
+    assert engine.called == {
+        "checkpoint": "cp",
+        "partitions": 3,
+        "trigger": "2 seconds",
+        "master": "local[3]",
+        "jars": None,
+        "conf": {"spark.a": "b=c"},
+        "until_caught_up": True,
+        "finish": True,
+    }
+    assert engine.job.options.max_rows == 9
+    assert "tick 1" in found.out
+    assert "W[a.t] 1970-01-01" in found.out, "a timestamp unless the plan says that it is a number"
+    assert "adds up" in found.out
+
+
+def test_without_a_checkpoint_the_state_is_beside_the_work(watersmeet, job, engine):
+    assert watersmeet("run", job).status == 0
+    assert engine.called["checkpoint"] == str(Path(".watersmeet") / "job")
+    assert engine.called["partitions"] is None
+    assert engine.called["finish"] is False
+
+
+def test_json_is_lines_of_json(watersmeet, job, engine, make_tick):
+    engine.ticks = [make_tick(n, **{"in": 1, "matched": 1}) for n in (1, 2)]
+    found = watersmeet("run", job, "--json")
+    lines = [json.loads(line) for line in found.out.splitlines()]
+    assert [line.get("tick") for line in lines] == [1, 2, None]
+    assert lines[0]["inputs"][0]["watermarks"] == {"t": 6}
+    assert lines[-1]["account"]["adds_up"] is True
+
+
+@pytest.mark.parametrize("flags", [[], ["--live"], ["--json"]])
+def test_who_is_waited_for_at_the_start_is_said(watersmeet, job, engine, flags):
+    engine.waiting = {"q": {"a": (Held("orders", "2"),), "b": ()}}
+    found = watersmeet("run", job, *flags)
+    assert (
+        '"partition": "2"' if flags == ["--json"] else "the watermark of a waits for a row in orders/2"
+    ) in found.out
+    engine.waiting = {"q": {"a": ()}}
+    assert "waits for" not in watersmeet("run", job, *flags).out
+
+
+def test_live_view_on_request(watersmeet, job, engine, make_tick):
+    engine.ticks = [make_tick(1, **{"in": 1, "matched": 1})]
+    found = watersmeet("run", job, "--live")
+    assert "rows/s" in found.out
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before the stream", "in the stream"])
+def test_ctrl_c_is_a_clean_stop(watersmeet, job, engine, make_tick, early):
+    engine.ticks = [make_tick(1, **{"in": 1, "retained": 1})]
+    if early:
+        engine.error = KeyboardInterrupt()
+    else:
+        engine.stopped = True
+    found = watersmeet("run", job)
+    assert found.status == 0
+    assert "run it again to go on" in found.out
+    assert "adds up" in found.out
+
+
+def test_sigterm_is_a_clean_stop_too(watersmeet, job, engine):
+    before = signal.getsignal(signal.SIGTERM)
+
+    class Ticks(list):
+        def __iter__(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+            raise AssertionError("the signal did not stop the run")
+
+    engine.ticks = Ticks()
+    assert watersmeet("run", job).status == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_errors_of_a_run_are_messages(watersmeet, job, engine):
+    engine.error = SeveralErrors(
+        [EngineError("sink down", code="x", hint="start it"), SpecError("no path", code="y")]
+    )
+    found = watersmeet("run", job)
+    assert found.status == 2
+    assert found.err.splitlines() == ["EngineError[x]: sink down", "Hint: start it", "SpecError[y]: no path"]
+
+
+def test_a_bug_is_no_trace_unless_asked_for(watersmeet, job, engine, monkeypatch):
+    engine.error = RuntimeError("it broke\nat length")
+    found = watersmeet("run", job)
+    assert found.status == 70
+    assert "RuntimeError: it broke" in found.err
+    assert "Traceback" not in found.err
+    monkeypatch.setenv("WATERSMEET_TRACEBACK", "1")
+    with pytest.raises(RuntimeError):
+        watersmeet("run", job)
+
+
+@pytest.mark.parametrize("flags", [["--conf", "novalue"], ["--partitions", "0"], ["--conf", "unknown=1"]])
+def test_wrong_options_are_two(watersmeet, job, engine, flags):
+    assert watersmeet("run", job, *flags).status == 2
+
+
+def test_partitions_in_the_text_are_checked(watersmeet, job, engine):
+    job.write_text("SET partitions = 'many';" + job.read_text())
+    found = watersmeet("run", job)
+    assert found.status == 2
+    assert "partitions is 'many'" in found.err
+
+
+def test_explain_statement_alone_runs_nothing(watersmeet, job, engine):
+    job.write_text(job.read_text().replace("SELECT", "EXPLAIN SELECT"))
+    found = watersmeet("run", job)
+    assert found.status == 0
+    assert "Postpone map" in found.out
+    assert engine.job is None

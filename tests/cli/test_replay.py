@@ -1,0 +1,80 @@
+"""`replay`: lines, checks and exit statuses; the engine is a fake, so that only the command is tested."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType
+
+import pytest
+
+GOOD = {"case": "good", "query": "SELECT 1", "steps": [{}], "expect": [{"rows": [{"a": 1}]}]}
+REFUSED = {"case": "refused", "query": "SELECT 1", "steps": [], "expect": {"error": "without limit"}}
+LINE = {"case": "good", "step": 0, "rows": [{"a": 1}], "watermarks": {}, "late": [], "state": {}}
+
+
+@pytest.fixture
+def engines(monkeypatch):
+    """Outputs per case name; and which engine was asked, with how many partitions."""
+    outputs = {"good": [LINE], "refused": [{"case": "refused", "error": "state would grow without limit"}]}
+    asked = []
+    for name in ("watersmeet.engine.local", "watersmeet.engine.spark.replay"):
+
+        def replay_case(case, partitions=1, name=name):
+            asked.append((name, partitions))
+            return outputs[case["case"]]
+
+        module = ModuleType(name)
+        module.replay_case = replay_case
+        monkeypatch.setitem(sys.modules, name, module)
+    return outputs, asked
+
+
+@pytest.fixture
+def case_file(tmp_path):
+    def write(*cases):
+        file = tmp_path / "case.json"
+        file.write_text(json.dumps(list(cases) if len(cases) > 1 else cases[0]))
+        return file
+
+    return write
+
+
+def test_one_line_per_case_and_step(watersmeet, engines, case_file):
+    found = watersmeet("replay", case_file(GOOD))
+    assert found.status == 0
+    assert [json.loads(line) for line in found.out.splitlines()] == [LINE]
+
+
+def test_a_refused_case_is_one(watersmeet, engines, case_file):
+    found = watersmeet("replay", case_file(REFUSED))
+    assert found.status == 1
+    assert json.loads(found.out) == {"case": "refused", "error": "state would grow without limit"}
+
+
+def test_a_refused_case_that_was_expected_passes_the_check(watersmeet, engines, case_file):
+    found = watersmeet("replay", case_file(GOOD, REFUSED), "--check")
+    assert found.status == 0
+    assert "2 of 2 cases as expected" in found.err
+
+
+def test_a_difference_is_printed_and_one(watersmeet, engines, case_file):
+    engines[0]["good"] = [{**LINE, "rows": [{"a": 2}]}]
+    found = watersmeet("replay", case_file(GOOD), "--check")
+    assert found.status == 1
+    assert 'missing: {"a": 1}' in found.err
+    assert "0 of 1 cases as expected" in found.err
+
+
+def test_engine_and_partitions_are_passed_on(watersmeet, engines, case_file):
+    watersmeet("replay", case_file(GOOD), "--engine", "spark", "--partitions", "3")
+    watersmeet("replay", case_file(GOOD))
+    assert engines[1] == [("watersmeet.engine.spark.replay", 3), ("watersmeet.engine.local", 1)]
+
+
+def test_broken_files_are_messages(watersmeet, tmp_path):
+    (tmp_path / "x.json").write_text("{")
+    for name in ("x.json", "absent.json"):
+        found = watersmeet("replay", tmp_path / name)
+        assert found.status == 2
+        assert "Traceback" not in found.err

@@ -1,0 +1,73 @@
+"""Jobs of tests: run to their end in this thread, or in another one until they are stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.engine.spark.job import outputs_of
+from watersmeet.engine.spark.query import Run, RunResult, RunSettings
+from watersmeet.engine.step.driver import TickResult
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+
+
+class Running:
+    """A run of a job's text. ``ticks``: the results so far."""
+
+    def __init__(self, spark: Any, text: str, checkpoint: Path, **settings: Any) -> None:
+        job = parse_job(text)
+        plan = plan_job(job)
+        self.ticks: list[TickResult] = []
+        asked = RunSettings(
+            str(checkpoint), partitions=2, on_tick=lambda tick, _, __: self.ticks.append(tick), **settings
+        )
+        self._run = Run(spark, plan, asked, outputs_of(job, plan, None), Checkpoint(checkpoint))
+        self._thread = threading.Thread(target=self._execute, daemon=True)
+        self.error: BaseException | None = None
+
+    def to_the_end(self) -> RunResult:
+        return self._run.execute()
+
+    def _execute(self) -> None:
+        try:
+            self._run.execute()
+        except BaseException as error:
+            self.error = error
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run.stop()
+        self._thread.join(60)
+        if error is None and self.error is not None:
+            raise self.error
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 90) -> None:
+        until = time.monotonic() + timeout_s
+        while not condition():
+            if self.error is not None:
+                raise self.error
+            assert self._thread.is_alive(), "the run has ended"
+            assert time.monotonic() < until, f"not in {timeout_s} s; ticks: {len(self.ticks)}"
+            time.sleep(0.05)
+
+    def total(self, what: str, query: str, alias: str) -> int:
+        """A number of the account as of the last tick."""
+        return self.ticks[-1].queries[query].account[alias].get(what, 0) if self.ticks else 0
+
+
+def until_caught_up(spark: Any, text: str, checkpoint: Path, *, finish: bool = False) -> Running:
+    """A run that has worked off the input that was there."""
+    running = Running(spark, text, checkpoint, until_caught_up=True, finish=finish)
+    running.to_the_end()
+    return running

@@ -1,0 +1,363 @@
+"""Whole jobs on Spark over directories of files: SQL in, rows in a memory sink out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+
+import pytest
+
+from watersmeet.errors import EngineError, SpecError, StateError, WatersmeetError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.sinks.memory import MemorySink
+
+pytestmark = pytest.mark.spark
+
+ORDERS = """
+CREATE MAPPING orders (order_id BIGINT, order_time TIMESTAMP, item_id BIGINT)
+  TYPE File OPTIONS ('path' = '{path}/orders', 'format' = 'json', 'maxFilesPerTrigger' = '1');
+CREATE MAPPING deliveries (delivery_id BIGINT, order_id BIGINT, delivery_time TIMESTAMP)
+  TYPE File OPTIONS ('path' = '{path}/deliveries', 'format' = 'json', 'maxFilesPerTrigger' = '1');
+CREATE VIEW o AS SELECT * FROM
+  TABLE(IMPOSE_ORDER(TABLE orders, DESCRIPTOR(order_time), INTERVAL '0' SECONDS));
+CREATE VIEW d AS SELECT * FROM
+  TABLE(IMPOSE_ORDER(TABLE deliveries, DESCRIPTOR(delivery_time), INTERVAL '0' SECONDS));
+CREATE MAPPING delivered TYPE Memory;
+CREATE MAPPING aside TYPE Memory;
+"""
+LEFT = """
+INSERT INTO delivered SELECT o.order_id, d.delivery_id, o.item_id + 1 AS next_item FROM o LEFT JOIN d
+  ON d.order_id = o.order_id AND d.delivery_time BETWEEN o.order_time AND o.order_time + INTERVAL '1' HOUR;
+"""
+
+
+@pytest.fixture
+def job(spark, tmp_path):
+    """Runs the job of a SQL text over ``tmp_path``; a new memory sink for every test."""
+    from watersmeet.engine.spark.job import outputs_of
+    from watersmeet.engine.spark.query import RunSettings, run
+
+    MemorySink.clear()
+    for name in ("orders", "deliveries"):
+        (tmp_path / name).mkdir()
+
+    def runner(sql=ORDERS + LEFT, *, checkpoint="checkpoint", **settings):
+        asked = parse_job(sql.format(path=tmp_path))
+        plan = plan_job(asked)
+        chosen = RunSettings(
+            str(tmp_path / checkpoint), **{"until_caught_up": True, "partitions": 2, **settings}
+        )
+        return run(spark, plan, chosen, outputs_of(asked, plan, None))
+
+    return runner
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Appends a file of records to a source's directory."""
+
+    def write(source: str, *records) -> None:
+        folder = tmp_path / source
+        staged = tmp_path / f".{source}"
+        staged.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
+        number = len(list(folder.iterdir()))
+        os.utime(staged, (1.6e9 + number, 1.6e9 + number))  # Spark reads the oldest first
+        staged.rename(folder / f"{number:04d}.json")
+
+    return write
+
+
+def order(number: int, at: str, item: int = 100) -> dict:
+    return {"order_id": number, "order_time": f"2022-03-01T{at}Z", "item_id": item}
+
+
+def delivery(number: int, of: int, at: str) -> dict:
+    return {"delivery_id": number, "order_id": of, "delivery_time": f"2022-03-01T{at}Z"}
+
+
+def rows(sink: str = "delivered") -> Counter:
+    return Counter(tuple(row.values()) for row in MemorySink.rows(sink))
+
+
+def test_orders_meet_their_deliveries_and_the_rest_is_padded_once(job, put):
+    put("orders", order(1, "10:00:00"), order(2, "11:00:00"))
+    put("deliveries", delivery(1, 1, "10:40:00"))
+    job()
+    assert rows() == {(1, 1, 101): 1}
+    put("deliveries", delivery(2, 7, "12:30:00"))
+    put("orders", order(3, "12:00:00"))
+    result = job()
+    assert rows() == {(1, 1, 101): 1, (2, None, 101): 1}
+    assert not result.finished
+    result = job(finish=True)
+    assert result.finished
+    assert rows() == {(1, 1, 101): 1, (2, None, 101): 1, (3, None, 101): 1}
+    account = result.last.queries[next(iter(result.last.queries))].account
+    assert account["o"] == {"in": 3, "matched": 1, "padded": 2, "retained": 0}
+
+
+def test_a_finished_job_takes_no_more_and_finishing_twice_is_nothing(job, put):
+    put("orders", order(1, "10:00:00"))
+    job(finish=True)
+    assert job(finish=True).ticks == 0
+    with pytest.raises(StateError, match="finished"):
+        job()
+
+
+def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, monkeypatch):
+    from watersmeet.engine.spark.query import Run
+
+    put("orders", order(1, "10:00:00"))
+    plain = Run._tick
+
+    def killed(self, reports, clock_us, host, end=False):
+        if end:
+            raise EngineError("killed", code="test")
+        plain(self, reports, clock_us, host, end)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "_tick", killed)
+        with pytest.raises(EngineError, match="killed"):
+            job(finish=True)
+    assert rows() == {}
+    assert job().finished
+    assert rows() == {(1, None, 101): 1}
+
+
+@pytest.mark.parametrize("where", ["conclude", "commit"])
+def test_a_tick_that_dies_is_repeated_with_nothing_doubled(job, put, monkeypatch, where):
+    from watersmeet.engine.step.driver import TickDriver
+
+    put("orders", order(1, "10:00:00"))
+    put("deliveries", delivery(1, 1, "10:40:00"))
+    with monkeypatch.context() as patched:
+
+        def dies(*args, **kwargs):
+            raise EngineError("killed", code="test")
+
+        patched.setattr(TickDriver, where, dies)
+        with pytest.raises(EngineError, match="killed"):
+            job()
+    job()
+    assert rows() == {(1, 1, 101): 1}
+
+
+def test_a_batch_that_was_committed_is_skipped(job, put, tmp_path):
+    put("orders", order(1, "10:00:00"))
+    put("deliveries", delivery(1, 1, "10:40:00"))
+    job()
+    commits = tmp_path / "checkpoint/spark/commits"
+    for file in [*commits.iterdir()]:
+        file.unlink()
+    result = job()
+    assert (result.ticks, rows()) == (0, {(1, 1, 101): 1})
+
+
+def test_a_lost_part_of_the_checkpoint_is_refused(job, put, tmp_path):
+    put("orders", order(1, "10:00:00"))
+    job()
+    kept = tmp_path / "kept"
+    for part, code in (("spark", "spark-checkpoint-lost"), ("state", "state-lost")):
+        shutil.copytree(tmp_path / "checkpoint", kept, dirs_exist_ok=True)
+        shutil.rmtree(tmp_path / "checkpoint" / part)
+        with pytest.raises(StateError) as refused:
+            job()
+        assert refused.value.code == code
+        assert refused.value.hint
+        shutil.copytree(kept, tmp_path / "checkpoint", dirs_exist_ok=True)
+    job()  # whole again
+
+
+def test_changed_sources_are_refused(job, put):
+    put("orders", order(1, "10:00:00"))
+    job()
+    swapped = """
+    INSERT INTO delivered SELECT o.order_id, d.delivery_id, o.item_id + 1 AS next_item
+      FROM d RIGHT JOIN o ON d.order_id = o.order_id
+      AND d.delivery_time BETWEEN o.order_time AND o.order_time + INTERVAL '1' HOUR;
+    """
+    with pytest.raises(StateError):
+        job(ORDERS + swapped)
+
+
+def test_broken_and_late_records_are_counted_and_kept(job, put):
+    put("orders", order(1, "10:00:00"), "{not json", {**order(9, "10:00:00"), "order_id": "x"})
+    put("orders", order(2, "11:00:00"))
+    put("orders", order(3, "10:30:00"), order(4, "11:00:00"), {"order_id": 5})
+    kept = "SET late_output = aside; SET broken_output = aside;"
+    result = job(kept + ORDERS + LEFT, finish=True)
+    account = result.last.queries[next(iter(result.last.queries))].account["o"]
+    assert account == {"in": 7, "broken": 2, "late": 1, "null_time": 1, "padded": 3, "retained": 0}
+    kept = {(row["stream"], row["reason"]): row["record"] for row in MemorySink.rows("aside")}
+    assert json.loads(kept["orders", "late"])["order_id"] == 3
+    assert json.loads(kept["orders", "null_time"]) == {"order_id": 5, "order_time": None, "item_id": None}
+    assert len(MemorySink.rows("aside")) == 4
+
+
+def test_a_self_join_and_a_second_query_share_one_source(job, put):
+    put("orders", order(1, "10:00:00", 1), order(2, "10:10:00", 1), order(3, "10:20:00", 2))
+    sql = (
+        ORDERS
+        + """
+    INSERT INTO delivered SELECT a.order_id, b.order_id AS next FROM o a JOIN o b ON a.item_id = b.item_id
+      AND b.order_time BETWEEN a.order_time + INTERVAL '1' SECOND AND a.order_time + INTERVAL '1' HOUR;
+    INSERT INTO aside SELECT a.order_id, b.order_id AS near FROM o a JOIN o b
+      ON b.order_time BETWEEN a.order_time - INTERVAL '10' MINUTES AND a.order_time + INTERVAL '10' MINUTES
+      AND a.order_id <> b.order_id;
+    """
+    )
+    job(sql, finish=True)
+    assert rows() == {(1, 2): 1}
+    assert rows("aside") == {(1, 2): 1, (2, 1): 1, (2, 3): 1, (3, 2): 1}
+
+
+def test_keys_of_two_types_meet(job, put):
+    put("orders", order(1, "10:00:00"))
+    put("deliveries", delivery(1, 1, "10:40:00"))
+    sql = (
+        ORDERS
+        + """
+    INSERT INTO delivered SELECT o.order_id, d.delivery_id FROM o JOIN d
+      ON CAST(o.order_id AS STRING) = d.order_id AND CAST(-0.0 AS DOUBLE) * o.item_id = 0.0 * d.delivery_id
+      AND d.delivery_time BETWEEN o.order_time AND o.order_time + INTERVAL '1' HOUR;
+    """
+    )
+    job(sql)
+    assert rows() == {(1, 1): 1}
+
+
+def test_the_result_does_not_depend_on_the_partitions(job, put):
+    for hour in range(10, 14):
+        put("orders", *(order(hour * 100 + n, f"{hour}:{n:02d}:00") for n in range(40)))
+        met = range(0, 40, 2)
+        put("deliveries", *(delivery(n, hour * 100 + n, f"{hour}:{n + 5:02d}:00") for n in met))
+    seen = []
+    for count in (1, 2, 5):
+        MemorySink.clear()
+        job(checkpoint=f"c{count}", partitions=count, finish=True)
+        seen.append(rows())
+    assert seen[0] == seen[1] == seen[2]
+    assert sum(seen[0].values()) == 160
+
+
+def test_a_path_that_is_not_there_is_named(job, tmp_path):
+    shutil.rmtree(tmp_path / "orders")
+    with pytest.raises(EngineError, match=r"orders.*there is no"):
+        job()
+
+
+def test_limits_and_failing_expressions_are_readable(job, put):
+    put("orders", order(1, "10:00:00"), order(2, "10:01:00"))
+    with pytest.raises(WatersmeetError, match="max_rows"):
+        job("SET max_rows = 1;" + ORDERS + LEFT)
+    failing = LEFT.replace("o.item_id + 1", "raise_error(concat('bad item ', o.item_id))").replace(
+        "LEFT JOIN", "JOIN"
+    )
+    put("deliveries", delivery(1, 1, "10:40:00"))
+    with pytest.raises(EngineError, match="bad item 100") as raised:
+        job(ORDERS + failing, checkpoint="second")
+    assert "Traceback" not in str(raised.value)
+    assert "\tat " not in str(raised.value)
+
+
+def test_a_generator_gives_the_same_rows_again(job):
+    sql = """
+    CREATE MAPPING left_side (t TIMESTAMP, k BIGINT, v DOUBLE) TYPE Generator
+      OPTIONS ('rate' = '100', 'keys' = '10', 'disorder' = '2', 'rows' = '250', 'seed' = '7');
+    CREATE MAPPING right_side (t TIMESTAMP, k BIGINT) TYPE Generator
+      OPTIONS ('rate' = '100', 'keys' = '10', 'rows' = '250');
+    CREATE MAPPING delivered TYPE Memory;
+    INSERT INTO delivered SELECT a.t, a.k, a.v, b.t AS u
+    FROM TABLE(IMPOSE_ORDER(TABLE left_side, DESCRIPTOR(t), INTERVAL '2' SECONDS)) a
+    JOIN TABLE(IMPOSE_ORDER(TABLE right_side, DESCRIPTOR(t), INTERVAL '2' SECONDS)) b
+      ON a.k = b.k AND b.t BETWEEN a.t - INTERVAL '1' SECOND AND a.t + INTERVAL '1' SECOND;
+    """
+    job(sql, checkpoint="first")
+    first = rows()
+    assert sum(first.values()) > 1000
+    MemorySink.clear()
+    result = job(sql, checkpoint="second", finish=True)
+    assert rows() == first
+    account = result.last.queries[next(iter(result.last.queries))].account
+    assert {alias: counts["in"] for alias, counts in account.items()} == {"a": 250, "b": 250}
+
+
+def test_a_trigger_that_is_none_is_refused(job):
+    with pytest.raises(SpecError, match="trigger"):
+        job(trigger="now and then")
+
+
+def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_path):
+    from watersmeet.engine.spark.checkpoint import Checkpoint
+    from watersmeet.engine.spark.job import outputs_of
+    from watersmeet.engine.spark.query import Run, RunSettings
+
+    MemorySink.clear()
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "deliveries").mkdir()
+    put("orders", order(1, "10:00:00"))
+    put("deliveries", delivery(1, 1, "10:40:00"))
+    asked = parse_job((ORDERS + LEFT).format(path=tmp_path))
+    plan = plan_job(asked)
+
+    def stop(result, seconds, parts):
+        current.stop()
+
+    checkpoint = str(tmp_path / "checkpoint")
+    settings = RunSettings(checkpoint, trigger="100 milliseconds", on_tick=stop)
+    current = Run(spark, plan, settings, outputs_of(asked, plan, None), Checkpoint(checkpoint))
+    result = current.execute()
+    assert (result.stopped, result.ticks) == (True, 1)
+    assert rows() == {(1, 1, 101): 1}
+
+
+def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monkeypatch):
+    from watersmeet.engine.step.driver import TickDriver
+
+    put("orders", order(1, "10:00:00"), order(2, "18:00:00"))
+    put("deliveries", delivery(1, 7, "18:00:00"))
+    with monkeypatch.context() as patched:
+
+        def dies(*args, **kwargs):
+            raise EngineError("killed", code="test")
+
+        patched.setattr(TickDriver, "commit", dies)
+        with pytest.raises(EngineError, match="killed"):
+            job()
+    changed = (ORDERS + LEFT).replace("INTERVAL '0' SECONDS", "INTERVAL '9' HOURS")
+    with pytest.raises(StateError, match="interrupted-tick"):
+        job(changed)
+    job()
+    assert rows() == {(1, None, 101): 1}
+    job(changed, finish=True)
+    assert rows() == {(1, None, 101): 1, (2, None, 101): 1}
+
+
+def test_a_key_whose_type_only_spark_knows(job, put):
+    sql = ORDERS.replace(
+        "CREATE VIEW o AS SELECT * FROM",
+        "CREATE VIEW o AS SELECT order_id, order_time, item_id, mask(CAST(order_id AS STRING)) AS m FROM",
+    ).replace(
+        "CREATE VIEW d AS SELECT * FROM",
+        "CREATE VIEW d AS SELECT delivery_id, delivery_time, mask(CAST(order_id AS STRING)) AS m FROM",
+    )
+    put("orders", order(1, "10:00:00"))
+    put("deliveries", delivery(1, 1, "10:40:00"))
+    job(
+        sql + "INSERT INTO delivered SELECT o.order_id, d.delivery_id FROM o JOIN d ON o.m = d.m "
+        "AND d.delivery_time BETWEEN o.order_time AND o.order_time + INTERVAL '1' HOUR;"
+    )
+    assert rows() == {(1, 1): 1}
+
+
+def test_options_of_files_whatever_their_letters(job, tmp_path):
+    sql = (ORDERS + LEFT).replace(
+        "'path' = '{path}/orders', 'format' = 'json'",
+        "'PATH' = '{path}/orders', 'Format' = 'csv', 'Header' = 'false'",
+    )
+    (tmp_path / "orders" / "a.csv").write_text("1,2022-03-01T10:00:00Z,100\n2,2022-03-01T10:00:00Z,100\n")
+    assert job(sql, finish=True).finished
+    assert rows() == {(1, None, 101): 1, (2, None, 101): 1}

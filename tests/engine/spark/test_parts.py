@@ -1,0 +1,199 @@
+"""Parts of the Spark engine that need no JVM: texts, settings, errors, what a restart is checked for."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+from watersmeet.engine.spark import session
+from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.engine.spark.errors import carry, readable, readable_error
+from watersmeet.engine.spark.file_options import KNOWN, check_file_options
+from watersmeet.engine.spark.generator import value_sql
+from watersmeet.engine.spark.kafka import partition_names
+from watersmeet.engine.spark.properties import packed, unpacked
+from watersmeet.engine.spark.restart import check_checkpoint, host_of, is_committed
+from watersmeet.engine.spark.text import literal, quoted, seconds_of
+from watersmeet.errors import EngineError, SpecError, StateError
+from watersmeet.plan.model import JobPlan
+from watersmeet.spec.model import Column, Source
+from watersmeet.state.manifest import Manifest
+
+NOTHING = JobPlan(queries=())
+
+
+def test_names_and_literals_survive_quoting():
+    assert quoted("a`b.c") == "`a``b.c`"
+    assert literal("it's \\ here") == "'it\\'s \\\\ here'"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500 milliseconds", 0.5), ("2 seconds", 2.0), ("1 minute", 60.0), ("0", 0.0)]
+)
+def test_triggers_in_seconds(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+def test_settings_of_the_user_win_and_jars_add_up(tmp_path):
+    (tmp_path / "one.jar").touch()
+    found = session.settings(
+        master="local[3]",
+        jars=str(tmp_path),
+        conf={"spark.jars": "/x.jar", "spark.ui.enabled": "true"},
+        kafka=True,
+    )
+    assert found["spark.master"] == "local[3]"
+    assert found["spark.ui.enabled"] == "true"
+    assert found["spark.jars"].split(",")[-1] == "/x.jar"
+    assert "spark.jars.packages" not in found
+
+
+def test_java_options_of_the_user_are_added_unless_they_choose_a_collector():
+    java = "spark.driver.extraJavaOptions"
+    assert session.settings(conf={java: "-Dx=1"})[java] == f"{session.COLLECTOR} {session.COMPILER} -Dx=1"
+    assert session.settings(conf={java: "-XX:+UseZGC"})[java] == f"{session.COMPILER} -XX:+UseZGC"
+
+
+def test_kafka_without_local_jars_asks_for_the_package(monkeypatch):
+    monkeypatch.delenv(session.JARS_VARIABLE, raising=False)
+    assert "spark-sql-kafka-0-10_2.13" in session.settings(kafka=True)["spark.jars.packages"]
+    assert "spark.jars.packages" not in session.settings()
+
+
+def test_jars_that_are_not_there_are_named():
+    with pytest.raises(EngineError, match="no jars at"):
+        session.local_jars("/nowhere/at/all")
+
+
+def test_what_tasks_are_told_comes_back():
+    assert unpacked(packed({"work": ("a", 1)})) == {"work": ("a", 1)}
+
+
+def test_an_error_of_a_task_arrives_as_itself():
+    error = StateError("a run is damaged", code="state-damaged", hint="restore it")
+    wrapped = RuntimeError(
+        f"org.apache.spark.SparkException: Job aborted: {carry(error)}\n\tat x.y.Z(Z.java)"
+    )
+    found = readable_error(wrapped)
+    assert (type(found), found.code, found.hint) == (StateError, "state-damaged", "restore it")
+    assert pickle.loads(pickle.dumps(found)).message == "a run is damaged"
+
+
+def test_foreign_errors_are_read_without_their_stack():
+    text = (
+        "[STREAM_FAILED] Query terminated with exception: Job aborted\n"
+        "\tat org.apache.spark.Foo.bar(Foo.scala:1)\n"
+        "Caused by: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. "
+        "SQLSTATE: 22012\n"
+        "\tat org.apache.spark.Baz.quux(Baz.scala:2)"
+    )
+    assert readable(RuntimeError(text)) == "Division by zero."
+    assert readable_error(OSError("java.io.IOException: No space left on device")).code == "disk-full"
+
+
+def test_partitions_are_named_as_rows_name_them():
+    one = Source("s", (), "kafka", {"topic": "a"})
+    two = Source("s", (), "kafka", {"topic": "a, b"})
+    assert partition_names(one, {"a": [1, 0]}) == ("0", "1")
+    assert partition_names(two, {"b": [0], "a": [0, 1]}) == ("a/0", "a/1", "b/0")
+
+
+def test_a_generator_refuses_options_that_there_are_not():
+    source = Source("g", (Column("k", "BIGINT"),), "generator", {"keyz": "3"})
+    with pytest.raises(SpecError, match="keyz"):
+        value_sql(source, source.columns[0])
+
+
+def _checkpoint(tmp_path, planned: int | None, committed: int | None, query_id: str = "q") -> Checkpoint:
+    checkpoint = Checkpoint(tmp_path)
+    for folder in ("offsets", "commits"):
+        (checkpoint.spark / folder).mkdir(parents=True)
+    (checkpoint.spark / "metadata").write_text(json.dumps({"id": query_id}))
+    for batch in range((planned if planned is not None else -1) + 1):
+        (checkpoint.spark / "offsets" / str(batch)).write_text(
+            f'v1\n{{"batchTimestampMs":{batch}}}\n{{"o":{batch}}}'
+        )
+    for batch in range((committed if committed is not None else -1) + 1):
+        (checkpoint.spark / "commits" / str(batch)).write_text("v1\n{}")
+    return checkpoint
+
+
+def _manifest(checkpoint: Checkpoint, batch: int, query_id: str = "q") -> Manifest:
+    host = host_of(query_id, checkpoint.offsets(batch), NOTHING)
+    return Manifest(tick=batch + 1, clock_us=0, fingerprints={}, sources=[], queries={}, host=host)
+
+
+@pytest.mark.parametrize(("planned", "committed"), [(2, 2), (2, 1), (3, 2)])
+def test_what_a_kill_can_leave_is_fine(tmp_path, planned, committed):
+    checkpoint = _checkpoint(tmp_path, planned, committed)
+    check_checkpoint(checkpoint, _manifest(checkpoint, 2), NOTHING)
+
+
+def test_a_repeated_batch_is_skipped_only_if_all_is_equal(tmp_path):
+    checkpoint = _checkpoint(tmp_path, 3, 1)
+    manifest = _manifest(checkpoint, 2)
+    assert is_committed(manifest, "q", checkpoint.offsets(2), NOTHING)
+    assert not is_committed(manifest, "q", checkpoint.offsets(3), NOTHING)
+    with pytest.raises(StateError, match="other offsets"):
+        is_committed(manifest, "another", checkpoint.offsets(2), NOTHING)
+    with pytest.raises(StateError, match="gives batch 1"):
+        is_committed(manifest, "q", checkpoint.offsets(1), NOTHING)
+
+
+def test_a_lost_or_foreign_part_is_refused(tmp_path):
+    checkpoint = _checkpoint(tmp_path / "a", 2, 2)
+    manifest = _manifest(checkpoint, 2)
+    with pytest.raises(StateError) as lost:
+        check_checkpoint(checkpoint, None, NOTHING)
+    assert lost.value.code == "state-lost"
+    with pytest.raises(StateError) as gone:
+        check_checkpoint(Checkpoint(tmp_path / "b"), manifest, NOTHING)
+    assert gone.value.code == "spark-checkpoint-lost"
+    with pytest.raises(StateError) as foreign:
+        check_checkpoint(_checkpoint(tmp_path / "c", 2, 2, "other"), manifest, NOTHING)
+    assert foreign.value.code == "spark-checkpoint-changed"
+    for planned, committed in ((1, 1), (4, 3)):
+        with pytest.raises(StateError) as gap:
+            check_checkpoint(_checkpoint(tmp_path / f"d{planned}", planned, committed), manifest, NOTHING)
+        assert gap.value.code == "checkpoint-gap"
+
+
+def test_one_run_at_a_time(tmp_path):
+    with (
+        Checkpoint(tmp_path).locked(),
+        pytest.raises(StateError, match="another run"),
+        Checkpoint(tmp_path).locked(),
+    ):
+        pass
+    with Checkpoint(tmp_path).locked():
+        pass
+
+
+def file_source(**options: str) -> Source:
+    return Source("a", (Column("t", "BIGINT"),), "file", {"path": "in", **options})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "option", "words", "hint"),
+    [
+        ("csv", "delimeter", '"a" has no option "delimeter"', '"delimiter"'),
+        ("json", "maxfilespertriger", 'no option "maxfilespertriger"', '"maxFilesPerTrigger"'),
+        ("json", "sep", 'no option "sep" for the format json', '"lineSep"'),
+        ("parquet", "header", 'no option "header" for the format parquet', "known: "),
+        ("csv", "mode", 'no option "mode"', "broken_output"),
+        ("csv", "inferSchema", 'no option "inferSchema"', "declared"),
+    ],
+)
+def test_unknown_options_of_files_are_refused(wanted, option, words, hint):
+    with pytest.raises(SpecError) as refused:
+        check_file_options(file_source(), wanted, ["path", "format", option])
+    assert refused.value.code == "unknown-option"
+    assert words in refused.value.message
+    assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize("wanted", ["parquet", "json", "csv"])
+def test_options_of_files_are_known_whatever_their_letters(wanted):
+    check_file_options(file_source(), wanted, ["PATH", "Format", "MAXFILESPERTRIGGER", *KNOWN[wanted]])

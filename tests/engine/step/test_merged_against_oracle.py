@@ -1,0 +1,30 @@
+"""The nested-loop oracle agrees with an engine that merges all its runs in every tick.
+
+``WATERSMEET_RANDOM_CASES`` says how many cases, at most 300.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.oracle.test_engine_against_oracle import PARTITIONS, check
+from watersmeet.engine.step import merge
+from watersmeet.testing.random_cases import random_case
+from watersmeet.testing.random_multiway import random_multiway_case
+
+CASES = min(300, int(os.environ.get("WATERSMEET_RANDOM_CASES", "300")))
+CHUNKS = 4
+
+
+@pytest.mark.parametrize("group_rows", [10**9, 6])
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_merging_engine_agrees(seed, chunk, group_rows, monkeypatch):
+    monkeypatch.setattr(merge, "FAN_IN", 2)
+    monkeypatch.setattr(merge, "SMALL_ROWS", 10**9)
+    monkeypatch.setattr(merge, "GROUP_ROWS", group_rows)
+    for number in range(seed + 2 * 10**6 + chunk, seed + 2 * 10**6 + CASES // 2, CHUNKS):
+        many = number // CHUNKS % 3 == 1
+        case = random_multiway_case(number) if many else random_case(number, changes=number % 3 == 0)
+        check(case, PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)

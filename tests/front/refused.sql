@@ -1,0 +1,146 @@
+-- Each block is a statement after the declarations of test_refused.py, headed by the error's code and place.
+
+-- fail=syntax 1:14
+SELECT a FRM l
+-- fail=syntax 1:8
+SELECT 'abc
+-- fail=not-supported 1:1
+DROP TABLE l
+-- fail=not-supported 1:1
+SELCT 1
+-- fail=unknown-table 1:15
+SELECT * FROM nosuch
+-- fail=unknown-column 1:10
+SELECT l.nosuch FROM l
+-- fail=unknown-column 1:8
+SELECT "abc" FROM l
+-- fail=unknown-table 1:8
+SELECT x.t FROM l
+-- fail=ambiguous-column 1:8
+SELECT t FROM l, r
+-- fail=duplicate-name 1:22
+SELECT 1 FROM l JOIN l ON 1 = 1
+-- fail=duplicate-column 1:1
+INSERT INTO f SELECT * FROM l JOIN r ON l.t = r.t
+-- fail=column-count 1:1
+INSERT INTO f (a, b) SELECT l.t FROM l
+-- fail=unknown-sink 1:13
+INSERT INTO g SELECT l.t FROM l
+-- fail=not-supported 1:28
+SELECT l.k FROM l GROUP BY l.k
+-- fail=not-supported 1:17
+SELECT DISTINCT k FROM l
+-- fail=not-supported 1:32
+SELECT k AS kk FROM l ORDER BY l.k
+-- fail=not-supported 1:23
+SELECT k FROM l LIMIT 1
+-- fail=not-supported 1:8
+SELECT count(*) FROM l
+-- fail=not-supported 1:8
+SELECT sum(v) OVER (ORDER BY t) FROM l
+-- fail=not-supported 1:36
+SELECT t FROM l WHERE v IN (SELECT v FROM r)
+-- fail=not-supported 1:32
+SELECT l.t FROM l NATURAL JOIN r
+-- fail=not-supported 1:29
+SELECT l.t FROM l ASOF JOIN r ON l.t = r.t
+-- fail=not-supported
+SELECT l.t FROM l JOIN r FOR SYSTEM_TIME AS OF l.t ON l.t = r.t
+-- fail=not-supported
+SELECT t FROM (SELECT t FROM l UNION SELECT t FROM r) u
+-- fail=nondeterministic 1:43
+SELECT l.t FROM l JOIN r ON l.t = r.t AND rand() > 0
+-- fail=nondeterministic 1:25
+CREATE VIEW v AS SELECT uuid() AS id FROM l
+-- fail=not-supported 1:8
+SELECT now() FROM l
+-- fail=not-supported
+SELECT current_timestamp() FROM l
+-- fail=already-ordered 1:54
+SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE l, DESCRIPTOR(t), 5)) x
+-- fail=not-supported
+SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE(SELECT * FROM l WHERE v > 1), DESCRIPTOR(v), 5)) x
+-- fail=bad-lag
+SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE p, DESCRIPTOR(ts), 5)) x
+-- fail=bad-duration
+SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE p, DESCRIPTOR(ts), INTERVAL '1' MONTH)) x
+-- fail=wrong-type
+SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE p, DESCRIPTOR(s), 5)) x
+-- fail=unknown-column
+SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE p, DESCRIPTOR(x), 5)) x
+-- fail=unknown-type 1:19
+CREATE TABLE x (a FOO) WITH ('connector' = 'kafka')
+-- fail=unknown-connector
+CREATE MAPPING x TYPE Kafkaa
+-- fail=unknown-connector
+CREATE MAPPING x OPTIONS ()
+-- fail=duplicate-name 1:14
+CREATE TABLE L (a INT) TYPE Memory
+-- fail=bad-lag
+CREATE TABLE q (t BIGINT, WATERMARK FOR t AS t - INTERVAL '1' SECOND) TYPE Memory
+-- fail=bad-lag
+CREATE TABLE q (t TIMESTAMP, WATERMARK FOR t AS u - 5) TYPE Memory
+-- fail=not-supported
+CREATE TABLE q (t TIMESTAMP, PRIMARY KEY (t) NOT ENFORCED) TYPE Memory
+-- fail=not-supported
+CREATE TABLE q (t TIMESTAMP, u AS t + 1) TYPE Memory
+-- fail=bad-option
+CREATE TABLE q (t INT) TYPE Memory OPTIONS ('idle_timeout' = '5')
+-- fail=bad-option
+CREATE TABLE q (t INT) TYPE Memory OPTIONS ('rows_per_second' = '0')
+-- fail=bad-option
+CREATE TABLE q (t INT) TYPE Memory OPTIONS ('rows_per_second' = 'many')
+-- fail=bad-option
+CREATE TABLE q (t INT) TYPE Generator OPTIONS ('rows_per_second' = '5')
+-- fail=unknown-setting 1:5
+SET watermark_rul = 'limit'
+-- fail=bad-setting 1:5
+SET watermark_rule = 'lim'
+-- fail=bad-setting
+SET allowed_lateness = '5 seconds'
+-- fail=bad-setting
+SET max_rows = 0
+-- fail=wrong-type
+SELECT 1 FROM (SELECT t FROM l UNION ALL SELECT k FROM l) u
+-- fail=column-count
+SELECT 1 FROM (SELECT t FROM l UNION ALL SELECT t, k FROM l) u
+-- fail=unknown-table 1:13
+SELECT l.t, r.t FROM l LEFT SEMI JOIN r ON l.t = r.t
+-- fail=not-supported 1:35
+SELECT l.t FROM l RIGHT SEMI JOIN r ON l.t = r.t
+-- fail=not-supported 1:40
+SELECT l.t FROM l WHERE EXISTS (SELECT 1 FROM r GROUP BY r.t)
+-- fail=duplicate-name 1:47
+SELECT l.t FROM l WHERE EXISTS (SELECT 1 FROM l WHERE l.t = 1)
+-- fail=not-supported 1:51
+SELECT l.t FROM l WHERE l.t > 0 OR EXISTS (SELECT 1 FROM r WHERE r.t = l.t)
+-- fail=unknown-column 1:10
+SELECT x.kk FROM (SELECT l.k FROM l JOIN r ON l.t = r.t) x
+-- fail=unknown-table 1:8
+SELECT l.k FROM (SELECT l.k FROM l JOIN r ON l.t = r.t) x
+-- fail=ambiguous-column 1:8
+SELECT k FROM (SELECT l.k FROM l JOIN r ON l.t = r.t) x JOIN l ON l.k = x.k
+-- fail=duplicate-column
+SELECT x.k FROM (SELECT * FROM l JOIN r ON l.t = r.t) x
+-- fail=duplicate-column
+SELECT x.k FROM (l JOIN r ON l.t = r.t) x
+-- fail=syntax
+SELECT l.k FROM l JOIN (SELECT l.k FROM l JOIN r ON l.t = r.t) ON l.k = k
+-- fail=not-supported 1:96
+SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE(SELECT l.t AS t FROM l JOIN r ON l.t = r.t), DESCRIPTOR(t), 5)) x
+-- fail=not-supported
+SELECT u.t FROM (SELECT t FROM l UNION ALL SELECT l.t FROM l JOIN r ON l.t = r.t) u
+-- fail=not-supported 1:65
+SELECT x.k FROM (SELECT l.k FROM l JOIN r ON l.t = r.t GROUP BY l.k) x
+-- fail=not-supported 1:25
+SELECT x.n FROM (SELECT count(l.k) AS n FROM l JOIN r ON l.t = r.t) x
+-- fail=nondeterministic 1:25
+SELECT x.n FROM (SELECT rand() AS n FROM l JOIN r ON l.t = r.t) x
+-- fail=duplicate-name 1:52
+SELECT 1 FROM (l JOIN r ON l.t = r.t) JOIN (SELECT l.k FROM l JOIN r ON l.t = r.t) r ON l.k = r.k
+-- fail=duplicate-name
+SELECT 1 FROM (SELECT l.t FROM l JOIN r ON l.t = r.t) x JOIN l AS "x.l" ON x.t = "x.l".t
+-- fail=duplicate-name
+SELECT 1 FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.t = l.t) AND EXISTS (SELECT 1 FROM r WHERE r.t > l.t)
+-- fail=not-supported
+SELECT x.v FROM l LEFT JOIN (SELECT p.s, coalesce(q.s, '') AS v FROM p JOIN p q ON p.s = q.s) x ON x.s = l.k

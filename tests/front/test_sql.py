@@ -1,0 +1,272 @@
+"""Statements around the queries: settings, options, names, types; and the case files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from watersmeet.errors import SqlError
+from watersmeet.front.case_file import case_job
+from watersmeet.front.durations import duration_us
+from watersmeet.front.infer import type_of
+from watersmeet.front.options import KAFKA_MAX_AHEAD_US
+from watersmeet.front.place import Text
+from watersmeet.front.query import query_of
+from watersmeet.front.sql import parse_job
+from watersmeet.front.tokens import parse_tokens, statements_of
+from watersmeet.front.types import normal_type
+from watersmeet.spec.model import Column, EventTime, OnIdle, Options, OutputMode, Source, WatermarkRule
+
+MEMORY = "CREATE TABLE l (t BIGINT, k STRING, s STRUCT<f: INT>, WATERMARK FOR t AS t - 5) TYPE Memory;\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("10 seconds", 10_000_000),
+        ("10s", 10_000_000),
+        ("500 ms", 500_000),
+        ("INTERVAL '1' HOUR", 3_600_000_000),
+        ("INTERVAL 1 HOUR", 3_600_000_000),
+        ("interval '10' SECONDS", 10_000_000),
+        ("INTERVAL '1.5' SECOND", 1_500_000),
+        ("INTERVAL '1 02:03:04.5' DAY TO SECOND", 93_784_500_000),
+        ("INTERVAL '-1 02:03:04' DAY TO SECOND", -93_784_000_000),
+        ("INTERVAL '1 02' DAY TO HOUR", 93_600_000_000),
+        ("INTERVAL '1 02:03' DAY TO MINUTE", 93_780_000_000),
+        ("INTERVAL '1:02' HOUR TO MINUTE", 3_720_000_000),
+        ("INTERVAL '1:02:03' HOUR TO SECOND", 3_723_000_000),
+        ("INTERVAL '2:03.25' MINUTE TO SECOND", 123_250_000),
+        ("INTERVAL '1 hour 30 minutes'", 5_400_000_000),
+        ("INTERVAL 1 DAY 2 HOURS", 93_600_000_000),
+        ("INTERVAL -5 SECONDS", -5_000_000),
+        ("-INTERVAL '1' DAY", -86_400_000_000),
+        ("INTERVAL 1 WEEK", 604_800_000_000),
+        ("INTERVAL 10 MICROSECONDS", 10),
+        ("INTERVAL '5' MILLISECONDS", 5_000),
+    ],
+)
+def test_durations(text: str, us: int) -> None:
+    assert duration_us(text) == us
+
+
+@pytest.mark.parametrize(
+    "text", ["INTERVAL '1' MONTH", "INTERVAL '1-2' YEAR TO MONTH", "1 month", "5", "", "soon"]
+)
+def test_no_durations(text: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        duration_us(text)
+    assert caught.value.code in ("bad-duration", "syntax")
+
+
+@pytest.mark.parametrize(
+    ("written", "normal"),
+    [
+        ("varchar", "STRING"),
+        ("VARCHAR(10)", "STRING"),
+        ("char(3)", "STRING"),
+        ("text", "STRING"),
+        ("integer", "INT"),
+        ("long", "BIGINT"),
+        ("real", "FLOAT"),
+        ("double precision", "DOUBLE"),
+        ("numeric(5,2)", "DECIMAL(5,2)"),
+        ("decimal", "DECIMAL(10,0)"),
+        ("timestamp(3)", "TIMESTAMP"),
+        ("timestamp(3) with local time zone", "TIMESTAMP"),
+        ("timestamp without time zone", "TIMESTAMP_NTZ"),
+        ("timestamp_ntz", "TIMESTAMP_NTZ"),
+        ("array<map<string,array<long>>>", "ARRAY<MAP<STRING, ARRAY<BIGINT>>>"),
+        ("row(a int, b row(c varchar(3)))", "STRUCT<a: INT, b: STRUCT<c: STRING>>"),
+        ("struct<a: int, `b c`: binary>", "STRUCT<a: INT, `b c`: BINARY>"),
+    ],
+)
+def test_types(written: str, normal: str) -> None:
+    assert normal_type(written) == normal
+    assert normal_type(normal) == normal
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("i + 1", "INT"),
+        ("i + b", "BIGINT"),
+        ("i / 2", "DOUBLE"),
+        ("i div 2", "BIGINT"),
+        ("upper(s)", "STRING"),
+        ("t + INTERVAL 1 HOUR", "TIMESTAMP"),
+        ("d + INTERVAL 1 DAY", "DATE"),
+        ("year(t)", "INT"),
+        ("i = 1 AND s IS NULL", "BOOLEAN"),
+        ("CAST(s AS NUMERIC(9,1))", "DECIMAL(9,1)"),
+        # Told by Spark alone, or told otherwise by sqlglot:
+        ("i + 1.5", "UNKNOWN"),
+        ("t - t", "UNKNOWN"),
+        ("d + INTERVAL 1 HOUR", "UNKNOWN"),
+        ("my_function(i)", "UNKNOWN"),
+    ],
+)
+def test_types_of_expressions(expression: str, kind: str) -> None:
+    types = {"i": "INT", "b": "BIGINT", "s": "STRING", "t": "TIMESTAMP", "d": "DATE"}
+    text = Text(expression)
+    tree = parse_tokens(text, statements_of(text)[0])
+    assert type_of(tree, lambda column: types[column.name]) == kind
+
+
+def test_settings() -> None:
+    job = parse_job(
+        MEMORY + "SET watermark_rule = 'limit'; SET 'allowed_lateness' = '3'; SET output_mode = changelog;"
+        "SET max_rows = 100; SET spark.sql.ansi.enabled=false; SET trigger = 2 seconds;"
+        "SET checkpoint = 'a;b'; SELECT * FROM l",
+        overrides={"watermark-rule": "tight", "master": "local[2]", "spark.x": "1"},
+    )
+    assert job.options == Options(
+        watermark_rule=WatermarkRule.TIGHT, allowed_lateness=3, output_mode=OutputMode.CHANGELOG, max_rows=100
+    )
+    assert job.run == {"trigger": "2 seconds", "checkpoint": "a;b", "master": "local[2]"}
+    assert job.settings == {"spark.sql.ansi.enabled": "false", "spark.x": "1"}
+
+
+def test_allowed_lateness_as_interval_is_microseconds() -> None:
+    job = parse_job(
+        "CREATE TABLE l (t TIMESTAMP, WATERMARK FOR t AS t) TYPE Memory;"
+        "SET allowed_lateness = INTERVAL '5' SECONDS; SELECT * FROM l"
+    )
+    assert job.options.allowed_lateness == 5_000_000
+
+
+def test_source_options() -> None:
+    job = parse_job(
+        "CREATE MAPPING k (t TIMESTAMP) TYPE Kafka OPTIONS ('Topic' = 'x', idle_timeout '10s',"
+        " 'on-idle' = 'follow', 'partitions' = 'p0, p1', startingOffsets.x = 5, flag = true);"
+        "CREATE MAPPING off (t TIMESTAMP) TYPE Kafka OPTIONS ('max_ahead' = 'off');"
+        "SELECT 1 AS one FROM k, off"
+    )
+    kafka, off = (each.branches[0].source for each in job.inserts[0].query.inputs)
+    assert kafka.options["Topic"] == "x"
+    assert kafka.options["startingOffsets.x"] == "5"
+    assert kafka.options["flag"] == "true"
+    assert kafka.idle_timeout_us == 10_000_000
+    assert kafka.on_idle is OnIdle.FOLLOW
+    assert kafka.partitions == ("p0", "p1")
+    assert kafka.max_ahead_us == KAFKA_MAX_AHEAD_US
+    assert off.max_ahead_us is None
+
+
+def test_rates_of_sources() -> None:
+    job = parse_job(
+        "CREATE MAPPING k (t INT) TYPE Kafka OPTIONS ('rows_per_second' = '5000');"
+        "CREATE MAPPING f (t INT) TYPE File OPTIONS ('Rows-Per-Second' = 0.5);"
+        "CREATE MAPPING none (t INT) TYPE File OPTIONS ('path' = 'in');"
+        "CREATE MAPPING g (t INT) TYPE Generator OPTIONS ('rate' = '20');"
+        "CREATE MAPPING h (t INT) TYPE Generator;"
+        "SELECT 1 AS one FROM k, f, none, g, h"
+    )
+    sources = [each.branches[0].source for each in job.inserts[0].query.inputs]
+    assert [source.rows_per_second for source in sources] == [5000, 0.5, None, 20, 1000]
+    assert [dict(source.options) for source in sources[:2]] == [{}, {}], "it reaches no reader"
+
+
+def test_two_inserts_into_one_sink_have_their_own_names() -> None:
+    sink = "CREATE SINK delivered WITH ('connector' = 'file');"
+    job = parse_job(MEMORY + sink + "INSERT INTO delivered SELECT t FROM l;" * 2 + "SELECT t FROM l")
+    assert [insert.name for insert in job.inserts] == ["delivered", "delivered-2", "console"]
+    assert [s.name for s in job.sinks] == ["l", "delivered"]
+
+
+def test_explain_is_no_insert() -> None:
+    job = parse_job(MEMORY + "EXPLAIN SELECT * FROM l; EXPLAIN INSERT INTO l SELECT t, k, s FROM l")
+    assert (len(job.inserts), len(job.explains)) == (0, 2)
+
+
+def test_names_of_expressions_are_sparks() -> None:
+    job = parse_job(MEMORY + "SELECT l.t, l.t + 1, upper(l.k), l.s.f, S.F AS g, CAST(l.t AS INT) FROM l")
+    outputs = job.inserts[0].query.outputs
+    assert [output.name for output in outputs] == ["t", "(t + 1)", "upper(k)", "f", "g", "t"]
+    assert [output.expr.sql("spark") for output in outputs][3:5] == ["l.s.f", "l.s.F"]
+
+
+def test_strings_and_comments_are_left_alone() -> None:
+    job = parse_job(MEMORY + "SELECT 'a;b -- c' AS x, 'it''s' AS y /* ; */ FROM l -- the end;\n;")
+    assert [output.expr.name for output in job.inserts[0].query.outputs] == ["a;b -- c", "it's"]
+
+
+def test_lambda_variables_are_no_columns() -> None:
+    job = parse_job(MEMORY + "SELECT transform(array(1), e -> e + l.t) AS x FROM l")
+    assert job.inserts[0].query.outputs[0].expr.sql("spark") == "TRANSFORM(ARRAY(1), e -> e + l.t)"
+
+
+def test_dropped_ordering_column_is_no_event_time_and_leaves_a_plain_filter() -> None:
+    job = parse_job(MEMORY + "SELECT x.k FROM (SELECT k FROM l WHERE k > 'a') x")
+    only = job.inserts[0].query.inputs[0]
+    assert only.event_times == ()
+    assert only.branches[0].above is None
+    assert only.branches[0].beneath is not None
+
+
+def test_ordering_above_a_dropped_one_may_have_a_filter_between() -> None:
+    job = parse_job(
+        "CREATE TABLE a (t BIGINT, u BIGINT, WATERMARK FOR t AS t) TYPE Memory;"
+        "SELECT * FROM TABLE(IMPOSE_ORDER(TABLE(SELECT u FROM a WHERE t > 1), DESCRIPTOR(u), 5)) x"
+    )
+    only = job.inserts[0].query.inputs[0]
+    assert (only.event_times, only.branches[0].lags) == (("u",), (5,))
+
+
+def test_n_way_and_parenthesised_joins_are_trees() -> None:
+    source = Source("s", (Column("t", "BIGINT"),), "memory", {}, (EventTime("t", None),))
+    query = query_of(
+        "SELECT a.t FROM s a LEFT JOIN (s b JOIN s c ON b.t = c.t) ON a.t = b.t"
+        " FULL JOIN s d ON d.t = a.t, s e",
+        {"s": source},
+    )
+    assert [each.alias for each in query.inputs] == ["a", "b", "c", "d", "e"]
+
+
+def test_every_case_file_parses_or_is_refused_by_name(cases: list[dict[str, Any]]) -> None:
+    for case in cases:
+        if case["case"] in ("refused-unknown-stream", "refused-unknown-column"):
+            with pytest.raises(SqlError, match=case["expect"]["error"]):
+                case_job(case)
+        else:
+            assert [insert.name for insert in case_job(case).inserts] == ["q"]
+
+
+@pytest.fixture
+def cases() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for path in sorted((Path(__file__).parents[1] / "cases").glob("*.json")):
+        content = json.loads(path.read_text())
+        found.extend(content if isinstance(content, list) else [content])
+    if not found:
+        pytest.skip("no case files here")
+    return found
+
+
+def test_case_fields() -> None:
+    job = case_job(
+        {
+            "case": "x",
+            "streams": {
+                "l": {
+                    "columns": {"t": "TIMESTAMP"},
+                    "time": {"t": {"lag": "10 seconds"}},
+                    "partitions": ["p0"],
+                    "idle_timeout": 2,
+                    "on_idle": "follow",
+                    "changes": True,
+                }
+            },
+            "tables": {"c": {"columns": {"k": "varchar"}}},
+            "options": {"allowed_lateness": "1 second", "max_rows": 3},
+            "query": "SELECT l.t FROM l, c",
+        }
+    )
+    stream, table = (each.branches[0].source for each in job.inserts[0].query.inputs)
+    assert (stream.event_times, stream.partitions) == ((EventTime("t", 10_000_000),), ("p0",))
+    assert (stream.idle_timeout_us, stream.on_idle, stream.changes) == (2_000_000, OnIdle.FOLLOW, True)
+    assert (table.is_table, table.changes, table.columns) == (True, True, (Column("k", "STRING"),))
+    assert (job.options.allowed_lateness, job.options.max_rows) == (1_000_000, 3)

@@ -1,0 +1,41 @@
+"""Each ``*.trace``: what ``replay --trace`` prints of the case of that name, step by step.
+
+After a wanted change: ``WATERSMEET_GOLDEN=write pytest tests/golden``, then read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from watersmeet.cli.trace_view import trace_text
+from watersmeet.engine.local import Tracer, replay_case
+from watersmeet.testing.cases import check_case, load_cases
+
+HERE = Path(__file__).parent
+CASES = {case["case"]: case for file in (HERE.parent / "cases").glob("*.json") for case in load_cases(file)}
+
+TRACED = [
+    "doc-S1-orders-deliveries-returns-tight",  # a join whose left side has two event times
+    "hz-M3-cascade-tight",  # three streams: two joins in one tick
+    "ematix-E9-lateness-readmits",
+    "restart-after-every-step-left",
+]
+
+
+def traced(name: str, partitions: int = 1) -> str:
+    tracer = Tracer()
+    outputs = replay_case(CASES[name], partitions=partitions, tracer=tracer)
+    assert check_case(CASES[name], outputs) == []
+    return trace_text(CASES[name], outputs, tracer.trace)
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_trace(name):
+    golden = HERE / f"{name}.trace"
+    got = traced(name)
+    if os.environ.get("WATERSMEET_GOLDEN") == "write":
+        golden.write_text(got)
+    assert got == golden.read_text()

@@ -1,0 +1,266 @@
+"""Which Kafka partitions hold the watermark: unread rows, pauses, partitions that come later.
+
+A real broker, and where time matters a clock that the test moves.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.engine.spark.running import Running, until_caught_up
+from watersmeet.engine.spark import query
+from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.engine.step.driver import TickDriver
+from watersmeet.errors import EngineError
+from watersmeet.sinks.memory import MemorySink
+from watersmeet.testing.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+S = 1_000_000
+JOB = """
+CREATE MAPPING l (k STRING, t BIGINT, WATERMARK FOR t AS t - 5)
+  TYPE Kafka OPTIONS ('bootstrap.servers' = '{servers}', 'topic' = '{name}-l'{more});
+CREATE MAPPING r (k STRING, t BIGINT, WATERMARK FOR t AS t - 0)
+  TYPE Kafka OPTIONS ('bootstrap.servers' = '{servers}', 'topic' = '{name}-r');
+CREATE MAPPING out TYPE Memory;
+INSERT INTO out SELECT l.k, l.t, r.k AS rk, r.t AS rt FROM l RIGHT JOIN r
+  ON l.k = r.k AND l.t BETWEEN r.t - 10 AND r.t;
+"""
+
+
+class Clock:
+    """Stands where the engine reads the time; moved by the test alone. ``before_batch``: called once, between
+    Spark's planning of the next batch and its tick."""
+
+    def __init__(self) -> None:
+        self.us = 1_700_000_000 * S
+        self.before_batch = None
+
+    def move(self, seconds: float) -> None:
+        self.us += round(seconds * S)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    offsets = Checkpoint.offsets
+
+    def planned(self, batch):
+        if found.before_batch is not None:
+            found.before_batch, hook = None, found.before_batch
+            hook()
+        return replace(offsets(self, batch), clock_us=found.us)
+
+    monkeypatch.setattr(Checkpoint, "offsets", planned)
+    monkeypatch.setattr(query, "_now_us", lambda: found.us)
+    return found
+
+
+@pytest.fixture
+def topics(kafka_broker, request):
+    MemorySink.clear()
+    name = request.node.name.replace("_", "-")[:60]
+    kafka_broker.create_topic(f"{name}-l", partitions=2)
+    kafka_broker.create_topic(f"{name}-r")
+    yield Topics(kafka_broker, name)
+    MemorySink.clear()
+
+
+class Topics:
+    def __init__(self, broker, name):
+        self.broker, self.name = broker, name
+
+    def text(self, more: str = "") -> str:
+        return JOB.format(servers=self.broker.bootstrap_servers, name=self.name, more=more)
+
+    def left(self, *rows: tuple[int, int]) -> None:
+        """Rows as (partition, time)."""
+        self.broker.produce(f"{self.name}-l", [(p, None, f'{{"k": "a", "t": {t}}}') for p, t in rows])
+
+    def right(self, *times: int) -> None:
+        self.broker.produce(f"{self.name}-r", [(0, None, f'{{"k": "b", "t": {t}}}') for t in times])
+
+
+def arrived(run: Running, rows: int) -> int:
+    """The watermark of l as of the tick that brought its n-th row."""
+    run.wait_for(lambda: run.total("in", "out", "l") >= rows)
+    return run.ticks[-1].queries["out"].inputs["l.t"]
+
+
+def test_unread_rows_in_a_tick_with_rows(spark, topics, tmp_path, clock):
+    """Rows reach a silent partition while a tick with other rows runs, in which it would have gone idle."""
+    topics.left((0, 100), (1, 20))
+    with Running(spark, topics.text(", 'idle_timeout' = '5 seconds'"), tmp_path / "state") as run:
+        assert arrived(run, 2) == 15
+        clock.move(2.4)
+        time.sleep(3)  # heartbeats look
+        clock.move(2.4)
+        time.sleep(3)
+
+        def between() -> None:
+            clock.move(0.2)
+            topics.left((1, 21))
+
+        clock.before_batch = between
+        topics.left((0, 110))
+        assert arrived(run, 3) == 15, "5 s of silence, but a row is there"
+        assert arrived(run, 4) == 16
+        assert run.total("late", "out", "l") == 0
+
+
+def test_a_silent_partition_goes_idle_in_a_tick_with_rows(spark, topics, tmp_path, clock):
+    """The same without the row: the broker is asked, has nothing, and the partition is idle."""
+    topics.left((0, 100), (1, 20))
+    with Running(spark, topics.text(", 'idle_timeout' = '5 seconds'"), tmp_path / "state") as run:
+        assert arrived(run, 2) == 15
+        for _ in range(2):
+            clock.move(2.4)
+            time.sleep(3)
+        clock.before_batch = lambda: clock.move(0.2)
+        topics.left((0, 110))
+        assert arrived(run, 3) == 105
+
+
+def test_an_hour_in_which_nobody_looked(spark, topics, tmp_path, clock):
+    """A tick of an hour, a machine that slept: nothing is idle after it."""
+    topics.left((0, 100), (1, 20))
+    with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state") as run:
+        assert arrived(run, 2) == 15
+        clock.before_batch = lambda: clock.move(3600)
+        topics.left((0, 110))
+        assert arrived(run, 3) == 15
+        clock.move(31)
+        run.wait_for(lambda: run.ticks[-1].queries["out"].inputs["l.t"] == 105)
+    with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state") as run:
+        clock.move(3600)
+        topics.left((1, 106), (0, 120))
+        assert arrived(run, 5) == 105
+    with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state") as run:
+        clock.move(3600)
+        topics.left((0, 130))
+        assert arrived(run, 6) == 105, "the job was down for an hour"
+
+
+def test_partitions_that_are_added_while_the_job_runs(spark, topics, tmp_path):
+    topics.left((0, 100), (1, 80))
+    topics.right(200)
+    with Running(spark, topics.text(), tmp_path / "state", trigger="200 milliseconds") as run:
+        assert arrived(run, 2) == 75
+        ticks = len(run.ticks)
+        topics.broker.add_partitions(f"{topics.name}-l", 3)
+        run.wait_for(lambda: len(run.ticks) > ticks)  # Spark makes a batch of the news
+        topics.left((0, 150), (1, 150))
+        assert arrived(run, 4) == 75, "the new partition has shown nothing yet"
+        topics.left((2, 76))
+        assert arrived(run, 5) == 75
+        assert run.total("late", "out", "l") == 0
+        topics.left((2, 120))
+        assert arrived(run, 6) == 115
+    with Running(spark, topics.text(), tmp_path / "state", trigger="200 milliseconds") as run:
+        topics.left((2, 140))
+        assert arrived(run, 7) == 135
+
+
+def test_an_added_partition_that_stays_silent_goes_idle(spark, topics, tmp_path):
+    topics.left((0, 100), (1, 80))
+    text = topics.text(", 'idle_timeout' = '3 seconds'")
+    with Running(spark, text, tmp_path / "state", trigger="200 milliseconds") as run:
+        assert arrived(run, 2) == 75
+        ticks = len(run.ticks)
+        topics.broker.add_partitions(f"{topics.name}-l", 3)
+        run.wait_for(lambda: len(run.ticks) > ticks)
+        topics.left((0, 150), (1, 150))
+        assert arrived(run, 4) == 75
+        run.wait_for(lambda: run.ticks[-1].queries["out"].inputs["l.t"] == 145)
+
+
+def test_who_holds_the_watermark_is_said_at_the_start_and_with_each_tick(spark, topics, tmp_path):
+    topics.left((0, 100))
+    topics.right(100)
+    waiting = []
+
+    def held(run: Running) -> list[tuple[str, str, bool]]:
+        found = run.ticks[-1].queries["out"].holding["l"]
+        return [(each.source, each.partition, each.since_us is None) for each in found]
+
+    with Running(spark, topics.text(), tmp_path / "state", on_start=waiting.append) as run:
+        assert arrived(run, 1) < -(2**62)
+        assert held(run) == [("l", "1", True)]
+        topics.left((1, 50))
+        assert arrived(run, 2) == 45
+        assert held(run) == []
+    ((left, right),) = (found["out"].values() for found in waiting)
+    assert [(each.source, each.partition) for each in left] == [("l", "1")]
+    assert right == ()
+    with Running(spark, topics.text(), tmp_path / "state", on_start=waiting.append) as run:
+        topics.left((0, 110))
+        arrived(run, 3)
+    assert waiting[1] == {"out": {"l": (), "r": ()}}
+
+
+@pytest.mark.parametrize("tick_in_hand", [False, True])
+def test_stopping_while_the_broker_is_away(spark, tmp_path, clock, tick_in_hand):
+    """Between ticks Spark waits for offsets, within one for rows; both would take minutes."""
+    MemorySink.clear()
+    with KafkaBroker() as broker:
+        for topic in ("away-l", "away-r"):
+            broker.create_topic(topic, partitions=2 if topic == "away-l" else 1)
+        topics = Topics(broker, "away")
+        topics.left((0, 100), (1, 100))
+        with Running(spark, topics.text(), tmp_path / "state") as run:
+            arrived(run, 2)
+            if tick_in_hand:
+                clock.before_batch = broker.stop
+                topics.left((0, 110))
+                run.wait_for(lambda: not broker.running)
+                time.sleep(2)
+            else:
+                broker.stop()
+                time.sleep(5)
+            started = time.monotonic()
+        assert time.monotonic() - started < 20
+        assert len(run.ticks) == 1
+        broker.start()
+        topics.left((1, 120))
+        again = until_caught_up(spark, topics.text(), tmp_path / "state")
+        assert again.total("in", "out", "l") == (4 if tick_in_hand else 3)
+    MemorySink.clear()
+
+
+def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tmp_path, clock, monkeypatch):
+    """Repeated with the clock of another run, it lets the same partition go idle: its pad comes once."""
+    text = topics.text(", 'idle_timeout' = '5 seconds'")
+    topics.left((0, 100), (1, 20))
+    topics.right(50)
+    pad = {"k": None, "t": None, "rk": "b", "rt": 50}
+    commit = TickDriver.commit
+
+    def dies(self, host=None):
+        if self._open.manifest.queries["out"].inputs["l"].watermarks["t"] == 95:
+            raise EngineError("killed", code="test")
+        commit(self, host)
+
+    def until_it_is_idle() -> None:
+        with Running(spark, text, tmp_path / "state") as run:
+            assert arrived(run, 2) == 15
+            for _ in range(2):
+                clock.move(2.5)
+                time.sleep(3)
+            run.wait_for(lambda: False, timeout_s=30)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TickDriver, "commit", dies)
+        with pytest.raises(EngineError, match="killed"):
+            until_it_is_idle()
+    assert MemorySink.rows("out") == [pad]
+    clock.move(3600)
+    with Running(spark, text, tmp_path / "state") as run:
+        run.wait_for(lambda: bool(run.ticks))
+        assert run.ticks[0].queries["out"].inputs["l.t"] == 95
+        topics.left((0, 200), (1, 200))
+        assert arrived(run, 4) == 195
+    assert MemorySink.rows("out") == [pad]

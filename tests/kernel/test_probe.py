@@ -1,0 +1,115 @@
+"""Probes against brute force: every candidate that a band allows is found, whatever the run's span."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from watersmeet.event_time import MAX_TIME, MIN_TIME, saturate
+from watersmeet.kernel import probe
+from watersmeet.kernel.probe import Window, expand, ranges
+from watersmeet.kernel.slots import encode, offsets, shift_for
+
+
+def drawn(rng, least, greatest, count):
+    return np.append(rng.integers(least, greatest, count - 2, endpoint=True), [least, greatest])
+
+
+def pairs(rng, window, least, greatest, rows=60, needles=40):
+    """(pairs found, pairs that brute force wants, pairs that the coarsened index may give)."""
+    buckets = np.array([MIN_TIME, -(1 << 40), 0, 5 << 32, MAX_TIME & ~0xFFFFFFFF])
+    times = drawn(rng, least, greatest, rows).astype(np.int64)
+    base, top = int(times.min()), int(times.max())
+    shift = shift_for(base, top)
+    hashes = rng.choice(buckets, rows)
+    slots = encode(hashes, times, base, shift)
+    order = np.argsort(slots, kind="stable")
+    slots, times, hashes = slots[order], times[order], hashes[order]
+    needle_times = drawn(rng, least, greatest, needles).astype(np.int64)
+    needle_hashes = np.sort(rng.choice(buckets, needles))
+    low, high = window.around(needle_times)
+    first, end = ranges(needle_hashes, low, high, slots, base, shift, top)
+    found = {(int(n), int(r)) for part in expand(first, end) for n, r in zip(*part, strict=True)}
+    wanted, allowed = set(), set()
+    for n in range(needles):
+        least_wanted = MIN_TIME if window.lower is None else saturate(int(needle_times[n]) + window.lower)
+        most_wanted = MAX_TIME if window.upper is None else saturate(int(needle_times[n]) + window.upper)
+        for r in range(rows):
+            if needle_hashes[n] != hashes[r]:
+                continue
+            if least_wanted <= times[r] <= most_wanted:
+                wanted.add((n, r))
+            if least_wanted - (1 << shift) < times[r] < most_wanted + (1 << shift):
+                allowed.add((n, r))
+    return found, wanted, allowed
+
+
+WINDOWS = [
+    Window(0, 0),
+    Window(-3, 5),
+    Window(2, 4),
+    Window(-7, -2),
+    Window(4, 2),
+    Window(None, 3),
+    Window(-3, None),
+    Window(None, None),
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(
+    ("least", "greatest", "unit"),
+    [
+        (0, 20, 1),
+        (-10, 10, 1),
+        (-(10**15), 10**15, 10**14),
+        (MIN_TIME, MIN_TIME + 20, 1),
+        (MAX_TIME - 20, MAX_TIME, 1),
+        (MIN_TIME, MAX_TIME, 2**60),
+    ],
+)
+def test_probe_finds_what_brute_force_finds(seed, window, least, greatest, unit):
+    scaled = Window(*(None if end is None else end * unit for end in (window.lower, window.upper)))
+    for number in range(5):
+        found, wanted, allowed = pairs(np.random.default_rng((seed, number)), scaled, least, greatest)
+        assert wanted <= found, (seed, number)
+        assert found <= allowed, (seed, number)
+
+
+def test_candidates_are_exact_when_times_are_not_coarsened(seed):
+    found, wanted, _ = pairs(np.random.default_rng(seed), Window(-3, 5), 0, 20)
+    assert found == wanted
+
+
+def test_a_mirrored_window_asks_the_same_from_the_other_side():
+    window = Window(-3, 5, slack=8)
+    assert window.mirrored() == Window(-5, 3, slack=8)
+    assert window.mirrored().mirrored() == window
+    assert Window(None, 5).mirrored() == Window(-5, None)
+
+
+def test_near_the_ends_the_window_reaches_to_the_end():
+    low, high = Window(-3, 5, slack=10).around(np.array([MIN_TIME + 10, MIN_TIME + 11, 0, MAX_TIME - 10]))
+    assert low.tolist() == [MIN_TIME, MIN_TIME + 8, -3, MAX_TIME - 13]
+    assert high.tolist() == [MIN_TIME + 15, MIN_TIME + 16, 5, MAX_TIME]
+
+
+def test_large_results_come_in_chunks_with_needles_ascending(monkeypatch):
+    monkeypatch.setattr(probe, "CHUNK", 10)
+    first = np.array([0, 5, 5, 2, 0, 9])
+    end = np.array([4, 5, 30, 9, 0, 10])
+    chunks = list(expand(first, end))
+    needles = np.concatenate([needle for needle, _ in chunks])
+    rows = np.concatenate([row for _, row in chunks])
+    expected = [(n, r) for n in range(6) for r in range(first[n], end[n])]
+    assert list(zip(needles.tolist(), rows.tolist(), strict=True)) == expected
+    assert len(chunks) > 1
+    assert all(len(needle) <= 10 or len(set(needle)) == 1 for needle, _ in chunks)
+
+
+def test_no_candidates_no_chunks():
+    assert list(expand(np.array([3, 4]), np.array([3, 2]))) == []
+
+
+def test_offsets_are_taken_from_the_base():
+    assert offsets(np.array([MIN_TIME, 0, MAX_TIME]), MIN_TIME, 32).tolist() == [0, 2**31, 2**32 - 1]

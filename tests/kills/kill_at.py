@@ -1,0 +1,89 @@
+"""The command line, killed (SIGKILL) at a named point: ``kill_at.py POINT TICK run JOB.SQL …``.
+
+TICK counts from 1; the end of input is the tick that follows its intent, whatever its number. Points:
+
+    advanced        the watermarks moved, nothing is staged
+    staged          the first sink has staged the tick's rows
+    half-published  of two sinks the first one shows the tick
+    published       all sinks show it, no manifest has it
+    committed       the manifest has it, Spark's checkpoint does not
+    caught-up       before the end of input is intended
+    intended        behind it, before its tick
+    end-…           the same points of that tick
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from watersmeet.cli.main import main
+from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.engine.spark.join import JoinFrame
+from watersmeet.engine.spark.tick import Ticks
+from watersmeet.engine.step.driver import TickDriver
+from watersmeet.sinks.files import FileSink
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_at(point: str, tick: int) -> None:
+    """Patch the package so that this process dies at the point."""
+    at_the_end = point.startswith("end-")
+    point = point.removeprefix("end-")
+    now = {"ending": False, "published": 0, "sinks": 0}
+
+    def is_time(number: int) -> bool:
+        return now["ending"] if at_the_end else number == tick and not now["ending"]
+
+    run, intend = Ticks.run, Checkpoint.intend
+    advance, commit = TickDriver.advance, TickDriver.commit
+    write, publish = JoinFrame.write, FileSink.publish
+
+    def patched_run(self, reports, clock_us, *, end=False, **others):
+        now["ending"], now["published"] = end, 0
+        now["sinks"] = len(self._outputs.sinks)
+        return run(self, reports, clock_us, end=end, **others)
+
+    def patched_intend(self, intent):
+        if point == "caught-up" and intent.end:
+            die()
+        intend(self, intent)
+        if point == "intended" and intent.end:
+            die()
+
+    def patched_advance(self, start, *others, **named):
+        advance(self, start, *others, **named)
+        if point == "advanced" and is_time(start.tick):
+            die()
+
+    def patched_write(self, task, sink, attempt):
+        found = write(self, task, sink, attempt)
+        if point == "staged" and is_time(task.tick):
+            die()
+        return found
+
+    def patched_publish(self, insert, number, attempt):
+        publish(self, insert, number, attempt)
+        now["published"] += 1
+        wanted = {"half-published": 1, "published": now["sinks"]}.get(point)
+        if now["published"] == wanted and is_time(number):
+            die()
+
+    def patched_commit(self, host=None):
+        commit(self, host)
+        if point == "committed" and is_time(self.tick):
+            die()
+
+    Ticks.run = patched_run
+    Checkpoint.intend = patched_intend
+    TickDriver.advance, TickDriver.commit = patched_advance, patched_commit
+    JoinFrame.write, FileSink.publish = patched_write, patched_publish
+
+
+if __name__ == "__main__":
+    kill_at(sys.argv[1], int(sys.argv[2]))
+    sys.exit(main(sys.argv[3:]))

@@ -1,0 +1,67 @@
+"""The account adds up, and says so when it does not."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from watersmeet.observe.account import PLACES, Account, InputAccount, Lateness
+
+
+def text_of(account: Account) -> str:
+    out = io.StringIO()
+    Console(file=out, width=100).print(account.table())
+    return out.getvalue()
+
+
+def test_every_place_counts_once():
+    counts = {place: 2**n for n, place in enumerate(PLACES)}
+    retained = counts.pop("retained")
+    row = InputAccount.of("o", {**counts, "in": sum(counts.values()) + retained}, retained)
+    assert row.adds_up()
+    assert {place: getattr(row, place) for place in PLACES} == {**counts, "retained": retained}
+
+
+def test_counters_that_are_no_places_do_not_count():
+    assert InputAccount.of("o", {"in": 1, "beneath": 7, "kept": 1, "matched": 1}, 0).adds_up()
+
+
+@pytest.mark.parametrize(("rows_in", "difference"), [(11, 1), (9, -1)])
+def test_a_lost_or_doubled_row_is_seen(rows_in, difference):
+    account = Account((InputAccount("o", rows_in, matched=10),))
+    assert not account.adds_up()
+    assert account.inputs[0].difference == difference
+    assert f"NO: {difference:+,} rows unaccounted" in text_of(account)
+
+
+def test_table_has_the_words_and_leaves_out_what_never_happened():
+    text = text_of(Account((InputAccount("o", 1234, matched=1000, null_time=234), InputAccount("d", 0))))
+    assert "1,234" in text
+    assert "NULL time" in text
+    assert "adds up" in text
+    assert "ahead" not in text
+
+
+def test_as_dict_is_for_json():
+    found = Account((InputAccount("o", 1, matched=1),)).as_dict()
+    assert found["adds_up"] is True
+    assert found["inputs"][0]["input"] == "o"
+
+
+def test_how_late_rows_were_is_a_line_per_input():
+    times = {"t": Lateness({"<1s": 3, "<10s": 9, "<1m": 2}, 42_000_000)}
+    both = {"t": Lateness({"<1s": 1}, 900_000), "n": Lateness({"<100": 1200}, 99, integer=True)}
+    found = Account(
+        (
+            InputAccount("o", 20, late=14, late_by=times),
+            InputAccount("d", 3),
+            InputAccount("x", 9, late=1201, late_by=both),
+        )
+    )
+    assert found.late_lines() == [
+        "o: 14 late (<1s 3, <10s 9, <1m 2), at most 42 s",
+        "x: 1,201 late t (<1s 1), at most 900 ms; n (<100 1,200), at most 99",
+    ]
+    assert found.as_dict()["inputs"][0]["late_by"]["t"]["counts"] == {"<1s": 3, "<10s": 9, "<1m": 2}

@@ -1,0 +1,105 @@
+"""Progress on a terminal, in a pipe and as JSON, from the same reports."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from watersmeet.event_time import ENDED, MAX_TIME, NEVER, shown_time
+from watersmeet.observe.held import Held, Waiting
+from watersmeet.observe.progress import (
+    InputReport,
+    JsonProgress,
+    LiveProgress,
+    PlainProgress,
+    TickReport,
+)
+
+REPORT = TickReport(
+    tick=3,
+    seconds=0.5,
+    inputs=(
+        InputReport("f", 1000, 900, 20, 3, 77, {"sched_dep": 1_357_034_400_000_000}),
+        InputReport("w", 0, 5, 0, 0, 12, {"n": 42}),
+    ),
+    rows_out={"delivered": 250},
+)
+
+
+def test_live_view_shows_counts_rates_and_watermarks():
+    out = io.StringIO()
+    with LiveProgress(Console(file=out, width=80, force_terminal=True), "job", frozenset({"w.n"})) as live:
+        live.update(REPORT)
+    text = out.getvalue()
+    for wanted in ("2,000 rows/s", "500 rows/s", "sched_dep 2013-01-01 10:00:00", "n 42", "900", "77"):
+        assert wanted in text
+
+
+def test_plain_is_one_line_per_tick():
+    out = io.StringIO()
+    with PlainProgress(out, frozenset({"w.n"})) as plain:
+        plain.update(REPORT)
+    (line,) = out.getvalue().splitlines()
+    assert line.startswith("tick 3: 0.50 s, in 1,000 (2,000/s), out 250; f: matched 900, padded 20, late 3")
+    assert "W[w.n] 42" in line
+
+
+def test_json_is_one_object_per_tick():
+    out = io.StringIO()
+    with JsonProgress(out) as progress:
+        progress.update(TickReport(0, 0.1, (InputReport("l", 1, 0, 0, 0, 1, {"t": NEVER}),), {}))
+    (line,) = out.getvalue().splitlines()
+    assert json.loads(line)["inputs"][0]["watermarks"] == {"t": None}
+
+
+@pytest.mark.parametrize(
+    ("mark", "integer", "text"),
+    [
+        (ENDED, False, "end"),
+        (MAX_TIME, False, f"{MAX_TIME} µs"),
+        (-5, True, "-5"),
+        (0, False, "1970-01-01 00:00:00"),
+    ],
+)
+def test_shown_time(mark, integer, text):
+    assert shown_time(mark, integer) == text
+
+
+HELD = TickReport(
+    tick=1,
+    seconds=0.1,
+    inputs=(
+        InputReport("o", 1, 0, 0, 0, 1, {"t": NEVER}, held_by=(Held("orders", "2"),)),
+        InputReport("d", 1, 0, 0, 0, 1, {"t": 5}, held_by=(Held("d", "0", 60_000_000, 30_000_000),)),
+        InputReport("x", 0, 0, 0, 0, 1, {"t": 5}, idle=True),
+    ),
+    rows_out={},
+)
+
+
+def test_who_holds_a_watermark_back_is_named():
+    out = io.StringIO()
+    PlainProgress(out).update(HELD)
+    line = out.getvalue()
+    assert "W[o.t] −, not started: no row yet in orders/2;" in line
+    assert "held back by d/0 (no row since 1970-01-01 00:01:00 UTC);" in line
+    assert line.endswith("idle: no partition has rows\n")
+    out = io.StringIO()
+    with LiveProgress(Console(file=out, width=150, force_terminal=True), "job") as live:
+        live.start([Waiting("o", (Held("orders", "2"),))])
+        live.update(HELD)
+    assert "not started: no row yet in orders/2" in out.getvalue()
+    assert "the watermark of o waits for a row in orders/2" in out.getvalue()
+    out = io.StringIO()
+    JsonProgress(out).start([])
+    JsonProgress(out).start([Waiting("o", (Held("orders", "2"),))])
+    JsonProgress(out).update(HELD)
+    waiting, tick = (json.loads(line) for line in out.getvalue().splitlines())
+    assert waiting["waiting"][0]["held_by"][0]["partition"] == "2"
+    assert tick["inputs"][1]["held_by"] == [
+        {"source": "d", "partition": "0", "since_us": 60_000_000, "idle_timeout_us": 30_000_000}
+    ]
+    assert tick["inputs"][2]["idle"] is True

@@ -1,0 +1,48 @@
+"""The oracle reproduces every given case but changelogs of many inputs: it reads semantics.md as they do."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from watersmeet.testing.cases import check_case, load_cases
+from watersmeet.testing.oracle import run_case, run_case_with_account
+
+CASES = Path(os.environ.get("WATERSMEET_CASES", Path(__file__).parents[1] / "cases"))
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(case, id=f"{path.stem}-{case['case']}")
+        for path in sorted(CASES.glob("*.json"))
+        for case in load_cases(path)
+        if case.get("options", {}).get("output_mode") != "changelog"
+        or len(re.findall(r"\bJOIN\b", case["query"])) <= 1
+    ]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_oracle_reproduces_the_case(case: dict[str, Any]) -> None:
+    assert check_case(case, run_case(case)) == []
+
+
+@pytest.mark.parametrize("case", cases())
+def test_account_adds_up(case: dict[str, Any]) -> None:
+    """Every row of an append query is in exactly one place."""
+    if case.get("options", {}).get("output_mode") == "changelog":
+        return
+    for counts in run_case_with_account(case)[1].values():
+        assert counts["in"] == sum(n for what, n in counts.items() if what not in ("in", "not_there"))
+
+
+def test_copies_are_the_shared_cases() -> None:
+    """The copies in this repository are those that the project was given."""
+    shared = Path(__file__).parents[3] / "shared" / "cases"
+    if not shared.is_dir():
+        pytest.skip("no ../shared/cases beside this clone")
+    for path in shared.glob("*.json"):
+        assert load_cases(path) == load_cases(Path(__file__).parents[1] / "cases" / path.name), path.name

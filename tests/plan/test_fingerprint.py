@@ -1,0 +1,34 @@
+from tests.plan.building import INTS, planned, stream
+from watersmeet.spec.model import Options, OutputMode, WatermarkRule
+
+
+def fingerprint(sql, left=INTS, options=None):
+    return planned(sql, stream("l", left), stream("r", INTS), options=options or Options()).fingerprint
+
+
+BASE = "SELECT l.t, l.v FROM l JOIN r ON l.t = r.t AND l.k = r.k"
+
+
+def test_the_same_query_has_the_same_fingerprint_in_every_run():
+    assert fingerprint(BASE) == fingerprint(BASE)
+    assert len(fingerprint(BASE)) == 32
+
+
+def test_a_projection_over_the_same_columns_changes_nothing():
+    assert fingerprint(BASE) == fingerprint(BASE.replace("l.t, l.v", "l.v + l.t AS x"))
+    assert fingerprint(BASE) == fingerprint(BASE, options=Options(watermark_rule=WatermarkRule.LIMIT))
+
+
+def test_what_state_depends_on_changes_it():
+    others = [
+        BASE.replace("l.t, l.v", "l.t"),
+        BASE.replace("l.t = r.t", "l.t = r.t + 1"),
+        BASE.replace("JOIN", "LEFT JOIN"),
+        BASE.replace("l.k = r.k", "l.k <=> r.k"),
+        BASE + " AND l.v > 3",
+        BASE + " AND (l.v > 3 OR r.k = 'a')",
+    ]
+    found = {fingerprint(sql) for sql in [BASE, *others]}
+    found.add(fingerprint(BASE, {**INTS, "v": "INT"}))
+    found.add(fingerprint(BASE, options=Options(output_mode=OutputMode.CHANGELOG)))
+    assert len(found) == len(others) + 3

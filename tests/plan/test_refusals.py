@@ -1,0 +1,141 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.plan.building import INTS, STAMPS, job, joined, planned, stream
+from watersmeet.errors import PlanError, SeveralErrors, WatersmeetError
+from watersmeet.front.case_file import case_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.model import Options, OutputMode
+
+CASES = Path(__file__).parents[1] / "cases"
+LIMITLESS = "state would grow without limit"
+
+
+def cases():
+    for path in sorted(CASES.glob("*.json")):
+        for case in json.loads(path.read_text()):
+            yield pytest.param(case, id=f"{path.stem}-{case['case']}")
+
+
+@pytest.mark.parametrize("case", list(cases()))
+def test_given_cases(case):
+    wanted = case["expect"].get("error") if isinstance(case["expect"], dict) else None
+    if wanted is None and len({*case.get("streams", {}), *case.get("tables", {})}) <= 2:
+        plan_job(case_job(case))
+    elif wanted is not None:
+        with pytest.raises(WatersmeetError) as caught:
+            plan_job(case_job(case))
+        assert wanted in str(caught.value)
+
+
+def message(on, left=INTS, right=INTS, kind=""):
+    with pytest.raises((PlanError, SeveralErrors)) as caught:
+        joined(on, left, right, kind)
+    return str(caught.value)
+
+
+def test_both_sides_are_told_at_once():
+    text = message("l.k = r.k")
+    assert text.count(LIMITLESS) == 2
+    assert 'input "l" (source "l_source")' in text
+    assert "AND l.t >= r.t - 10" in text
+    assert "AND r.t >= l.t - 10" in text
+
+
+def test_one_side_alone_is_told():
+    text = message("l.t >= r.t")
+    assert text.count(LIMITLESS) == 1
+    assert 'input "r"' in text
+
+
+@pytest.mark.parametrize(
+    ("on", "reason"),
+    [
+        ("l.t = r.t OR l.k = r.k", "it is an OR"),
+        ("NOT l.t < r.t", "it is negated"),
+        ("r.t BETWEEN l.t AND l.t + l.v", "its distance is not constant (l.v)"),
+        ("l.v BETWEEN r.t - 1 AND r.t + 1", "l.v has no watermark"),
+        ("2 * l.t >= r.t", "not of the form"),
+        ("r.t >= r.v", "it mentions r alone"),
+    ],
+)
+def test_why_a_condition_does_not_count(on, reason):
+    assert reason in message(on)
+
+
+def test_months_have_no_length():
+    assert "months and years" in message("l.ts BETWEEN r.ts - INTERVAL '1' MONTH AND r.ts", STAMPS, STAMPS)
+
+
+def test_hints_are_in_the_units_of_the_times():
+    assert "AND l.ts >= r.ts - INTERVAL '1' HOUR" in message("l.k = r.k", STAMPS, STAMPS)
+    assert "AND l.day >= r.day - INTERVAL '1' DAY" in message(
+        "l.k = r.k", *[{"*day": "DATE", "k": "STRING"}] * 2
+    )
+    assert "different kinds" in message("l.k = r.k", INTS, STAMPS)
+
+
+def test_an_input_without_event_time():
+    text = message("l.t = r.t", {"t": "BIGINT"}, INTS)
+    assert "event-time columns: none" in text
+    assert "WATERMARK FOR" in text
+
+
+def test_the_hint_would_do():
+    hint = message("l.t >= r.t").rsplit("AND ", 1)[1]
+    assert joined(f"l.t >= r.t AND {hint}").bounds
+
+
+CHANGELOG = Options(output_mode=OutputMode.CHANGELOG)
+
+
+def test_tables_need_no_bound_but_cannot_append():
+    tables = stream("l", {"k": "STRING"}, is_table=True), stream("r", {"k": "STRING"}, is_table=True)
+    plan = planned("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables, options=CHANGELOG)
+    assert plan.root.bounds == ()
+    with pytest.raises(PlanError, match="append-of-updates"):
+        planned("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables)
+
+
+def test_a_stream_beside_a_table_is_pointed_to_the_as_of_join():
+    with pytest.raises(PlanError, match=LIMITLESS) as caught:
+        planned(
+            "SELECT l.k FROM l JOIN r ON l.k = r.k",
+            stream("l", INTS),
+            stream("r", {"k": "STRING"}, is_table=True),
+            options=CHANGELOG,
+        )
+    assert "FOR SYSTEM_TIME AS OF" in (caught.value.hint or "")
+
+
+def test_with_deletes_whole_rows_are_kept():
+    inputs = stream("l", INTS, changes=True), stream("r", INTS)
+    plan = planned("SELECT l.t FROM l JOIN r ON l.t = r.t", *inputs, options=CHANGELOG)
+    assert plan.root.left.kept == ("t", "k", "v")
+    assert plan.root.right.kept == ("t",)
+
+
+def test_every_join_of_many_inputs_has_to_be_bounded():
+    inputs = [stream(alias, INTS) for alias in "abc"]
+    planned("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.t = b.t", *inputs)
+    with pytest.raises(PlanError, match="not-yet"):
+        planned("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.t = b.t", *inputs, options=CHANGELOG)
+    with pytest.raises(PlanError, match=LIMITLESS):
+        planned("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.k = b.k", *inputs)
+
+
+def test_a_sink_of_files_needs_unique_names():
+    asked = job(
+        "SELECT l.t, r.t FROM l JOIN r ON l.t = r.t", stream("l", INTS), stream("r", INTS), connector="file"
+    )
+    with pytest.raises(PlanError, match=r"comes from l\.t and r\.t"):
+        plan_job(asked)
+
+
+def test_problems_of_all_queries_come_together():
+    asked = job("SELECT l.t FROM l JOIN r ON l.k = r.k", stream("l", INTS), stream("r", INTS))
+    with pytest.raises(SeveralErrors) as caught:
+        plan_job(type(asked)(asked.inserts * 2))
+    assert len(caught.value.errors) == 4

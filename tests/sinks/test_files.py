@@ -1,0 +1,326 @@
+"""The file sink's publish protocol, with plain directories in Spark's place: kills between any two steps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.sinks import files
+from watersmeet.sinks.files import FileSink
+from watersmeet.sinks.registry import make_sink
+from watersmeet.spec.model import Column, Sink
+
+COLUMNS = (Column("k", "STRING"), Column("v", "BIGINT"))
+
+
+class KilledError(BaseException):
+    """Stands for kill -9: nothing after it runs."""
+
+
+class Frame:
+    """What a sink sees of a Spark frame; each partition becomes a file, with Spark's clutter beside it."""
+
+    def __init__(self, *partitions: list[dict], error: BaseException | None = None) -> None:
+        self._partitions = partitions
+        self._error = error
+        self.sparkSession = SimpleNamespace(conf=SimpleNamespace(set=lambda name, value: None))
+        self.settings: dict[str, str] = {}
+
+    @property
+    def write(self):
+        return self
+
+    def format(self, name):
+        self._format = name
+        return self
+
+    def mode(self, mode):
+        assert mode == "overwrite"
+        return self
+
+    def option(self, name, value):
+        self.settings[name] = value
+        return self
+
+    def options(self, **options):
+        self.settings.update(options)
+        return self
+
+    def save(self, uri):
+        directory = Path(uri.removeprefix("file://"))
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        (directory / "_temporary").mkdir()
+        schema = pa.schema([("k", pa.string()), ("v", pa.int64())])
+        for number, rows in enumerate(self._partitions):
+            name = f"part-{number:05d}.parquet"
+            parquet.write_table(pa.Table.from_pylist(rows, schema=schema), directory / name)
+            (directory / f".{name}.crc").write_bytes(b"crc")
+            if self._error is not None:
+                raise self._error
+        (directory / "_SUCCESS").touch()
+
+
+def sink_at(path, **options) -> FileSink:
+    return make_sink(Sink("out", "file", {"path": str(path), **options}))
+
+
+def prepared(path, owner=None) -> FileSink:
+    sink = sink_at(path)
+    sink.prepare(COLUMNS, owner)
+    return sink
+
+
+def visible(path) -> Counter:
+    """The rows that readers see, as a bag."""
+    return Counter(
+        (row["k"], row["v"])
+        for file in Path(path).glob("*/*.parquet")
+        if not file.parent.name.startswith("_")
+        for row in parquet.read_table(file).to_pylist()
+    )
+
+
+ROWS = [[{"k": "a", "v": 1}, {"k": "b", "v": 2}], [{"k": "c", "v": 3}]]
+BAG = Counter([("a", 1), ("b", 2), ("c", 3)])
+
+
+def run_tick(sink, attempt, tick=7, insert="delivered"):
+    sink.write(Frame(*ROWS), insert, tick, attempt)
+    sink.publish(insert, tick, attempt)
+
+
+def test_published_part_has_the_rows_and_nothing_else(tmp_path):
+    run_tick(prepared(tmp_path), "a1")
+    assert visible(tmp_path) == BAG
+    assert sorted(os.listdir(tmp_path)) == ["delivered-000000000007"]
+    assert sorted(os.listdir(tmp_path / "delivered-000000000007")) == [
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+
+
+def test_staged_rows_are_invisible(tmp_path):
+    prepared(tmp_path).write(Frame(*ROWS), "delivered", 7, "a1")
+    assert not visible(tmp_path)
+    assert os.listdir(tmp_path) == ["_attempts"]
+
+
+def test_same_tick_again_stays_as_it_is(tmp_path):
+    run_tick(prepared(tmp_path), "a1")
+    before = [(p, p.stat().st_mtime_ns) for p in sorted(tmp_path.rglob("*.parquet"))]
+    run_tick(prepared(tmp_path), "a2")
+    assert [(p, p.stat().st_mtime_ns) for p in sorted(tmp_path.rglob("*.parquet"))] == before
+    assert not (tmp_path / "_attempts").exists()
+
+
+def test_two_inserts_into_one_sink_both_count(tmp_path):
+    sink = prepared(tmp_path)
+    for insert in ("first", "second"):
+        sink.write(Frame(*ROWS), insert, 0, "a1")
+    for insert in ("first", "second"):
+        sink.publish(insert, 0, "a1")
+    assert visible(tmp_path) == BAG + BAG
+    assert sink.parts() == [("first", 0), ("second", 0)]
+
+
+def test_a_tick_without_rows_publishes_nothing(tmp_path):
+    sink = prepared(tmp_path)
+    sink.write(Frame([], []), "delivered", 3, "a1")
+    sink.publish("delivered", 3, "a1")
+    sink.publish("delivered", 3, "a1")
+    assert os.listdir(tmp_path) == []
+
+
+def test_empty_files_of_a_tick_with_rows_go(tmp_path):
+    sink = prepared(tmp_path)
+    sink.write(Frame([], ROWS[0]), "delivered", 3, "a1")
+    sink.publish("delivered", 3, "a1")
+    assert [p.name for p in tmp_path.rglob("*.parquet")] == ["part-00001.parquet"]
+
+
+def test_failed_write_then_retry_in_the_same_attempt(tmp_path):
+    sink = prepared(tmp_path)
+    with pytest.raises(RuntimeError):
+        sink.write(Frame(*ROWS, error=RuntimeError("lost")), "delivered", 7, "a1")
+    run_tick(sink, "a1")
+    assert visible(tmp_path) == BAG
+
+
+def test_discard_drops_only_that_attempt(tmp_path):
+    sink = prepared(tmp_path)
+    sink.write(Frame(*ROWS), "delivered", 7, "a1")
+    sink.write(Frame(*ROWS), "delivered", 7, "a2")
+    sink.discard("a1")
+    sink.discard("never-there")
+    sink.publish("delivered", 7, "a2")
+    assert visible(tmp_path) == BAG
+
+
+def test_stale_attempt_cannot_land(tmp_path):
+    """What a dead driver's JVM still writes after the restart stays in its own attempt."""
+    prepared(tmp_path).write(Frame(*ROWS), "delivered", 7, "old")
+    sink = prepared(tmp_path)
+    sink_at(tmp_path).write(Frame([{"k": "half", "v": 0}]), "delivered", 7, "old")
+    run_tick(sink, "new")
+    assert visible(tmp_path) == BAG
+    prepared(tmp_path)
+    assert not (tmp_path / "_attempts").exists()
+
+
+def test_staged_rows_that_vanished_are_an_error(tmp_path):
+    sink = prepared(tmp_path)
+    sink.write(Frame(*ROWS), "delivered", 7, "a1")
+    prepared(tmp_path)  # another job takes the same directory
+    with pytest.raises(EngineError, match="staged-rows-gone"):
+        sink.publish("delivered", 7, "a1")
+
+
+STEPS = ("rename", "fsync", "unlink", "rmdir", "open")
+
+
+def calls_of_a_publish(tmp_path, monkeypatch, kill_at: int | None) -> int:
+    """Publish with a kill before the n-th call of any step; the number of calls."""
+    sink = prepared(tmp_path)
+    sink.write(Frame(*ROWS), "delivered", 7, "a1")
+    count = 0
+
+    def counting(real):
+        def step(*args, **kwargs):
+            nonlocal count
+            if count == kill_at:
+                raise KilledError
+            count += 1
+            return real(*args, **kwargs)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        for name in STEPS:
+            patch.setattr(files.os, name, counting(getattr(os, name)))
+        sink.publish("delivered", 7, "a1")
+    return count
+
+
+def test_killed_before_any_step_then_again_gives_the_same(tmp_path, monkeypatch):
+    steps = calls_of_a_publish(tmp_path / "whole", monkeypatch, None)
+    assert steps > 8
+    for kill_at in range(steps):
+        path = tmp_path / str(kill_at)
+        with pytest.raises(KilledError):
+            calls_of_a_publish(path, monkeypatch, kill_at)
+        assert visible(path) in (Counter(), BAG), "a reader must see all or nothing"
+        run_tick(prepared(path), "a2")
+        assert visible(path) == BAG
+        assert os.listdir(path) == ["delivered-000000000007"]
+
+
+def test_synced_before_and_after_the_rename(tmp_path, monkeypatch):
+    sink = prepared(tmp_path)
+    sink.write(Frame(*ROWS), "delivered", 7, "a1")
+    done = []
+    monkeypatch.setattr(files, "_sync", lambda path: done.append(path.name))
+    monkeypatch.setattr(files, "_rename", lambda a, b: (done.append("RENAME"), os.rename(a, b)))
+    sink.publish("delivered", 7, "a1")
+    assert sorted(done[:2]) == ["part-00000.parquet", "part-00001.parquet"]
+    assert done[2:] == ["delivered-7", "RENAME", tmp_path.name]
+
+
+@pytest.mark.parametrize("insert", ["a/b", "_hidden", ".dot", "k=v", "so called", "50%"])
+def test_any_insert_name_is_visible_and_no_partition(tmp_path, insert):
+    sink = prepared(tmp_path)
+    run_tick(sink, "a1", insert=insert)
+    (name,) = os.listdir(tmp_path)
+    assert "=" not in name
+    assert name[0] not in "_."
+    assert sink.parts() == [(insert, 7)]
+
+
+def test_parts_of_another_owner_are_refused(tmp_path):
+    run_tick(prepared(tmp_path, owner="state-1"), "a1")
+    run_tick(prepared(tmp_path, owner="state-1"), "a2", tick=8)
+    with pytest.raises(EngineError, match="sink-of-another-run"):
+        prepared(tmp_path, owner="state-2")
+
+
+def test_empty_directory_may_change_its_owner(tmp_path):
+    prepared(tmp_path, owner="state-1")
+    run_tick(prepared(tmp_path, owner="state-2"), "a1")
+    assert visible(tmp_path) == BAG
+
+
+def test_csv_with_a_header_alone_has_no_rows(tmp_path):
+    sink = sink_at(tmp_path, format="csv", header="true")
+    (tmp_path / "a.csv").write_text("a,b\n")
+    (tmp_path / "b.csv").write_text("a,b\n1,2\n")
+    assert not sink._has_rows(tmp_path / "a.csv")
+    assert sink._has_rows(tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"Header": "false"}, "1,2\n"),
+        ({"lineSep": "|"}, "a,b|1,2|"),
+        ({"quote": "'"}, '"a,b\n1,2\n'),
+        ({}, '"one\nname",b\n'),  # in doubt a file stays
+        ({}, "a,b\n1," + "x" * 200_000 + "\n"),
+    ],
+)
+def test_csv_that_may_have_rows_is_never_dropped(tmp_path, options, text):
+    sink = sink_at(tmp_path, format="csv", **options)
+    (tmp_path / "a.csv").write_text(text)
+    assert sink._has_rows(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({}, "missing-option"),
+        ({"path": "s3://bucket/x"}, "file-system-not-supported"),
+        ({"path": "x", "format": "orc"}, "unknown-format"),
+    ],
+)
+def test_options_are_checked_at_once(options, code):
+    with pytest.raises(SpecError, match=code):
+        make_sink(Sink("out", "file", options))
+
+
+def test_unknown_connector_names_the_near_one():
+    with pytest.raises(SpecError, match='did you mean "kafka"'):
+        make_sink(Sink("out", "kafkaa", {}))
+
+
+def test_names_that_spark_takes_for_one_are_refused(tmp_path):
+    with pytest.raises(SpecError, match="duplicate-column"):
+        sink_at(tmp_path).prepare((Column("a", "INT"), Column("A", "INT")))
+
+
+def test_csv_refuses_nested_types(tmp_path):
+    with pytest.raises(SpecError, match="type-not-supported"):
+        sink_at(tmp_path, format="csv").prepare((Column("a", "ARRAY<INT>"),))
+
+
+def test_a_path_that_is_a_file_is_said_so(tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(EngineError, match="sink-not-writable"):
+        prepared(tmp_path / "taken")
+
+
+def test_writer_options_pass_and_ours_do_not(tmp_path):
+    frame = Frame(*ROWS)
+    sink = sink_at(tmp_path, format="parquet", compression="zstd")
+    sink.prepare(COLUMNS)
+    sink.write(frame, "delivered", 0, "a1")
+    assert frame.settings == {
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        "compression": "zstd",
+    }

@@ -1,0 +1,145 @@
+"""The sinks with Spark's own frames and writers."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import duckdb
+import pytest
+
+from watersmeet.sinks.kafka import KafkaSink
+from watersmeet.sinks.memory import MemorySink
+from watersmeet.sinks.registry import make_sink
+from watersmeet.spec.model import Column, Sink
+
+pytestmark = pytest.mark.spark
+
+SERVERS = {"bootstrap.servers": "localhost:9092", "topic": "out"}
+
+
+@pytest.fixture
+def frame(spark):
+    """100 rows in 3 partitions, the last of which is filtered empty."""
+    return (
+        spark.range(0, 150, 1, 3)
+        .where("id < 100")
+        .selectExpr(
+            "id", "timestamp_micros(id * 1000001) AS t", "CASE WHEN id % 2 = 0 THEN 'x,\"y\"' END AS s"
+        )
+    )
+
+
+def publish(sink, frame, tick=1, insert="out", attempt="a1"):
+    sink.prepare(frame.schema)
+    sink.write(frame, insert, tick, attempt)
+    sink.publish(insert, tick, attempt)
+
+
+@pytest.mark.parametrize(
+    ("options", "reader"),
+    [
+        ({"format": "parquet"}, "read_parquet('{path}/*/*.parquet')"),
+        ({"format": "json"}, "read_json('{path}/*/*.json')"),
+        ({"format": "csv", "header": "true"}, "read_csv('{path}/*/*.csv', header = true)"),
+        ({"format": "csv", "header": "true", "compression": "gzip"}, "read_csv('{path}/*/*.csv.gz')"),
+        ({"format": "json", "compression": "gzip"}, "read_json('{path}/*/*.json.gz')"),
+    ],
+)
+def test_every_format_is_whole_and_bare(frame, tmp_path, options, reader):
+    sink = make_sink(Sink("out", "file", {"path": str(tmp_path / "o"), **options}))
+    publish(sink, frame)
+    publish(sink, frame, attempt="a2")
+    publish(sink, frame.where("false"), tick=2)
+    rows = duckdb.sql(
+        f"SELECT count(*), sum(id), count(s) FROM {reader.format(path=tmp_path / 'o')}"
+    ).fetchall()
+    assert rows == [(100, 4950, 50)]
+    (part,) = os.listdir(tmp_path / "o")
+    assert all(name.startswith("part-") for name in os.listdir(tmp_path / "o" / part))
+
+
+def test_spark_reads_what_is_published_and_nothing_staged(spark, frame, tmp_path):
+    sink = make_sink(Sink("out", "file", {"path": str(tmp_path / "o")}))
+    publish(sink, frame)
+    sink.write(frame, "out", 2, "a1")
+    found = spark.read.option("recursiveFileLookup", "true").parquet(str(tmp_path / "o"))
+    assert found.count() == 100
+    assert found.columns == ["id", "t", "s"], "no partition column from the directories' names"
+
+
+def test_parquet_has_timestamps_that_every_reader_knows(frame, tmp_path):
+    publish(make_sink(Sink("out", "file", {"path": str(tmp_path)})), frame)
+    kinds = duckdb.sql(f"DESCRIBE FROM read_parquet('{tmp_path}/*/*.parquet')").fetchall()
+    assert {row[0]: row[1] for row in kinds}["t"] == "TIMESTAMP WITH TIME ZONE"
+
+
+def test_odd_names_survive_hadoop_s_paths(frame, tmp_path):
+    sink = make_sink(Sink("out", "file", {"path": str(tmp_path / "so called % 1")}))
+    publish(sink, frame, insert="a/b =c%")
+    assert sink.parts() == [("a/b =c%", 1)]
+
+
+class Printer:
+    def __init__(self):
+        self.shown = []
+
+    def show(self, insert, tick, names, rows, more):
+        self.shown.append((insert, tick, list(names), [tuple(row) for row in rows], more))
+
+
+def test_console_shows_few_and_counts_all(frame):
+    printer = Printer()
+    sink = make_sink(Sink("console", "console", {"rows": "2"}), console=printer)
+    twice = frame.selectExpr("id AS a", "named_struct('b', id) AS a")
+    publish(sink, twice)
+    publish(sink, twice.where("false"), tick=2)
+    assert printer.shown == [("out", 1, ["a", "a"], [("0", "{0}"), ("1", "{1}")], 98)]
+
+
+def test_console_evaluates_all_of_the_frame_once(spark):
+    seen = spark.sparkContext.accumulator(0)
+
+    def count(batches):
+        for batch in batches:
+            seen.add(batch.num_rows)
+            yield batch
+
+    sink = make_sink(Sink("console", "console", {"rows": "1"}), console=Printer())
+    publish(sink, spark.range(0, 1000, 1, 4).mapInArrow(count, "id BIGINT"))
+    assert seen.value == 1000
+
+
+def test_memory_has_the_rows(frame):
+    MemorySink.clear("spark")
+    publish(make_sink(Sink("spark", "memory", {})), frame.where("id < 2").select("id", "s"))
+    assert MemorySink.rows("spark") == [{"id": 0, "s": 'x,"y"'}, {"id": 1, "s": None}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("json", ['{"id":0,"t":"1970-01-01T00:00:00.000Z","s":"x,\\"y\\""}']),
+        ("csv", ['0,1970-01-01T00:00:00.000Z,"x,\\"y\\""']),
+    ],
+)
+def test_kafka_values(frame, kind, values):
+    sink = KafkaSink(Sink("out", "kafka", {**SERVERS, "format": kind, "key": "id"}))
+    columns = [(f.name, f.dataType.simpleString()) for f in frame.schema.fields]
+    key, value = sink._expressions(columns)
+    found = frame.where("id = 0").selectExpr(f"{key} AS key", f"{value} AS value").collect()
+    assert [row.key for row in found] == ["0"]
+    assert [row.value for row in found] == values
+
+
+def test_kafka_json_keeps_nulls(frame):
+    sink = KafkaSink(Sink("out", "kafka", SERVERS))
+    _, value = sink._expressions([("id", "bigint")])
+    (row,) = frame.where("id = 1").selectExpr(f"{value} AS value").collect()
+    assert json.loads(row.value)["s"] is None
+
+
+def test_schema_may_be_spark_s_or_ours(frame):
+    sink = make_sink(Sink("out", "kafka", {**SERVERS, "key": "id"}))
+    sink.prepare(frame.schema)
+    sink.prepare([Column("id", "BIGINT")])

@@ -1,0 +1,102 @@
+"""Kafka, console and memory sinks, without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from watersmeet.errors import SpecError
+from watersmeet.sinks.console import PlainPrinter, _first_rows
+from watersmeet.sinks.memory import MemorySink
+from watersmeet.sinks.registry import make_sink
+from watersmeet.spec.model import Column, Sink
+
+SERVERS = {"bootstrap.servers": "localhost:9092", "topic": "out"}
+
+
+def kafka(columns, **options):
+    sink = make_sink(Sink("out", "kafka", {**SERVERS, **options}))
+    sink.prepare([Column(name, kind) for name, kind in columns])
+    return sink
+
+
+def test_kafka_json_keeps_nulls_and_has_the_key():
+    sink = kafka([("id", "BIGINT"), ("t", "TIMESTAMP")], key="id")
+    assert sink._expressions([("id", "bigint"), ("t", "timestamp")]) == (
+        "CAST(`id` AS STRING)",
+        "to_json(struct(*), map('ignoreNullFields', 'false'))",
+    )
+
+
+def test_kafka_raw_takes_the_one_column_beside_the_key():
+    sink = kafka([("id", "STRING"), ("body", "BINARY")], key="id", format="raw")
+    assert sink._expressions([("id", "string"), ("body", "binary")]) == ("`id`", "`body`")
+
+
+def test_kafka_settings_get_their_prefix():
+    sink = kafka([("id", "BIGINT")], **{"security.protocol": "SSL", "kafka.linger.ms": "5"})
+    assert sink._settings == {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "kafka.security.protocol": "SSL",
+        "kafka.linger.ms": "5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "code"),
+    [
+        ({"topic": ""}, [("a", "INT")], "missing-option"),
+        ({"bootstrap.servers": ""}, [("a", "INT")], "missing-option"),
+        ({"format": "avro"}, [("a", "INT")], "unknown-format"),
+        ({"key": "idd"}, [("id", "INT")], "unknown-column"),
+        ({"format": "raw"}, [("a", "INT"), ("b", "INT")], "raw-needs-one-column"),
+    ],
+)
+def test_kafka_refuses_at_the_start(options, columns, code):
+    with pytest.raises(SpecError, match=code):
+        kafka(columns, **options)
+
+
+def test_console_says_how_many_more(capsys):
+    PlainPrinter().show("select-1", 5, ["t", "t"], [("1", None), ("[2]", "x")], 1232)
+    assert capsys.readouterr().out.splitlines() == [
+        "select-1, tick 5",
+        "t    t",
+        "1    NULL",
+        "[2]  x",
+        "… and 1,232 more rows",
+    ]
+
+
+def test_console_rows_is_a_number():
+    with pytest.raises(SpecError, match="wrong-option"):
+        make_sink(Sink("console", "console", {"rows": "many"}))
+
+
+def test_first_rows_bounds_what_comes_back_and_counts_all():
+    batches = [pa.record_batch({"c0": [str(i) for i in range(4)]}) for _ in range(3)]
+    found = [row for batch in _first_rows(6)(iter(batches)) for row in batch.to_pylist()]
+    assert [row["c0"] for row in found] == ["0", "1", "2", "3", "0", "1", None]
+    assert [row["#rows"] for row in found] == [None] * 6 + [12]
+
+
+def test_first_rows_of_nothing_is_nothing():
+    assert list(_first_rows(6)(iter([]))) == []
+
+
+def test_memory_publishes_once_per_tick():
+    MemorySink.clear("m")
+    sink = make_sink(Sink("m", "memory", {}))
+
+    def frame(value):
+        return SimpleNamespace(collect=lambda: [SimpleNamespace(asDict=lambda recursive: {"a": value})])
+
+    for attempt, tick in (("a1", 1), ("a2", 1), ("a1", 0)):
+        sink.write(frame(tick), "i", tick, attempt)
+        sink.publish("i", tick, attempt)
+    sink.write(frame(9), "i", 9, "a9")
+    sink.discard("a9")
+    sink.publish("i", 9, "a9")
+    assert MemorySink.rows("m") == [{"a": 0}, {"a": 1}]

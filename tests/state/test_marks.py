@@ -1,0 +1,114 @@
+"""Match marks: segments over segments read like one plain array."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from watersmeet.errors import StateError
+from watersmeet.state.marks import MarkWriter, overlay, read_marks, stored_marks
+from watersmeet.state.store import LocalStore, MemoryStore
+
+ROWS = 100
+
+
+def write(store, kind, parts, tick=1):
+    """Segments of one task that marks rows [start, …) of run "r" per part."""
+    writer = MarkWriter()
+    for start, marks in parts:
+        writer.add("r", kind, start, np.asarray(marks))
+    return writer.write(store, tick).get("r", {}).get(kind, ())
+
+
+@pytest.mark.parametrize("kind", ["matched", "count", "gone"])
+def test_segments_read_like_a_plain_array(seed, kind):
+    """Every tick another number of tasks, each of which rewrites the slices that it touched."""
+    rng = np.random.default_rng((seed, len(kind)))
+    for _ in range(30):
+        store, segments = MemoryStore(), ()
+        model = np.zeros(ROWS, dtype=np.int32 if kind == "count" else bool)
+        for tick in range(8):
+            cuts = sorted({0, ROWS, *rng.integers(0, ROWS, rng.integers(0, 7)).tolist()})
+            for start, stop in pairwise(cuts):
+                if rng.random() < 0.4:
+                    continue
+                slice_marks = read_marks(store, kind, segments, start, stop)
+                assert (slice_marks == model[start:stop]).all(), seed
+                touched = rng.random(stop - start) < 0.3
+                if kind == "count":
+                    slice_marks[touched] += rng.integers(-3, 4, touched.sum()).astype(np.int32)
+                else:
+                    slice_marks[touched] = True
+                segments = overlay(segments, write(store, kind, [(start, slice_marks)], tick))
+                model[start:stop] = slice_marks
+            assert (read_marks(store, kind, segments, 0, ROWS) == model).all(), seed
+            low, high = sorted(rng.integers(0, ROWS, 2, endpoint=True).tolist())
+            assert (read_marks(store, kind, segments, low, high) == model[low:high]).all(), seed
+        spans = [(segment.low, segment.high) for segment in segments]
+        assert all(a[1] <= b[0] for a, b in pairwise(spans)), "segments overlap"
+
+
+def test_older_segments_stay_whole_for_an_older_manifest():
+    store = MemoryStore()
+    old = write(store, "matched", [(0, [True, False, True])])
+    new = overlay(old, write(store, "matched", [(0, [True, True, True])]))
+    assert read_marks(store, "matched", old, 0, 3).tolist() == [True, False, True]
+    assert read_marks(store, "matched", new, 0, 3).tolist() == [True, True, True]
+
+
+def test_a_segment_in_the_middle_leaves_both_ends_of_the_older_one():
+    store = MemoryStore()
+    old = write(store, "count", [(0, np.arange(20))])
+    found = overlay(old, write(store, "count", [(5, np.full(4, 99))]))
+    assert [(s.low, s.high, s.first) for s in found] == [(0, 5, 0), (5, 9, 5), (9, 20, 0)]
+    assert read_marks(store, "count", found, 0, 20).tolist() == [*range(5), 99, 99, 99, 99, *range(9, 20)]
+
+
+def test_rows_without_a_segment_have_no_marks():
+    segments = write(MemoryStore(), "matched", [])
+    assert segments == ()
+    assert read_marks(MemoryStore(), "matched", (), 3, 6).tolist() == [False] * 3
+    assert read_marks(MemoryStore(), "count", (), 3, 6).tolist() == [0] * 3
+
+
+def test_nothing_is_stored_when_nothing_was_marked():
+    store = MemoryStore()
+    writer = MarkWriter()
+    writer.add("r", "matched", 0, np.zeros(0, dtype=bool))
+    assert writer.write(store, 1) == {}
+    assert store.names("marks") == []
+
+
+def test_marks_of_several_runs_share_one_file():
+    store = MemoryStore()
+    writer = MarkWriter()
+    writer.add("a", "matched", 8, np.array([True, False, True]))
+    writer.add("b", "count", 0, np.array([4, -2]))
+    writer.add("b", "gone", 0, np.array([False, True]))
+    found = writer.write(store, 7)
+    assert len(store.names("marks")) == 1
+    assert read_marks(store, "matched", found["a"]["matched"], 8, 11).tolist() == [True, False, True]
+    assert read_marks(store, "count", found["b"]["count"], 0, 2).tolist() == [4, -2]
+    assert read_marks(store, "gone", found["b"]["gone"], 0, 2).tolist() == [False, True]
+
+
+def test_a_truncated_file_of_marks_is_damaged(tmp_path):
+    store = LocalStore(tmp_path)
+    (segment,) = write(store, "count", [(0, np.arange(50))])
+    path = tmp_path / segment.file
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(StateError, match="damaged") as raised:
+        read_marks(store, "count", (segment,), 0, 50)
+    assert raised.value.code == "state-damaged"
+
+
+def test_changed_marks_are_found_by_their_checksum(tmp_path):
+    store = LocalStore(tmp_path)
+    (segment,) = write(store, "count", [(0, np.arange(50))])
+    assert stored_marks(store, segment, verify=True).size == 200
+    path = tmp_path / segment.file
+    path.write_bytes(b"\1" + path.read_bytes()[1:])
+    with pytest.raises(StateError, match="not what was written"):
+        stored_marks(store, segment, verify=True)
