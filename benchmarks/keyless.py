@@ -1,0 +1,147 @@
+"""A join by time alone, without an equality key: ten ticks on two tasks beside one batch join by DuckDB.
+
+    python -m benchmarks.keyless [--rows N] [--matches N] [--kind inner|left] [--rounds N]
+
+Both read the same Parquet files and write Parquet; DuckDB has one thread. The rows of both have to be equal,
+as bags. Seconds are those of the ticks, from the first one's begin, without the start of Spark; the first
+ticks compile code and start workers, so the warm ones are shown, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.side_by_side import BENCH
+
+TICKS = 10
+TASKS = 2
+MINUTE_US = 60_000_000
+EPOCH_US = 1_704_067_200_000_000
+BAR = 3.0
+
+
+def prepare(folder: Path, rows: int) -> None:
+    """``<folder>/<side>/<tick>.parquet``: times within the tick's minute, in no order; a sentinel each."""
+    shutil.rmtree(folder, ignore_errors=True)
+    rng = np.random.default_rng(7)
+    for side in ("l", "r"):
+        (folder / side).mkdir(parents=True)
+        for tick in range(TICKS + 1):
+            last = tick == TICKS
+            count = 1 if last else rows // TICKS
+            minute = (1000 if side == "l" else 2000) if last else tick
+            start = EPOCH_US + minute * MINUTE_US
+            times = start + rng.integers(0, 1 if last else MINUTE_US, count)
+            table = pa.table(
+                {"t": pa.array(times, pa.timestamp("us", tz="UTC")), "v": np.arange(count) + tick * rows}
+            )
+            pq.write_table(table, folder / side / f"{tick:04d}.parquet")
+
+
+def band_us(rows: int, matches: int) -> int:
+    """The width of the band in which a row has about so many partners."""
+    return matches * MINUTE_US // (rows // TICKS)
+
+
+def ours(folder: Path, kind: str, width_us: int) -> tuple[float, list[float]]:
+    """(seconds of all ticks, seconds per tick)."""
+    from watersmeet.engine.spark import session
+    from watersmeet.engine.spark.job import run_job
+    from watersmeet.engine.step.driver import TickResult
+    from watersmeet.front.sql import parse_job
+    from watersmeet.plan.planner import plan_job
+
+    text = "".join(
+        f"CREATE MAPPING {side} (t TIMESTAMP, v BIGINT, WATERMARK FOR t AS t - INTERVAL '1' SECOND) "
+        f"TYPE File OPTIONS ('path' = '{folder / side}', 'format' = 'parquet', 'maxFilesPerTrigger' = '1');\n"
+        for side in ("l", "r")
+    )
+    text += f"CREATE MAPPING joined TYPE File OPTIONS ('path' = '{folder / 'ours'}', 'format' = 'parquet');\n"
+    text += (
+        f"INSERT INTO joined SELECT l.t AS lt, l.v AS lv, r.t AS rt, r.v AS rv FROM l {kind} JOIN r "
+        f"ON r.t BETWEEN l.t AND l.t + INTERVAL '{width_us}' MICROSECONDS;\n"
+    )
+    session.start(session.settings(master=f"local[{TASKS}]"))
+    job = parse_job(text)
+    seconds: list[float] = []
+
+    def on_tick(result: TickResult, took: float, parts: Mapping[str, float]) -> None:
+        seconds.append(took)
+
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    shutil.rmtree(folder / "ours", ignore_errors=True)
+    run_job(
+        job,
+        plan_job(job),
+        checkpoint=str(folder / "checkpoint"),
+        partitions=TASKS,
+        until_caught_up=True,
+        on_tick=on_tick,
+    )
+    return sum(seconds[:TICKS]), seconds[:TICKS]
+
+
+def duckdbs(folder: Path, kind: str, width_us: int) -> float:
+    """Seconds of the batch join, files to file."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        began = time.perf_counter()
+        connection.execute(
+            f"COPY (SELECT l.t AS lt, l.v AS lv, r.t AS rt, r.v AS rv "
+            f"FROM '{folder}/l/*.parquet' l {kind} JOIN '{folder}/r/*.parquet' r "
+            f"ON r.t BETWEEN l.t AND l.t + INTERVAL '{width_us}' MICROSECONDS) "
+            f"TO '{folder}/batch.parquet' (FORMAT parquet)"
+        )
+        return time.perf_counter() - began
+
+
+def rows_of(path: str) -> tuple[int, int, int]:
+    """(rows, a sum over them that their order does not change, rows without a partner)."""
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            f"SELECT count(*), sum(hash(lt, lv, rt, rv) % 1000000007), count(*) - count(rv) FROM '{path}'"
+        ).fetchone()
+    assert found is not None
+    return tuple(int(value or 0) for value in found)  # type: ignore[return-value]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.keyless", description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=200_000, help="per side")
+    parser.add_argument("--matches", type=int, default=20, help="per left row, about")
+    parser.add_argument("--kind", choices=("inner", "left"), default="inner")
+    parser.add_argument("--rounds", type=int, default=2)
+    asked = parser.parse_args(argv)
+    folder = BENCH / "work" / "keyless"
+    prepare(folder, asked.rows)
+    kind, width = asked.kind.upper(), band_us(asked.rows, asked.matches)
+    worst = 0.0
+    for number in range(asked.rounds):
+        batch = duckdbs(folder, kind, width)
+        total, ticks = ours(folder, kind, width)
+        mine, theirs = rows_of(f"{folder}/ours/*/*.parquet"), rows_of(f"{folder}/batch.parquet")
+        warm = sum(ticks[3:]) / len(ticks[3:]) * TICKS
+        worst = max(worst, total / batch)
+        print(
+            f"round {number + 1}: {mine[0]:,} rows, {'equal' if mine == theirs else f'NOT EQUAL: {theirs}'}; "
+            f"DuckDB {batch:.2f} s; ten ticks {total:.2f} s ({total / batch:.2f}x), at the pace of the warm "
+            f"ones {warm:.2f} s ({warm / batch:.2f}x)"
+        )
+        if mine != theirs:
+            return 1
+    print(f"bar: at most {BAR}x, whole run: {'met' if worst <= BAR else 'not met'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

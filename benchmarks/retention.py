@@ -1,0 +1,206 @@
+"""What a tick's retention work costs when much is retained and nothing is to be released.
+
+    python -m benchmarks.retention [--rows N] [--kind KIND]… [--partitions N] [--repeats N]
+
+Fills a state through the engine's own tick, in this process and with files as on Spark; then measures, per
+hash range, what a join task does about retention: find the rows that the tick's limits release, and the least
+times of those that stay. With it: opening the runs, and the driver's choice of merges.
+
+Limits: ``below`` all rows; ``within`` the rows, a third released in earlier ticks, and standing still;
+``moving``, which release the rows of one more minute, for comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+
+from benchmarks.child import Arguments
+from benchmarks.ours import job_text
+from benchmarks.workloads import EPOCH_US, KINDS, MINUTE_US, SCHEMA, Workload, minute
+from watersmeet.engine.step.driver import TickDriver
+from watersmeet.engine.step.ingest import IngestWriter
+from watersmeet.engine.step.join import _least, _release
+from watersmeet.engine.step.merge import choose
+from watersmeet.engine.step.slice import SideSlice
+from watersmeet.engine.step.tasks import JoinShape, SideReport, SideWork
+from watersmeet.event_time import Side
+from watersmeet.front.sql import parse_job
+from watersmeet.kernel.slots import borders
+from watersmeet.plan.planner import plan_job
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.store import LocalStore
+
+ROWS_PER_TICK = 100_000
+LAG_S = 30 * 86_400
+"""So long that the fill releases nothing."""
+BAR_MS = 20.0
+
+
+@dataclass
+class Clock:
+    """Milliseconds of wall time and of CPU time per part."""
+
+    wall: dict[str, float] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def of(self, part: str) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        self.wall[part] = self.wall.get(part, 0.0) + (time.perf_counter() - wall) * 1e3
+        self.cpu[part] = self.cpu.get(part, 0.0) + (time.process_time() - cpu) * 1e3
+
+    def retention(self) -> float:
+        return self.wall["release"] + self.wall["least"]
+
+
+def filled(kind: str, rows: int, partitions: int, root: Path) -> TickDriver:
+    """A driver whose state retains at least ``rows`` rows."""
+    workload = Workload("retention", rows=ROWS_PER_TICK, ticks=1, lag_s=LAG_S)
+    plan = plan_job(parse_job(job_text(Arguments(workload, root / "in", root, kind, "default"))))
+    (query,) = plan.queries
+    schemas = {
+        f"{query.name}/{side.name}": pa.schema([SCHEMA.field(name) for name in side.kept])
+        for side in query.sides
+    }
+    store = LocalStore(root / "state")
+    driver = TickDriver.open(plan, schemas, store)
+    while driver.manifest is None or retained(driver) < rows:
+        number = driver.tick
+        start = driver.begin(EPOCH_US + number * MINUTE_US)
+        reports = []
+        for side in query.sides:
+            table = minute(workload, side.name, number).combine_chunks()
+            for part in range(partitions):  # as many ingest tasks
+                low, high = (table.num_rows * p // partitions for p in (part, part + 1))
+                writer = IngestWriter(start, f"{query.name}/{side.name}", 0, store)
+                for batch in table.select(list(side.kept)).slice(low, high - low).to_batches():
+                    writer.add(batch)
+                reports.append(writer.finish())
+        driver.advance(start, reports)
+        for join in query.joins:
+            task = driver.join_task(query.name, join.number)
+            controls = []
+            for partition in range(partitions):
+                *_, last = task.run(partition, partitions)
+                controls.append(last.column("_control")[0].as_py())
+            driver.settle(query.name, join.number, controls)
+        driver.conclude()
+        driver.commit()
+    return driver
+
+
+def runs_of(driver: TickDriver, shape: JoinShape, side: Side) -> list[LiveRun]:
+    assert driver.manifest is not None
+    join = driver.manifest.queries[shape.query].joins[shape.number]
+    return join.arrangements[shape.side(side).name].runs
+
+
+def retained(driver: TickDriver) -> int:
+    assert driver.manifest is not None
+    return sum(
+        a.retained
+        for query in driver.manifest.queries.values()
+        for join in query.joins
+        for a in join.arrangements.values()
+    )
+
+
+def limits_of(driver: TickDriver, case: str) -> tuple[int, int]:
+    """The limits of all releasing columns before the tick and after it."""
+    within = EPOCH_US + driver.tick // 3 * MINUTE_US
+    return {
+        "below": (EPOCH_US - 2 * MINUTE_US, EPOCH_US - MINUTE_US),
+        "within": (within, within),
+        "moving": (within, within + MINUTE_US),
+    }[case]
+
+
+def measured(driver: TickDriver, case: str, partition: int, partitions: int) -> Clock:
+    """The retention work of all of a query's joins in one hash range, and the driver's choice of merges."""
+    clock = Clock()
+    (shapes,) = driver.shapes.values()
+    low, high = borders(partitions)[partition : partition + 2]
+    old, new = limits_of(driver, case)
+    for shape in shapes:
+        for side in Side:
+            task, runs = shape.side(side), runs_of(driver, shape, side)
+            work = SideWork(
+                runs=runs,
+                new_runs=[],
+                pads=[],
+                old_limits=dict.fromkeys(task.layout.releasing, old),
+                new_limits=dict.fromkeys(task.layout.releasing, new),
+            )
+            report = SideReport()
+            with clock.of("choose"):
+                choose(runs)
+            with clock.of("open"):
+                own = SideSlice(task, work, driver.store, low, high)
+            with clock.of("release"):
+                for _ in _release(shape, side, own, report):
+                    pass
+            with clock.of("least"):
+                _least(own, report, partition, partitions, driver.store)
+            assert case == "moving" or not report.released
+    return clock
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--kind", action="append", choices=list(KINDS))
+    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=15)
+    arguments = parser.parse_args(argv)
+    met = True
+    for kind in arguments.kind or ["left", "inner3", "left3"]:
+        with tempfile.TemporaryDirectory() as root:
+            driver = filled(kind, arguments.rows, arguments.partitions, Path(root))
+            _print_state(driver, kind)
+            for case in ("below", "within", "moving"):
+                met &= _print_case(driver, case, arguments.partitions, arguments.repeats)
+    return 0 if met else 1
+
+
+def _print_state(driver: TickDriver, kind: str) -> None:
+    print(f"{kind}: {retained(driver):,} rows retained after {driver.tick} ticks")
+    (shapes,) = driver.shapes.values()
+    for shape in shapes:
+        for side in Side:
+            task, runs = shape.side(side), runs_of(driver, shape, side)
+            by = ", ".join(task.layout.releasing) or "nothing"
+            rows = sum(live.run.rows for live in runs)
+            print(f"  join {shape.number + 1}, {task.name}: {rows:,} rows in {len(runs)} runs, by {by}")
+
+
+def _print_case(driver: TickDriver, case: str, partitions: int, repeats: int) -> bool:
+    """Medians over the repeats of the hash range that takes longest; whether the bar is met."""
+    slowest: list[Clock] = []
+    for partition in range(partitions):
+        clocks = [measured(driver, case, partition, partitions) for _ in range(repeats)]
+        if not slowest or median(map(Clock.retention, clocks)) > median(map(Clock.retention, slowest)):
+            slowest = clocks
+    parts = []
+    for part in slowest[0].wall:
+        wall, cpu = median(c.wall[part] for c in slowest), median(c.cpu[part] for c in slowest)
+        parts.append(f"{part} {wall:.2f} ms ({cpu:.2f} CPU)")
+    value = median(map(Clock.retention, slowest))
+    met = value < BAR_MS or case == "moving"
+    verdict = "" if case == "moving" else f" {'met' if met else 'NOT MET'} (< {BAR_MS:g} ms)"
+    print(f"  limits {case}: release and least {value:.2f} ms{verdict}; {'; '.join(parts)}", flush=True)
+    return met
+
+
+if __name__ == "__main__":
+    sys.exit(main())
