@@ -157,7 +157,11 @@ def test_a_signal_stops_cleanly_and_running_again_goes_on(place, number):
     assert signal.getsignal(signal.SIGINT) is before
 
     again = place.caught_up("--finish")
-    assert [line["tick"] for line in again.ticks] == list(range(len(done.ticks) + 1, 8))
+    # Spark may have noted the next file of a source before it was stopped, and not yet the tick's offsets: it
+    # then reads that file and the one after it in one tick, so six files a side make five ticks or six.
+    numbers = [line["tick"] for line in again.ticks]
+    assert numbers == list(range(len(done.ticks) + 1, numbers[-1] + 1)), "numbers go on without a hole"
+    assert numbers[-1] in (6, 7), "and the end of input is the last"
     assert again.account["adds_up"]
     assert place.result() == place.expected()
 
