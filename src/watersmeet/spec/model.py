@@ -94,6 +94,21 @@ class Branch:
 
 
 @dataclass(frozen=True)
+class StageBranch:
+    """The way of a stage's rows into an input. A stage is a query that is run for itself, because what
+    follows takes its rows as a stream: one branch of a UNION ALL that joins, or an aggregation over windows.
+
+    ``columns`` are aligned with `Input.columns` and mention the stage's outputs by name, unqualified; they
+    have no say in its watermarks: an event time of the input is, here, a plain output of the stage that is an
+    event time there. ``above``: a filter of the stage's rows; those that fail have moved the watermark.
+    """
+
+    stage: Query
+    columns: tuple[Expr, ...]
+    above: Expr | None = None
+
+
+@dataclass(frozen=True)
 class Input:
     """One alias of a query: a UNION ALL of branches (most often one), its columns and event times.
 
@@ -186,12 +201,51 @@ class OutputColumn:
     origin: str
 
 
+class WindowKind(Enum):
+    TUMBLE = "TUMBLE"
+    HOP = "HOP"
+    SESSION = "SESSION"
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows over one event time. ``time``: ``alias.column``. ``size`` and ``slide``: µs, or plain units of an
+    integer time; windows begin at multiples of ``slide`` (TUMBLE: equal to ``size``). SESSION: ``size`` is the
+    gap at which a session ends, ``slide`` is 0."""
+
+    kind: WindowKind
+    time: Expr
+    size: int
+    slide: int
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """GROUP BY a window and keys. ``keys``: any expressions; ``aggregates``: one aggregate function each, over
+    any expressions. All mention ``alias.column`` of the relation's inputs."""
+
+    window: Window
+    keys: tuple[OutputColumn, ...]
+    aggregates: tuple[OutputColumn, ...]
+
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
 @dataclass(frozen=True)
 class Query:
+    """Rows of a relation that pass ``where``, as ``outputs``.
+
+    With an ``aggregation`` the rows that pass are grouped, and ``outputs`` mention, unqualified, its keys and
+    aggregates by name, and ``window_start`` and ``window_end``, which are the query's event times.
+    """
+
     relation: Relation
     where: Expr | None
     outputs: tuple[OutputColumn, ...]
     sql: str
+    aggregation: Aggregation | None = None
 
     @property
     def inputs(self) -> tuple[Input, ...]:
