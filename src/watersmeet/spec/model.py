@@ -209,9 +209,9 @@ class WindowKind(Enum):
 
 @dataclass(frozen=True)
 class Window:
-    """Windows over one event time. ``time``: ``alias.column``. ``size`` and ``slide``: µs, or plain units of an
-    integer time; windows begin at multiples of ``slide`` (TUMBLE: equal to ``size``). SESSION: ``size`` is the
-    gap at which a session ends, ``slide`` is 0."""
+    """Windows over one event time. ``time``: ``alias.column``. ``size`` and ``slide``: µs, or plain units of
+    an integer time; windows begin at multiples of ``slide`` (TUMBLE: equal to ``size``). SESSION: ``size`` is
+    the gap at which a session ends, ``slide`` is 0."""
 
     kind: WindowKind
     time: Expr
@@ -221,8 +221,8 @@ class Window:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """GROUP BY a window and keys. ``keys``: any expressions; ``aggregates``: one aggregate function each, over
-    any expressions. All mention ``alias.column`` of the relation's inputs."""
+    """GROUP BY a window and keys. ``keys``: any expressions; ``aggregates``: one aggregate function each,
+    over any expressions. All mention ``alias.column`` of the relation's inputs."""
 
     window: Window
     keys: tuple[OutputColumn, ...]
