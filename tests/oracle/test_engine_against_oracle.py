@@ -68,7 +68,9 @@ def _as_kept(case: dict[str, Any], line: dict[str, Any], expected: dict[str, Any
     """Late rows of stages with those columns alone that the engine has: what the query keeps."""
     if not line.get("late") or "late" not in expected:
         return expected
-    kept = {item["stream"]: set(item["row"]) for item in line["late"] if item["stream"] not in case["streams"]}
+    kept = {
+        item["stream"]: set(item["row"]) for item in line["late"] if item["stream"] not in case["streams"]
+    }
     late = [
         {**item, "row": {c: v for c, v in item["row"].items() if c in kept.get(item["stream"], {c})}}
         for item in expected["late"]

@@ -59,7 +59,7 @@ class StageFeed:
         """
         outputs = {output.name: output.expr for output in self.stage.query.outputs}
         own = columns_of(self.branch, self.i, outputs)
-        wanted = {name: over_source(expr, own) for name, expr in columns.items()}
+        wanted = {name: over_source(expr, own).unnest() for name, expr in columns.items()}
         above = [] if self.branch.above is None else [over_source(self.branch.above, outputs)]
         asked = {
             "beneath": [c.expr for c in self.after],
@@ -114,7 +114,12 @@ class StageFeed:
         return joined_name(aliases[0], self.derived.column(aliases[0], expr))
 
     def _can_compute(self, expr: Expr) -> bool:
-        problem = problem_of(Conjunct(expr, text_of(expr)), self._scope, f"a column of {self.i.alias}")
+        problem = problem_of(
+            Conjunct(expr, text_of(expr)),
+            self._scope,
+            f"a column of {self.i.alias}, of several inputs of a join or of one that it pads",
+            "compute it of one input alone, beneath the join; or in the last SELECT, above all joins",
+        )
         if problem is not None:
             self.errors.append(problem)
         return problem is None

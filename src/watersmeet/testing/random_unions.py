@@ -5,7 +5,8 @@ a UNION ALL of joins itself; which time of a join is the union's (one that its j
 above: nothing, a filter, joins with streams or with another UNION ALL. Streams and partitions of streams go
 idle and come back, so that rows of a branch may be late for the union.
 
-Keywords fix a draw: ``time`` (BIGINT, INT, TIMESTAMP, DATE), ``shape`` (top, filter, join, two, three), ``rule``.
+Keywords fix a draw: ``time`` (BIGINT, INT, TIMESTAMP, DATE), ``shape`` (top, filter, join, two, three),
+``rule``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ KINDS = ("INNER", "INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")
 
 @dataclass
 class _Union:
-    """``columns`` of the unions of a case; ``depth``: how many unions stand above this one."""
+    """The unions of a case while they are drawn: their ``columns``, the streams ``used``, names so far."""
 
     draft: Draft
     columns: tuple[str, ...]
@@ -43,11 +44,14 @@ def random_union_case(seed: int, **profile: Any) -> dict[str, Any]:
     time = profile.get("time") or rng.choices(["BIGINT", "INT", "TIMESTAMP", "DATE"], [45, 10, 30, 15])[0]
     draft = Draft(rng, draw_times(rng, time, len(STREAMS)), len(STREAMS))
     draft.aliases, draft.streams = list(STREAMS), list(STREAMS)
-    for columns in draft.columns:
-        columns.update(t=draft.times.kinds[0], k="STRING", v="BIGINT")
+    for declared_columns in draft.columns:
+        declared_columns.update(t=draft.times.kinds[0], k="STRING", v="BIGINT")
     columns = ("t", "k", "v", *(["s"] if draft.chance(0.4) else []), *(["tag"] if draft.chance(0.2) else []))
     made = _Union(draft, columns)
-    shape = profile.get("shape") or rng.choices(["top", "filter", "join", "two", "three"], [20, 15, 40, 15, 10])[0]
+    shape = (
+        profile.get("shape")
+        or rng.choices(["top", "filter", "join", "two", "three"], [20, 15, 40, 15, 10])[0]
+    )
     case: dict[str, Any] = {"case": f"random-union-{seed}", "query": _query(made, shape)}
     declared, lags = declare_streams(draft, changes=False, tables=False)
     case["streams"] = {name: stream for name, stream in declared.items() if name in made.used}
@@ -55,7 +59,9 @@ def random_union_case(seed: int, **profile: Any) -> dict[str, Any]:
         if stream["time"]["t"]["lag"] is not None and draft.chance(0.3):
             stream.setdefault("idle_timeout", rng.choice([2, 5]))
     case["options"] = _options(draft, profile)
-    steps = draw_steps(draft, case["streams"], {n: g for n, g in lags.items() if n in made.used}, changes=False)
+    steps = draw_steps(
+        draft, case["streams"], {n: g for n, g in lags.items() if n in made.used}, changes=False
+    )
     case["steps"] = [_with_idle(draft, step, made.used) for step in steps]
     return case
 
@@ -144,7 +150,11 @@ def _plain(made: _Union, *, first: bool) -> str:
 def _joined(made: _Union, depth: int) -> str:
     draft, rng = made.draft, made.draft.rng
     first, second = made.name(), made.name()
-    left = f"({_branches(made, depth + 1)}) {first}" if depth == 0 and draft.chance(0.15) else f"{_stream(made)} {first}"
+    left = (
+        f"({_branches(made, depth + 1)}) {first}"
+        if depth == 0 and draft.chance(0.15)
+        else f"{_stream(made)} {first}"
+    )
     kind = rng.choice(KINDS)
     text = f"{left} {kind} JOIN {_stream(made)} {second} ON {_condition(draft, first, second)}"
     seen = [first] if "SEMI" in kind or "ANTI" in kind else [first, second]
