@@ -51,7 +51,10 @@ def test_the_buffers_are_the_state_and_the_pairs_are_what_is_put_out(file, parti
                 for side in Side
                 if step.join.side(side).feed is None
             }
-            assert kept == output["state"], (each["case"], output["step"])
+            passing = {side.name: 0 for side in tracer.trace.query.sides if side.passes}
+            assert kept | passing == output["state"], (each["case"], output["step"])
+            if passing:
+                continue
             if tracer.trace.query.where is None and "updates" not in file.name:
                 assert len(entry.joins[-1].pairs) == len(output["rows"]), (each["case"], output["step"])
 

@@ -1,7 +1,7 @@
 """A relation of views as expressions over its sources: each view step is one function, `Flow` in, `Flow` out.
 
-A `Flow` is what an `Input` is made of: columns, and one `Way` per source that they come from. Columns of a
-flow have different names. Positions, not names, tie columns, ways and lags together.
+A `Flow` is what an `Input` is made of: columns, and one `Way` per source or stage that they come from.
+Columns of a flow have different names. Positions, not names, tie columns, ways and lags together.
 """
 
 from __future__ import annotations
@@ -14,14 +14,27 @@ from sqlglot import exp
 from watersmeet.front.infer import common_type
 from watersmeet.front.inline import both, substituted
 from watersmeet.front.scope import column_node
-from watersmeet.spec.model import Branch, Column, Expr, Input, Source
+from watersmeet.spec.model import (
+    Branch,
+    Column,
+    Expr,
+    Input,
+    Join,
+    OutputColumn,
+    Query,
+    Source,
+    StageBranch,
+)
+from watersmeet.spec.stages import output_time
 
 
 @dataclass(frozen=True)
 class Way:
-    """One source's way so far. ``lags``: position of an ordered column → its lag."""
+    """The way of a source, or of a stage, so far. ``columns`` and filters mention columns of the source, or
+    outputs of the stage. ``lags``: position of an ordered column → its lag; of a stage those of event
+    times."""
 
-    source: Source
+    origin: Source | Query
     columns: tuple[Expr, ...]
     beneath: Expr | None = None
     above: Expr | None = None
@@ -37,6 +50,10 @@ class Flow:
     def event_times(self) -> tuple[int, ...]:
         """Positions of the columns that every way orders."""
         return tuple(i for i in range(len(self.columns)) if all(i in way.lags for way in self.ways))
+
+    @property
+    def has_stages(self) -> bool:
+        return any(isinstance(way.origin, Query) for way in self.ways)
 
 
 class FlowError(Exception):
@@ -63,6 +80,17 @@ def flow_of(source: Source) -> Flow:
     return Flow(source.columns, (Way(source, columns, lags=lags),))
 
 
+def stage_flow(relation: Join, columns: Sequence[Column], values: Sequence[Expr], sql: str) -> Flow:
+    """The rows of a join as a stream: a stage. ``values``, aligned with ``columns``, mention its inputs."""
+    outputs = (
+        OutputColumn(column.name, value, value.sql("spark").replace("`", ""))
+        for column, value in zip(columns, values, strict=True)
+    )
+    stage = Query(relation, None, tuple(outputs), sql)
+    times = {i: None for i, value in enumerate(values) if output_time(stage, value) is not None}
+    return Flow(tuple(columns), (Way(stage, tuple(column_node(c.name) for c in columns), lags=times),))
+
+
 def ordered(flow: Flow, position: int, lag: int) -> Flow:
     """IMPOSE_ORDER of one column. Over a UNION ALL each branch is ordered by itself, like partitions are."""
     name = flow.columns[position].name
@@ -85,7 +113,7 @@ def filtered(flow: Flow, condition: Expr) -> Flow:
 
     def one(way: Way) -> Way:
         own = _inlined(condition, flow, way)
-        if way.lags:
+        if way.lags or isinstance(way.origin, Query):
             return replace(way, above=both(way.above, own))
         return replace(way, beneath=both(way.beneath, own))
 
@@ -150,7 +178,7 @@ def _cast(way: Way, flow: Flow, columns: Sequence[Column]) -> Way:
 
 def _settled(way: Way) -> Way:
     """With no ordering left, filters above it are filters beneath."""
-    if way.lags or way.above is None:
+    if way.lags or way.above is None or isinstance(way.origin, Query):
         return way
     return replace(way, beneath=both(way.beneath, way.above), above=None)
 
@@ -164,8 +192,11 @@ def _inlined(expr: Expr, flow: Flow, way: Way) -> Expr:
 def input_of(flow: Flow, alias: str) -> Input:
     """The flow as an input of a query."""
     times = flow.event_times
-    branches = tuple(
-        Branch(way.source, way.columns, way.beneath, way.above, tuple(way.lags[i] for i in times))
-        for way in flow.ways
-    )
+    branches = tuple(_branch(way, times) for way in flow.ways)
     return Input(alias, flow.columns, tuple(flow.columns[i].name for i in times), branches)
+
+
+def _branch(way: Way, times: Sequence[int]) -> Branch | StageBranch:
+    if isinstance(way.origin, Query):
+        return StageBranch(way.origin, way.columns, way.above)
+    return Branch(way.origin, way.columns, way.beneath, way.above, tuple(way.lags[i] for i in times))
