@@ -30,7 +30,9 @@ def fingerprint_of(joins: Sequence[JoinPlan], options: Options) -> str:
 
 
 def _join(join: JoinPlan) -> dict[str, object]:
+    nearest = {} if join.asof is None else {"latest": join.asof.latest}
     return {
+        **nearest,
         "kind": join.kind.value,
         "sides": [_side(join.left), _side(join.right)],
         "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],

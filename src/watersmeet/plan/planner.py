@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from watersmeet.errors import PlanError, WatersmeetError, raise_all
+from watersmeet.plan.asof import check_asof
 from watersmeet.plan.chain import plan_joins
 from watersmeet.plan.checks import check_query
 from watersmeet.plan.conditions import place
@@ -67,6 +68,7 @@ def _plan(
         draft, problems = draft_of(node, conditions.joins[node.number])
         drafts.append(draft)
         errors += problems
+    errors += check_asof(drafts, options)
     if errors:
         return None, errors
     errors = check_bounded(drafts, conditions.every, options)

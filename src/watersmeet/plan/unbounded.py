@@ -47,6 +47,9 @@ def check_bounded(
             if all(i.is_table for i in inputs):
                 continue
             other = _available(draft, side.other, put_out)
+            if draft.node.kind.is_asof:
+                found += _unasked(draft, side, other)
+                continue
             nullable = draft.node.nullable(side) - draft.timed
             keys = {name_of((i.alias, c)) for i in inputs if i.alias not in nullable for c in i.event_times}
             if any(bound.evicted in keys and bound.by in other for bound in bounds):
@@ -72,10 +75,27 @@ def _with_watermark(
     """The keys whose watermark a join puts out: by the rule ``limit`` only those with a bound on them."""
     sides = [Side.LEFT] if draft.node.kind.hides_right else list(Side)
     keys = {key for side in sides for key in _available(draft, side, put_out)}
-    if options.watermark_rule is WatermarkRule.TIGHT:
+    if options.watermark_rule is WatermarkRule.TIGHT or draft.node.kind.is_asof:
         return keys
     both = {key for side in Side for key in _available(draft, side, put_out)}
     return keys & {bound.evicted for bound in bounds if bound.by in both}
+
+
+def _unasked(draft: Draft, side: Side, other: set[str]) -> list[PlanError]:
+    """Rows of the right side of an ASOF join go as the watermark of the left time rises; does it?"""
+    times = draft.parts.times[0]
+    key = name_of(times.first)
+    if side is Side.LEFT or key in other:
+        return []
+    names = ", ".join(i.alias for i in draft.node.inputs(side))
+    return [
+        PlanError(
+            f"state would grow without limit: rows of {names} could never be dropped, for the joins beneath "
+            f"put out no watermark of {key} by the rule limit",
+            code="unbounded-state",
+            hint="SET watermark_rule = tight",
+        )
+    ]
 
 
 def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound]) -> PlanError:
@@ -148,7 +168,7 @@ def _hint(i: Input, scope: Scope) -> str:
     for other in others:
         for column in i.event_times:
             for by in other.event_times:
-                distance = _example((i.alias, column), (other.alias, by), scope)
+                distance = example_distance((i.alias, column), (other.alias, by), scope)
                 if distance is not None:
                     bound = f"{i.alias}.{column} >= {other.alias}.{by} - {distance}"
                     inside = "; ".join(_inside(each) for each in (i, other) if "." in each.alias)
@@ -162,7 +182,8 @@ def _inside(i: Input) -> str:
     return f"{i.alias} is {alias} inside of {view}"
 
 
-def _example(evicted: Ref, by: Ref, scope: Scope) -> str | None:
+def example_distance(evicted: Ref, by: Ref, scope: Scope) -> str | None:
+    """A distance of two event times, as SQL text; None: they are of different kinds."""
     units = {scope.unit(evicted), scope.unit(by)}
     if units == {Unit.INTEGER}:
         return "10"

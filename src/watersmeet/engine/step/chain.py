@@ -9,16 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from watersmeet.engine.step.asof_limits import asof_work, in_order
 from watersmeet.engine.step.counts import added, late_total, lower
 from watersmeet.engine.step.merge import choose
 from watersmeet.engine.step.monotony import check_promises
-from watersmeet.engine.step.tasks import FeedReport, IngestReport, JoinReport, JoinShape, JoinWork, SideWork
+from watersmeet.engine.step.tasks import (
+    AsofWork,
+    FeedReport,
+    IngestReport,
+    JoinReport,
+    JoinShape,
+    JoinWork,
+    SideWork,
+)
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Side, Watermark, shift
 from watersmeet.plan.model import JoinPlan, QueryPlan, SidePlan
 from watersmeet.plan.retention import limits
 from watersmeet.spec.model import OutputMode, WatermarkRule
-from watersmeet.state.manifest import Arrangement, JoinState, LiveRun, QueryState
+from watersmeet.state.manifest import Arrangement, AsofState, JoinState, LiveRun, QueryState
 from watersmeet.state.marks import overlay
 from watersmeet.state.run import whole_run_released
 from watersmeet.watermark.holding import Holding
@@ -84,11 +93,14 @@ class QueryTick:
     def work(self, number: int) -> JoinWork:
         """What the tasks of join ``number`` need; all joins beneath it are settled."""
         join = self.query.joins[number]
-        found = self._limits(join)
+        found, asof = self._limits(join), None
+        if join.asof is not None:
+            asof, found = self._asof_work(join)
         work = JoinWork(
             tick=self.tick,
             left=self._side_work(join, join.left, found),
             right=self._side_work(join, join.right, found),
+            asof=asof,
         )
         self._work[number] = work
         return work
@@ -123,9 +135,10 @@ class QueryTick:
             self._limits(join),
             least,
             self._joined_before(number).emitted,
-            tight=self.query.options.watermark_rule is WatermarkRule.TIGHT,
+            tight=self.query.options.watermark_rule is WatermarkRule.TIGHT or join.asof is not None,
         )
-        self.joins.append(JoinState(arrangements=arrangements, emitted=emitted))
+        asof = self._asof_state(join, work, least)
+        self.joins.append(JoinState(arrangements=arrangements, emitted=emitted, asof=asof))
         self._fed[number] = [report.fed for report in found if report.fed is not None]
         self._matches += sum(report.matches for report in found)
         self._rows_out = sum(report.rows_out for report in found)
@@ -198,17 +211,40 @@ class QueryTick:
         """Per key: rows below are released."""
         return limits(join, self._watermarks(join, 0), self.query.options.allowed_lateness)
 
+    def _asof_work(self, join: JoinPlan) -> tuple[AsofWork, dict[str, Watermark]]:
+        """What the tasks of an ASOF join are told besides, and the limits of its sides."""
+        reach = self.shapes[join.number].reach
+        assert reach is not None
+        left, right = join.left.watermark_key(reach.left), join.right.watermark_key(reach.right)
+        watermarks = self._watermarks(join, self.query.options.allowed_lateness)
+        work, decided, asked = asof_work(
+            reach,
+            self._joined_before(join.number).asof,
+            watermarks.get(left, NEVER),
+            watermarks.get(right, NEVER),
+            [run for report in self._brought(join.left) for run in report.runs],
+        )
+        return work, {left: decided, right: asked}
+
+    def _asof_state(self, join: JoinPlan, work: JoinWork, least: Mapping[str, int]) -> AsofState | None:
+        if work.asof is None or join.asof is None:
+            return None
+        waiting = least.get(join.left.watermark_key(join.bands[0].left_column))
+        return AsofState(settled=work.asof.settled, asked=work.asof.least, waiting=waiting)
+
+    def _brought(self, side: SidePlan) -> Sequence[IngestReport | FeedReport]:
+        """What the tick brought for a side."""
+        if side.feed is not None:
+            return self._fed[side.feed.join]
+        name = f"{self.query.name}/{side.name}"
+        return [report for report in self.reports if report.arrangement == name]
+
     def _side_work(self, join: JoinPlan, side: SidePlan, new_limits: Mapping[str, Watermark]) -> SideWork:
         arrangement = self._joined_before(join.number).arrangements.get(side.name, Arrangement())
-        brought: Sequence[IngestReport | FeedReport]
-        if side.feed is None:
-            name = f"{self.query.name}/{side.name}"
-            brought = [report for report in self.reports if report.arrangement == name]
-        else:
-            brought = self._fed[side.feed.join]
+        brought = self._brought(side)
         return SideWork(
             runs=arrangement.runs,
-            new_runs=[run for report in brought for run in report.runs],
+            new_runs=in_order([run for report in brought for run in report.runs]),
             pads=[file for report in brought for file in report.pads],
             old_limits=arrangement.limits,
             new_limits={

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.step.asof import AsofTask
 from watersmeet.engine.step.changelog import run_changelog
 from watersmeet.engine.step.counts import lower
 from watersmeet.engine.step.existence import first_matches, mark_gone
@@ -75,7 +76,7 @@ class JoinTask:
         if self.shape.changelog:
             batches = run_changelog(self, query, slices, report, partition, partitions)
         else:
-            batches = _run_append(self, slices, reach, report, partition, partitions)
+            batches = _run_append(self, query, slices, reach, report, partition, partitions)
         for batch in _collect(batches):
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
@@ -92,13 +93,16 @@ class JoinTask:
 
 def _run_append(
     task: JoinTask,
+    query: JoinWork,
     slices: dict[Side, SideSlice],
     reach: Reach | None,
     report: JoinReport,
     partition: int,
     partitions: int,
 ) -> Iterator[pa.RecordBatch]:
-    if task.shape.kind.hides_right:
+    if query.asof is not None:
+        yield from AsofTask(task.shape, slices, query.asof, report).run()
+    elif task.shape.kind.hides_right:
         around = slices if reach is None else {Side.LEFT: reach.left, Side.RIGHT: reach.right}
         yield from first_matches(task.shape, slices, around, report)
     elif reach is None:
@@ -109,8 +113,9 @@ def _run_append(
     for side in Side:
         own = slices[side]
         leaves = side is Side.LEFT and task.shape.kind is JoinKind.SEMI
-        _settle_new(own, leaves, report.side(side))
-        yield from _release(task.shape, side, own, report.side(side), leaves=leaves)
+        if query.asof is None:
+            _settle_new(own, leaves, report.side(side))
+            yield from _release(task.shape, side, own, report.side(side), leaves=leaves)
         for batch, low, high in pad_files(own, partition, partitions):
             yield pad(task.shape, side, batch, np.arange(low, high))
         merged = merge_runs(own, task.tick, marks)
@@ -122,7 +127,7 @@ def _run_append(
         report.side(side).merged = merged
         if leaves:
             least_alive(own, [*own.old, *own.new_runs], report.side(side))
-        else:
+        elif query.asof is None:
             _least(own, report.side(side), partition, partitions, task.store)
     written = marks.write(task.store, task.tick)
     for side in Side:

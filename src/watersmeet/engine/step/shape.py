@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import pyarrow as pa
 
 from watersmeet.engine.step.tasks import FeedShape, JoinShape, SideTask, null_column
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
+from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.pairs import Band, Condition, JoinedColumn, KeyColumns
 from watersmeet.kernel.residual import computed
@@ -58,6 +60,27 @@ def _join_shape(
         condition=_condition(join, tasks),
         columns=columns,
         changelog=changelog,
+        reach=_reach(join),
+    )
+
+
+def _reach(join: JoinPlan) -> Reach | None:
+    if join.asof is None:
+        return None
+    band = join.bands[0]
+    assert band.upper is not None
+    assert join.asof.closed_upper is not None
+    return Reach(
+        latest=join.asof.latest,
+        left=band.left_column,
+        right=band.right_column,
+        lower=band.lower,
+        upper=band.upper,
+        closed_lower=join.asof.closed_lower,
+        closed_upper=join.asof.closed_upper,
+        floors=join.asof.floors,
+        ceilings=join.asof.ceilings,
+        slack=join.slack,
     )
 
 
@@ -122,8 +145,11 @@ def _side_task(query: QueryPlan, join: JoinPlan, side: Side, schema: pa.Schema, 
         layout=RunLayout(
             index_column=index,
             event_times=plan.event_times,
-            releasing=tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted),
+            releasing=tuple(
+                c for c in plan.event_times if plan.watermark_key(c) in evicted or join.asof is not None
+            ),
             by_value=join.by_value and not changelog,
+            ties=_ties(join) if side is Side.RIGHT else None,
         ),
         schema=pa.schema([schema.field(name) for name in plan.kept]),
         keys=tuple(key.column(side) for key in join.keys),
@@ -133,6 +159,13 @@ def _side_task(query: QueryPlan, join: JoinPlan, side: Side, schema: pa.Schema, 
         changes=changelog,
         hides_released=join.looks_above,
     )
+
+
+def _ties(join: JoinPlan) -> Literal["ascending", "descending"] | None:
+    """So that the row which is taken is the first one met, from the end at which the look-up begins."""
+    if join.asof is None:
+        return None
+    return "descending" if join.asof.latest else "ascending"
 
 
 def _condition(join: JoinPlan, tasks: Mapping[Side, SideTask]) -> Condition:

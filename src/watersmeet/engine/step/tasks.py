@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from watersmeet.event_time import Side, Watermark
+from watersmeet.event_time import NEVER, Side, Watermark
+from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.pairs import Condition, JoinedColumn
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
@@ -117,6 +118,22 @@ class SideWork(Record):
     merges: list[list[str]] = Field(default_factory=list)
 
 
+class AsofWork(Record):
+    """What the tasks of an ASOF join are told besides; see `engine.step.asof_limits`.
+
+    ``settled``: no later right row has a lesser time; ``settled_before``: the same a tick ago. Of the right
+    rows below ``asked`` one per key is kept; ``asked_before``: the same a tick ago. ``least``: the least left
+    time that may ask from the next tick on; ``waiting``: the least one that was retained a tick ago.
+    """
+
+    settled: Watermark = NEVER
+    settled_before: Watermark = NEVER
+    asked: Watermark = NEVER
+    asked_before: Watermark = NEVER
+    least: Watermark = NEVER
+    waiting: int | None = None
+
+
 class JoinWork(Record):
     """What the tasks of one join are told in one tick. ``idle``, in the first of a tick: what the attempt
     decided, per query, alias and branch: all partitions, and which are idle."""
@@ -124,6 +141,7 @@ class JoinWork(Record):
     tick: int
     left: SideWork
     right: SideWork
+    asof: AsofWork | None = None
     idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
 
     def side(self, side: Side) -> SideWork:
@@ -188,7 +206,8 @@ class JoinShape:
     """A join as its tasks see it: the two sides, the condition, the columns that leave, and where to (None:
     out of the query).
 
-    ``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match.
+    ``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match. ``reach``: of
+    an ASOF join.
     """
 
     query: str
@@ -200,6 +219,7 @@ class JoinShape:
     columns: tuple[JoinedColumn, ...]
     changelog: bool
     feed: FeedShape | None = None
+    reach: Reach | None = None
 
     def side(self, side: Side) -> SideTask:
         return self.left if side is Side.LEFT else self.right
