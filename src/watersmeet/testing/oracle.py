@@ -2,15 +2,16 @@
 
 It keeps lists of dicts, tests every pair with the whole condition, and looks at every row at every tick. It
 shares no code with the engine: agreement is evidence. Joins of any number of inputs, as a tree of INNER,
-LEFT, RIGHT, FULL, SEMI and ANTI joins that cascades within one tick; append, or (of two inputs, and neither
-SEMI nor ANTI) changelog. What it does not know raises `Unsupported`; a refused plan becomes the case's error
-line.
+LEFT, RIGHT, FULL, SEMI, ANTI and ASOF joins that cascades within one tick; append, or (of two inputs, and
+none of the last three) changelog. What it does not know raises `Unsupported`; a refused plan
+becomes the case's error line.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from watersmeet.testing.oracle_asof_join import FROM, AsofJoin
 from watersmeet.testing.oracle_changes import ChangingJoin
 from watersmeet.testing.oracle_clock import StreamClock, merged, tick_all
 from watersmeet.testing.oracle_inputs import Branch, Key, Source
@@ -78,6 +79,8 @@ class Oracle:
             raise Unsupported("a changelog of more than two inputs")
         if self.changelog and self.query.joins[-1].left_only:
             raise Unsupported("a changelog of a SEMI or ANTI join")
+        if self.changelog and any(join.asof for join in self.query.joins):
+            raise Refused("a changelog of an ASOF join")
         self.max_rows = options.get("max_rows")
         self.declared = {**case.get("streams", {}), **case.get("tables", {})}
         used = {b.stream: None for s in self.query.inputs for b in s.branches}
@@ -96,7 +99,10 @@ class Oracle:
         self.counts = {s.alias: dict.fromkeys(COUNTS, 0) for s in self.query.inputs}
         rule = options.get("watermark_rule", "tight")
         make = ChangingJoin if self.changelog else JoinState
-        self.joins = [make(plan, self.query, rule, self.counts) for plan in self.query.joins]
+        self.joins = [
+            (make if plan.asof is None else AsofJoin)(plan, self.query, rule, self.counts)
+            for plan in self.query.joins
+        ]
 
     def retained(self) -> dict[str, int]:
         """Per input, how many of its rows are kept in the join that it feeds directly."""
@@ -163,9 +169,10 @@ class Oracle:
         for stream, raw, diff, values in changes:
             is_late = False
             for position, source in enumerate(self.query.inputs):
-                for branch in source.branches:
+                for number, branch in enumerate(source.branches):
                     if branch.stream == stream:
                         row = {c: f((values,)) for c, f in branch.columns.items()}
+                        row[FROM] = (number, raw.get("_partition") or "")
                         rows = tuple(row if i == position else {} for i in range(len(new)))
                         verdict = self._judge(source, branch, rows, values, diff)
                         is_late |= verdict == "late"

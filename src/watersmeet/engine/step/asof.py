@@ -24,7 +24,7 @@ from watersmeet.engine.step.counts import lower
 from watersmeet.engine.step.results import NO_ROWS, count, pad
 from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import AsofWork, JoinReport, JoinShape, SideReport
-from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, Times, Watermark, below
+from watersmeet.event_time import MAX_TIME, MIN_TIME, NEVER, Mask, Side, Times, Watermark, below
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Sought, nearest
 from watersmeet.kernel.pairs import SortedRows, gather
 from watersmeet.kernel.probe import Rows, expand, ranges
@@ -181,7 +181,11 @@ class AsofTask:
             first, end = ranges(slots, low, high, rows.slots, rows.base, rows.shift, rows.greatest)
             end = np.where(low <= high, end, first)
             parts += [row for _, row in expand(first, end)]
-        return np.unique(np.concatenate(parts)) if parts else NO_ROWS
+        if not parts:
+            return NO_ROWS
+        hits = np.unique(np.concatenate(parts))
+        times = piece.rows.times(self._reach.left)[hits]  # slots are coarse: some may have left before
+        return hits[~below(times, self._left.work.old_limits.get(self._reach.left, NEVER))]
 
     def _deciding(self) -> list[tuple[Slots, Times, Times]]:
         """Of right rows that may decide old left ones: their slots, and least and greatest time of those."""
@@ -212,8 +216,8 @@ class AsofTask:
             )
 
     def _first_settled(self, stock: _Stock, rows: Rows) -> Iterator[tuple[Slots, Times, Times]]:
-        """The left times for which settled right rows are the first of their key: from which they are in reach
-        and the row before them of that key is not."""
+        """The left times for which settled right rows are the first of their key: from these they are in
+        reach, and the row before them of that key is not."""
         if not len(rows):
             return
         reach = self._reach
