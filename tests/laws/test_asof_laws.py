@@ -31,7 +31,7 @@ KEYS = {"keyed": "l.k = r.k", "keyless": None}
 
 @pytest.fixture
 def streams(seed: int) -> Streams:
-    return Streams(seed)
+    return Streams(seed, 900)
 
 
 def query(kind: str, match: str, tolerance: str | None, key: str | None, columns: str) -> str:
@@ -61,12 +61,14 @@ def test_duckdb_gives_the_same(streams: Streams, kind: str, condition: str, key:
     match, tolerance = CONDITIONS[condition]
     text = query(kind, match, tolerance, KEYS[key], "r.t AS rt")
     found = run(text, *streams.cut(), partitions=3)
-    assert sum(found.values()) > 200
+    assert sum(found.values()) > 100
     assert found == by_duckdb(kind, match, tolerance, KEYS[key], streams)
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize(
+    ("condition", "key"),
+    [("shifted", "keyed"), ("tolerance", "keyed"), ("strict-forward", "keyed"), ("backward", "keyless")],
+)
 def test_however_it_is_run(
     streams: Streams, condition: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +78,7 @@ def test_however_it_is_run(
     first = run(text, *streams.cut(1))
     assert first == run(text, *streams.cut(5), partitions=2)
     monkeypatch.setattr(merge, "FAN_IN", 2)
-    cut = streams.cut(20)
+    cut = streams.cut(12)
     assert first == run(text, *cut, partitions=3)
     assert first == run(text, *cut, partitions=7, restart=True, prepare=_at_borders)
 
