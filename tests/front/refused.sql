@@ -42,8 +42,20 @@ SELECT sum(v) OVER (ORDER BY t) FROM l
 SELECT t FROM l WHERE v IN (SELECT v FROM r)
 -- fail=not-supported 1:32
 SELECT l.t FROM l NATURAL JOIN r
--- fail=not-supported 1:29
-SELECT l.t FROM l ASOF JOIN r ON l.t = r.t
+-- fail=not-supported 1:35
+SELECT l.t FROM l ASOF RIGHT JOIN r ON l.t >= r.t
+-- fail=not-supported 1:34
+SELECT l.t FROM l FULL ASOF JOIN r ON l.t >= r.t
+-- fail=not-supported 1:34
+SELECT l.t FROM l ASOF SEMI JOIN r ON l.t >= r.t
+-- fail=not-supported 1:24
+SELECT l.t FROM l JOIN r MATCH_CONDITION (l.t >= r.t)
+-- fail=syntax
+SELECT l.t FROM l ASOF JOIN r MATCH_CONDITION l.t >= r.t
+-- fail=unknown-column 1:57
+SELECT l.t FROM l ASOF JOIN r MATCH_CONDITION (l.t >= r.nosuch)
+-- fail=nondeterministic
+SELECT l.t FROM l ASOF JOIN r MATCH_CONDITION (l.t >= r.t + rand())
 -- fail=not-supported
 SELECT l.t FROM l JOIN r FOR SYSTEM_TIME AS OF l.t ON l.t = r.t
 -- fail=not-supported

@@ -22,6 +22,7 @@ def _sql(expr: Expr | None) -> str:
 def _relation(relation: Relation, indent: str) -> list[str]:
     if isinstance(relation, Join):
         head = f"{indent}{relation.kind.value} on {_sql(relation.on)}"
+        head += "" if relation.match is None else f" match {_sql(relation.match)}"
         head += "" if relation.where is None else f" where {_sql(relation.where)}"
         return [head, *_relation(relation.left, indent + "  "), *_relation(relation.right, indent + "  ")]
     columns = ", ".join(f"{column.name} {column.type}" for column in relation.columns)

@@ -22,6 +22,7 @@ TRACED = [
     "hz-M3-cascade-tight",  # three streams: two joins in one tick
     "ematix-E9-lateness-readmits",
     "restart-after-every-step-left",
+    "asof-waits-for-the-right-watermark",  # a left row that is decided, right rows that nobody will take
 ]
 
 

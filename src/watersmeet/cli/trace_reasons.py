@@ -75,6 +75,8 @@ def risen_text(trace: Trace, key: str, value: Watermark, before: Watermark) -> s
 
 def limit_text(trace: Trace, step: JoinStep, limit: Limit) -> str:
     if not limit.parts:
+        if step.join.asof is not None and limit.value > NEVER:
+            return f"{limit.key}: {trace.time(limit.key, limit.value)}, the least that may still be asked for"
         return f"{limit.key}: no bound"
     return f"{limit.key}: {_limit_value(trace, step, limit)}"
 
@@ -107,6 +109,10 @@ def _part(trace: Trace, step: JoinStep, key: str, bound: Bound, by: Watermark, l
 
 
 def released_text(trace: Trace, step: JoinStep, row: Released) -> str:
+    if row.superseded:
+        had = "had a match" if row.matched else "never matched"
+        title = step.join.side(row.side).title
+        return f"{title} {row_text(row.row)}: a later row will be taken instead; {had}"
     limit = next(limit for limit in step.limits if limit.key == row.key)
     best = max(limit.parts, key=lambda part: part[2], default=None)
     shown = trace.time(row.key, limit.value)
@@ -126,7 +132,7 @@ def output_text(trace: Trace, step: JoinStep, found: OutputWatermark) -> str:
     if found.lateness and isinstance(found.watermark, int):
         watermark += f" - {trace.distance(key, found.lateness)} allowed lateness"
     value = shift(found.watermark, -found.lateness)
-    if trace.query.options.watermark_rule is WatermarkRule.TIGHT:
+    if trace.query.options.watermark_rule is WatermarkRule.TIGHT or step.join.asof is not None:
         if found.least is None:
             why = f"{watermark}, and no row is kept"
         elif found.least == MAX_TIME:

@@ -223,7 +223,7 @@ def _join(trace: Trace, step: JoinStep) -> Lines:
     yield from _section("released", [released_text(trace, step, row) for row in step.released])
     if join.kind is JoinKind.ANTI:
         yield from _section("put out, for they never matched", [_left(join, pair) for pair in pads])
-    elif join.kind not in (JoinKind.INNER, JoinKind.SEMI):
+    elif join.kind.pads_left or join.kind.pads_right:
         yield from _section("padded", [_pad(join, pair, changes) for pair in pads])
     for side in Side:
         rows = step.buffers[side]

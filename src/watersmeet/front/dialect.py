@@ -1,4 +1,4 @@
-"""The SQL dialect: Spark's, with IMPOSE_ORDER, and with double quotes around names.
+"""The SQL dialect: Spark's, with IMPOSE_ORDER and ASOF joins, and with double quotes around names.
 
 Trees come out as plain Spark trees but for `ImposeOrder`, which never leaves ``front``.
 """
@@ -29,6 +29,11 @@ class WatersmeetParser(SparkParser):
         **SparkParser.FUNCTION_PARSERS,
         "IMPOSE_ORDER": _parse_impose_order,
     }
+    # A name like any other, but not an alias without AS.
+    ID_VAR_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.ID_VAR_TOKENS, TokenType.MATCH_CONDITION}
+    TABLE_ALIAS_TOKENS: ClassVar[set[TokenType]] = SparkParser.TABLE_ALIAS_TOKENS - {
+        TokenType.MATCH_CONDITION
+    }
 
     def parse_impose_order(self) -> ImposeOrder:
         """What is between the parentheses of IMPOSE_ORDER."""
@@ -54,6 +59,19 @@ class WatersmeetParser(SparkParser):
             self.raise_error("Expecting TABLE name")
         return relation
 
+    def _parse_join_parts(self) -> Any:
+        """``LEFT ASOF JOIN`` is ``ASOF LEFT JOIN``."""
+        method, side, kind = super()._parse_join_parts()
+        if method is None and (side or kind) and self._match(TokenType.ASOF):
+            method = self._prev
+        return method, side, kind
+
+    def _parse_wrapped(self, parse_method: Callable[[], Any], optional: bool = False) -> Any:
+        """In MATCH_CONDITION the tolerance may stand, too: several comparisons."""
+        if self._prev and self._prev.token_type is TokenType.MATCH_CONDITION:
+            parse_method = self._parse_disjunction
+        return super()._parse_wrapped(parse_method, optional)
+
     def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
         """``INTERVAL 1 DAY 2 HOURS`` is a sum: in parentheses, else ``t - INTERVAL 1 DAY 2 HOURS`` would be
         written back as ``t - 1 day + 2 hours``."""
@@ -70,5 +88,9 @@ class Watersmeet(Spark):
         RAW_STRINGS: ClassVar[list[Any]] = [("r'", "'"), ("R'", "'")]
         # No statement swallows the rest of its text: EXPLAIN and the like are read here, token by token.
         COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **Spark.Tokenizer.KEYWORDS,
+            "MATCH_CONDITION": TokenType.MATCH_CONDITION,
+        }
 
     Parser = WatersmeetParser

@@ -52,6 +52,7 @@ def _renamed(relation: Relation, alias: str, names: Mapping[str, str]) -> Relati
         right=_renamed(relation.right, alias, names),
         on=None if relation.on is None else _moved(relation.on, alias, names),
         where=None if relation.where is None else _moved(relation.where, alias, names),
+        match=None if relation.match is None else _moved(relation.match, alias, names),
     )
 
 

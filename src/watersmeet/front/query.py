@@ -13,6 +13,7 @@ from watersmeet.front.catalog import Catalog
 from watersmeet.front.checks import check_clauses, check_expression
 from watersmeet.front.flow import Flow, input_of
 from watersmeet.front.infer import type_of
+from watersmeet.front.inline import both
 from watersmeet.front.items import distinct, select_items
 from watersmeet.front.joined import Joined, filtered
 from watersmeet.front.padding import padded
@@ -37,7 +38,7 @@ UNION = "union"
 """The alias of a UNION ALL at the top, which has none of its own."""
 
 _BEYOND_EXISTS = ("joins", "group", "having", "limit", "offset", "laterals", "with_")
-_LEFT_HINT = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI and LEFT ANTI are"
+_LEFT_HINT = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI, ASOF and LEFT ASOF are"
 
 
 @dataclass(frozen=True)
@@ -228,14 +229,21 @@ def _join(left: _Part, join: exp.Join, catalog: Catalog, text: Text) -> _Part:
     using = join.args.get("using")
     on = join.args.get("on")
     condition: Expr | None = None
+    match = (
+        _condition(join.args["match_condition"], scope, text) if join.args.get("match_condition") else None
+    )
     merged = above[0].merged + above[1].merged
     if using:
-        merged, condition = using_columns((left.scope, right.scope), above, using, kind, text)
+        merged, equalities = using_columns((left.scope, right.scope), above, using, kind, text)
+        if kind.is_asof and match is None and equalities:  # as elsewhere: the last column is the time
+            last = equalities.pop()
+            match = exp.GTE(this=last.this, expression=last.expression)
+        condition = reduce(both, equalities) if equalities else None
     elif on is not None:
         condition = _condition(on, scope, text)
         if isinstance(condition, exp.Boolean) and condition.this:
             condition = None
-    joined = Join(left.relation, right.relation, kind, condition)
+    joined = Join(left.relation, right.relation, kind, condition, match=match)
     if kind.hides_right:
         return _Part(joined, left.scope)
     return _Part(joined, Scope(above[0].relations + above[1].relations, merged))
@@ -256,13 +264,23 @@ def _check_names(left: _Part, right: _Part, where: exp.Expression, text: Text) -
 
 def _kind(join: exp.Join, text: Text) -> JoinKind:
     method, side, kind = join.method.upper(), join.side.upper(), join.kind.upper()
+    if join.args.get("match_condition") and method != "ASOF":
+        raise text.not_supported("MATCH_CONDITION without ASOF is", join.this, "write ASOF JOIN")
+    if method == "ASOF":
+        if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
+            raise text.not_supported(
+                f"ASOF {side} {kind} JOIN is".replace("  ", " "),
+                join.this,
+                "ASOF JOIN and LEFT ASOF JOIN are",
+            )
+        return JoinKind.ASOF_LEFT if side else JoinKind.ASOF
     if method:
         raise text.not_supported(f"{method} JOIN is", join.this, _LEFT_HINT)
     if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
         return JoinKind(f"LEFT {kind}")
     if kind not in ("", "INNER", "OUTER", "CROSS"):
         raise text.not_supported(f"{side} {kind} JOIN is".strip(), join.this, _LEFT_HINT)
-    if join.args.get("match_condition") or join.args.get("pivots"):
+    if join.args.get("pivots"):
         raise text.not_supported("this kind of JOIN is", join.this, _LEFT_HINT)
     return JoinKind(side) if side else JoinKind.INNER
 

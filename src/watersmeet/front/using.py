@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 from sqlglot import exp
 
-from watersmeet.front.inline import both, operand
+from watersmeet.front.inline import operand
 from watersmeet.front.place import Text
 from watersmeet.front.scope import Found, Merged, Scope
 from watersmeet.spec.model import Expr, JoinKind
@@ -18,7 +16,7 @@ def using_columns(
     names: list[exp.Expression],
     kind: JoinKind,
     text: Text,
-) -> tuple[tuple[Merged, ...], Expr | None]:
+) -> tuple[tuple[Merged, ...], list[Expr]]:
     """USING as equalities, and its columns as one each: COALESCE for FULL, else the side never padded.
 
     Args:
@@ -38,7 +36,7 @@ def using_columns(
         members = first.members | second.members
         merged = tuple(each for each in merged if not each.members & members)
         merged += (Merged(first.name, expr, members),)
-    return merged, reduce(both, conjuncts) if conjuncts else None
+    return merged, conjuncts
 
 
 def _using_side(name: exp.Expression, scope: Scope, text: Text) -> Found | None:

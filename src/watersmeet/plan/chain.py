@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import MAX_TIME, Side
+from watersmeet.plan.asof import asof_of
 from watersmeet.plan.columns import kept_columns
 from watersmeet.plan.conditions import Conditions
 from watersmeet.plan.conjuncts import Conjunct
@@ -201,6 +202,7 @@ class _Chain:
             filters=filters,
             recheck_texts=tuple(dict.fromkeys(p.conjunct.text for p in parts.times if not p.is_exact)),
             warnings=draft.warnings,
+            asof=asof_of(draft),
         )
 
     def _filters(self, node: Node, side: Side) -> Sequence[Conjunct]:

@@ -50,7 +50,7 @@ def place(nodes: Sequence[Node], where: Expr | None) -> Conditions:
     for node in nodes:
         if not isinstance(node, JoinNode):
             continue
-        for conjunct in split(node.asked.on):
+        for conjunct in split(node.asked.match) + split(node.asked.on):
             sides = node.scope.sides(conjunct.expr)
             if len(sides) == 1 and not node.padded(sides[0]):
                 _into_side(conjunct, node, sides[0], found)
@@ -85,6 +85,8 @@ def _sunk(conjunct: Conjunct, node: Node, found: Conditions) -> bool:
         return True
     if len(sides) == 1:
         if node.padded(sides[0].other):
+            return False
+        if node.kind.is_asof and sides[0] is Side.RIGHT:  # it is asked of the row found, not of candidates
             return False
         _into_side(conjunct, node, sides[0], found)
         return True

@@ -38,7 +38,9 @@ def _node(node: NodePlan) -> dict[str, object]:
 
 
 def _join(join: JoinPlan) -> dict[str, object]:
+    nearest = {} if join.asof is None else {"latest": join.asof.latest}
     return {
+        **nearest,
         "kind": join.kind.value,
         "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
         "bands": [[b.left_column, b.right_column, b.lower, b.upper] for b in join.bands],

@@ -22,7 +22,7 @@ from watersmeet.spec.model import Source, WatermarkRule
 STRING_BYTES = 20
 """What a text, or any value without a fixed width, is assumed to take."""
 
-SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES = 8, 4, 8, 4
+SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES, CAME_BYTES = 8, 4, 8, 4, 8
 _BITS = {"BOOLEAN": 1, "FLOAT": 32, "REAL": 32, "DOUBLE": 64, "DATE": 32, **INTEGER_BITS}
 _BITS |= {"DECIMAL": 128, "DEC": 128, "NUMERIC": 128}
 _BITS |= dict.fromkeys(("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ"), 64)
@@ -52,7 +52,8 @@ class SideForecast:
     """One side of a join.
 
     ``kept``: how long a row stays at most, None if that cannot be said; ``bound``: the one that releases it
-    first, and ``behind``: how far W of its ``by`` is behind. ``in_time``: that is in µs, not in the units of
+    first, and ``behind``: how far W of its ``by`` is behind (of an ASOF join's right side without a bound,
+    how far what still asks is). ``in_time``: that is in µs, not in the units of
     integer times. ``rate``: rows per second that are declared, of
     all its sources; None if some is not, or for the rows of a node beneath.
     """
@@ -129,8 +130,8 @@ def _leaving(query: QueryPlan, join: JoinPlan, key: str, known: Mapping[str, Beh
     """The watermark of ``key`` as it leaves the join; None: none does."""
     came = known[key].at_most
     bounds = [b for b in join.bounds if b.evicted == key and b.by in known]
-    held = _first_release(bounds, known)
-    if query.options.watermark_rule is WatermarkRule.LIMIT:
+    held = _first_release(bounds, _as_asked(join, known))
+    if query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None:
         if held is None:
             return None
     elif not join.matchable:
@@ -141,6 +142,20 @@ def _leaving(query: QueryPlan, join: JoinPlan, key: str, known: Mapping[str, Beh
     if after is not None and came is not None and after <= came:
         return Behind(came)
     return Behind(None if after is None or came is None else after, bound)
+
+
+def _as_asked(join: JoinPlan, known: Mapping[str, Behind]) -> Mapping[str, Behind]:
+    """Of an ASOF join, with the watermark of its left time as far behind as left rows that wait hold it."""
+    if join.asof is None:
+        return known
+    band = join.bands[0]
+    left, right = join.left.watermark_key(band.left_column), join.right.watermark_key(band.right_column)
+    if left not in known or right not in known or band.upper is None:
+        return known
+    parts = (known[left].at_most, known[right].at_most)
+    if parts[0] is None or parts[1] is None:
+        return {**known, left: Behind(None)}
+    return {**known, left: Behind(max(parts[0], parts[1] + band.upper))}
 
 
 def _first_release(bounds: list[Bound], known: Mapping[str, Behind]) -> tuple[Bound, int | None] | None:
@@ -167,16 +182,22 @@ def _side(join: JoinPlan, side: Side, known: Mapping[str, Behind]) -> SideForeca
     keys = {plan.watermark_key(column) for column in plan.event_times}
     bounds = [b for b in join.bounds if b.evicted in keys and b.by in known]
     timed = [b for b in bounds if key_in_time(join, b.evicted)]
+    known = _as_asked(join, known)
     held = _first_release(timed or bounds, known)
     bound, after = held if held is not None else (None, None)
     if not join.matchable:
         bound, after = None, 0
+    asking = join.left.watermark_key(join.bands[0].left_column) if join.asof is not None else None
+    by = bound.by if bound is not None else asking
+    in_time = bool(timed) or not bounds
+    if asking is not None:
+        in_time = key_in_time(join, asking)
     return SideForecast(
         side=plan,
         kept=None if after is None else max(after, 0),
         bound=bound,
-        behind=None if bound is None else known[bound.by].at_most,
-        in_time=bool(timed) or not bounds,
+        behind=None if by is None or by not in known else known[by].at_most,
+        in_time=in_time,
         rate=None if plan.stages else _rate([branch.source for _, branch in plan.sources]),
         row=row_bytes(join, side),
     )
@@ -201,7 +222,11 @@ def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
     """What a row of the side takes in a run: its slot, an order per time that releases, the kept columns."""
     plan = join.side(side)
     releasing = {b.evicted for b in join.bounds} & {plan.watermark_key(c) for c in plan.event_times}
+    if join.asof is not None:
+        releasing = {plan.watermark_key(c) for c in plan.event_times}
     total: float = SLOT_BYTES + ORDER_BYTES * len(releasing)
+    if join.asof is not None and side is Side.RIGHT:
+        total += CAME_BYTES
     if len(releasing) == 1:
         total += TIME_BYTES * (len(plan.event_times) - 1)
     total += len(plan.nullable) / 8

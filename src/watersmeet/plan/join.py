@@ -97,9 +97,12 @@ def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
     """The postpone map of a join: of its own bounds and what follows from those of other joins.
 
     What other joins' conditions say holds for this one's matches too if those are beneath it, or if all joins
-    are inner ones; but only over times that are not NULL in a match (semantics.md, section 3).
+    are inner ones; but only over times that are not NULL in a match (semantics.md, section 3). An ASOF join's
+    own condition alone decides when its rows go.
     """
     node = draft.node
+    if node.is_asof:
+        return bounds_of(draft.links, draft.scope)
     inner = all(isinstance(each.node, JoinNode) and each.node.kind is JoinKind.INNER for each in drafts)
     beneath = {each.number for each in node.beneath}
     pool = [

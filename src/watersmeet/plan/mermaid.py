@@ -86,6 +86,8 @@ def _join(join: JoinPlan) -> Iterator[str]:
         yield f"{left} {'<=>' if key.null_safe else '='} {right}"
     for bound in join.bounds:
         yield f"{bound.evicted} >= {shifted(bound.by, -bound.c, key_in_time(join, bound.evicted))}"
+    if join.asof is not None:
+        yield f"the {'latest' if join.asof.latest else 'earliest'} of {join.right.title}"
     for _, text in join.filters:
         yield f"where {plain(text)}"
     for _, text in join.one_sided:

@@ -74,6 +74,22 @@ class TimeBand:
 
 
 @dataclass(frozen=True)
+class AsofPlan:
+    """Which right row an ASOF join takes of those in ``JoinPlan.bands[0]``, its one band: the ``latest``, or
+    else the earliest.
+
+    ``closed_lower``, ``closed_upper``: the band with strict comparisons read as closed ones, for retention.
+    ``floors``, ``ceilings``: the comparisons as written that bound the right time from below, from above.
+    """
+
+    latest: bool
+    closed_lower: int | None
+    closed_upper: int | None
+    floors: tuple[TimeComparison, ...]
+    ceilings: tuple[TimeComparison, ...]
+
+
+@dataclass(frozen=True)
 class BranchPlan:
     """What an engine evaluates per row of one source for one input.
 
@@ -245,6 +261,8 @@ class JoinPlan(NodePlan):
     """(side, text) of ON conditions on one side alone, for people: rows that fail them match nothing."""
     recheck_texts: tuple[str, ...] = ()
     """The conjuncts of ``rechecks``, for EXPLAIN."""
+    asof: AsofPlan | None = None
+    """Of an ASOF join. Its ``bounds`` are those of its own condition."""
 
     @property
     def left(self) -> SidePlan:
@@ -264,7 +282,7 @@ class JoinPlan(NodePlan):
     @property
     def by_value(self) -> bool:
         """No equality key: rows are sorted by the time of the first band, and tasks own ranges of it."""
-        return not self.keys and bool(self.bands)
+        return not self.keys and bool(self.bands) and self.asof is None
 
 
 @dataclass(frozen=True)

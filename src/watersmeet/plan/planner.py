@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from watersmeet.errors import PlanError, WatersmeetError, raise_all
+from watersmeet.plan.asof import check_asof
 from watersmeet.plan.chain import Understood, plan_nodes
 from watersmeet.plan.checks import check_query
 from watersmeet.plan.conditions import place
@@ -60,7 +61,7 @@ def _plan(
         errors += _changelog(tree, scope)
         if errors:
             return None, errors
-    understood, problems = _understood(tree)
+    understood, problems = _understood(tree, options)
     errors += problems
     if errors:
         return None, errors
@@ -125,11 +126,11 @@ def _changelog(tree: Tree, scope: Scope) -> list[PlanError]:
     return []
 
 
-def _understood(tree: Tree) -> tuple[Understood, list[PlanError]]:
+def _understood(tree: Tree, options: Options) -> tuple[Understood, list[PlanError]]:
     """The query and its stages with their conditions taken apart."""
     stages, errors = {}, []
     for key, stage in tree.stages.items():
-        stages[key], problems = _understood(stage)
+        stages[key], problems = _understood(stage, options)
         errors += problems
     conditions = place(tree.nodes, tree.query.where)
     drafts = []
@@ -137,6 +138,7 @@ def _understood(tree: Tree) -> tuple[Understood, list[PlanError]]:
         draft, problems = draft_of(node, conditions.joins[node.number])
         drafts.append(draft)
         errors += problems
+    errors += check_asof(drafts, options)
     return Understood(tree, conditions, tuple(drafts), stages), errors
 
 

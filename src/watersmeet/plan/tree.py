@@ -62,6 +62,10 @@ class Node:
         return False
 
     @property
+    def is_asof(self) -> bool:
+        return False
+
+    @property
     def passes(self) -> bool:
         """Its rows go out in the tick in which they come, and nothing is kept."""
         return False
@@ -84,6 +88,10 @@ class JoinNode(Node):
     @property
     def hides_right(self) -> bool:
         return self.kind.hides_right
+
+    @property
+    def is_asof(self) -> bool:
+        return self.kind.is_asof
 
     def padded(self, side: Side) -> bool:
         return self.kind.pads_left if side is Side.LEFT else self.kind.pads_right

@@ -63,6 +63,9 @@ def check_bounded(
             child, inputs = draft.node.side(side), draft.node.inputs(side)
             if all(i.is_table for i in inputs):
                 continue
+            if draft.node.is_asof:
+                found += _unasked(draft, side, coming[side.other])
+                continue
             nullable = draft.may_be_null(side)
             keys = {
                 name_of(ref) for i in inputs for c in i.event_times if (ref := (i.alias, c)) not in nullable
@@ -101,10 +104,28 @@ def _with_watermark(
     keys = {
         key for side, own in coming.items() if side is Side.LEFT or not draft.node.hides_right for key in own
     }
-    if options.watermark_rule is WatermarkRule.TIGHT or not isinstance(draft.node, JoinNode):
+    passed = draft.node.is_asof or not isinstance(draft.node, JoinNode)
+    if passed or options.watermark_rule is WatermarkRule.TIGHT:
         return keys
     both = {key for own in coming.values() for key in own}
     return keys & {bound.evicted for bound in bounds if bound.by in both}
+
+
+def _unasked(draft: Draft, side: Side, other: set[str]) -> list[PlanError]:
+    """Rows of the right side of an ASOF join go as the watermark of the left time rises; does it?"""
+    times = draft.parts.times[0]
+    key = name_of(times.first)
+    if side is Side.LEFT or key in other:
+        return []
+    names = ", ".join(i.alias for i in draft.node.inputs(side))
+    return [
+        PlanError(
+            f"state would grow without limit: rows of {names} could never be dropped, for the joins beneath "
+            f"put out no watermark of {key} by the rule limit",
+            code="unbounded-state",
+            hint="SET watermark_rule = tight",
+        )
+    ]
 
 
 def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound]) -> PlanError:
@@ -179,7 +200,7 @@ def _hint(i: Input, scope: Scope) -> str:
     for other in others:
         for column in i.event_times:
             for by in other.event_times:
-                distance = _example((i.alias, column), (other.alias, by), scope)
+                distance = example_distance((i.alias, column), (other.alias, by), scope)
                 if distance is not None:
                     bound = f"{i.alias}.{column} >= {other.alias}.{by} - {distance}"
                     inside = "; ".join(_inside(each) for each in (i, other) if "." in each.alias)
@@ -193,7 +214,8 @@ def _inside(i: Input) -> str:
     return f"{i.alias} is {alias} inside of {view}"
 
 
-def _example(evicted: Ref, by: Ref, scope: Scope) -> str | None:
+def example_distance(evicted: Ref, by: Ref, scope: Scope) -> str | None:
+    """A distance of two event times, as SQL text; None: they are of different kinds."""
     units = {scope.unit(evicted), scope.unit(by)}
     if units == {Unit.INTEGER}:
         return "10"

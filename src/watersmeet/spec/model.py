@@ -151,11 +151,13 @@ class JoinKind(Enum):
     FULL = "FULL"
     SEMI = "LEFT SEMI"
     ANTI = "LEFT ANTI"
+    ASOF = "ASOF"
+    ASOF_LEFT = "LEFT ASOF"
 
     @property
     def pads_left(self) -> bool:
         """Rows of the left side that never match are put out: padded, or as they are by an ANTI join."""
-        return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI)
+        return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI, JoinKind.ASOF_LEFT)
 
     @property
     def pads_right(self) -> bool:
@@ -166,6 +168,11 @@ class JoinKind(Enum):
         """Its rows are rows of the left side: nothing above it can mention the right one."""
         return self in (JoinKind.SEMI, JoinKind.ANTI)
 
+    @property
+    def is_asof(self) -> bool:
+        """Every left row meets one right row at most: the nearest."""
+        return self in (JoinKind.ASOF, JoinKind.ASOF_LEFT)
+
 
 @dataclass(frozen=True)
 class Join:
@@ -173,6 +180,8 @@ class Join:
 
     USING has been turned into equalities in ``on``; how its columns are put out is in `Query.outputs`.
     ``where``: a filter of the rows that leave the join, padded ones too (WHERE of a view or sub-query).
+    ``match``: of an ASOF join, MATCH_CONDITION: its first comparison says which row is nearest; None: the one
+    inequality of times in ``on`` does.
     """
 
     left: Relation
@@ -180,6 +189,7 @@ class Join:
     kind: JoinKind
     on: Expr | None
     where: Expr | None = None
+    match: Expr | None = None
 
 
 Relation = Input | Join

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from watersmeet.errors import StateError
-from watersmeet.event_time import Watermark
+from watersmeet.event_time import NEVER, Watermark
 from watersmeet.state.damage import damaged
 from watersmeet.state.marks import Marks
 from watersmeet.state.record import Record
@@ -45,11 +45,22 @@ class Arrangement(Record):
     retained: int = 0
 
 
+class AsofState(Record):
+    """What an ASOF join knows between ticks. ``settled``: W of the right time, up to which rows are known;
+    ``asked``: the least left time that may still ask, as of the tick; ``waiting``: the least left time that
+    is retained."""
+
+    settled: Watermark = NEVER
+    asked: Watermark = NEVER
+    waiting: int | None = None
+
+
 class NodeState(Record):
     """One node: the arrangements of its sides, by name, and its output watermarks as last put out."""
 
     arrangements: dict[str, Arrangement] = Field(default_factory=dict)
     emitted: dict[str, Watermark] = Field(default_factory=dict)
+    asof: AsofState | None = None
 
 
 class QueryState(Record):

@@ -1,8 +1,9 @@
 """Match marks: what becomes known of a run's rows after the run was written.
 
 Per run and kind an array by row number: ``matched`` (bool, append mode: the row has had a match), ``count``
-(int32, changelog mode: how many live matches it has), ``gone`` (bool, changelog mode: the row was deleted). A
-row that no segment covers has 0.
+(int32, changelog mode: how many live matches it has), ``gone`` (bool: the row left before its time: deleted,
+in changelog mode; matched, by a SEMI join; decided, or never to be asked for again, by an ASOF join). A row
+that no segment covers has 0.
 
 Marks are stored in segments: one file per task and tick, in which each touched slice of a run is one range of
 bytes. A newer segment hides the rows of older ones that it covers; nothing is rewritten in place, so an older

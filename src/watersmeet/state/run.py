@@ -3,7 +3,8 @@
 Columns of the file: ``#slot`` int64 ascending; per time column that releases rows ``#order:<column>`` uint32,
 the row numbers in ascending order of that time; when only one column releases and there are other event
 times, ``#least:<other>`` int64: in that order, the least ``other`` from here to the end. Then the kept
-columns, event times as int64 without NULLs.
+columns, event times as int64 without NULLs; and, of rows that ASOF joins look for, ``#came`` int64: by which
+of equal times the one that came first is known, in a run that was not merged yet less ``Run.offset``.
 
 Releasing is not writing: a row is released when one of its times is below the arrangement's limit for that
 column, so "which rows go" is a range of ``#order`` and costs what goes. Rows stay on disk until the whole run
@@ -18,12 +19,14 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.event_time import NEVER, Mask, Watermark, below
+from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.pairs import SortedRows
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
@@ -40,7 +43,8 @@ FIRST_LOOK = 16
 class Run(FrozenRecord):
     """What a manifest says of a run. ``spans``: least and greatest of each event time; ``base``, ``shift``:
     of its slots; ``low``, ``high``: least and greatest slot; ``tick``: when its rows (the newest of them)
-    arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it."""
+    arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it. ``origin``: of
+    rows that ASOF joins look for, as ingest wrote them: (branch, source partition, ingest task)."""
 
     name: str
     rows: int
@@ -54,6 +58,8 @@ class Run(FrozenRecord):
     spans: dict[str, tuple[int, int]]
     group: str
     level: int = 0
+    origin: tuple[int, str, int] | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,13 +68,15 @@ class RunLayout:
 
     ``index_column``: the event time in the slots (None: hashes only). ``event_times``: all event-time
     columns; ``releasing``: those of them by which rows are released. ``by_value``: there is no key, and slots
-    are the index times themselves.
+    are the index times themselves. ``ties``: rows have `kernel.asof.CAME`, and with equal hashes they are in
+    exact order of time, those with equal times in the order in which they came, or against it.
     """
 
     index_column: str | None
     event_times: tuple[str, ...]
     releasing: tuple[str, ...]
     by_value: bool = False
+    ties: Literal["ascending", "descending"] | None = None
 
     @property
     def suffix_minima(self) -> tuple[str, ...]:
@@ -100,6 +108,9 @@ def sort_rows(batch: pa.RecordBatch, hashes: Slots, layout: RunLayout) -> tuple[
     else:
         slots = encode(hashes, times, base, shift)
     order = order_of(slots)
+    if layout.ties is not None:
+        came = batch.column(CAME).to_numpy(zero_copy_only=True)
+        order = _with_ties(order, slots, times, came if layout.ties == "ascending" else -came)
     rows = SortedRows(
         slots[order],
         base,
@@ -111,6 +122,18 @@ def sort_rows(batch: pa.RecordBatch, hashes: Slots, layout: RunLayout) -> tuple[
         layout.by_value,
     )
     return rows, order
+
+
+def _with_ties(order: Rows, slots: Slots, times: npt.NDArray[np.int64], came: npt.NDArray[np.int64]) -> Rows:
+    """The order with rows of equal slots by time and ``came``. Cost: one sort of those rows."""
+    found = slots[order]
+    same = found[1:] == found[:-1]
+    if not same.any():
+        return order
+    places = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+    rows = order[places]
+    order[places] = rows[np.lexsort((came[rows], times[rows], slots[rows]))]
+    return order
 
 
 def take_rows(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
@@ -129,6 +152,7 @@ def write_run(
     tick: int,
     level: int = 0,
     group: str | None = None,
+    origin: tuple[int, str, int] | None = None,
 ) -> Run:
     """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column."""
     arrays: list[pa.Array] = [pa.array(rows.slots)]
@@ -163,6 +187,7 @@ def write_run(
         spans=dict(rows.spans),
         group=group or name,
         level=level,
+        origin=origin,
     )
 
 
@@ -259,6 +284,33 @@ class OpenRun:
         if not live.any():
             return None
         return {column: int(self._numpy(column)[live].min()) for column in self.layout.event_times}
+
+    def first_alive(
+        self, column: str, limits: Mapping[str, Watermark], start: int, stop: int, gone: Mask
+    ) -> int | None:
+        """The least time of ``column`` over the rows of [start, stop) that are neither released by ``limits``
+        nor ``gone`` (by number from ``start`` on); None when there are none. ``column`` is a releasing one.
+        Cost: how many rows less than it there are that are not released by it.
+        """
+        order, look = self._numpy(f"#order:{column}"), FIRST_LOOK
+        first = self.below(column, limits.get(column, NEVER))
+        while first < self.run.rows:
+            rows = order[first : first + look].astype(np.int64)
+            rows = rows[(rows >= start) & (rows < stop)]
+            rows = rows[~gone[rows - start]]
+            for other in self.layout.releasing:
+                if other != column and limits.get(other, NEVER) > NEVER:
+                    rows = rows[~below(self._numpy(other)[rows], limits[other])]
+            if len(rows):
+                return int(self._numpy(column)[rows[0]])
+            first, look = first + look, look * 4
+        return None
+
+    def between(self, column: str, low: Watermark, high: Watermark) -> Rows:
+        """The rows with ``low`` <= time < ``high`` by a releasing column, in order of time. Cost: those."""
+        first, end = self.below(column, low), self.below(column, high)
+        rows: Rows = self._numpy(f"#order:{column}")[first : max(first, end)].astype(np.int64)
+        return rows
 
     def _first_live(self, column: str, first: int, limits: Mapping[str, Watermark]) -> int | None:
         """In the order of ``column``, from place ``first`` on, the first time of a row that no other column

@@ -2,9 +2,9 @@
 
 It keeps lists of dicts, tests every pair with the whole condition, and looks at every row at every tick. It
 shares no code with the engine: agreement is evidence. Joins of any number of inputs, as a tree of INNER,
-LEFT, RIGHT, FULL, SEMI and ANTI joins that cascades within one tick, with UNION ALL beneath, between and
-above them; append, or (of two streams or tables, and neither SEMI nor ANTI) changelog. What it does not know
-raises `Unsupported`; a refused plan becomes the case's error line.
+LEFT, RIGHT, FULL, SEMI, ANTI and ASOF joins that cascades within one tick, with UNION ALL beneath, between
+and above them; append, or (of two streams or tables, and none of the last three) changelog. What it does not
+know raises `Unsupported`; a refused plan becomes the case's error line.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Oracle:
             raise Unsupported("a changelog of more than two inputs, or of one")
         if self.changelog and self.query.joins[-1].left_only:
             raise Unsupported("a changelog of a SEMI or ANTI join")
+        if self.changelog and any(join.asof for join in self.query.joins):
+            raise Refused("a changelog of an ASOF join")
         self.declared = {**case.get("streams", {}), **case.get("tables", {})}
         rules = Rules({}, 0, options.get("watermark_rule", "tight"), self.changelog, options.get("max_rows"))
         self.root = Block(self.query, rules)
@@ -162,7 +164,8 @@ class Oracle:
                 sums[s, bag_key(values)] = (s, raw, known[2] + d, values)
             changes = [r for r in sums.values() if r[2] != 0]
         for stream, raw, diff, values in changes:
-            is_late = [block.take(stream, values, diff) for block in self.blocks]
+            partition = raw.get("_partition") or ""
+            is_late = [block.take(stream, values, diff, partition) for block in self.blocks]
             if any(is_late):
                 shown = {c: raw.get(c) for c in self.declared[stream]["columns"]}
                 late += [{"stream": stream, "row": dict(shown)} for _ in range(abs(diff))]

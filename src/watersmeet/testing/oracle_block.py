@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from watersmeet.testing.oracle_asof_join import FROM, AsofJoin
 from watersmeet.testing.oracle_changes import ChangingJoin
 from watersmeet.testing.oracle_clock import StreamClock, merged
 from watersmeet.testing.oracle_inputs import Branch, Key, Source, StageBranch
@@ -59,7 +60,10 @@ class Block:
         self.counts = {s.alias: dict.fromkeys(COUNTS, 0) for s in inputs}
         make = ChangingJoin if self.rules.changelog else JoinState
         self.joins = [
-            make(plan, self.query, self.rules.watermark_rule, self.counts) for plan in self.query.joins
+            (make if plan.asof is None else AsofJoin)(
+                plan, self.query, self.rules.watermark_rule, self.counts
+            )
+            for plan in self.query.joins
         ]
         for position, source in enumerate(inputs):
             for number, branch in source.stages:
@@ -110,20 +114,21 @@ class Block:
 
     # 1, 2: late rows, NULL times, filters
 
-    def take(self, stream: str, values: dict[str, Any], diff: int) -> bool:
-        """A row of a stream, for every branch that reads it; whether it was late for one."""
+    def take(self, stream: str, values: dict[str, Any], diff: int, partition: str) -> bool:
+        """A row of a stream's partition, for every branch that reads it; whether it was late for one."""
         is_late = False
         for position, source in enumerate(self.query.inputs):
-            for branch in source.branches:
+            for number, branch in enumerate(source.branches):
                 if isinstance(branch, Branch) and branch.stream == stream:
-                    is_late |= self._take(position, branch, values, diff)[0]
+                    is_late |= self._take(position, (number, partition), values, diff)[0]
         return is_late
 
-    def _take(self, position: int, branch: Branch | StageBranch, values: Any, diff: int) -> tuple[bool, Any]:
-        """(whether it was late, the row as the input has it)."""
-        row = {c: f((values,)) for c, f in branch.columns.items()}
-        rows = tuple(row if i == position else {} for i in range(len(self.new)))
+    def _take(self, position: int, origin: tuple[int, str], values: Any, diff: int) -> tuple[bool, Any]:
+        """(whether it was late, the row as the input has it). ``origin``: number of the branch, partition."""
         source = self.query.inputs[position]
+        branch = source.branches[origin[0]]
+        row = {c: f((values,)) for c, f in branch.columns.items()}
+        rows = tuple({**row, FROM: origin} if i == position else {} for i in range(len(self.new)))
         verdict = self._judge(source, branch, rows, values, diff)
         if verdict == "new":
             self.new[position].append((rows, diff))
@@ -175,9 +180,9 @@ class Block:
         join puts out, pads too, comes into the next at once. Fills ``late`` with rows of blocks beneath that
         are late for the input that takes them."""
         for position, source in enumerate(self.query.inputs):
-            for number, branch in source.stages:
+            for number, _ in source.stages:
                 for values, diff in self.stages[position, number].run(ended, late).rows:
-                    is_late, row = self._take(position, branch, values, diff)
+                    is_late, row = self._take(position, (number, ""), values, diff)
                     if is_late:
                         shown = {c: to_json(v, source.kinds[c]) for c, v in row.items()}
                         late.append({"stream": self.prefix + source.alias, "row": shown})

@@ -156,6 +156,8 @@ def join_bounds(joins: list[JoinPlan], number: int) -> Bounds:
     this join, and no links to the right side of a SEMI or ANTI join beneath, which is not there any more.
     """
     join = joins[number]
+    if join.asof is not None:
+        return dict(join.links)
     if all(j.kind == "INNER" for j in joins):
         used = list(range(len(joins)))
         known = {key for j in joins for pair in j.links for key in pair}
@@ -208,6 +210,8 @@ def _rises(joins: list[JoinPlan], number: int, side: int, key: Key, rule: str) -
         source = next(s for s in joins[number].sides[side] if s.alias == key[0])
         return all(_leaves(branch.query, branch.times[key[1]], rule) for _, branch in source.stages)
     own = 0 if key[0] in [source.alias for source in joins[feed].sides[0]] else 1
+    if joins[feed].asof is not None:
+        return _rises(joins, feed, own, key, rule)
     return _rises(joins, feed, own, key, rule) and bool(_that_count(joins, feed, key, rule))
 
 
@@ -233,6 +237,10 @@ def refuse_unbounded(joins: list[JoinPlan], rule: str) -> None:
     """
     problems = []
     for number, join in enumerate(joins):
+        if join.asof is not None:
+            if not _rises(joins, number, 0, join.asof.left, rule):
+                problems.append(_problem(join.sides[1], join.sides[0]))
+            continue
         retained = _never_null(joins, number)
         for mine, theirs in (join.sides, join.sides[::-1]):
             if all(source.table for source in mine):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
+from watersmeet.testing.oracle_asof import ASOF, AsofRule, asof_rule, parsed
 from watersmeet.testing.oracle_bounds import bounds_of, join_bounds, padded_by, refuse_unbounded
 from watersmeet.testing.oracle_inputs import Key, Source
 from watersmeet.testing.oracle_sql import Function, Scope, compile_expr
@@ -50,12 +50,13 @@ class JoinPlan:
     """Its rows come into the next join if all are TRUE."""
     bounds: dict[tuple[Key, Key], int] = field(default_factory=dict)
     """(evicted A, by B) -> c, closed: those that count here, between keys of one side and of the other."""
+    asof: AsofRule | None = None
 
     @property
     def pads(self) -> tuple[bool, bool]:
         """Per side, whether its rows go out, when they match nothing, with NULLs for the other side (ANTI:
         as they are)."""
-        return self.kind in ("LEFT", "FULL", "ANTI"), self.kind in ("RIGHT", "FULL")
+        return self.kind in ("LEFT", "FULL", "ANTI", "ASOF LEFT"), self.kind in ("RIGHT", "FULL")
 
     @property
     def left_only(self) -> bool:
@@ -82,7 +83,7 @@ class Query:
 
 def read_query(case: dict[str, Any]) -> Query:
     """The case's query; raises Refused when the plan is."""
-    tree = sqlglot.parse_one(case["query"], dialect="spark")
+    tree = parsed(case["query"])
     if isinstance(tree, exp.Union):
         tree = exp.select("*").from_(
             exp.Subquery(this=tree, alias=exp.TableAlias(this=exp.to_identifier(UNION)))
@@ -147,7 +148,7 @@ def _split(join: Join, feeds: tuple[int | None, int | None], scope: Scope) -> Jo
     condition: list[Function] = []
     never: tuple[list[Function], list[Function]] = ([], [])
     bands: dict[tuple[Key, Key], Any] = {}
-    for conjunct in join.conjuncts:
+    for conjunct in [*join.match, *join.conjuncts]:
         function = compile_expr(conjunct, scope)[1]
         condition.append(function)
         on = {side_of[alias] for alias in mentioned(conjunct)}
@@ -173,7 +174,17 @@ def _split(join: Join, feeds: tuple[int | None, int | None], scope: Scope) -> Jo
                 never[side].append(lambda rows: False)
     links = {(a, b): c for (a, b), c in bands.items() if a in times and b in times}
     after = [compile_expr(c, scope)[1] for c in join.after]
-    return JoinPlan(join.kind, sides, feeds, condition, never, links, after)
+    asof = _asof(join, feeds, times, scope) if join.kind in ASOF else None
+    return JoinPlan(join.kind, sides, feeds, condition, never, links, after, asof=asof)
+
+
+def _asof(join: Join, feeds: tuple[int | None, int | None], times: set[Key], scope: Scope) -> AsofRule:
+    """What an ASOF join's condition over both of its sides says."""
+    if feeds[1] is not None:
+        raise Refused("the right side of an ASOF join is a join")
+    aliases = ({s.alias for s in join.left.sources}, {s.alias for s in join.right.sources})
+    over_both = [c for c in join.conjuncts if mentioned(c) & aliases[0] and mentioned(c) & aliases[1]]
+    return asof_rule(join.match, over_both, aliases, times, scope)
 
 
 def _not_null(f: Function) -> Function:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from watersmeet.testing.oracle_asof import ASOF
 from watersmeet.testing.oracle_inputs import ReadStage, Source, read_source
 from watersmeet.testing.oracle_sql import Scope
 from watersmeet.testing.oracle_values import Refused, Unsupported
@@ -49,6 +50,8 @@ class Join:
     """USING column of this join -> its value."""
     after: list[exp.Expression] = field(default_factory=list)
     """Filters of its rows before they come into the next join."""
+    match: list[exp.Expression] = field(default_factory=list)
+    """Of an ASOF join: conjuncts that say which row is nearest."""
 
     @property
     def sources(self) -> list[Source]:
@@ -93,10 +96,19 @@ def read_joins(
         relation.conjuncts += [
             qualified(c, relation.left, relation.right) for c in conjuncts_of(join.args.get("on"))
         ]
+        match = conjuncts_of(join.args.get("match_condition"))
+        relation.match = [qualified(c, relation.left, relation.right) for c in match]
+        if kind in ASOF and join.args.get("using") and not match:
+            last = relation.conjuncts.pop()
+            relation.match = [exp.GTE(this=last.this, expression=last.expression)]
     return relation
 
 
 def _kind(join: exp.Join) -> str:
+    if join.args.get("method") == "ASOF":
+        if join.side in ("", "LEFT") and join.kind in ("", "INNER", "OUTER"):
+            return f"ASOF {join.side}".strip()
+        raise Refused(f"ASOF {join.side} {join.kind} JOIN")
     if not join.args.get("method"):
         if join.kind in LEFT_ONLY and join.side in ("", "LEFT"):
             return join.kind
@@ -220,14 +232,15 @@ def sink_all(root: Relation, where: list[exp.Expression]) -> list[exp.Expression
 def _sink(relation: Relation, conjunct: exp.Expression) -> bool:
     """Take a filter over a relation's rows into it, if that changes no answer; whether it was taken.
 
-    It passes an INNER join to either side, a LEFT, SEMI or ANTI one to the left, a RIGHT one to the right, a
-    FULL one never: on the other side of an outer join it would make pads of rows that it ought to drop. What
-    a join beneath another can not take is a filter of the rows that it hands on.
+    It passes an INNER join to either side, a LEFT, SEMI, ANTI or ASOF one to the left, a RIGHT one to the
+    right, a FULL one never: on the other side of an outer join it would make pads of rows that it ought to
+    drop, on the right one of an ASOF join it would change which row is found. What a join beneath another can
+    not take is a filter of the rows that it hands on.
     """
     if isinstance(relation, Input):
         relation.filters.append(conjunct)
         return True
-    to_left, to_right = ("INNER", "LEFT", *LEFT_ONLY), ("INNER", "RIGHT")
+    to_left, to_right = ("INNER", "LEFT", *LEFT_ONLY, *ASOF), ("INNER", "RIGHT")
     for side, passes in ((relation.left, to_left), (relation.right, to_right)):
         if within(conjunct, side) and relation.kind in passes:
             if not _sink(side, conjunct):
@@ -243,7 +256,8 @@ def _sink(relation: Relation, conjunct: exp.Expression) -> bool:
 def _sink_own(relation: Relation) -> None:
     """The ON conjuncts of all joins of a tree: those of one side sink into the side that is not padded for.
 
-    A LEFT or ANTI join's conjunct over its left side alone stays: it decides between a match and a pad.
+    A LEFT, ANTI or ASOF LEFT join's conjunct over its left side alone stays: it decides between a match and
+    a pad.
     """
     if isinstance(relation, Input):
         return
@@ -251,8 +265,10 @@ def _sink_own(relation: Relation) -> None:
     _sink_own(relation.right)
     stay = []
     for conjunct in relation.conjuncts:
-        into_left = relation.kind in ("INNER", "RIGHT", "SEMI") and within(conjunct, relation.left)
-        into_right = relation.kind in ("INNER", "LEFT", *LEFT_ONLY) and within(conjunct, relation.right)
+        into_left = relation.kind in ("INNER", "RIGHT", "SEMI", "ASOF") and within(conjunct, relation.left)
+        into_right = relation.kind in ("INNER", "LEFT", *LEFT_ONLY, *ASOF) and within(
+            conjunct, relation.right
+        )
         taken = (into_left and _sink(relation.left, conjunct)) or (
             into_right and _sink(relation.right, conjunct)
         )

@@ -1,5 +1,5 @@
 """Random conditions: an interval between two event times in the many ways to write it, and what else stands
-in an ON: one-sided conditions, residuals, bands.
+in an ON: one-sided conditions, residuals, bands; and what an ASOF join says about times.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _shifted(draft: Draft, operand: str, c: int, kind: str) -> str:
     return f"{operand} {sign} {text}"
 
 
-def _bound(draft: Draft, upper: Operand, lower: Operand, c: int, strict: bool) -> str:
+def bound(draft: Draft, upper: Operand, lower: Operand, c: int, strict: bool) -> str:
     """``upper >= lower - c`` in one of the ways to write it."""
     (a, a_kind), (b, b_kind) = upper, lower
     more, less = (">", "<") if strict else (">=", "<=")
@@ -99,10 +99,30 @@ def interval_conditions(draft: Draft, x: Operand, y: Operand) -> list[str]:
         return [f"{x[0]} - {y[0]} BETWEEN {-c1} AND {c2}"]
     if form == "between":
         return [f"{x[0]} BETWEEN {_shifted(draft, y[0], -c1, y[1])} AND {_shifted(draft, y[0], c2, y[1])}"]
-    found = [_bound(draft, x, y, c1, draft.chance(0.25)), _bound(draft, y, x, c2, draft.chance(0.25))]
+    found = [bound(draft, x, y, c1, draft.chance(0.25)), bound(draft, y, x, c2, draft.chance(0.25))]
     if form == "more":
-        found.append(_bound(draft, x, y, c1 + rng.choice([0, 2, 7]) * unit, draft.chance(0.5)))
+        found.append(bound(draft, x, y, c1 + rng.choice([0, 2, 7]) * unit, draft.chance(0.5)))
     return found
+
+
+def nearest_conditions(draft: Draft, left: Operand, right: Operand) -> tuple[str, str | None]:
+    """(which right time is nearest, the tolerance if there is one): two bounds over the two times."""
+    rng = draft.rng
+    whole = left[1] == right[1] == "DATE" or (draft.times.temporal and left[1] != right[1])
+    unit = US["DAY"] if whole and draft.times.temporal else draft.times.step
+    latest = draft.chance(0.6)
+    off = 0 if draft.chance(0.6) else rng.choice([1, 2, -1, -3]) * unit
+    far = rng.choice([0, 1, 2, 4, 9, 25]) * unit
+    if draft.times.extreme:
+        off = abs(off)
+    near, other = (left, right) if latest else (right, left)
+    match = bound(draft, near, other, off, draft.chance(0.3))
+    if latest and draft.chance(0.5):
+        return match, None
+    if not latest and draft.chance(0.02):
+        return match, None  # waits for ever
+    far = max(far, -off) if not draft.times.extreme else far
+    return match, bound(draft, other, near, far, draft.chance(0.25))
 
 
 def one_sided(draft: Draft, alias: str) -> str:

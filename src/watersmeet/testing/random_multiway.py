@@ -5,8 +5,8 @@ its joins, bounds of a new input to one or several earlier ones or only through 
 several inputs of one side, keys of two inputs, WHERE above inner and outer joins, USING over several joins.
 
 Keywords fix a draw: ``inputs``, ``kinds`` (those that joins are drawn from), ``semi`` (whether some of those
-become SEMI or ANTI, if no ``kinds`` are given), ``time`` (as for `random_case`),
-``shape`` (plain, comma, self, using, union, triangle), ``rule``, ``plan``.
+become SEMI or ANTI, if no ``kinds`` are given), ``asof`` (one of them, or more, is an ASOF join), ``time``
+(as for `random_case`), ``shape`` (plain, comma, self, using, union, triangle), ``rule``, ``plan``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,19 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from watersmeet.testing.random_conditions import band, interval_conditions, one_sided, residual
+from watersmeet.testing.random_conditions import (
+    band,
+    interval_conditions,
+    nearest_conditions,
+    one_sided,
+    residual,
+)
 from watersmeet.testing.random_draft import Draft, draw_times, whole_unit
 from watersmeet.testing.random_steps import declare_streams, draw_steps
 
 KINDS = ["INNER", "LEFT", "RIGHT", "FULL"]
 LEFT_ONLY = ("SEMI", "ANTI")
+ASOF = ("ASOF", "ASOF LEFT")
 NAMES = (["a", "b", "c", "d"], ["o", "d", "r", "s"], ["x1", "x2", "x3", "x4"])
 
 
@@ -33,19 +40,26 @@ class Node:
     kind: str = "INNER"
     conditions: list[str] = field(default_factory=list)
     using: list[str] = field(default_factory=list)
+    match: list[str] = field(default_factory=list)
 
 
 def random_multiway_case(seed: int, **profile: Any) -> dict[str, Any]:
     """A case of 2 to 4 inputs in the format of semantics.md, section 6; without ``expect``; append mode."""
     rng = random.Random(seed)
-    inputs = profile.get("inputs") or rng.choices([2, 3, 4], [5, 60, 35])[0]
+    asof = profile.get("asof", False)
+    inputs = profile.get("inputs") or rng.choices([2, 3, 4], [60, 30, 10] if asof else [5, 60, 35])[0]
     time = profile.get("time") or rng.choices(
-        ["BIGINT", "INT", "TIMESTAMP", "DATE", "MIXED"], [38, 8, 28, 12, 14]
+        ["BIGINT", "INT", "TIMESTAMP", "DATE", "MIXED", "EXTREME"],
+        [38, 8, 28, 12, 14, 12 if asof and inputs == 2 else 0],
     )[0]  # fmt: skip
     draft = Draft(rng, draw_times(rng, time, inputs), inputs)
-    draft.shape = profile.get("shape") or rng.choices(
-        ["plain", "comma", "self", "using", "union", "triangle"], [62, 5, 8, 8, 8, 9]
-    )[0]  # fmt: skip
+    draft.shape = (
+        profile.get("shape")
+        or rng.choices(
+            ["plain", "comma", "self", "using", "union", "triangle"],
+            [62, 0, 8, 8, 12, 0] if asof else [62, 5, 8, 8, 8, 9],
+        )[0]
+    )
     kinds = profile.get("kinds") or rng.choice(
         [["INNER"], KINDS, KINDS, ["INNER", "LEFT"], ["INNER", *KINDS]]
     )
@@ -56,6 +70,8 @@ def random_multiway_case(seed: int, **profile: Any) -> dict[str, Any]:
     may_be_other = draft.shape not in ("comma", "triangle")
     if may_be_other and profile.get("semi", "kinds" not in profile and draft.chance(0.25)):
         _draw_left_only(draft, root)
+    if asof:
+        _draw_asof(draft, root)
     _draw_conditions(draft, root)
     where = _draw_where(draft, root)
     case: dict[str, Any] = {"case": f"random-multiway-{seed}"}
@@ -138,6 +154,17 @@ def _draw_left_only(draft: Draft, root: Node) -> None:
             node.kind = draft.rng.choice(LEFT_ONLY)
 
 
+def _draw_asof(draft: Draft, root: Node) -> None:
+    """At least one join that has an input on its right side becomes an ASOF join."""
+    may = [node for node in _nodes(root) if isinstance(node.right, int)]
+    for node in dict.fromkeys(map(id, may)):
+        chosen = next(each for each in may if id(each) == node)
+        if draft.chance(0.4):
+            chosen.kind = draft.rng.choice(ASOF)
+    if may and not any(node.kind in ASOF for node in may):
+        draft.rng.choice(may).kind = draft.rng.choice(ASOF)
+
+
 def _inputs(side: Node | int) -> list[int]:
     """The inputs that rows of a side hold: what names above it may mean."""
     if isinstance(side, int):
@@ -162,7 +189,7 @@ def _padded(side: Node | int) -> set[int]:
     found = _padded(side.left) | _padded(side.right)
     if side.kind in ("RIGHT", "FULL"):
         found |= set(_inputs(side.left))
-    if side.kind in ("LEFT", "FULL"):
+    if side.kind in ("LEFT", "FULL", "ASOF LEFT"):
         found |= set(_inputs(side.right))
     return found
 
@@ -177,6 +204,9 @@ def _draw_conditions(draft: Draft, root: Node) -> None:
     ]
     nodes = _nodes(root)
     for node in nodes:
+        if node.kind in ASOF:
+            _draw_nearest(draft, node, keys)
+            continue
         if draft.shape == "using" and draft.chance(0.75) and _owners(node, "t") == (1, 1):
             node.using = ["t", "k"] if _owners(node, "k") == (1, 1) and draft.chance(0.8) else ["t"]
             continue
@@ -187,6 +217,35 @@ def _draw_conditions(draft: Draft, root: Node) -> None:
             _draw_key(draft, node, "shared" if waits and keys == "none" else keys)
         _draw_others(draft, node)
         rng.shuffle(node.conditions)
+
+
+def _draw_nearest(draft: Draft, node: Node, keys: str) -> None:
+    """The condition of an ASOF join: which row is nearest, keys, conditions on one side."""
+    rng = draft.rng
+    if draft.shape == "using" and draft.chance(0.4) and _owners(node, "t") == _owners(node, "k") == (1, 1):
+        node.using = ["k", "t"]  # the last one is the time
+        return
+    left, right = _time(draft, _pick(draft, node.left)), _time(draft, _pick(draft, node.right))
+    match, tolerance = nearest_conditions(draft, left, right)
+    if tolerance is None and draft.chance(0.3):
+        node.conditions.append(match)  # one comparison of times in ON: as elsewhere
+    else:
+        node.match.append(match)
+        if tolerance is not None:
+            rng.choice([node.match, node.conditions]).append(tolerance)
+    no_on = node.match and not node.conditions
+    if draft.shape == "using" and no_on and draft.chance(0.5) and _owners(node, "k") == (1, 1):
+        node.using = ["k"]
+        return
+    if draft.chance(0.75):
+        _draw_key(draft, node, keys)
+    for side in (node.left, node.right):
+        if draft.chance(0.15):
+            node.conditions.append(one_sided(draft, draft.aliases[rng.choice(_inputs(side))]))
+    if draft.chance(0.02):
+        a, b = rng.choice(_inputs(node.left)), rng.choice(_inputs(node.right))
+        node.conditions.append(residual(draft, draft.aliases[a], draft.aliases[b]))
+    rng.shuffle(node.conditions)
 
 
 def _owners(node: Node, name: str) -> tuple[int, int]:
@@ -334,15 +393,21 @@ def _from(draft: Draft, side: Node | int, parentheses: bool = False) -> str:
     left, right = _from(draft, side.left), _from(draft, side.right, parentheses=True)
     if draft.shape == "comma":
         return f"{left}, {right}"
-    if side.kind in LEFT_ONLY:
+    if side.kind in ASOF:
+        word = draft.rng.choice(
+            ["ASOF ", "INNER ASOF "] if side.kind == "ASOF" else ["ASOF LEFT ", "LEFT ASOF "]
+        )
+    elif side.kind in LEFT_ONLY:
         word = draft.rng.choice(["", "LEFT "]) + side.kind + " "
     else:
         word = side.kind if side.kind == "INNER" else side.kind + draft.rng.choice(["", " OUTER"])
         word = "" if side.kind == "INNER" and draft.chance(0.7) else word + " "
     text = f"{left} {word}JOIN {right}"
+    if side.match:
+        text += f" MATCH_CONDITION ({' AND '.join(side.match)})"
     if side.using:
         text += f" USING ({', '.join(side.using)})"
-    else:
+    elif side.conditions or not side.match or draft.chance(0.5):
         text += f" ON {' AND '.join(side.conditions) or '1 = 1'}"
     return f"({text})" if parentheses else text
 

@@ -16,6 +16,13 @@ pytestmark = pytest.mark.spark
 CASES = Path(__file__).parents[2] / "cases"
 
 CHOSEN = {
+    "asof": [
+        "asof-waits-for-the-right-watermark",
+        "asof-forward",
+        "asof-equal-times-go-by-partition-then-place",
+        "asof-first-of-equal-times",
+        "asof-over-a-left-join",
+    ],
     "inner": [
         "hz-P4-one-sided-condition",
         "hz-P8-late-row-dropped",

@@ -74,13 +74,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class Released:
-    """A row that left a side because its ``key`` was below the limit; ``matched``: it had a match."""
+    """A row that left a side because its ``key`` was below the limit; ``matched``: it had a match.
+    ``superseded``: because an ASOF join will take a later row of its key instead."""
 
     side: Side
     row: Row
     key: str
     time: int
     matched: bool
+    superseded: bool = False
 
 
 @dataclass(frozen=True)

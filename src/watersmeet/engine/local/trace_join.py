@@ -141,6 +141,8 @@ def _released(
     join: JoinPlan, side: Side, shape: JoinShape, work: SideWork, report: NodeReport, store: Store
 ) -> Iterator[Released]:
     task, plan, found = shape.side(side), join.side(side), report.side(side)
+    if shape.kind.is_asof and side is Side.LEFT:
+        return  # each is released in the tick in which it is put out or dropped, by the right rows as well
     new = found.inserted if shape.changelog else [LiveRun(run=run) for run in work.new_runs]
     for live, is_new in [*((live, False) for live in work.runs), *((live, True) for live in new)]:
         marks = dict(live.marks)
@@ -152,6 +154,12 @@ def _released(
         rows = np.sort(rows[~_marks(store, marked, "gone")[rows]])
         matched = _had_match(store, marked)
         read = _read(join, side, task, run.sorted_rows.batch, rows)
+        if shape.reach is not None:
+            gone = np.flatnonzero(_marks(store, marked, "gone") & ~_marks(store, live, "gone"))
+            column = shape.reach.right
+            for row, values in zip(gone, _read(join, side, task, run.sorted_rows.batch, gone), strict=True):
+                time = int(run.sorted_rows.times(column)[row])
+                yield Released(side, values, plan.watermark_key(column), time, bool(matched[row]), True)
         for row, values in zip(rows, read, strict=True):
             for column in task.layout.releasing:
                 time = int(run.sorted_rows.times(column)[row])

@@ -215,7 +215,7 @@ class Tracer:
                 parts = [
                     (bound, watermarks[bound.by], limits(alone, watermarks, lateness).get(key, NEVER))
                     for bound in join.bounds
-                    if bound.evicted == key
+                    if bound.evicted == key and not (join.asof is not None and side is Side.RIGHT)
                     for alone in (replace(join, bounds=(bound,)),)
                 ]
                 found.append(Limit(key, stored.get(column, NEVER), tuple(parts)))

@@ -80,7 +80,7 @@ class _SourceTask:
 
     def __post_init__(self) -> None:
         self.writers = [
-            (branch, IngestWriter(self.start, branch.arrangement, branch.branch, self.store))
+            (branch, IngestWriter(self.start, branch.arrangement, branch.branch, self.store, _task()))
             for branch in self.view.branches
         ]
 
@@ -130,6 +130,12 @@ class _SourceTask:
                     }
                 ),
             )
+
+
+def _task() -> int:
+    """The number of this task among those of the scan: in the order of sources and their partitions."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
 
 
 def _start() -> TickStart:

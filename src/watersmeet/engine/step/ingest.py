@@ -37,18 +37,25 @@ class IngestWriter:
     Args:
         arrangement: ``query/alias``.
         branch: number of the branch within the input.
+        task: number of the ingest task among those of the tick, in the order in which rows count as come.
 
     ``missed``: of the batch that was added last; None: none of its rows was late.
     """
 
-    def __init__(self, start: TickStart, arrangement: str, branch: int, store: Store) -> None:
+    def __init__(self, start: TickStart, arrangement: str, branch: int, store: Store, task: int = 0) -> None:
         self._start = start
         self._side = start.sides[arrangement]
         self._late_below = start.late_below[arrangement]
         max_ahead = start.max_ahead[arrangement][branch]
         self._ahead_above = None if max_ahead is None else start.clock_us + max_ahead
         self._writer = SideWriter(
-            self._side, store, start.tick, start.flush_rows, start.flush_bytes, start.placing
+            self._side,
+            store,
+            start.tick,
+            start.flush_rows,
+            start.flush_bytes,
+            start.placing,
+            (branch, task),
         )
         self._integer = {
             column: pa.types.is_integer(self._side.schema.field(column).type)
@@ -114,9 +121,14 @@ class IngestWriter:
             else:
                 self._count("unmatchable", int(unmatchable.sum()))
         if candidate.any():
-            chosen = self._columns(batch, times, candidate)
-            self._count("passed" if self._side.passes else "kept", chosen.num_rows)
-            self._writer.take(chosen)
+            self._count("passed" if self._side.passes else "kept", int(candidate.sum()))
+            if self._side.layout.ties is None:
+                self._writer.take(self._columns(batch, times, candidate))
+            else:
+                for name, rows in partitions:
+                    own = _where(candidate, rows)
+                    if own.any():
+                        self._writer.take(self._columns(batch, times, own), name)
         return judgement
 
     def missed_columns(self, mask: Mask) -> list[pa.Array]:

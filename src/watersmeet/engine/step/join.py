@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.step.asof import AsofTask
 from watersmeet.engine.step.changelog import run_changelog
 from watersmeet.engine.step.counts import lower
 from watersmeet.engine.step.existence import first_matches, mark_gone
@@ -48,8 +49,10 @@ def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
 def _run_append(
     shape: JoinShape, share: Share, slices: dict[Side, SideSlice], reach: Reach | None
 ) -> Iterator[pa.RecordBatch]:
-    report = share.report
-    if shape.kind.hides_right:
+    report, asof = share.report, share.work.asof
+    if asof is not None:
+        yield from AsofTask(shape, slices, asof, report).run()
+    elif shape.kind.hides_right:
         around = slices if reach is None else {Side.LEFT: reach.left, Side.RIGHT: reach.right}
         yield from first_matches(shape, slices, around, report)
     elif reach is None:
@@ -60,8 +63,9 @@ def _run_append(
     for side in Side:
         own = slices[side]
         leaves = side is Side.LEFT and shape.kind is JoinKind.SEMI
-        _settle_new(own, leaves, report.side(side))
-        yield from _release(shape, side, own, report.side(side), leaves=leaves)
+        if asof is None:
+            _settle_new(own, leaves, report.side(side))
+            yield from _release(shape, side, own, report.side(side), leaves=leaves)
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
             yield pad(shape, side, batch, np.arange(low, high))
         merged = merge_runs(own, share.tick, marks)
@@ -73,7 +77,7 @@ def _run_append(
         report.side(side).merged = merged
         if leaves:
             least_alive(own, [*own.old, *own.new_runs], report.side(side))
-        else:
+        elif asof is None:
             _least(own, report.side(side), share)
     written = marks.write(share.store, share.tick)
     for side in Side:

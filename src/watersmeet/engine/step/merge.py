@@ -93,7 +93,7 @@ def _merge(
         if len(rows) == 0:
             continue
         whole = len(rows) == len(piece.rows)
-        batches.append(piece.rows.batch if whole else take_rows(piece.rows.batch, rows))
+        batches.append(piece.batch() if whole else take_rows(piece.batch(), rows))
         slots.append(piece.rows.slots[rows])
         for kind in kinds:
             kept_marks[kind].append(piece.marks(kind)[rows])

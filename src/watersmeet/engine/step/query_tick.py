@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from watersmeet.engine.step.asof_limits import asof_work, in_order
 from watersmeet.engine.step.counts import added, late_total, lower
 from watersmeet.engine.step.kinds import Outgoing, kind_of
 from watersmeet.engine.step.merge import choose
 from watersmeet.engine.step.monotony import check_promises
 from watersmeet.engine.step.tasks import (
+    AsofWork,
     FeedReport,
     IngestReport,
+    JoinShape,
     NodeReport,
     NodeShape,
     NodeWork,
@@ -28,7 +31,7 @@ from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.plan.model import JoinPlan, NodePlan, QueryPlan, SidePlan
 from watersmeet.spec.model import OutputMode, WatermarkRule
-from watersmeet.state.manifest import Arrangement, LiveRun, NodeState, QueryState
+from watersmeet.state.manifest import Arrangement, AsofState, LiveRun, NodeState, QueryState
 from watersmeet.state.marks import overlay
 from watersmeet.state.run import whole_run_released
 from watersmeet.watermark.holding import Holding
@@ -103,7 +106,9 @@ class QueryTick:
         for side in node.sides:
             if side.stages:
                 self._hear_stages(side)
-        found = self._limits(node)
+        found, asof = self._limits(node), None
+        if isinstance(node, JoinPlan) and node.asof is not None:
+            asof, found = self._asof_work(node)
         parent = self.query.parent(number)
         fed = None if parent is None or parent[1].feed is not None else parent[1]
         work = NodeWork(
@@ -111,6 +116,7 @@ class QueryTick:
             sides=[self._side_work(node, side, found) for side in node.sides],
             fed_late_below={} if fed is None else late_columns(fed, self.late_below),
             keep_late=self.keep_late,
+            asof=asof,
         )
         self._work[number] = work
         return work
@@ -157,10 +163,11 @@ class QueryTick:
                 limits=self._limits(node),
                 least=least,
                 emitted=self._node_before(number).emitted,
-                tight=self.query.options.watermark_rule is WatermarkRule.TIGHT,
+                tight=self.query.options.watermark_rule is WatermarkRule.TIGHT or work.asof is not None,
             ),
         )
-        self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted))
+        asof = self._asof_state(node, work, least)
+        self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted, asof=asof))
         self._take_fed(number, [report.fed for report in found if report.fed is not None])
         self._matches += sum(report.matches for report in found)
         self._rows_out = sum(report.rows_out for report in found)
@@ -265,15 +272,43 @@ class QueryTick:
         }
         return kind_of(node).limits(node, self._watermarks(node, less_lateness=False), lateness)
 
-    def _side_work(self, node: NodePlan, side: SidePlan, new_limits: Mapping[str, Watermark]) -> SideWork:
-        arrangement = self._node_before(node.number).arrangements.get(side.name, Arrangement())
+    def _asof_work(self, join: JoinPlan) -> tuple[AsofWork, dict[str, Watermark]]:
+        """What the tasks of an ASOF join are told besides, and the limits of its sides."""
+        shape = self.shapes[join.number]
+        assert isinstance(shape, JoinShape)
+        assert shape.reach is not None
+        left = join.left.watermark_key(shape.reach.left)
+        right = join.right.watermark_key(shape.reach.right)
+        watermarks = self._watermarks(join, less_lateness=True)
+        work, decided, asked = asof_work(
+            shape.reach,
+            self._node_before(join.number).asof,
+            watermarks.get(left, NEVER),
+            watermarks.get(right, NEVER),
+            [run for report in self._brought(join.left) for run in report.runs],
+        )
+        return work, {left: decided, right: asked}
+
+    def _asof_state(self, node: NodePlan, work: NodeWork, least: Mapping[str, int]) -> AsofState | None:
+        if work.asof is None or not isinstance(node, JoinPlan):
+            return None
+        waiting = least.get(node.left.watermark_key(node.bands[0].left_column))
+        return AsofState(settled=work.asof.settled, asked=work.asof.least, waiting=waiting)
+
+    def _brought(self, side: SidePlan) -> Sequence[IngestReport | FeedReport]:
+        """What the tick brought for a side."""
         name = f"{self.query.name}/{side.name}"
         brought: list[IngestReport | FeedReport] = [r for r in self.reports if r.arrangement == name]
         for feed in side.feeds:
             brought += self._fed[feed.node]
+        return brought
+
+    def _side_work(self, node: NodePlan, side: SidePlan, new_limits: Mapping[str, Watermark]) -> SideWork:
+        arrangement = self._node_before(node.number).arrangements.get(side.name, Arrangement())
+        brought = self._brought(side)
         return SideWork(
             runs=arrangement.runs,
-            new_runs=[run for report in brought for run in report.runs],
+            new_runs=in_order([run for report in brought for run in report.runs]),
             pads=[file for report in brought for file in report.pads],
             old_limits=arrangement.limits,
             new_limits={

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from watersmeet.engine.step.tasks import FeedShape, JoinShape, NodeShape, PassShape, SideTask, null_column
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
+from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.pairs import Band, Condition, JoinedColumn, KeyColumns
 from watersmeet.kernel.residual import computed
@@ -61,6 +62,27 @@ def _join_shape(query: QueryPlan, join: JoinPlan, tasks: tuple[SideTask, ...]) -
         condition=_condition(join, sides),
         columns=_carried(join, tasks),
         changelog=_is_changelog(query),
+        reach=_reach(join),
+    )
+
+
+def _reach(join: JoinPlan) -> Reach | None:
+    if join.asof is None:
+        return None
+    band = join.bands[0]
+    assert band.upper is not None
+    assert join.asof.closed_upper is not None
+    return Reach(
+        latest=join.asof.latest,
+        left=band.left_column,
+        right=band.right_column,
+        lower=band.lower,
+        upper=band.upper,
+        closed_lower=join.asof.closed_lower,
+        closed_upper=join.asof.closed_upper,
+        floors=join.asof.floors,
+        ceilings=join.asof.ceilings,
+        slack=join.slack,
     )
 
 
@@ -151,6 +173,7 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
         side = Side.LEFT if plan is node.left else Side.RIGHT
         index = node.bands[0].column(side) if node.bands else None
         by_value, looks_above = node.by_value and not _is_changelog(query), node.looks_above
+    asof = isinstance(node, JoinPlan) and node.asof is not None
     feeds = [] if plan.padded else plan.feeds
     never_null = set.intersection(*(set(feed.not_null) for feed in feeds)) if feeds else set()
     return SideTask(
@@ -159,8 +182,9 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
         layout=RunLayout(
             index_column=index,
             event_times=plan.event_times,
-            releasing=tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted),
+            releasing=tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted or asof),
             by_value=by_value,
+            ties=_ties(node) if isinstance(node, JoinPlan) and plan is node.right else None,
         ),
         schema=pa.schema([schema.field(name) for name in plan.kept]),
         keys=tuple(key.column(side) for key in node.keys) if isinstance(node, JoinPlan) else (),
@@ -171,6 +195,13 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
         passes=plan.passes,
         hides_released=looks_above,
     )
+
+
+def _ties(join: JoinPlan) -> Literal["ascending", "descending"] | None:
+    """So that the row which is taken is the first one met, from the end at which the look-up begins."""
+    if join.asof is None:
+        return None
+    return "descending" if join.asof.latest else "ascending"
 
 
 def _condition(join: JoinPlan, tasks: Mapping[Side, SideTask]) -> Condition:

@@ -4,7 +4,7 @@ tick's new rows, and the marks of both."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from watersmeet.engine.step.tasks import SideTask, SideWork
 from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
+from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.pairs import Condition, SortedRows, find, matched
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import slice_of
@@ -50,6 +51,14 @@ class RunSlice:
     def name(self) -> str:
         return self.run.run.name
 
+    def batch(self) -> pa.RecordBatch:
+        """The rows, to be put together with those of other runs: with `kernel.asof.CAME` as it counts."""
+        batch, offset = self.rows.batch, self.run.run.offset
+        if not offset:
+            return batch
+        came = pa.array(batch.column(CAME).to_numpy(zero_copy_only=True) + np.int64(offset))
+        return batch.set_column(batch.schema.get_field_index(CAME), CAME, came)
+
     def marks(self, kind: MarkKind) -> MarkArray:
         """The marks of the slice's rows, to be read or changed; say so in ``touched`` when changed."""
         if kind not in self._marks:
@@ -77,6 +86,10 @@ class RunSlice:
             of_needles[needle] = True
             of_rows[row] = True
         return of_needles, of_rows
+
+    def own(self, rows: Rows) -> Rows:
+        """Of rows of the run, by number, those of the slice, by number within it."""
+        return rows[(rows >= self.start) & (rows < self.stop)] - self.start
 
     def mark_matched(self, rows: Rows) -> None:
         """These rows of the slice have a match."""
@@ -127,12 +140,12 @@ class SideSlice:
         if not self.new_runs:
             return None
         if len(self.new_runs) == 1:
-            rows = self.new_runs[0].rows
+            rows = replace(self.new_runs[0].rows, batch=self.new_runs[0].batch())
             count = len(rows)
             return NewRows(
                 rows, np.zeros(count, dtype=np.int64), np.arange(count), np.zeros(count, dtype=np.bool_)
             )
-        batch = concat_batches([piece.rows.batch for piece in self.new_runs])
+        batch = concat_batches([piece.batch() for piece in self.new_runs])
         slots = np.concatenate([piece.rows.slots for piece in self.new_runs])
         rows, order = sort_rows(batch, slots, self.task.layout)
         sizes = [len(piece.rows) for piece in self.new_runs]
@@ -153,8 +166,7 @@ class SideSlice:
     def released(self, piece: RunSlice, *, is_new: bool) -> Rows:
         """Rows of the slice that this tick's limits release, by number within the slice."""
         before: dict[str, Watermark] = {} if is_new else self.work.old_limits
-        rows = piece.run.newly_released(before, self.work.new_limits)
-        return rows[(rows >= piece.start) & (rows < piece.stop)] - piece.start
+        return piece.own(piece.run.newly_released(before, self.work.new_limits))
 
 
 def concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

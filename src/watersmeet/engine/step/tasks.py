@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from watersmeet.event_time import Side, Watermark
+from watersmeet.event_time import NEVER, Side, Watermark
+from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.pairs import Condition, JoinedColumn
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
@@ -120,6 +121,22 @@ class SideWork(Record):
     merges: list[list[str]] = Field(default_factory=list)
 
 
+class AsofWork(Record):
+    """What the tasks of an ASOF join are told besides; see `engine.step.asof_limits`.
+
+    ``settled``: no later right row has a lesser time; ``settled_before``: the same a tick ago. Of the right
+    rows below ``asked`` one per key is kept; ``asked_before``: the same a tick ago. ``least``: the least left
+    time that may ask from the next tick on; ``waiting``: the least one that was retained a tick ago.
+    """
+
+    settled: Watermark = NEVER
+    settled_before: Watermark = NEVER
+    asked: Watermark = NEVER
+    asked_before: Watermark = NEVER
+    least: Watermark = NEVER
+    waiting: int | None = None
+
+
 class NodeWork(Record):
     """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
     stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
@@ -130,6 +147,7 @@ class NodeWork(Record):
     sides: list[SideWork]
     fed_late_below: dict[str, Watermark] = Field(default_factory=dict)
     keep_late: bool = False
+    asof: AsofWork | None = None
     idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
 
     def side(self, side: Side) -> SideWork:
@@ -223,6 +241,7 @@ class NodeShape:
     columns: tuple[JoinedColumn, ...]
     changelog: bool
     feed: FeedShape | None = None
+    reach: Reach | None = None
 
     def side(self, side: Side) -> SideTask:
         return self.sides[place_of(side)]

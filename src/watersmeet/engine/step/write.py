@@ -3,17 +3,22 @@
 Rows come as stored columns (see `state.run`): those of an input from ingest, those of a node beneath from
 that node's tasks. At most ``flush_rows`` of them are held. Those that are not retained are written as they
 come.
+
+Of rows that an ASOF join looks for, it counts how many came before them, per source partition; these go into
+runs of their own, so that the driver can say which partition's come first.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.tasks import PadFile, SideTask
+from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.slots import Slots
 from watersmeet.state.run import Run, sort_rows, write_run
@@ -22,12 +27,15 @@ from watersmeet.state.store import Store
 FLUSH_ROWS = 1_000_000
 FLUSH_BYTES = 256 << 20
 
+TICK_BITS = 34
+"""``came`` is the tick in the upper bits, and how many rows of the tick came before in so many lower ones."""
+
 Placing = Callable[[Slots], Slots]
 """For tests: where in the hash space keys fall."""
 
 
 class SideWriter:
-    """Writes the runs and pads of one side in one task."""
+    """Writes the runs and pads of one side in one task. ``place``: the branch, and the ingest task."""
 
     def __init__(
         self,
@@ -37,26 +45,35 @@ class SideWriter:
         flush_rows: int = FLUSH_ROWS,
         flush_bytes: int = FLUSH_BYTES,
         placing: Placing | None = None,
+        place: tuple[int, int] = (0, 0),
     ) -> None:
         self._side, self._store, self._tick = side, store, tick
         self._flush_rows, self._flush_bytes = flush_rows, flush_bytes
         self._placing = placing
-        self._held: list[tuple[pa.RecordBatch, Slots]] = []
+        self._place = place
+        self._held: dict[str, list[tuple[pa.RecordBatch, Slots]]] = defaultdict(list)
         self._held_rows = self._held_bytes = 0
+        self._came: dict[str, int] = defaultdict(int)
         self._out: list[pa.RecordBatch] = []
         self._out_rows = self._out_bytes = 0
         self.runs: list[Run] = []
         self.pads: list[PadFile] = []
 
-    def take(self, rows: pa.RecordBatch) -> None:
-        """Rows that may match: they go into a run. Of a side that passes, into a file of rows that go out."""
+    def take(self, rows: pa.RecordBatch, partition: str = "") -> None:
+        """Rows that may match: they go into a run. Of a side that passes, into a file of rows that go out.
+
+        Args:
+            partition: of the source, if the order in which rows came counts.
+        """
         if self._side.passes:
             self.pad(rows)
             return
+        if self._side.layout.ties is not None:
+            rows = self._numbered(rows, partition)
         hashes = hash_columns([rows.column(name) for name in self._side.keys], rows.num_rows)
         if self._placing is not None:
             hashes = self._placing(hashes)
-        self._held.append((rows, hashes))
+        self._held[partition].append((rows, hashes))
         self._held_rows += rows.num_rows
         self._held_bytes += rows.nbytes
         if self._held_rows >= self._flush_rows or self._held_bytes >= self._flush_bytes:
@@ -89,11 +106,20 @@ class SideWriter:
         self.pads.append(PadFile(name=name, rows=table.num_rows))
 
     def _flush(self) -> None:
-        if not self._held:
-            return
-        table = pa.Table.from_batches([rows for rows, _ in self._held]).combine_chunks()
-        hashes = np.concatenate([found for _, found in self._held])
-        self._held, self._held_rows, self._held_bytes = [], 0, 0
-        rows, _ = sort_rows(table.to_batches()[0], hashes, self._side.layout)
-        run = write_run(self._store, self._side.arrangement, rows, self._side.layout, tick=self._tick)
-        self.runs.append(run)
+        for partition, held in self._held.items():
+            table = pa.Table.from_batches([rows for rows, _ in held]).combine_chunks()
+            hashes = np.concatenate([found for _, found in held])
+            rows, _ = sort_rows(table.to_batches()[0], hashes, self._side.layout)
+            branch, task = self._place
+            origin = None if self._side.layout.ties is None else (branch, partition, task)
+            layout = self._side.layout
+            run = write_run(self._store, self._side.arrangement, rows, layout, tick=self._tick, origin=origin)
+            self.runs.append(run)
+        self._held.clear()
+        self._held_rows = self._held_bytes = 0
+
+    def _numbered(self, rows: pa.RecordBatch, partition: str) -> pa.RecordBatch:
+        first = (self._tick << TICK_BITS) + self._came[partition]
+        self._came[partition] += rows.num_rows
+        came = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
+        return pa.RecordBatch.from_arrays([*rows.columns, came], names=[*rows.schema.names, CAME])

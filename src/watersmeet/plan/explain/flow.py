@@ -78,12 +78,15 @@ def _through(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: Beh
         )
         return f"{name}: ends here, for {why}"
     if left.held_by is None:
+        is_sought = join.asof is not None and key == join.right.watermark_key(join.bands[0].right_column)
+        if is_sought and left.at_most is None and came.at_most is not None:
+            return f"{name}: held back by the rows kept, as far as the oldest last row of a key"
         if left.at_most is None and came.at_most is not None:
             return f"{name}: held back by the rows kept, which go by other times: how far depends on them"
         return f"{name}: passes as it is"
     bound = left.held_by
     far = f" ({distance(left.at_most, in_time)})" if left.at_most is not None else ""
-    limit = query.options.watermark_rule is WatermarkRule.LIMIT
+    limit = query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None
     how = "goes by its limit" if limit else "held back by the rows kept"
     most = "" if limit else "at most "
     if bound.c == 0:

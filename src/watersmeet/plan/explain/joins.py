@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import distance, shifted
+from watersmeet.plan.explain.asof import nearest_lines, retention_line
 from watersmeet.plan.explain.words import Sections, plain, qualified
 from watersmeet.plan.forecast import key_in_time
 from watersmeet.plan.model import Bound, JoinPlan
@@ -18,6 +19,7 @@ def join_sections(join: JoinPlan, changelog: bool) -> Sections:
     sides = (join.left, join.right)
     return [
         ("Keys", list(_keys(join)) or ["none: matches are looked up by time alone"]),
+        ("Nearest row", [] if join.asof is None else list(nearest_lines(join, join.asof))),
         ("Time bounds", list(_bounds(join))),
         ("Postpone map", list(_postpone_map(join))),
         ("Kept in state for", [_retention(join, side) for side in Side]),
@@ -58,6 +60,8 @@ def _retention(join: JoinPlan, side: Side) -> str:
         pads = "put out as it comes" if join.kind is JoinKind.ANTI else "padded with NULLs as it comes"
         end = pads if plan.padded else "dropped"
         return f"{plan.title}: not at all, for nothing can match; {end}"
+    if join.asof is not None:
+        return retention_line(join, join.asof, side)
     end = "then padded with NULLs if it never matched" if plan.padded else "then dropped"
     if side is Side.LEFT and join.kind is JoinKind.ANTI:
         end = "then put out if it never matched"
@@ -89,6 +93,8 @@ def _arrangement(join: JoinPlan, side: Side) -> str:
 def _spread(join: JoinPlan, changelog: bool) -> str:
     if join.keys:
         return "by ranges of the key's hash"
+    if join.asof is not None:
+        return "one task: without an equality key every row may be the nearest one of any other"
     if changelog:
         return "one task: without an equality key, rows that may be taken back have nothing to be spread by"
     if join.bands:

@@ -55,6 +55,8 @@ def _forecast(of: _Of) -> Iterator[str]:
     forecast, bound = of.forecast, of.forecast.bound
     if all(i.is_table for i in forecast.side.inputs):
         yield f"{of.name}: until the row is deleted, {_number(forecast.row.bytes)} bytes a row"
+    elif bound is None and of.join.asof is not None and of.join.matchable:
+        yield from _last_of_each_key(of)
     elif bound is None:
         yield f"{of.name}: nothing is kept"
     elif forecast.kept is None or forecast.behind is None:
@@ -66,6 +68,23 @@ def _forecast(of: _Of) -> Iterator[str]:
             f" {of.distance(forecast.behind)} {_lag_or_delay(of)} of {bound.by})"
         )
         yield INDENT + _size(of)
+
+
+def _last_of_each_key(of: _Of) -> Iterator[str]:
+    """Of rows that an ASOF join looks for, at any distance."""
+    forecast = of.forecast
+    one = "one row of each key" if of.join.keys else "one row"
+    if forecast.behind is None:
+        yield f"{of.name}: {one}, and as many as watermarks take, {_number(forecast.row.bytes)} bytes a row"
+        return
+    yield f"{of.name}: {one}, and those of at most {of.distance(forecast.behind)}"
+    if forecast.in_time:
+        rate = ASSUMED_RATE if forecast.rate is None else forecast.rate
+        rows = rate * forecast.behind / 1_000_000
+        per = "per" if forecast.rate is None else "at"
+        size = _bytes(rows * forecast.row.bytes)
+        each = f"{_number(forecast.row.bytes)} bytes, {size}; and {one}"
+        yield INDENT + f"{per} {_number(rate)} rows/s: {_number(rows)} rows of {each}"
 
 
 def _lag_or_delay(of: _Of) -> str:

@@ -1,0 +1,270 @@
+"""As-of look-ups: of the rows that a left time may match, the one whose time is nearest.
+
+`Reach` says which right times a left time may match, exactly, also where arithmetic on times saturates.
+`nearest` finds the row in a sorted run: two binary searches per asker, then a walk from the nearer end of the
+range found, past rows of other keys with the same hash; in steps that grow, so that it ends after a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.event_time import (
+    MAX_TIME,
+    MIN_TIME,
+    Mask,
+    Side,
+    TimeComparison,
+    Times,
+    Watermark,
+    holds,
+    saturate,
+    saturating_add,
+)
+from watersmeet.kernel.equality import equal_pairs
+from watersmeet.kernel.pairs import SortedRows
+from watersmeet.kernel.probe import Rows, Window, expand, ranges
+from watersmeet.kernel.slots import Slots
+
+CAME = "#came"
+"""The stored column by which of equal times the one that came first is known: int64, ascending."""
+
+_GROWTH = 4
+
+
+@dataclass(frozen=True)
+class Reach:
+    """``lower <= right - left <= upper``; of the right times that a left one may match, the greatest is the
+    nearest when ``latest``, else the least. ``lower`` None: open (then ``latest``).
+
+    ``closed_lower``, ``closed_upper``: with strict comparisons read as closed ones, for retention.
+    ``floors``, ``ceilings``: the comparisons as written, asked for times near the ends of int64, where
+    arithmetic saturates (``slack``).
+    """
+
+    latest: bool
+    left: str
+    right: str
+    lower: int | None
+    upper: int
+    closed_lower: int | None
+    closed_upper: int
+    floors: tuple[TimeComparison, ...]
+    ceilings: tuple[TimeComparison, ...]
+    slack: int
+
+    def window(self, times: Times) -> tuple[Times, Times]:
+        """Per left time the least and the greatest right time that it may match, inclusive: int64[n] each.
+        Where it may match none, the least is above the greatest."""
+        low = np.full(len(times), MIN_TIME) if self.lower is None else saturating_add(times, self.lower)
+        high = saturating_add(times, self.upper)
+        near = np.flatnonzero(~self._is_far(times))
+        if len(near):
+            low, high = low.copy(), high.copy()  # they may be the given times themselves
+            low[near], some = self._outermost(self.floors, Side.LEFT, times[near], greatest=False)
+            high[near], any_below = self._outermost(self.ceilings, Side.LEFT, times[near], greatest=True)
+            none = near[~(some & any_below)]
+            low[none], high[none] = MAX_TIME, MIN_TIME
+        return low, high
+
+    def asked_by(self, distance: int) -> Window:
+        """Around a right time: the left times from which it is ``distance`` away (and more near the ends)."""
+        return Window(-distance, -distance, self.slack)
+
+    def decided_below(self, watermark: Watermark) -> Watermark:
+        """The least left time that may match a right time at or above ``watermark``."""
+        if isinstance(watermark, float):
+            return watermark
+        if self._is_far_time(watermark):
+            return saturate(watermark - self.upper)
+        found, some = self._outermost(
+            self.ceilings, Side.RIGHT, np.array([watermark], dtype=np.int64), greatest=False
+        )
+        return int(found[0]) if some[0] else MAX_TIME + 1
+
+    def asked_upto(self, least: Watermark) -> Watermark:
+        """The greatest right time in the (closed) reach of the least left time that still asks."""
+        if isinstance(least, float):
+            return least
+        if self._is_far_time(least):
+            return saturate(least + self.closed_upper)
+        found, some = self._outermost(
+            _closed(self.ceilings), Side.LEFT, np.array([least], dtype=np.int64), greatest=True
+        )
+        return int(found[0]) if some[0] else MIN_TIME
+
+    def asked_from(self, least: Watermark) -> Watermark:
+        """The least right time in the (closed) reach of any left time from ``least`` on; −∞: all are."""
+        if isinstance(least, float):
+            return least
+        if self.closed_lower is None:
+            return -np.inf
+        if self._is_far_time(least):
+            return saturate(least + self.closed_lower)
+        found, some = self._outermost(
+            _closed(self.floors), Side.LEFT, np.array([least], dtype=np.int64), greatest=False
+        )
+        return int(found[0]) if some[0] else MAX_TIME + 1
+
+    @property
+    def _margin(self) -> int:
+        return 2 * self.slack + 2
+
+    def _is_far_time(self, time: int) -> bool:
+        """Far from the ends of int64: arithmetic is exact."""
+        return MIN_TIME + self._margin <= time <= MAX_TIME - self._margin
+
+    def _is_far(self, times: Times) -> Mask:
+        if self._margin > MAX_TIME:
+            return np.zeros(len(times), dtype=np.bool_)
+        return (times >= MIN_TIME + self._margin) & (times <= MAX_TIME - self._margin)
+
+    def _outermost(
+        self, comparisons: Sequence[TimeComparison], side: Side, given: Times, *, greatest: bool
+    ) -> tuple[Times, Mask]:
+        """Per given time of ``side`` the outermost time of the other one for which the comparisons hold, and
+        whether there is one. They hold for all lesser times as well (``greatest``), or for all greater ones.
+        """
+        own, other = (self.left, self.right) if side is Side.LEFT else (self.right, self.left)
+
+        def hold(times: Times) -> Mask:
+            columns = {(side, own): given, (side.other, other): times}
+            kept = np.ones(len(given), dtype=np.bool_)
+            for comparison in comparisons:
+                kept &= holds(comparison, columns, len(given))
+            return kept
+
+        return _bisect(hold, len(given), greatest=greatest)
+
+
+def _closed(comparisons: Sequence[TimeComparison]) -> tuple[TimeComparison, ...]:
+    closed: dict[str, Literal["<=", ">="]] = {"<": "<=", ">": ">="}
+    return tuple(replace(each, op=closed.get(each.op, each.op)) for each in comparisons)
+
+
+def _bisect(hold: Callable[[Times], Mask], count: int, *, greatest: bool) -> tuple[Times, Mask]:
+    low, high = np.full(count, MIN_TIME), np.full(count, MAX_TIME)
+    found = hold(low if greatest else high)
+    while (low < high).any():
+        middle = (low >> 1) + (high >> 1) + ((low | high) & 1 if greatest else low & high & 1)
+        kept, still = hold(middle), low < high
+        if greatest:
+            low, high = np.where(kept, middle, low), np.where(kept | ~still, high, middle - 1)
+        else:
+            low, high = np.where(kept | ~still, low, middle + 1), np.where(kept, middle, high)
+    return low, found
+
+
+@dataclass(frozen=True)
+class Askers:
+    """Rows that ask for their nearest ones: the chosen ``rows`` of a batch, their slots (of which the upper
+    halves count; best ascending), their key columns, and the times that they take, inclusive."""
+
+    batch: pa.RecordBatch
+    rows: Rows
+    slots: Slots
+    keys: tuple[str, ...]
+    low: Times
+    high: Times
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Where they ask: key columns and the time of the rows, whether a NULL key equals a NULL one, and whether
+    the last row of a range is the nearest (`state.run.RunLayout.ties`)."""
+
+    keys: tuple[str, ...]
+    null_safe: tuple[bool, ...]
+    time: str
+
+
+def nearest(askers: Askers, sought: Sought, rows: SortedRows, *, latest: bool) -> Rows:
+    """Per asker the position of its nearest row, −1 where there is none: int64[n].
+
+    ``rows`` are in order of time within a key; of equal times the one that came first is the last of them in
+    runs that are asked for the latest row, and the first in runs that are asked for the earliest.
+    """
+    found = np.full(len(askers), -1, dtype=np.int64)
+    some = np.flatnonzero(
+        (askers.low <= askers.high) & (askers.high >= rows.base) & (askers.low <= rows.greatest)
+    )
+    if len(some) == 0 or len(rows) == 0:
+        return found
+    first, end = ranges(
+        askers.slots[some],
+        askers.low[some],
+        askers.high[some],
+        rows.slots,
+        rows.base,
+        rows.shift,
+        rows.greatest,
+    )
+    step = 1
+    while True:
+        open_ = end > first
+        some, first, end = some[open_], first[open_], end[open_]
+        if len(some) == 0:
+            return found
+        low, high = (np.maximum(first, end - step), end) if latest else (first, np.minimum(end, first + step))
+        for place, row in expand(low, high):
+            accepted = _accepted(askers, sought, some[place], rows, row)
+            place, row = place[accepted], row[accepted]
+            if len(place):
+                turns = place[1:] != place[:-1]
+                chosen = np.append(turns, True) if latest else np.insert(turns, 0, True)
+                found[some[place[chosen]]] = row[chosen]
+        first, end = (first, low) if latest else (high, end)
+        open_ = found[some] < 0
+        some, first, end = some[open_], first[open_], end[open_]
+        step *= _GROWTH
+
+
+def _accepted(askers: Askers, sought: Sought, asker: Rows, rows: SortedRows, row: Rows) -> Mask:
+    keep = np.ones(len(row), dtype=np.bool_)
+    if rows.shift:
+        times = rows.times(sought.time)[row]
+        keep &= (times >= askers.low[asker]) & (times <= askers.high[asker])
+    for mine, theirs, null_safe in zip(askers.keys, sought.keys, sought.null_safe, strict=True):
+        keep &= equal_pairs(
+            askers.batch.column(mine), askers.rows[asker], rows.batch.column(theirs), row, null_safe=null_safe
+        )
+    return keep
+
+
+@dataclass
+class Nearest:
+    """Per asker the nearest row of several runs: its time, when it came, the run's number (−1: there is no
+    row) and the row's position in it."""
+
+    time: Times
+    came: npt.NDArray[np.int64]
+    run: npt.NDArray[np.int64]
+    row: Rows
+
+    @classmethod
+    def of_none(cls, count: int) -> Nearest:
+        time, came, row = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        return cls(time, came, np.full(count, -1, dtype=np.int64), row)
+
+    @property
+    def some(self) -> Mask:
+        found: Mask = self.run >= 0
+        return found
+
+    def offer(self, run: int, askers: Rows, times: Times, came: Times, rows: Rows, *, latest: bool) -> None:
+        """Rows of another run for some askers: taken where nearer, or as near and earlier there."""
+        known = self.time[askers]
+        nearer = times > known if latest else times < known
+        better = (self.run[askers] < 0) | nearer | ((times == known) & (came < self.came[askers]))
+        chosen = askers[better]
+        self.time[chosen], self.came[chosen] = times[better], came[better]
+        self.run[chosen], self.row[chosen] = run, rows[better]
