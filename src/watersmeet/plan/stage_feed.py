@@ -59,7 +59,7 @@ class StageFeed:
         """
         outputs = {output.name: output.expr for output in self.stage.query.outputs}
         own = columns_of(self.branch, self.i, outputs)
-        wanted: dict[str, Expr] = {name: over_source(expr, own).unnest() for name, expr in columns.items()}
+        wanted = {name: over_source(expr, own).unnest() for name, expr in columns.items()}
         above = [] if self.branch.above is None else [over_source(self.branch.above, outputs)]
         asked = {
             "beneath": [c.expr for c in self.after],
