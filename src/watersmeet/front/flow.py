@@ -1,7 +1,7 @@
 """A relation of views as expressions over its sources: each view step is one function, `Flow` in, `Flow` out.
 
-A `Flow` is what an `Input` is made of: columns, and one `Way` per source that they come from. Columns of a
-flow have different names. Positions, not names, tie columns, ways and lags together.
+A `Flow` is what an `Input` is made of: columns, and one `Way` per source (or stage) that they come from.
+Columns of a flow have different names. Positions, not names, tie columns, ways and lags together.
 """
 
 from __future__ import annotations
@@ -14,14 +14,25 @@ from sqlglot import exp
 from watersmeet.front.infer import common_type
 from watersmeet.front.inline import both, substituted
 from watersmeet.front.scope import column_node
-from watersmeet.spec.model import Branch, Column, Expr, Input, Source
+from watersmeet.spec.model import (
+    WINDOW_END,
+    WINDOW_START,
+    Branch,
+    Column,
+    Expr,
+    Input,
+    Query,
+    Source,
+    StageBranch,
+)
 
 
 @dataclass(frozen=True)
 class Way:
-    """One source's way so far. ``lags``: position of an ordered column → its lag."""
+    """One source's way so far. ``lags``: position of an ordered column → its lag. Of a stage (a query that
+    is run for itself) ``columns`` mention the outputs; it has its own watermarks, and no lags: None."""
 
-    source: Source
+    source: Source | Query
     columns: tuple[Expr, ...]
     beneath: Expr | None = None
     above: Expr | None = None
@@ -63,12 +74,34 @@ def flow_of(source: Source) -> Flow:
     return Flow(source.columns, (Way(source, columns, lags=lags),))
 
 
+def stage_flow(query: Query, columns: Sequence[Column]) -> Flow:
+    """The rows of a query that is run for itself. ``columns``: its outputs, of different names."""
+    exprs = tuple(column_node(column.name) for column in columns)
+    lags = {i: None for i, output in enumerate(query.outputs) if _is_event_time(output.expr, query)}
+    return Flow(tuple(columns), (Way(query, exprs, lags=lags),))
+
+
+def _is_event_time(expr: Expr, query: Query) -> bool:
+    plain = expr.unnest()
+    if not isinstance(plain, exp.Column):
+        return False
+    if query.aggregation is not None:
+        return plain.name in (WINDOW_START, WINDOW_END)
+    return any(i.alias == plain.table and plain.name in i.event_times for i in query.inputs)
+
+
 def ordered(flow: Flow, position: int, lag: int) -> Flow:
     """IMPOSE_ORDER of one column. Over a UNION ALL each branch is ordered by itself, like partitions are."""
     name = flow.columns[position].name
     if any(position in way.lags for way in flow.ways):
         raise FlowError(
             f'column "{name}" is ordered already', "already-ordered", "order it once, with the larger lag"
+        )
+    if any(isinstance(way.source, Query) for way in flow.ways):
+        raise FlowError(
+            f'"{name}" is computed of other event times, and has no order of its own',
+            "not-supported",
+            "window_start and window_end are event times already, and so are those that pass through a join",
         )
     if any(way.lags and way.above is not None for way in flow.ways):
         raise FlowError(
@@ -85,7 +118,7 @@ def filtered(flow: Flow, condition: Expr) -> Flow:
 
     def one(way: Way) -> Way:
         own = _inlined(condition, flow, way)
-        if way.lags:
+        if way.lags or isinstance(way.source, Query):
             return replace(way, above=both(way.above, own))
         return replace(way, beneath=both(way.beneath, own))
 
@@ -150,7 +183,7 @@ def _cast(way: Way, flow: Flow, columns: Sequence[Column]) -> Way:
 
 def _settled(way: Way) -> Way:
     """With no ordering left, filters above it are filters beneath."""
-    if way.lags or way.above is None:
+    if way.lags or way.above is None or isinstance(way.source, Query):
         return way
     return replace(way, beneath=both(way.beneath, way.above), above=None)
 
@@ -165,7 +198,9 @@ def input_of(flow: Flow, alias: str) -> Input:
     """The flow as an input of a query."""
     times = flow.event_times
     branches = tuple(
-        Branch(way.source, way.columns, way.beneath, way.above, tuple(way.lags[i] for i in times))
+        StageBranch(way.source, way.columns, way.above)
+        if isinstance(way.source, Query)
+        else Branch(way.source, way.columns, way.beneath, way.above, tuple(way.lags[i] for i in times))
         for way in flow.ways
     )
     return Input(alias, flow.columns, tuple(flow.columns[i].name for i in times), branches)

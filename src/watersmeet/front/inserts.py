@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from watersmeet.errors import near_names
+from watersmeet.front.aggregates import group_types
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.infer import type_of
 from watersmeet.front.place import Text
@@ -87,7 +88,8 @@ def _fitted(column: Column, outputs: Sequence[OutputColumn], query: Query) -> Ou
     if output is None:
         null = exp.cast(exp.Null(), column.type, dialect="spark")
         return OutputColumn(column.name, null, "not given")
-    if type_of(output.expr, lambda node: _column_type(node, query)) == column.type:
+    groups = {} if query.aggregation is None else group_types(query)
+    if type_of(output.expr, lambda node: groups.get(node.name) or _column_type(node, query)) == column.type:
         return output
     return replace(output, expr=exp.cast(output.expr.copy(), column.type, dialect="spark"))
 

@@ -118,15 +118,20 @@ class Input:
     alias: str
     columns: tuple[Column, ...]
     event_times: tuple[str, ...]
-    branches: tuple[Branch, ...]
+    branches: tuple[Branch | StageBranch, ...]
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources that it reads itself."""
+        return tuple(branch.source for branch in self.branches if isinstance(branch, Branch))
 
     @property
     def is_table(self) -> bool:
-        return all(branch.source.is_table for branch in self.branches)
+        return len(self.sources) == len(self.branches) and all(source.is_table for source in self.sources)
 
     @property
     def changes(self) -> bool:
-        return any(branch.source.changes or branch.source.is_table for branch in self.branches)
+        return any(source.changes or source.is_table for source in self.sources)
 
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)
@@ -222,11 +227,13 @@ class Window:
 @dataclass(frozen=True)
 class Aggregation:
     """GROUP BY a window and keys. ``keys``: any expressions; ``aggregates``: one aggregate function each,
-    over any expressions. All mention ``alias.column`` of the relation's inputs."""
+    over any expressions. All mention ``alias.column`` of the relation's inputs. ``having``: which groups go
+    out; it mentions what `Query.outputs` do."""
 
     window: Window
     keys: tuple[OutputColumn, ...]
     aggregates: tuple[OutputColumn, ...]
+    having: Expr | None = None
 
 
 WINDOW_START = "window_start"
