@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.errors import EngineError
-from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, grouped
+from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, group_numbers, grouped
 
 NAN = float("nan")
 
@@ -27,6 +27,15 @@ def test_keys_are_equal_as_spark_sees_them():
     rows = pa.table({"k": [0.0, NAN, -0.0, None, NAN, None, 1.0], "v": range(7)})
     found = grouped(rows, ["k"], [column("n", rows, "count")])
     assert str(found.to_pydict()) == "{'k': [0.0, nan, None, 1.0], 'n': [2, 2, 2, 1]}"
+
+
+def test_numbers_of_groups():
+    rows = pa.record_batch(
+        {"a": [0.0, NAN, -0.0, None, NAN, None, 0.0], "b": ["x", "y", "x", None, "y", None, "y"]}
+    )
+    numbers = group_numbers(rows, ["a", "b"]).tolist()
+    assert [numbers.index(number) for number in numbers] == [0, 1, 0, 3, 1, 3, 6]
+    assert group_numbers(rows, []).tolist() == [0] * 7
 
 
 def test_no_rows_no_groups():
@@ -68,9 +77,14 @@ def test_sums_have_sparks_types_and_limits():
 
 @pytest.mark.parametrize(
     ("values", "mean"),
-    [(["1.00", "2.00"], "1.500000"), (["0.01", "0.01", "0.00"], "0.006667"), (["-0.01", "-0.01", "0.00"], "-0.006667"),
-     (["99999999.99"] * 3, "99999999.990000"), ([None], None)],
-)  # fmt: skip
+    [
+        (["1.00", "2.00"], "1.500000"),
+        (["0.01", "0.01", "0.00"], "0.006667"),
+        (["-0.01", "-0.01", "0.00"], "-0.006667"),
+        (["99999999.99"] * 3, "99999999.990000"),
+        ([None], None),
+    ],
+)
 def test_means_of_decimals_are_exact(values, mean):
     rows = pa.table({"m": pa.array([v and Decimal(v) for v in values], pa.decimal128(10, 2))})
     found = grouped(rows, [], [column("a", rows, "avg", "m")])

@@ -25,6 +25,7 @@ from watersmeet.spec.aggregates import aggregate_name, is_aggregate
 from watersmeet.spec.model import Aggregation, Column, Expr, OutputColumn, Query
 
 _GROUPINGS = ("grouping_sets", "cube", "rollup", "totals", "all")
+_SEVERAL = (exp.Cube, exp.Rollup, exp.GroupingSets)
 
 
 def aggregated(
@@ -116,11 +117,11 @@ class _Grouping:
                 "add GROUP BY window_start, window_end, and the columns that rows are grouped by",
             )
             return
-        for name in _GROUPINGS:
-            if group.args.get(name):
-                what = f"GROUP BY {name.replace('_', ' ').upper()} is"
-                self.text.problems.append(self.text.not_supported(what, group, "list the columns"))
-                return
+        several = next((e for e in group.expressions if isinstance(e, _SEVERAL)), None)
+        if several is not None or any(group.args.get(name) for name in _GROUPINGS):
+            what = "GROUP BY ALL, GROUPING SETS, CUBE or ROLLUP is"
+            self.text.problems.append(self.text.not_supported(what, group, "list the columns"))
+            return
         by_window = False
         for written in group.expressions:
             expr = self._key(written, select)

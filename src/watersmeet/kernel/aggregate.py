@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
@@ -76,7 +78,11 @@ def _plain(
         return (f"{function}({name}){_filter(rows)}", kind) if pa.types.is_integer(kind) else None
     if function not in ("stddev_samp", "stddev_pop", "var_samp", "var_pop") or not _is_number(kind):
         return None
-    return f"{function}(CAST({name} AS DOUBLE)){_filter(rows)}", pa.float64()
+    text = f"{function}(CAST({name} AS DOUBLE)){_filter(rows)}"
+    if function.endswith("_pop") and pa.types.is_floating(kind):  # of one infinity 0 there
+        alone = f"count({name}){_filter(rows)} = 1 AND bool_or(NOT isfinite({name})){_filter(rows)}"
+        text = f"CASE WHEN {alone} THEN CAST('NaN' AS DOUBLE) ELSE {text} END"
+    return text, pa.float64()
 
 
 def _count(names: list[str], distinct: bool, rows: list[str]) -> str:
@@ -193,6 +199,25 @@ def grouped(rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateC
     types = [rows.schema.field(name).type for name in keys] + [each.type for each in aggregates]
     columns = [_typed(column, kind) for column, kind in zip(found.columns, types, strict=True)]
     return pa.table(columns, names=found.column_names)
+
+
+def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """int64[n]: rows of equal keys have equal numbers."""
+    numbers = np.zeros(rows.num_rows, dtype=np.int64)
+    if not keys or rows.num_rows == 0:
+        return numbers
+    by = ", ".join(_key(name, rows.schema.field(name).type) for name in keys)
+    table = pa.Table.from_batches([rows.select(list(dict.fromkeys(keys)))])
+    table = table.append_column(_HIDDEN, pa.array(np.arange(rows.num_rows)))
+    cursor = connection().cursor()
+    try:
+        cursor.register("keyed_rows", table)
+        text = f"SELECT {quoted(_HIDDEN)} AS r, dense_rank() OVER (ORDER BY {by}) AS n FROM keyed_rows"
+        found = cursor.sql(text).to_arrow_table()
+    finally:
+        cursor.close()
+    numbers[found.column("r").to_numpy()] = found.column("n").to_numpy()
+    return numbers
 
 
 def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
