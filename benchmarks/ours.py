@@ -63,8 +63,8 @@ def main() -> None:
             found = result.queries[query.name]
             manifest = load_newest(LocalStore(arguments.checkpoint / "state"))
             assert manifest is not None
-            joins = manifest.queries[query.name].joins
-            report.retained = sum(a.retained for join in joins for a in join.arrangements.values())
+            nodes = manifest.queries[query.name].nodes
+            report.retained = sum(a.retained for node in nodes for a in node.arrangements.values())
             report.late = sum(counts.get("late", 0) for counts in found.account.values())
             report.state_bytes = bytes_in(arguments.checkpoint / "state")
 

@@ -88,13 +88,13 @@ def filled(kind: str, rows: int, partitions: int, root: Path) -> TickDriver:
                     writer.add(batch)
                 reports.append(writer.finish())
         driver.advance(start, reports)
-        for join in query.joins:
-            task = driver.join_task(query.name, join.number)
+        for node in query.nodes:
+            task = driver.node_task(query.name, node.number)
             controls = []
             for partition in range(partitions):
                 *_, last = task.run(partition, partitions)
                 controls.append(last.column("_control")[0].as_py())
-            driver.settle(query.name, join.number, controls)
+            driver.settle(query.name, node.number, controls)
         driver.conclude()
         driver.commit()
     return driver
@@ -102,7 +102,7 @@ def filled(kind: str, rows: int, partitions: int, root: Path) -> TickDriver:
 
 def runs_of(driver: TickDriver, shape: JoinShape, side: Side) -> list[LiveRun]:
     assert driver.manifest is not None
-    join = driver.manifest.queries[shape.query].joins[shape.number]
+    join = driver.manifest.queries[shape.query].nodes[shape.number]
     return join.arrangements[shape.side(side).name].runs
 
 
@@ -111,8 +111,8 @@ def retained(driver: TickDriver) -> int:
     return sum(
         a.retained
         for query in driver.manifest.queries.values()
-        for join in query.joins
-        for a in join.arrangements.values()
+        for node in query.nodes
+        for a in node.arrangements.values()
     )
 
 

@@ -38,7 +38,7 @@ def behind(sql: str) -> list[dict[str, int | None]]:
 
 
 def sides(sql: str):
-    return {each.side.title: each for both in side_forecasts(planned(sql)) for each in both}
+    return {each.side.title: each for _, both in side_forecasts(planned(sql)) for each in both}
 
 
 def test_two_streams():
@@ -126,7 +126,7 @@ def test_integer_times_have_no_rate():
 )
 def test_bytes_of_a_row(outputs, bytes_, assumed):
     query = planned(f"SELECT {outputs} FROM o JOIN d ON o.id = d.id AND {HOUR_LATER}")
-    found = side_forecasts(query)[0][0]
+    found = side_forecasts(query)[0][1][0]
     assert (found.row.bytes, found.row.assumed) == (bytes_, assumed)
     assert row_bytes(query.root, Side.LEFT) == found.row
 
@@ -134,7 +134,7 @@ def test_bytes_of_a_row(outputs, bytes_, assumed):
 def test_a_run_keeps_what_was_forecast():
     """An order and a delivery a minute, each on time."""
     plan = plan_job(parse_job(DECLARED + f"SELECT o.id, d.t FROM o JOIN d ON o.id = d.id AND {HOUR_LATER}"))
-    forecast = {each.side.title: each for each in side_forecasts(plan.queries[0])[0]}
+    forecast = {each.side.title: each for each in side_forecasts(plan.queries[0])[0][1]}
     job, most = LocalJob(plan, MemoryStore()), {"o": 0, "d": 0}
     for minute in range(150):
         time = (datetime(2024, 1, 1) + timedelta(minutes=minute)).isoformat()

@@ -81,7 +81,7 @@ def steps() -> list[tuple[Rows, bool]]:
     return [*((rows, False) for rows in ticks()), ({}, True)]
 
 
-PHASES = ["advance", "join_task", "settle", "conclude", "commit"]
+PHASES = ["advance", "node_task", "settle", "conclude", "commit"]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_what_the_host_wants_remembered_comes_back(plan: JobPlan) -> None:
     driver = LocalJob(plan, store).driver
     start = driver.begin(7)
     driver.advance(start, [])
-    *_, control = driver.join_task(QUERY, 0).run(0, 1)
+    *_, control = driver.node_task(QUERY, 0).run(0, 1)
     driver.settle(QUERY, 0, [control.column("_control")[0].as_py()])
     driver.conclude()
     driver.commit({"offsets": "text", "batch": 3})

@@ -8,9 +8,9 @@ from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
 from watersmeet.state.manifest import (
     Arrangement,
-    JoinState,
     LiveRun,
     Manifest,
+    NodeState,
     QueryState,
     collect_garbage,
     commit,
@@ -35,7 +35,7 @@ def live(name, *mark_files):
 
 
 def manifest(tick, *runs, **changes):
-    query = QueryState(joins=[JoinState(arrangements={"l": Arrangement(runs=list(runs))})])
+    query = QueryState(nodes=[NodeState(arrangements={"l": Arrangement(runs=list(runs))})])
     fields = {
         "tick": tick,
         "clock_us": 5,
@@ -52,8 +52,8 @@ def test_everything_comes_back_infinities_too():
         inputs={
             "l": InputState([BranchState({"p/0": partition}, {"t": MAX_TIME})], {"t": ENDED, "u": NEVER})
         },
-        joins=[
-            JoinState(
+        nodes=[
+            NodeState(
                 arrangements={
                     "l": Arrangement(
                         runs=[live("runs/a", "marks/m")], limits={"t": NEVER, "u": ENDED}, retained=2
@@ -71,7 +71,7 @@ def test_everything_comes_back_infinities_too():
     read = load_newest(store)
     assert read == written
     assert read.queries["q"].inputs["l"].branches[0].partitions["p/0"].greatest == {"t": MIN_TIME, "u": NEVER}
-    assert isinstance(read.queries["q"].joins[0].emitted["r.t"], int)
+    assert isinstance(read.queries["q"].nodes[0].emitted["r.t"], int)
 
 
 def test_there_is_none_before_the_first_tick():

@@ -61,7 +61,7 @@ def input_text(trace: Trace, found: InputWatermark) -> str:
         branch.source.on_idle is OnIdle.FOLLOW
         for side in trace.query.sides
         if found.key in map(side.watermark_key, side.event_times)
-        for branch in side.branches
+        for _, branch in side.sources
     )
     return f"{text}: {'idle, it follows the other streams' if follows else 'it does not go back'} ({why})"
 

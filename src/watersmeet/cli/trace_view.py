@@ -27,7 +27,7 @@ from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.explain.words import title_of
 from watersmeet.plan.model import JoinPlan
-from watersmeet.spec.model import JoinKind, OutputMode
+from watersmeet.spec.model import Branch, JoinKind, OutputMode
 
 Lines = Iterator[str]
 _INDENT = "  "
@@ -80,10 +80,18 @@ def _head(trace: Trace) -> Lines:
     rule, lateness = query.options.watermark_rule, query.options.allowed_lateness
     late = ""
     if lateness:
-        late = f", allowed lateness {trace.distance(_keys(query.joins[0])[0], lateness)}"
+        late = f", allowed lateness {trace.distance(_first_key(trace), lateness)}"
     yield f"watermark rule {rule.value}, output mode {query.options.output_mode.value}{late}"
-    for join in query.joins:
+    for join in _joins(trace):
         yield from _section(f"{_title(join)}: postpone map", _postpone_map(trace, join))
+
+
+def _joins(trace: Trace) -> list[JoinPlan]:
+    return [node for node in trace.query.nodes if isinstance(node, JoinPlan)]
+
+
+def _first_key(trace: Trace) -> str:
+    return next(side.watermark_key(c) for side in trace.query.sides for c in side.event_times)
 
 
 def _keys(join: JoinPlan) -> list[str]:
@@ -160,17 +168,18 @@ def _fate(trace: Trace, tick: TickTrace, row: Arrived) -> str:
     if row.fate == "ahead":
         return "set aside: a time is further ahead of the clock than max_ahead"
     branch = side.input.branches[row.branch]
+    assert isinstance(branch, Branch)  # rows of stages do not arrive
     if row.fate == "beneath":
         return f"not of the stream: it fails {_condition(branch.beneath)}"
     if row.fate == "filtered":
-        filters = [text for join in trace.query.joins for title, text in join.filters if title == side.title]
+        filters = [text for n in trace.query.nodes for title, text in n.filters if title == side.title]
         above = [] if branch.above is None else [_condition(branch.above)]
         return f"dropped by a filter: {'; '.join([*above, *filters])}"
     if row.fate in ("padded", "unmatchable"):
         then = "put out at once" if row.fate == "padded" else "dropped"
         if row.null_keys:
             return f"can match nothing, {then}: {', '.join(row.null_keys)} is NULL"
-        asked = [text for join in trace.query.joins for title, text in join.one_sided if title == side.title]
+        asked = [text for join in _joins(trace) for title, text in join.one_sided if title == side.title]
         why = f": not TRUE is {'; '.join(asked)}" if len(asked) > 1 else ""
         why = f": {asked[0]} is not TRUE" if len(asked) == 1 else why
         return f"can match nothing, {then}{why}"
@@ -185,9 +194,9 @@ def _join(trace: Trace, step: JoinStep) -> Lines:
     join = step.join
     for side in Side:
         feed = join.side(side).feed
-        if feed is not None:
-            dropped = step.dropped[side]
-            title = f"from join {feed.join + 1}"
+        if side in step.brought:
+            dropped = step.dropped.get(side, 0)
+            title = f"came in of {join.side(side).title}" if feed is None else f"from join {feed.node + 1}"
             if dropped:
                 title += f" ({dropped} more were filtered out or can match nothing)"
             yield from _section(title, [row_text(row) for row in step.brought[side]])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from watersmeet.engine.step.chain import QueryResult
+from watersmeet.engine.step.query_tick import QueryResult
 from watersmeet.errors import WatersmeetError
 from watersmeet.event_time import DAY_US, Watermark
 from watersmeet.front.case_file import case_job

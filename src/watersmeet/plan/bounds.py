@@ -80,17 +80,17 @@ def together(links: Sequence[Links]) -> Links:
     return result
 
 
-def closed(links: Links, known: frozenset[str] | None = None) -> Links:
+def closed(links: Links, nullable: frozenset[Ref] | None = None) -> Links:
     """``links`` with what follows from chains of them (Floyd and Warshall).
 
     Args:
-        known: aliases whose times are never NULL where the bounds are used; every link of a chain has to be
-            ``by`` one of those. None: all.
+        nullable: times that may be NULL where the bounds are used; no link of a chain may be ``by`` one of
+            those. None: none may.
 
     Where a chain contradicts itself, sums of it have no least value: then chains go through each column once.
     Cost: O(k³) for k columns.
     """
-    links = {pair: link for pair, link in links.items() if known is None or pair[1][0] in known}
+    links = {pair: link for pair, link in links.items() if not nullable or pair[1] not in nullable}
     columns = list(dict.fromkeys(ref for pair in links for ref in pair))
     result = dict(links)
     for middle in columns:
@@ -125,17 +125,17 @@ def _both(one: str, two: str) -> str:
     return " and ".join(dict.fromkeys([*one.split(" and "), *two.split(" and ")])) if one != two else one
 
 
-def bounds_of(links: Links, scope: Scope, known: frozenset[str] | None = None) -> tuple[Bound, ...]:
+def bounds_of(links: Links, scope: Scope, nullable: frozenset[Ref] | None = None) -> tuple[Bound, ...]:
     """The postpone map of a join, between its two sides, in the query's order of the evicted columns.
 
     Args:
         links: of all joins whose conditions hold for its matches.
-        known: see `closed`.
+        nullable: see `closed`.
     """
     here = {i.alias for i in scope.inputs}
     found = [
         Bound(name_of(evicted), name_of(by), c, text)
-        for (evicted, by), (c, text) in closed(links, known).items()
+        for (evicted, by), (c, text) in closed(links, nullable).items()
         if {evicted[0], by[0]} <= here and scope.side(evicted[0]) is not scope.side(by[0])
     ]
     order = {

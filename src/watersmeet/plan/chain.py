@@ -1,47 +1,53 @@
-"""From joins whose conditions are understood to their plans: which columns each keeps, and what leaves it.
+"""From nodes whose conditions are understood to their plans: which columns each keeps, and what leaves it.
 
-Columns are decided from the root downwards, for what a join keeps is what leaves the one beneath it.
+Columns are decided from the root downwards, for what a node keeps is what leaves the one beneath it; stages
+come after what they feed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import MAX_TIME, Side
-from watersmeet.plan.columns import branch_columns, kept_columns, source_columns
+from watersmeet.plan.columns import kept_columns
 from watersmeet.plan.conditions import Conditions
 from watersmeet.plan.conjuncts import Conjunct
-from watersmeet.plan.feed import Derived, Feed
-from watersmeet.plan.flags import SideConditions, flag_of
+from watersmeet.plan.feed import Derived, Feed, needed, open_key
+from watersmeet.plan.flags import SideConditions
+from watersmeet.plan.input_side import InputSide, never_null, residual_refs
 from watersmeet.plan.join import Draft, bounds_in, looks_above
-from watersmeet.plan.keys import bare
-from watersmeet.plan.model import BranchPlan, JoinPlan, Key, SidePlan, joined_name
+from watersmeet.plan.keys import Equality, bare
+from watersmeet.plan.model import FeedPlan, JoinPlan, Key, NodePlan, PassPlan, SidePlan, joined_name
 from watersmeet.plan.residual import after_join
-from watersmeet.plan.scope import Ref, refs
-from watersmeet.plan.tree import Node
-from watersmeet.spec.model import Expr, Input
+from watersmeet.plan.scope import refs
+from watersmeet.plan.stage_feed import StageFeed
+from watersmeet.plan.tree import JoinNode, Node, Tree
+from watersmeet.spec.model import Expr, Input, StageBranch
 
 
-def plan_joins(
-    drafts: Sequence[Draft], conditions: Conditions, after: Iterable[Expr]
-) -> tuple[tuple[JoinPlan, ...], list[PlanError]]:
-    """The plans of all joins of a query, in order of their numbers, and what is wrong with them.
+@dataclass(frozen=True)
+class Understood:
+    """A query or stage, taken apart; ``stages``: those beneath its inputs, by (alias, branch)."""
+
+    tree: Tree
+    conditions: Conditions
+    drafts: tuple[Draft, ...]
+    stages: Mapping[tuple[str, int], Understood]
+
+
+def plan_nodes(query: Understood, after: Iterable[Expr]) -> tuple[tuple[NodePlan, ...], list[PlanError]]:
+    """The plans of all nodes of a query, in order of their numbers, and what is wrong with them.
 
     Args:
-        after: expressions over the rows of the last join.
+        after: expressions over the rows of the last node.
     """
-    chain = _Chain(drafts, conditions)
-    root = drafts[-1].node.number
-    leaving = {joined_name(*ref) for expr in after for ref in refs(expr)}
-    chain.leaving[root] = leaving or {_any_column(drafts[-1])}  # rows without a column could not be counted
-    for draft in reversed(drafts):
-        chain.plan_keys(draft)
-    joins = tuple(chain.join(draft) for draft in drafts)
-    return joins, chain.errors
+    chain = _Chain(query)
+    nodes = chain.plan({joined_name(*ref) for expr in after for ref in refs(expr)})
+    return tuple(sorted(nodes, key=lambda node: node.number)), chain.errors
 
 
 def _any_column(draft: Draft) -> str:
@@ -51,26 +57,47 @@ def _any_column(draft: Draft) -> str:
 
 @dataclass
 class _Chain:
-    drafts: Sequence[Draft]
-    conditions: Conditions
+    """The nodes of one query or stage."""
+
+    query: Understood
     derived: Derived = field(default_factory=Derived)
-    leaving: dict[int, set[str]] = field(default_factory=dict)
-    """Per join, the joined names of what has to leave it."""
+    leaving: dict[int, Collection[str]] = field(default_factory=dict)
+    """Per node, the joined names of what has to leave it."""
     keys: dict[int, tuple[Key, ...]] = field(default_factory=dict)
     sides: dict[tuple[int, Side], SidePlan] = field(default_factory=dict)
-    """Of rows that come from joins."""
+    """Of rows that come from nodes of the same query."""
+    beneath: list[NodePlan] = field(default_factory=list)
     errors: list[PlanError] = field(default_factory=list)
 
-    def plan_keys(self, draft: Draft) -> None:
-        """The join's keys and its sides that are joins; says what has to leave those."""
+    @property
+    def drafts(self) -> Sequence[Draft]:
+        return self.query.drafts
+
+    @property
+    def conditions(self) -> Conditions:
+        return self.query.conditions
+
+    def plan(self, leaving: Collection[str]) -> list[NodePlan]:
+        """All nodes, in no order; ``leaving``: columns of the root's rows that something above needs."""
+        root = self.drafts[-1]  # rows without a column could not be counted
+        self.leaving[root.node.number] = leaving or {_any_column(root)}
+        for draft in reversed(self.drafts):
+            self._plan_keys(draft)
+        nodes = [self._node(draft) for draft in self.drafts]
+        return nodes + self.beneath
+
+    def _plan_keys(self, draft: Draft) -> None:
+        """The node's keys and its sides that are nodes of the query; says what has to leave those."""
         node = draft.node
-        feeds = {side: Feed(node, side, self.derived) for side in Side if isinstance(node.side(side), Node)}
+        feeds = {
+            side: Feed(node, side, self.derived) for side in node.sides if isinstance(node.side(side), Node)
+        }
         keys = []
         for number, equality in enumerate(draft.keys):
             columns = {
                 side: feeds[side].key(number, equality)
                 if side in feeds
-                else _own_column(draft, equality.expr(side), number, equality.is_open)
+                else self._own_column(draft, side, number, equality)
                 for side in Side
             }
             left, right = (
@@ -82,13 +109,22 @@ class _Chain:
         for side, feed in feeds.items():
             self._plan_feed(draft, side, feed)
 
+    def _own_column(self, draft: Draft, side: Side, number: int, equality: Equality) -> str:
+        """An input's own column; an event time, which is held as a plain number, gets a second one as a key,
+        and so does a column whose type has yet to be found."""
+        expr, i = equality.expr(side), draft.node.side(side)
+        if equality.is_open and isinstance(i, Input) and i.stages:
+            self.errors.append(open_key(expr))
+        plain = isinstance(expr, exp.Column) and not draft.scope.is_event_time((expr.table, expr.name))
+        return str(expr.name) if plain and not equality.is_open else f"#key{number + 1}"
+
     def _plan_feed(self, draft: Draft, side: Side, feed: Feed) -> None:
         node, keys = draft.node, self.keys[draft.node.number]
-        plan = feed.plan(
+        plan_of = feed.plan(
             [(key.column(side), key.null_safe) for key in keys],
             self.conditions.sides[node.number, side],
             [c for where, c in draft.parts.one_sided if where is side],
-            self._never_null(draft, side),
+            never_null(draft, side),
             matchable=draft.matchable,
         )
         self.errors += feed.errors
@@ -98,14 +134,17 @@ class _Chain:
         available += [
             joined_name(i.alias, name) for i in inputs for name in self.derived.columns.get(i.alias, ())
         ]
-        needed = {*times, *(joined_name(*ref) for ref in _residual_refs(draft, side))}
-        needed |= {key.column(side) for key in keys}
+        wanted = {*times, *(joined_name(*ref) for ref in residual_refs(draft, side))}
+        wanted |= {key.column(side) for key in keys}
         kept = kept_columns(
-            [*available, *feed.computed], lambda name: name, needed, self.leaving[node.number]
+            [*available, *feed.computed], lambda name: name, wanted, self.leaving[node.number]
         )
-        self.leaving[plan.join] = feed.needs(plan, kept.kept)
+        plan = plan_of(kept.kept)
+        self.leaving[plan.node] = needed(plan)
+        nullable = {(i.alias, c) for i in inputs if i.alias in node.nullable(side) for c in i.event_times}
+        nullable |= node.open_times(side)
         self.sides[node.number, side] = SidePlan(
-            name=f"#{plan.join + 1}",
+            name=f"#{plan.node + 1}",
             inputs=inputs,
             branches=(),
             feed=plan,
@@ -113,34 +152,40 @@ class _Chain:
             kept=kept.kept,
             carried=kept.carried,
             nullable=tuple(
-                joined_name(i.alias, c)
-                for i in inputs
-                if i.alias in node.nullable(side)
-                for c in i.event_times
+                joined_name(i.alias, c) for i in inputs for c in i.event_times if (i.alias, c) in nullable
             ),
             padded=node.padded(side),
+            passes=node.passes,
         )
 
-    def _never_null(self, draft: Draft, side: Side) -> list[Ref]:
-        """Columns of a side whose NULL lets its rows match nothing: those of bounds and bands."""
-        timed = [ref for part in draft.parts.times for ref in (part.first, part.second)]
-        found = dict.fromkeys([*timed, *draft.parts.band_columns])
-        return [ref for ref in found if draft.scope.side(ref[0]) is side]
+    def _node(self, draft: Draft) -> NodePlan:
+        """The node's plan; all nodes above have said what they need."""
+        node = draft.node
+        sides = {
+            side: self.sides.get((node.number, side)) or self._input_side(draft, side) for side in node.sides
+        }
+        filters = tuple(
+            (sides[side].title, conjunct.text)
+            for side in node.sides
+            for conjunct in self._filters(node, side)
+        )
+        if isinstance(node, JoinNode):
+            return self._join(draft, node, sides, filters)
+        return PassPlan(number=node.number, sides=tuple(sides.values()), filters=filters)
 
-    def join(self, draft: Draft) -> JoinPlan:
-        """The join's plan; all joins above have said what they need."""
-        node, parts, residual = draft.node, draft.parts, draft.residual
-        sides = {side: self.sides.get((node.number, side)) or self._input_side(draft, side) for side in Side}
-        filters = [
-            (sides[side].title, conjunct.text) for side in Side for conjunct in self._filters(node, side)
-        ]
-        one_sided = [(sides[side].title, conjunct.text) for side, conjunct in parts.one_sided]
+    def _join(
+        self,
+        draft: Draft,
+        node: JoinNode,
+        sides: Mapping[Side, SidePlan],
+        filters: tuple[tuple[str, str], ...],
+    ) -> JoinPlan:
+        parts, residual = draft.parts, draft.residual
         bounds = bounds_in(draft, self.drafts)
         return JoinPlan(
             number=node.number,
             kind=node.kind,
-            left=sides[Side.LEFT],
-            right=sides[Side.RIGHT],
+            sides=tuple(sides.values()),
             keys=self.keys[node.number],
             bands=draft.bands,
             comparisons=tuple(dict.fromkeys(part.comparison for part in parts.times)),
@@ -152,8 +197,8 @@ class _Chain:
             residual_duckdb=None if residual is None else residual.duckdb,
             residual_columns=() if residual is None else residual.columns,
             matchable=draft.matchable,
-            one_sided=tuple(one_sided),
-            filters=tuple(filters),
+            one_sided=tuple((sides[side].title, conjunct.text) for side, conjunct in parts.one_sided),
+            filters=filters,
             recheck_texts=tuple(dict.fromkeys(p.conjunct.text for p in parts.times if not p.is_exact)),
             warnings=draft.warnings,
         )
@@ -165,77 +210,42 @@ class _Chain:
         return self.conditions.sides[node.number, side]
 
     def _input_side(self, draft: Draft, side: Side) -> SidePlan:
-        node, keys = draft.node, self.keys[draft.node.number]
-        i = node.side(side)
+        node, i = draft.node, draft.node.side(side)
         assert isinstance(i, Input)
-        conditions = SideConditions(
-            filters=tuple(bare(c.expr) for c in self.conditions.inputs[i.alias]),
-            one_sided=tuple(bare(c.expr) for where, c in draft.parts.one_sided if where is side),
-            not_null=self._not_null(draft, i, side),
-            matchable=draft.matchable,
-        )
-        derived = self.derived.columns.get(i.alias, {})
-        names = [column.name for column in i.columns]
-        key_columns = [key.column(side) for key in keys]
-        needed = {*i.event_times, *(column for _, column in _residual_refs(draft, side)), *key_columns}
-        if i.changes:  # a delete names a whole row
-            needed |= set(names)
-        kept = kept_columns(
-            [*names, *derived, *key_columns],
-            lambda name: joined_name(i.alias, name),
-            needed,
-            self.leaving[node.number],
-        )
-        computed = {key.column(side): key.expr(side) for key in keys} | derived
-        branches = []
-        for branch in i.branches:
-            columns = source_columns(i, branch)
-            branches.append(
-                BranchPlan(
-                    source=branch.source,
-                    lags=branch.lags,
-                    columns=branch_columns(kept, computed, columns),
-                    flag=flag_of(branch, conditions, columns),
-                )
-            )
-        return SidePlan(
-            name=i.alias,
-            inputs=(i,),
-            branches=tuple(branches),
-            feed=None,
-            event_times=i.event_times,
-            kept=kept.kept,
-            carried=kept.carried,
-            nullable=(),
-            padded=node.padded(side),
+        planned = InputSide(
+            draft=draft,
+            side=side,
+            keys=self.keys[node.number],
+            filters=self.conditions.inputs[i.alias],
+            derived=self.derived.columns.get(i.alias, {}),
+            leaving=self.leaving[node.number],
         )
 
-    def _not_null(self, draft: Draft, i: Input, side: Side) -> tuple[Expr, ...]:
-        """Keys and band columns whose NULL lets the row match nothing; an event time is never NULL here."""
-        bands = [
-            exp.column(exp.to_identifier(column, quoted=True))
-            for alias, column in draft.parts.band_columns
-            if alias == i.alias
-        ]
-        keys = [key.expr(side) for key in self.keys[draft.node.number] if not key.null_safe]
-        found = {
-            e.sql(dialect="spark"): e
-            for e in [*keys, *bands]
-            if not (isinstance(e, exp.Column) and e.name in i.event_times)
-        }
-        return tuple(found.values())
+        def of_stage(
+            number: int, columns: Mapping[str, Expr], conditions: SideConditions, not_null: Sequence[str]
+        ) -> FeedPlan:
+            return self._stage(i, number, columns, conditions, not_null)
 
+        plan = planned.plan(of_stage)
+        self.errors += planned.problems(plan)
+        return plan
 
-def _own_column(draft: Draft, expr: Expr, number: int, is_open: bool) -> str:
-    """An input's own column; an event time, which is held as a plain number, gets a second one as a key, and
-    so does a column whose type has yet to be found."""
-    plain = isinstance(expr, exp.Column) and not draft.scope.is_event_time((expr.table, expr.name))
-    return str(expr.name) if plain and not is_open else f"#key{number + 1}"
-
-
-def _residual_refs(draft: Draft, side: Side) -> list[Ref]:
-    if draft.residual is None:
-        return []
-    found = [ref for conjunct in draft.conjuncts for ref in refs(conjunct.expr)]
-    named = [ref for ref in dict.fromkeys(found) if joined_name(*ref) in draft.residual.columns]
-    return [ref for ref in named if draft.scope.side(ref[0]) is side]
+    def _stage(
+        self,
+        i: Input,
+        number: int,
+        columns: Mapping[str, Expr],
+        conditions: SideConditions,
+        not_null: Sequence[str],
+    ) -> FeedPlan:
+        """The feed of a branch that is a stage; plans the stage."""
+        stage, branch = self.query.stages[i.alias, number], i.branches[number]
+        assert isinstance(branch, StageBranch)
+        chain = _Chain(stage)
+        feed = StageFeed(i, branch, stage.tree, stage.conditions.after, chain.derived)
+        plan = feed.plan(
+            columns, conditions.filters, conditions.one_sided, not_null, matchable=conditions.matchable
+        )
+        self.beneath += chain.plan(needed(plan))
+        self.errors += [*feed.errors, *chain.errors]
+        return plan

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from watersmeet.errors import PlanError
 from watersmeet.plan.scope import Scope, name_of
-from watersmeet.spec.model import OnIdle, Options, OutputMode, Query, Sink
+from watersmeet.spec.model import OnIdle, Options, OutputColumn, OutputMode, Sink
 
 
-def check_query(query: Query, sink: Sink, options: Options, scope: Scope) -> list[PlanError]:
-    """What is wrong with a query whatever its join is."""
-    return [*_append(scope, options), *_names(query, sink), *_follow(scope)]
+def check_query(
+    outputs: Sequence[OutputColumn], sink: Sink, options: Options, scope: Scope
+) -> list[PlanError]:
+    """What is wrong with a query whatever it joins; ``scope``: all inputs, those of stages too."""
+    return [*_append(scope, options), *_names(outputs, sink), *_follow(scope)]
 
 
 def _append(scope: Scope, options: Options) -> list[PlanError]:
-    changing = [i for i in scope.inputs if i.changes]
+    changing = [i for i in scope.inputs if i.changes and not i.stages]
     if not changing or options.output_mode is OutputMode.CHANGELOG:
         return []
     names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in changing)
@@ -26,11 +30,11 @@ def _append(scope: Scope, options: Options) -> list[PlanError]:
     ]
 
 
-def _names(query: Query, sink: Sink) -> list[PlanError]:
+def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:
     if not sink.needs_unique_names or sink.columns is not None:
         return []
     origins: dict[str, list[str]] = {}
-    for output in query.outputs:
+    for output in outputs:
         origins.setdefault(output.name, []).append(output.origin)
     return [
         PlanError(
@@ -44,8 +48,8 @@ def _names(query: Query, sink: Sink) -> list[PlanError]:
 
 
 def _follow(scope: Scope) -> list[PlanError]:
-    following = [b.source for i in scope.inputs for b in i.branches if b.source.on_idle is OnIdle.FOLLOW]
-    times = [(i.alias, column) for i in scope.inputs for column in i.event_times]
+    following = [s for i in scope.inputs for s in i.sources if s.on_idle is OnIdle.FOLLOW]
+    times = [(i.alias, column) for i in scope.inputs if i.sources for column in i.event_times]
     if not following or len({scope.unit(ref).is_time for ref in times}) < 2:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Rule: to which join or input each conjunct of a query belongs.
+"""Rule: to which join or input each conjunct of a query (or of a stage, by itself) belongs.
 
 ON conjuncts begin at their join, those of a join's WHERE right above it, those of the query's WHERE above all
 joins. Each sinks as deep as the answer stays the same: through an inner join into either side, through an
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import Conjunct, split
-from watersmeet.plan.tree import Node
+from watersmeet.plan.tree import JoinNode, Node
 from watersmeet.spec.model import Expr, Input, JoinKind
 
 
@@ -44,10 +44,12 @@ def place(nodes: Sequence[Node], where: Expr | None) -> Conditions:
     above = {
         child.number: (node.number, side)
         for node in nodes
-        for side in Side
+        for side in node.sides
         if isinstance(child := node.side(side), Node)
     }
     for node in nodes:
+        if not isinstance(node, JoinNode):
+            continue
         for conjunct in split(node.asked.on):
             sides = node.scope.sides(conjunct.expr)
             if len(sides) == 1 and not node.padded(sides[0]):
@@ -75,6 +77,12 @@ def _into_side(conjunct: Conjunct, node: Node, side: Side, found: Conditions) ->
 def _sunk(conjunct: Conjunct, node: Node, found: Conditions) -> bool:
     """Place a filter of the node's rows in the node or beneath; False: it has to stay above."""
     sides = node.scope.sides(conjunct.expr)
+    if not isinstance(node, JoinNode):
+        child = node.side(Side.LEFT)
+        if not sides or (isinstance(child, Input) and child.stages):
+            return False  # above a stage Spark can ask anything, beneath it only what tasks can compute
+        _into_side(conjunct, node, Side.LEFT, found)
+        return True
     if len(sides) == 1:
         if node.padded(sides[0].other):
             return False

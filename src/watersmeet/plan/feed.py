@@ -7,7 +7,7 @@ NULL because it was padded, can only be computed of the joined rows: by the embe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -61,13 +61,7 @@ class Feed:
         if isinstance(expr, exp.Column) and not self.scope.is_event_time((expr.table, expr.name)):
             return joined_name(expr.table, expr.name)
         if equality.is_open:
-            self.errors.append(
-                PlanError(
-                    f"the type of {text_of(expr)} is not known before the job runs",
-                    code="wrong-types",
-                    hint="cast both sides of the equality to one type",
-                )
-            )
+            self.errors.append(open_key(expr))
         return self._held(expr, f"#key{number + 1}")
 
     def truth(self, number: int, conjunct: Conjunct) -> str:
@@ -95,8 +89,8 @@ class Feed:
         never_null: Sequence[Ref],
         *,
         matchable: bool,
-    ) -> FeedPlan:
-        """The plan of the feed.
+    ) -> Callable[[Sequence[str]], FeedPlan]:
+        """The plan of the feed, once it is known which columns are kept.
 
         Args:
             keys: (column, null-safe).
@@ -108,22 +102,42 @@ class Feed:
         whole = [self.truth(number, conjunct) for number, conjunct in enumerate([*filters, *conditions])]
         not_null = [column for column, null_safe in keys if not null_safe]
         not_null += [joined_name(*ref) for ref in never_null]
-        plain = {name: e for name, e in self.computed.items() if isinstance(e, exp.Column)}
+        plain = {
+            name: joined_name(e.table, e.name)
+            for name, e in self.computed.items()
+            if isinstance(e, exp.Column)
+        }
         others = {name: e for name, e in self.computed.items() if name not in plain}
-        return FeedPlan(
-            join=child.number,
-            copied=tuple((name, joined_name(e.table, e.name)) for name, e in plain.items()),
-            computed=tuple((name, after_join(expr)) for name, expr in others.items()),
-            computed_duckdb=tuple(to_duckdb(expr, self.scope) for expr in others.values()),
-            filters=tuple(whole[: len(filters)]),
-            conditions=tuple(whole[len(filters) :]),
-            not_null=tuple(dict.fromkeys(not_null)),
-            matchable=matchable,
-        )
 
-    def needs(self, plan: FeedPlan, kept: Sequence[str]) -> set[str]:
-        """Joined names that have to leave the join beneath."""
-        wanted = {*kept, *plan.filters, *plan.conditions, *plan.not_null} - set(self.computed)
-        for expr in self.computed.values():
-            wanted |= {joined_name(*ref) for ref in refs(expr)}
-        return wanted
+        def made(kept: Sequence[str]) -> FeedPlan:
+            names = dict.fromkeys([*kept, *whole, *not_null])
+            return FeedPlan(
+                node=child.number,
+                copied=tuple((name, plain.get(name, name)) for name in names if name not in others),
+                computed=tuple((name, after_join(expr)) for name, expr in others.items()),
+                computed_duckdb=tuple(to_duckdb(expr, self.scope) for expr in others.values()),
+                beneath=(),
+                filters=tuple(whole[: len(filters)]),
+                conditions=tuple(whole[len(filters) :]),
+                not_null=tuple(dict.fromkeys(not_null)),
+                matchable=matchable,
+            )
+
+        return made
+
+
+def needed(plan: FeedPlan) -> set[str]:
+    """Columns that have to leave the node beneath."""
+    wanted = {column for _, column in plan.copied}
+    for _, expr in plan.computed:
+        wanted |= {name for _, name in refs(expr)}
+    return wanted
+
+
+def open_key(expr: Expr) -> PlanError:
+    """A key whose type only Spark can tell, of rows that Spark does not see."""
+    return PlanError(
+        f"the type of {text_of(expr)} is not known before the job runs",
+        code="wrong-types",
+        hint="cast both sides of the equality to one type",
+    )

@@ -12,30 +12,36 @@ import json
 from collections.abc import Sequence
 
 from watersmeet.plan.conjuncts import text_of
-from watersmeet.plan.model import FeedPlan, JoinPlan, SidePlan, joined_name
+from watersmeet.plan.model import BranchPlan, FeedPlan, JoinPlan, NodePlan, SidePlan, joined_name
 from watersmeet.spec.model import Options, Source
 
 _VERSION = 2
 
 
-def fingerprint_of(joins: Sequence[JoinPlan], options: Options) -> str:
+def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
     """32 hexadecimal digits; the same for the same text whatever the platform or run."""
     content = {
         "version": _VERSION,
         "output_mode": options.output_mode.value,
-        "joins": [_join(join) for join in joins],
+        "nodes": [_node(node) for node in nodes],
     }
     text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def _node(node: NodePlan) -> dict[str, object]:
+    found: dict[str, object] = {
+        "sides": [_side(side) for side in node.sides],
+        "bounds": [[b.evicted, b.by, b.c] for b in node.bounds],
+    }
+    return found | (_join(node) if isinstance(node, JoinPlan) else {"kind": "PASS"})
+
+
 def _join(join: JoinPlan) -> dict[str, object]:
     return {
         "kind": join.kind.value,
-        "sides": [_side(join.left), _side(join.right)],
         "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
         "bands": [[b.left_column, b.right_column, b.lower, b.upper] for b in join.bands],
-        "bounds": [[b.evicted, b.by, b.c] for b in join.bounds],
         "rechecks": [repr(comparison) for comparison in join.rechecks],
         "residual": None if join.residual is None else text_of(join.residual),
         "matchable": join.matchable,
@@ -52,24 +58,29 @@ def _side(side: SidePlan) -> dict[str, object]:
         "event_times": list(side.event_times),
         "kept": [[name, types.get(name)] for name in side.kept],
         "branches": [
-            {
-                "source": [branch.source.name, branch.source.connector, *_reads(branch.source)],
-                "columns": [[name, text_of(expr)] for name, expr in branch.columns],
-                "flag": None if branch.flag is None else text_of(branch.flag),
-            }
-            for branch in side.branches
+            _feed(branch) if isinstance(branch, FeedPlan) else _branch(branch) for branch in side.branches
         ],
+    }
+
+
+def _branch(branch: BranchPlan) -> dict[str, object]:
+    return {
+        "source": [branch.source.name, branch.source.connector, *_reads(branch.source)],
+        "columns": [[name, text_of(expr)] for name, expr in branch.columns],
+        "flag": None if branch.flag is None else text_of(branch.flag),
     }
 
 
 def _feed(feed: FeedPlan) -> dict[str, object]:
     return {
-        "join": feed.join,
+        "node": feed.node,
         "copied": [list(pair) for pair in feed.copied],
         "computed": [[name, text_of(expr)] for name, expr in feed.computed],
+        "beneath": list(feed.beneath),
         "filters": list(feed.filters),
         "conditions": list(feed.conditions),
         "not_null": list(feed.not_null),
+        "event_times": [list(pair) for pair in feed.event_times],
     }
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from watersmeet.event_time import DAY_US, Side
-from watersmeet.plan.model import Bound, JoinPlan, QueryPlan, SidePlan, joined_name
+from watersmeet.plan.model import Bound, BranchPlan, JoinPlan, NodePlan, QueryPlan, SidePlan, joined_name
 from watersmeet.plan.scope import INTEGER_BITS, unit_of_type
 from watersmeet.spec.model import Source, WatermarkRule
 
@@ -54,7 +54,7 @@ class SideForecast:
     ``kept``: how long a row stays at most, None if that cannot be said; ``bound``: the one that releases it
     first, and ``behind``: how far W of its ``by`` is behind. ``in_time``: that is in µs, not in the units of
     integer times. ``rate``: rows per second that are declared, of
-    all its sources; None if some is not, or for the rows of a join beneath.
+    all its sources; None if some is not, or for the rows of a node beneath.
     """
 
     side: SidePlan
@@ -71,46 +71,61 @@ class SideForecast:
 
 
 def flows(query: QueryPlan) -> list[dict[str, Behind]]:
-    """Per join, the keys whose watermarks leave it, and how far they are behind."""
+    """Per node, the keys whose watermarks leave it, and how far they are behind."""
     found: list[dict[str, Behind]] = []
-    for join in query.joins:
-        known = incoming(query, join, found)
+    for node in query.nodes:
+        known = incoming(query, node, found)
         out: dict[str, Behind] = {}
-        for side in (Side.LEFT,) if join.kind.hides_right else Side:
-            plan = join.side(side)
-            for column in plan.event_times:
-                key = plan.watermark_key(column)
-                if key not in known:
-                    continue
-                leaving = _leaving(query, join, plan, key, known)
-                if leaving is not None:
-                    out[key] = leaving
+        for key in node.watermark_keys:
+            leaving = None
+            if key in known:
+                leaving = _leaving(query, node, key, known) if isinstance(node, JoinPlan) else known[key]
+            if leaving is not None:
+                out[key] = leaving
         found.append(out)
     return found
 
 
-def incoming(query: QueryPlan, join: JoinPlan, beneath: list[dict[str, Behind]]) -> dict[str, Behind]:
-    """The keys whose watermarks come to a join; ``beneath``: what leaves the joins before it."""
+def incoming(query: QueryPlan, node: NodePlan, beneath: list[dict[str, Behind]]) -> dict[str, Behind]:
+    """The keys whose watermarks come to a node; ``beneath``: what leaves the nodes before it."""
     known: dict[str, Behind] = {}
-    for side in Side:
-        plan = join.side(side)
-        if plan.feed is not None:
-            known |= beneath[plan.feed.join]
+    for side in node.sides:
+        if side.feed is not None:
+            known |= beneath[side.feed.node]
             continue
-        for place, column in enumerate(plan.event_times):
-            lags = [branch.lags[place] for branch in plan.branches]
-            greatest = None if None in lags else max(lag or 0 for lag in lags)
-            late = query.options.allowed_lateness
-            found = plan.input.column(column)
-            if found is not None and found.type == "DATE":
-                late += DAY_US  # its time is the day's first moment
-            known[plan.watermark_key(column)] = Behind(None if greatest is None else greatest + late)
+        for place, column in enumerate(side.event_times):
+            found = _of_branches(query, side, place, column, beneath)
+            if found is not None:
+                known[side.watermark_key(column)] = found
     return known
 
 
-def _leaving(
-    query: QueryPlan, join: JoinPlan, plan: SidePlan, key: str, known: Mapping[str, Behind]
+def _of_branches(
+    query: QueryPlan, side: SidePlan, place: int, column: str, beneath: list[dict[str, Behind]]
 ) -> Behind | None:
+    """How far W of an input's event time is behind: as far as the branch that is furthest behind. None: some
+    branch has no watermark there."""
+    found: list[int | None] = [lag_of(query, side, branch, place) for _, branch in side.sources]
+    for _, feed in side.stages:
+        told = beneath[feed.node].get(dict(feed.event_times)[column])
+        if told is None:
+            return None
+        found.append(told.at_most)
+    known = [each for each in found if each is not None]
+    return Behind(max(known) if len(known) == len(found) else None)
+
+
+def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> int | None:
+    """How far the watermark of a source's branch is behind; None: it moves by explicit advances."""
+    lag = branch.lags[place]
+    if lag is None:
+        return None
+    column = side.input.column(side.event_times[place])
+    day = DAY_US if column is not None and column.type == "DATE" else 0  # its time is the day's first moment
+    return lag + query.options.allowed_lateness + day
+
+
+def _leaving(query: QueryPlan, join: JoinPlan, key: str, known: Mapping[str, Behind]) -> Behind | None:
     """The watermark of ``key`` as it leaves the join; None: none does."""
     came = known[key].at_most
     bounds = [b for b in join.bounds if b.evicted == key and b.by in known]
@@ -136,14 +151,14 @@ def _first_release(bounds: list[Bound], known: Mapping[str, Behind]) -> tuple[Bo
     return (bounds[0], None) if bounds else None
 
 
-def side_forecasts(query: QueryPlan) -> list[tuple[SideForecast, SideForecast]]:
+def side_forecasts(query: QueryPlan) -> list[tuple[JoinPlan, tuple[SideForecast, SideForecast]]]:
     """Both sides of every join."""
     leaving = flows(query)
     found = []
-    for join in query.joins:
-        known = incoming(query, join, leaving)
-        left, right = (_side(join, side, known) for side in Side)
-        found.append((left, right))
+    for node in query.nodes:
+        if isinstance(node, JoinPlan):
+            known = incoming(query, node, leaving)
+            found.append((node, (_side(node, Side.LEFT, known), _side(node, Side.RIGHT, known))))
     return found
 
 
@@ -162,16 +177,16 @@ def _side(join: JoinPlan, side: Side, known: Mapping[str, Behind]) -> SideForeca
         bound=bound,
         behind=None if bound is None else known[bound.by].at_most,
         in_time=bool(timed) or not bounds,
-        rate=_rate([branch.source for branch in plan.branches]),
+        rate=None if plan.stages else _rate([branch.source for _, branch in plan.sources]),
         row=row_bytes(join, side),
     )
 
 
-def key_in_time(join: JoinPlan, key: str) -> bool:
+def key_in_time(node: NodePlan, key: str) -> bool:
     """Whether the times of a watermark key are TIMESTAMP or DATE, not integers."""
     return any(
         joined_name(i.alias, column.name) == key and unit_of_type(column.type).is_time
-        for side in (join.left, join.right)
+        for side in node.sides
         for i in side.inputs
         for column in i.columns
     )

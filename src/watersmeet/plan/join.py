@@ -1,4 +1,5 @@
-"""One join's condition, taken apart: keys, bands, bounds, residual; before its columns are known."""
+"""One node's condition, taken apart: keys, bands, bounds, residual; before its columns are known. Only a join
+has one."""
 
 from __future__ import annotations
 
@@ -14,13 +15,16 @@ from watersmeet.plan.keys import Equality, keys_of
 from watersmeet.plan.model import Bound, TimeBand
 from watersmeet.plan.residual import Residual, constant_is_true, residual_of
 from watersmeet.plan.scope import Ref, Scope, name_of
-from watersmeet.plan.tree import Node
+from watersmeet.plan.tree import JoinNode, Node
 from watersmeet.spec.model import JoinKind
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A join whose condition is understood. ``never``: warnings of constants that are never TRUE."""
+    """A node whose condition is understood; of one that does not join, nothing is asked.
+
+    ``never``: warnings of constants that are never TRUE.
+    """
 
     node: Node
     scope: Scope
@@ -40,7 +44,19 @@ class Draft:
     @property
     def timed(self) -> frozenset[str]:
         """Aliases of which a time stands in a bound of this join: it is not NULL in a match."""
-        return frozenset(ref[0] for part in self.parts.times for ref in (part.first, part.second))
+        return frozenset(alias for alias, _ in self.timed_columns)
+
+    @property
+    def timed_columns(self) -> frozenset[Ref]:
+        """The times themselves."""
+        return frozenset(ref for part in self.parts.times for ref in (part.first, part.second))
+
+    def may_be_null(self, side: Side) -> frozenset[Ref]:
+        """Event times of a side that may be NULL in rows that can match: their input was padded, or they were
+        by themselves."""
+        nullable = self.node.nullable(side) - self.timed
+        padded = {(i.alias, c) for i in self.node.inputs(side) if i.alias in nullable for c in i.event_times}
+        return frozenset(padded | (self.node.open_times(side) - self.timed_columns))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -84,19 +100,18 @@ def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
     are inner ones; but only over times that are not NULL in a match (semantics.md, section 3).
     """
     node = draft.node
-    inner = all(each.node.kind is JoinKind.INNER for each in drafts)
+    inner = all(isinstance(each.node, JoinNode) and each.node.kind is JoinKind.INNER for each in drafts)
     beneath = {each.number for each in node.beneath}
     pool = [
         each.links
         for each in drafts
         if inner
         or each is draft
-        or (each.node.number in beneath and not each.node.kind.hides_right)  # there is no partner any more
+        or (each.node.number in beneath and not each.node.hides_right)  # there is no partner any more
     ]
-    nullable = node.nullable(Side.LEFT) | node.nullable(Side.RIGHT)
-    everyone = {i.alias for each in drafts for i in each.scope.inputs}
-    known = frozenset(everyone - (nullable - draft.timed))
-    return bounds_of(together(pool), draft.scope, known)
+    links = together(pool)
+    nullable = frozenset(ref for side in node.sides for ref in draft.may_be_null(side))
+    return bounds_of(links, draft.scope, None if inner else nullable)
 
 
 def _constants(constants: Sequence[Conjunct]) -> tuple[list[str], list[Conjunct]]:

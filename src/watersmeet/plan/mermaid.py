@@ -11,6 +11,7 @@ from watersmeet.plan.durations import distance, shifted
 from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
 from watersmeet.plan.forecast import key_in_time
 from watersmeet.plan.model import JobPlan, JoinPlan, QueryPlan, SidePlan
+from watersmeet.spec.model import Branch
 
 _SAFE = re.compile(r"[^\w .,:()\[\]/*+=?!'|-]")
 
@@ -33,21 +34,28 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
     inputs = {side.name: f"{name}i{number}" for number, side in enumerate(query.sides)}
     for side in query.sides:
         yield f"  {inputs[side.name]}[{_label(_input(side))}]"
-    for join in query.joins:
-        node = f"{name}j{join.number}"
-        yield f"  {node}{{{{{_label(_join(join))}}}}}"
-        for own in Side:
-            plan = join.side(own)
-            beneath = inputs[plan.name] if plan.feed is None else f"{name}j{plan.feed.join}"
-            yield f"  {beneath} --> {node}"
-    last = f"{name}j{query.root.number}"
+    drawn: dict[int, str] = {}
+    for node in query.nodes:
+        drawn[node.number] = own = f"{name}j{node.number}"
+        if isinstance(node, JoinPlan):
+            yield f"  {own}{{{{{_label(_join(node))}}}}}"
+        else:  # it does nothing that could be drawn but to drop rows
+            (side,) = node.sides
+            drawn[node.number] = inputs[side.name]
+        for side in node.sides:
+            for feed in side.feeds:
+                taken = own if side.feed is not None else inputs[side.name]
+                yield f"  {drawn[feed.node]} --> {taken}"
+            if side.feed is None and drawn[node.number] == own:
+                yield f"  {inputs[side.name]} --> {own}"
+    last = drawn[query.root.number]
     if query.where is not None:
         yield f"  {name}f[/{_label(['filter', plain(text_of(query.where))])}/]"
         yield f"  {last} --> {name}f"
         last = f"{name}f"
     yield "end"
     for side in query.sides:
-        for number in dict.fromkeys(sources[branch.source.name] for branch in side.branches):
+        for number in dict.fromkeys(sources[branch.source.name] for _, branch in side.sources):
             yield f"s{number} --> {inputs[side.name]}"
     yield f"{last} --> {name}k[({_label([sink_name(query.sink)])})]"
 
@@ -56,12 +64,17 @@ def _input(side: SidePlan) -> Iterator[str]:
     i = side.input
     yield f"input {side.name}"
     for place, column in enumerate(i.event_times):
-        lags = [branch.lags[place] for branch in side.branches]
+        lags = [branch.lags[place] for _, branch in side.sources]
         known = [lag for lag in lags if lag is not None]
         all_known = len(known) == len(lags)
-        lag = f"lag {distance(max(known), is_timed(i, column))}" if all_known else "explicit advances"
-        yield f"{column}: {lag}"
-    filters = [f for branch in i.branches for f in (branch.beneath, branch.above) if f is not None]
+        parts = [dict(feed.event_times)[column] for _, feed in side.stages]
+        if lags:
+            parts.append(
+                f"lag {distance(max(known), is_timed(i, column))}" if all_known else "explicit advances"
+            )
+        yield f"{column}: {', '.join(parts)}"
+    filters = [branch.beneath for branch in i.branches if isinstance(branch, Branch) and branch.beneath]
+    filters += [branch.above for branch in i.branches if branch.above]
     for text in dict.fromkeys(plain(text_of(f)) for f in filters):
         yield f"where {text}"
 

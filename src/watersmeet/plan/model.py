@@ -3,20 +3,22 @@
 Invariants: built complete and frozen. Columns of an input keep their declared names. Expressions are sqlglot
 trees of the Spark dialect; each says below which names it mentions.
 
-A query is a chain of binary joins: each side of one is an input, or the rows of a join before it. A join is
+A query is a list of nodes, each after those whose rows it takes. A node has one side or two; each is an input
+(of sources, and of nodes beneath that are the ends of stages) or the rows of one node beneath. A join is
 described once for both sides. The convention for time bands, inclusive after planning:
 ``lower <= right time - left time <= upper``; None is open.
 
-Columns of a side: of an input they have their declared names, of a join beneath the names ``alias.column``
-(`joined_name`). What is computed has a name that begins with ``#``.
+Columns of a side: of an input they have their declared names, of rows that are joined already the names
+``alias.column`` (`joined_name`). What is computed has a name that begins with ``#``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from watersmeet.event_time import Side, TimeComparison
-from watersmeet.spec.model import Expr, Input, JoinKind, Options, OutputColumn, Sink, Source
+from watersmeet.spec.model import Column, Expr, Input, JoinKind, Options, OutputColumn, Sink, Source
 
 
 @dataclass(frozen=True)
@@ -88,44 +90,52 @@ class BranchPlan:
 
 @dataclass(frozen=True)
 class FeedPlan:
-    """How rows that leave a join become rows of a side of the next one.
+    """How rows that leave a node become rows of a side of another one.
 
-    ``join``: its number. To be added: ``copied``, (name, joined column), and ``computed``, (name, expression
-    over joined names), with ``computed_duckdb`` as DuckDB text. Then, by columns: ``filters``, of which each
-    has to be TRUE, or the row is dropped; ``conditions``, of which each has to be TRUE, and ``not_null``, or
-    the row can match nothing. ``matchable`` False: no row can.
+    ``node``: its number. The side's columns are ``copied``, (name, column of the node's rows), and
+    ``computed``, (name, expression over columns of the node's rows), with ``computed_duckdb`` as DuckDB text.
+    Then, by columns of the side: ``beneath``, of which each has to be TRUE, or the row is none of the side's;
+    ``filters``, or the row is dropped; ``conditions``, and ``not_null``, or the row can match nothing.
+    ``matchable`` False: no row can.
+    ``event_times``: where the node is the end of a stage, which of its watermarks each event time of the side
+    has, as (event time, watermark key there). A joined row's keep their keys: none are named.
     """
 
-    join: int
+    node: int
     copied: tuple[tuple[str, str], ...]
     computed: tuple[tuple[str, Expr], ...]
     computed_duckdb: tuple[str, ...]
+    beneath: tuple[str, ...]
     filters: tuple[str, ...]
     conditions: tuple[str, ...]
     not_null: tuple[str, ...]
     matchable: bool
+    event_times: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class SidePlan:
-    """One side of a binary join: an input (``input``, ``branches``) or the rows of a join (``feed``).
+    """One side of a node: an input (``branches``) or the rows of a node beneath (``feed``).
 
-    ``name``: the input's alias, or ``#n`` for the rows of join n (from 1). ``inputs``: all inputs beneath.
+    ``name``: the input's alias, or ``#n`` for the rows of node n (from 1). ``inputs``: all inputs whose
+    columns the rows have. ``branches``: of an input, in its order: sources, and feeds by stages.
     ``event_times``: all event-time columns, each a watermark key ``alias.column``. ``kept``: names of the
     columns kept in state, event times and key columns included. ``carried``: those of them that leave the
-    join (for later joins, the projection, later filters). ``nullable``: event times that are NULL where a
-    join beneath padded their input. ``padded``: rows of this side are put out padded when they never match.
+    node (for later nodes, the projection, later filters). ``nullable``: event times that may be NULL, because
+    a join beneath padded their input. ``padded``: rows of this side are put out padded when they never match.
+    ``passes``: nothing is kept, every row goes out in the tick in which it comes.
     """
 
     name: str
     inputs: tuple[Input, ...]
-    branches: tuple[BranchPlan, ...]
+    branches: tuple[BranchPlan | FeedPlan, ...]
     feed: FeedPlan | None
     event_times: tuple[str, ...]
     kept: tuple[str, ...]
     carried: tuple[str, ...]
     nullable: tuple[str, ...]
     padded: bool
+    passes: bool = False
 
     @property
     def input(self) -> Input:
@@ -134,21 +144,82 @@ class SidePlan:
         return self.inputs[0]
 
     @property
+    def sources(self) -> tuple[tuple[int, BranchPlan], ...]:
+        """The branches of an input that are sources, with their numbers."""
+        return tuple((n, branch) for n, branch in enumerate(self.branches) if isinstance(branch, BranchPlan))
+
+    @property
+    def stages(self) -> tuple[tuple[int, FeedPlan], ...]:
+        """The branches of an input that are stages, with their numbers."""
+        return tuple((n, branch) for n, branch in enumerate(self.branches) if isinstance(branch, FeedPlan))
+
+    @property
+    def feeds(self) -> tuple[FeedPlan, ...]:
+        """All ways by which rows of nodes beneath come to this side."""
+        stages = tuple(feed for _, feed in self.stages)
+        return stages if self.feed is None else (self.feed,)
+
+    @property
     def title(self) -> str:
         """For people: the alias, or the inputs whose joined rows these are."""
         return " with ".join(i.alias for i in self.inputs)
 
     def joined(self, column: str) -> str:
-        """The name of a column once it has left the join."""
+        """The name of a column once it has left the node."""
         return joined_name(self.name, column) if self.feed is None else column
 
     def watermark_key(self, column: str) -> str:
         return self.joined(column)
 
 
-@dataclass(frozen=True)
-class JoinPlan:
-    """A join of two sides; ``number``: its place in `QueryPlan.joins`.
+@dataclass(frozen=True, kw_only=True)
+class NodePlan:
+    """What every kind of node has; ``number``: its place in `QueryPlan.nodes`.
+
+    ``bounds``: by which rows of its sides are released. ``filters``: (side, text) of conditions that drop
+    rows of a side, for people.
+    """
+
+    number: int
+    sides: tuple[SidePlan, ...]
+    bounds: tuple[Bound, ...] = ()
+    filters: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        """The sides of which columns leave the node."""
+        return self.sides
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns that rows that leave the node may have, by the names that they have there."""
+        return tuple(
+            Column(joined_name(i.alias, column.name), column.type)
+            for side in self.leaving
+            for i in side.inputs
+            for column in i.columns
+        )
+
+    @property
+    def watermark_keys(self) -> tuple[str, ...]:
+        """The keys whose watermarks leave the node."""
+        return tuple(side.watermark_key(column) for side in self.leaving for column in side.event_times)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassPlan(NodePlan):
+    """Rows of one side, put out as they come: of a query that does not join, or that joins beneath a UNION
+    ALL alone."""
+
+    @property
+    def side(self) -> SidePlan:
+        return self.sides[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinPlan(NodePlan):
+    """A join of two sides.
 
     ``bands[0]``, when there is one, is the one that look-ups use. ``rechecks``: time comparisons that the
     bands do not decide exactly (lossy casts); ``comparisons``: all of them, as written, for times so near the
@@ -159,16 +230,12 @@ class JoinPlan:
     bound follows from joins above, so that released rows may still meet the condition.
     """
 
-    number: int
     kind: JoinKind
-    left: SidePlan
-    right: SidePlan
     keys: tuple[Key, ...]
     bands: tuple[TimeBand, ...]
     comparisons: tuple[TimeComparison, ...]
     rechecks: tuple[TimeComparison, ...]
     slack: int
-    bounds: tuple[Bound, ...]
     looks_above: bool
     residual: Expr | None
     residual_duckdb: str | None
@@ -176,14 +243,23 @@ class JoinPlan:
     matchable: bool
     one_sided: tuple[tuple[str, str], ...]
     """(side, text) of ON conditions on one side alone, for people: rows that fail them match nothing."""
-    filters: tuple[tuple[str, str], ...] = ()
-    """(side, text) of conditions that drop rows of a side, for people."""
-    warnings: tuple[str, ...] = ()
     recheck_texts: tuple[str, ...] = ()
     """The conjuncts of ``rechecks``, for EXPLAIN."""
 
+    @property
+    def left(self) -> SidePlan:
+        return self.sides[0]
+
+    @property
+    def right(self) -> SidePlan:
+        return self.sides[1]
+
     def side(self, side: Side) -> SidePlan:
         return self.left if side is Side.LEFT else self.right
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        return self.sides[:1] if self.kind.hides_right else self.sides
 
     @property
     def by_value(self) -> bool:
@@ -193,15 +269,16 @@ class JoinPlan:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """One INSERT: its joins, each after those beneath it, a filter after the last one, the projection.
+    """One INSERT: its nodes, each after those beneath it, a filter after the last one, the projection.
 
-    ``where`` and ``outputs`` mention columns named ``alias.column`` (one quoted identifier, `joined_name`).
-    ``fingerprint``: a digest of what the stored state depends on. ``options``: as the query was planned.
+    ``where`` and ``outputs`` mention columns of the last node's rows: ``alias.column`` as one quoted
+    identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
+    the query was planned.
     """
 
     name: str
     sink: Sink
-    joins: tuple[JoinPlan, ...]
+    nodes: tuple[NodePlan, ...]
     where: Expr | None
     outputs: tuple[OutputColumn, ...]
     options: Options
@@ -209,34 +286,35 @@ class QueryPlan:
     sql: str
 
     @property
-    def root(self) -> JoinPlan:
-        """The join whose rows are the query's."""
-        return self.joins[-1]
+    def root(self) -> NodePlan:
+        """The node whose rows are the query's."""
+        return self.nodes[-1]
 
     @property
     def sides(self) -> tuple[SidePlan, ...]:
-        """The sides that are inputs, in the query's order."""
+        """The sides that are inputs, in the query's order, those of stages before what they feed."""
 
-        def beneath(join: JoinPlan) -> list[SidePlan]:
-            found = []
-            for side in (join.left, join.right):
-                found += [side] if side.feed is None else beneath(self.joins[side.feed.join])
-            return found
+        def beneath(node: NodePlan) -> Iterator[SidePlan]:
+            for side in node.sides:
+                for feed in side.feeds:
+                    yield from beneath(self.nodes[feed.node])
+                if side.feed is None:
+                    yield side
 
         return tuple(beneath(self.root))
 
-    def parent(self, number: int) -> tuple[JoinPlan, Side] | None:
-        """The join, and the side of it, that takes the rows of a join; None for the root."""
-        for join in self.joins:
-            for side in Side:
-                feed = join.side(side).feed
-                if feed is not None and feed.join == number:
-                    return join, side
+    def parent(self, number: int) -> tuple[NodePlan, SidePlan, FeedPlan] | None:
+        """The node, the side of it and the way by which it takes the rows of a node; None for the root."""
+        for node in self.nodes:
+            for side in node.sides:
+                for feed in side.feeds:
+                    if feed.node == number:
+                        return node, side, feed
         return None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(warning for join in self.joins for warning in join.warnings)
+        return tuple(warning for node in self.nodes for warning in node.warnings)
 
 
 @dataclass(frozen=True)
@@ -251,7 +329,7 @@ class JobPlan:
         found: dict[str, Source] = {}
         for query in self.queries:
             for side in query.sides:
-                for branch in side.branches:
+                for _, branch in side.sources:
                     found.setdefault(branch.source.name, branch.source)
         return tuple(found.values())
 

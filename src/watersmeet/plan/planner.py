@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from watersmeet.errors import PlanError, WatersmeetError, raise_all
-from watersmeet.plan.chain import plan_joins
+from watersmeet.plan.chain import Understood, plan_nodes
 from watersmeet.plan.checks import check_query
 from watersmeet.plan.conditions import place
 from watersmeet.plan.conjuncts import join_all
@@ -14,9 +14,10 @@ from watersmeet.plan.join import draft_of
 from watersmeet.plan.model import JobPlan, QueryPlan
 from watersmeet.plan.residual import after_join
 from watersmeet.plan.scope import Scope, check_event_times
-from watersmeet.plan.tree import nodes_of
-from watersmeet.plan.unbounded import check_bounded
-from watersmeet.spec.model import Input, Job, Options, OutputColumn, OutputMode, Query, Sink
+from watersmeet.plan.stages import folded, named
+from watersmeet.plan.tree import Tree, tree_of
+from watersmeet.plan.unbounded import Flow, check_bounded
+from watersmeet.spec.model import Job, Options, OutputColumn, OutputMode, Query, Sink
 
 
 def plan_job(job: Job) -> JobPlan:
@@ -43,50 +44,106 @@ def plan_query(name: str, sink: Sink, query: Query, options: Options) -> QueryPl
 def _plan(
     name: str, sink: Sink, query: Query, options: Options
 ) -> tuple[QueryPlan | None, Sequence[PlanError]]:
-    scope = Scope(query.inputs)
+    try:
+        asked = folded(named(query))
+    except PlanError as error:
+        return None, [error]
+    if any(query.aggregation is not None for query in _queries(asked.query)):
+        return None, [PlanError("an aggregation over windows is not run yet", code="not-yet")]
+    tree = tree_of(asked.query)
+    scope = Scope(tree.inputs)
     errors = check_event_times(scope)
     if errors:
         return None, errors
-    errors = check_query(query, sink, options, scope)
-    if isinstance(query.relation, Input):
-        return None, [*errors, PlanError("a query without a join is not run yet", code="not-yet")]
-    nodes = nodes_of(query.relation)
-    if len(nodes) > 1 and options.output_mode is OutputMode.CHANGELOG:
-        names = ", ".join(i.alias for i in query.inputs)
-        return None, [
-            *errors,
-            PlanError(
-                f"joins of more than two inputs ({names}) are not run yet in output_mode changelog",
-                code="not-yet",
-                hint="join two of them into a sink, and that with the third",
-            ),
-        ]
-    conditions = place(nodes, query.where)
-    drafts = []
-    for node in nodes:
-        draft, problems = draft_of(node, conditions.joins[node.number])
-        drafts.append(draft)
-        errors += problems
+    errors = check_query(asked.outputs, sink, options, scope)
+    if options.output_mode is OutputMode.CHANGELOG:
+        errors += _changelog(tree, scope)
+        if errors:
+            return None, errors
+    understood, problems = _understood(tree)
+    errors += problems
     if errors:
         return None, errors
-    errors = check_bounded(drafts, conditions.every, options)
+    errors = list(_flow(understood, options).errors)
     if errors:
         return None, errors
-    after = [output.expr for output in query.outputs] + [c.expr for c in conditions.after]
-    joins, errors = plan_joins(drafts, conditions, after)
+    filters = [*understood.conditions.after]
+    where = join_all([c.expr for c in filters] + ([] if asked.after is None else [asked.after]))
+    after = [output.expr for output in asked.outputs] + ([] if where is None else [where])
+    nodes, errors = plan_nodes(understood, after)
     if errors:
         return None, errors
-    where = join_all([c.expr for c in conditions.after])
     return (
         QueryPlan(
             name=name,
             sink=sink,
-            joins=joins,
+            nodes=nodes,
             where=None if where is None else after_join(where),
-            outputs=tuple(OutputColumn(o.name, after_join(o.expr), o.origin) for o in query.outputs),
+            outputs=tuple(OutputColumn(o.name, after_join(o.expr), o.origin) for o in asked.outputs),
             options=options,
-            fingerprint=fingerprint_of(joins, options),
+            fingerprint=fingerprint_of(nodes, options),
             sql=query.sql,
         ),
         [],
     )
+
+
+def _queries(query: Query) -> Iterator[Query]:
+    """The query and its stages."""
+    yield query
+    for i in query.inputs:
+        for stage in i.stages:
+            yield from _queries(stage)
+
+
+def _changelog(tree: Tree, scope: Scope) -> list[PlanError]:
+    """What is not run yet where results may be taken back."""
+    names = ", ".join(i.alias for i in scope.inputs)
+    if len(tree.every) > 1:
+        return [
+            PlanError(
+                f"UNION ALL of joins ({names}) is not run yet in output_mode changelog",
+                code="not-yet",
+                hint="write one INSERT per branch, into the same sink",
+            )
+        ]
+    if len(tree.nodes) > 1:
+        return [
+            PlanError(
+                f"joins of more than two inputs ({names}) are not run yet in output_mode changelog",
+                code="not-yet",
+                hint="join two of them into a sink, and that with the third",
+            )
+        ]
+    if tree.root.passes and any(i.changes for i in scope.inputs):
+        return [
+            PlanError(
+                f"a query without a join over rows that may be taken back ({names}) is not run yet",
+                code="not-yet",
+            )
+        ]
+    return []
+
+
+def _understood(tree: Tree) -> tuple[Understood, list[PlanError]]:
+    """The query and its stages with their conditions taken apart."""
+    stages, errors = {}, []
+    for key, stage in tree.stages.items():
+        stages[key], problems = _understood(stage)
+        errors += problems
+    conditions = place(tree.nodes, tree.query.where)
+    drafts = []
+    for node in tree.nodes:
+        draft, problems = draft_of(node, conditions.joins[node.number])
+        drafts.append(draft)
+        errors += problems
+    return Understood(tree, conditions, tuple(drafts), stages), errors
+
+
+def _flow(query: Understood, options: Options) -> Flow:
+    """The watermarks that leave a query or stage, and the rows in it that would be kept for ever."""
+    stages = {key: _flow(stage, options) for key, stage in query.stages.items()}
+    errors = tuple(error for flow in stages.values() for error in flow.errors)
+    if errors:
+        return Flow(frozenset(), errors)
+    return check_bounded(query.drafts, query.conditions.every, options, stages)

@@ -184,24 +184,25 @@ def _is(expr: Expr, types: tuple[exp.DType, ...]) -> bool:
     return expr.type is not None and expr.type.is_type(*types)
 
 
-def problem_of(conjunct: Conjunct, scope: Scope) -> PlanError | None:
+def problem_of(
+    conjunct: Conjunct, scope: Scope, where: str = "a condition over both inputs"
+) -> PlanError | None:
+    """Why DuckDB cannot compute an expression as Spark would; None: it can. ``where``: what it stands in."""
     import duckdb
 
     expr, text = conjunct.expr, conjunct.text
     if expr.find(exp.Query) is not None:
-        return PlanError(
-            f"a subquery in a join's condition: {text}", code="not-yet", hint="join its source instead"
-        )
+        return PlanError(f"a subquery in {where}: {text}", code="not-yet", hint="join its source instead")
     clock = expr.find(*_OF_THE_CLOCK)
     if clock is not None:
-        return _no_function(clock.sql(dialect="spark"), text, "its value changes from call to call")
+        return _no_function(clock.sql(dialect="spark"), text, "its value changes from call to call", where)
     refused = refused_function(typed(expr, scope))
     if refused is not None:
-        return _no_function(refused[0], text, refused[1])
+        return _no_function(refused[0], text, refused[1], where)
     try:
         duckdb_text = to_duckdb(expr, scope)
     except SqlglotError as error:
-        return _no_function(_function_in(expr), text, str(error).split("\n")[0])
+        return _no_function(_function_in(expr), text, str(error).split("\n")[0], where)
     columns = ", ".join(f'"{joined_name(*ref)}" {duckdb_type(scope.column(ref).type)}' for ref in refs(expr))
     with _binder() as connection:
         try:
@@ -210,10 +211,10 @@ def problem_of(conjunct: Conjunct, scope: Scope) -> PlanError | None:
         except duckdb.CatalogException as error:
             found = re.search(r"name \"?([\w.]+)\"? does not exist", str(error))
             name = found.group(1) if found else _function_in(expr)
-            return _no_function(f"{name}()", text, "it is not known outside of Spark")
+            return _no_function(f"{name}()", text, "it is not known outside of Spark", where)
         except duckdb.Error as error:
             return PlanError(
-                f"the condition {text} cannot be checked: {_first_line(error)}",
+                f"{text} in {where} cannot be computed: {_first_line(error)}",
                 code="wrong-types",
                 hint="cast its operands to one type",
             )
@@ -229,9 +230,9 @@ def _function_in(expr: Expr) -> str:
     return (expr if function is None else function).sql(dialect="spark")
 
 
-def _no_function(name: str, text: str, why: str) -> PlanError:
+def _no_function(name: str, text: str, why: str, where: str) -> PlanError:
     return PlanError(
-        f"{name} cannot be used in a condition over both inputs ({text}): {why}",
+        f"{name} cannot be used in {where} ({text}): {why}",
         code="residual-function",
         hint="compute it from one input alone, as a column of a view, and compare the columns",
     )

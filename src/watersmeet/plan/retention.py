@@ -29,22 +29,23 @@ from watersmeet.event_time import (
 from watersmeet.plan.model import Bound, JoinPlan
 
 
-def limits(join: JoinPlan, watermarks: Mapping[str, Watermark], lateness: int = 0) -> dict[str, Watermark]:
+def limits(
+    join: JoinPlan, watermarks: Mapping[str, Watermark], lateness: Mapping[str, int] | None = None
+) -> dict[str, Watermark]:
     """limit[A] per watermark key ``alias.column``, lateness taken off; keys without a bound are absent.
 
     Never goes back when no watermark does.
 
     Args:
         watermarks: of the keys of both sides.
-        lateness: allowed_lateness, for watermarks of inputs; those that a join put out have it in them.
+        lateness: allowed_lateness per key; watermarks that a node put out have it in them already.
     """
     result: dict[str, Watermark] = {}
-    own = {s.watermark_key(c) for s in (join.left, join.right) if s.feed is None for c in s.event_times}
     for bound in join.bounds:
         watermark = watermarks.get(bound.by)
         if watermark is None:
             continue
-        limit = shift(_limit(join, bound, watermark), -lateness if bound.by in own else 0)
+        limit = shift(_limit(join, bound, watermark), -(lateness or {}).get(bound.by, 0))
         result[bound.evicted] = max(limit, result.get(bound.evicted, limit))
     return result
 

@@ -1,79 +1,147 @@
-"""The joins of a query, numbered so that a join comes after those beneath it; the last one is the root."""
+"""The nodes of a query, numbered so that a node comes after those whose rows it takes; the last is the root.
+
+A query and its stages are one `Tree` each. A stage is a barrier: conditions and bounds stay in their tree,
+and what a stage knows of its rows is asked of it by name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from watersmeet.event_time import Side
-from watersmeet.plan.scope import Scope
-from watersmeet.spec.model import Input, JoinKind, Relation, visible_inputs
-from watersmeet.spec.model import Join as Asked
+from watersmeet.plan.scope import Ref, Scope
+from watersmeet.spec.model import Input, Join, JoinKind, Query, Relation, StageBranch, visible_inputs
+from watersmeet.spec.stages import may_be_null, padded_aliases
 
 
 @dataclass(frozen=True)
 class Node:
-    """A join of the query. ``left`` and ``right``: an input, or a join beneath."""
+    """A node of the query. ``children``: inputs, or nodes beneath; ``parts``: what the query says of them."""
 
     number: int
-    asked: Asked
-    left: Node | Input
-    right: Node | Input
+    children: tuple[Node | Input, ...]
+    parts: tuple[Relation, ...]
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        return tuple(Side)[: len(self.children)]
+
+    def side(self, side: Side) -> Node | Input:
+        return self.children[list(Side).index(side)]
+
+    def _part(self, side: Side) -> Relation:
+        return self.parts[list(Side).index(side)]
+
+    def inputs(self, side: Side) -> tuple[Input, ...]:
+        """The inputs whose columns the rows of a side have."""
+        return tuple(visible_inputs(self._part(side)))
+
+    @property
+    def scope(self) -> Scope:
+        inputs = [self.inputs(side) for side in self.sides]
+        joined = frozenset(side for side in self.sides if isinstance(self.side(side), Node))
+        return Scope(tuple(i for each in inputs for i in each), len(inputs[0]), joined)
+
+    def padded(self, side: Side) -> bool:
+        """Rows of that side that never match are put out with NULLs for the other."""
+        return False
+
+    def nullable(self, side: Side) -> frozenset[str]:
+        """Aliases beneath that side that a join beneath may pad: then all their columns are NULL."""
+        return padded_aliases(self._part(side))
+
+    def open_times(self, side: Side) -> frozenset[Ref]:
+        """Event times beneath that side that may be NULL by themselves: a stage's join padded them."""
+        found = ((i, column) for i in self.inputs(side) for column in i.event_times)
+        return frozenset((i.alias, column) for i, column in found if may_be_null(i, column))
+
+    @property
+    def hides_right(self) -> bool:
+        return False
+
+    @property
+    def passes(self) -> bool:
+        """Its rows go out in the tick in which they come, and nothing is kept."""
+        return False
+
+    @property
+    def beneath(self) -> tuple[Node, ...]:
+        """This node and those of its tree beneath it."""
+        below = [child.beneath for child in self.children if isinstance(child, Node)]
+        return (*tuple(node for nodes in below for node in nodes), self)
+
+
+@dataclass(frozen=True)
+class JoinNode(Node):
+    asked: Join
 
     @property
     def kind(self) -> JoinKind:
         return self.asked.kind
 
-    def side(self, side: Side) -> Node | Input:
-        return self.left if side is Side.LEFT else self.right
-
-    def inputs(self, side: Side) -> tuple[Input, ...]:
-        """The inputs whose columns the rows of a side have."""
-        return tuple(visible_inputs(self.asked.left if side is Side.LEFT else self.asked.right))
-
     @property
-    def scope(self) -> Scope:
-        left, right = self.inputs(Side.LEFT), self.inputs(Side.RIGHT)
-        joined = frozenset(side for side in Side if isinstance(self.side(side), Node))
-        return Scope(left + right, len(left), joined)
+    def hides_right(self) -> bool:
+        return self.kind.hides_right
 
     def padded(self, side: Side) -> bool:
-        """Rows of that side that never match are put out with NULLs for the other."""
         return self.kind.pads_left if side is Side.LEFT else self.kind.pads_right
 
-    def nullable(self, side: Side) -> frozenset[str]:
-        """Aliases beneath that side that a join beneath may pad: then all their columns are NULL."""
-        child = self.side(side)
-        return frozenset() if isinstance(child, Input) else child.nullable_out
+
+@dataclass(frozen=True)
+class PassNode(Node):
+    """The one input of a query that does not join."""
 
     @property
-    def nullable_out(self) -> frozenset[str]:
-        """The same for the rows that leave this join."""
-        if self.kind.hides_right:
-            return self.nullable(Side.LEFT)
-        found = self.nullable(Side.LEFT) | self.nullable(Side.RIGHT)
-        for side in Side:
-            if self.padded(side.other):
-                found |= {i.alias for i in self.inputs(side)}
-        return found
+    def passes(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A query, or a stage: its own nodes in order, and the stages beneath its inputs, by (alias, branch)."""
+
+    query: Query
+    nodes: tuple[Node, ...]
+    stages: Mapping[tuple[str, int], Tree]
 
     @property
-    def beneath(self) -> tuple[Node, ...]:
-        """This join and those beneath it."""
-        below = [child.beneath for child in (self.left, self.right) if isinstance(child, Node)]
-        return (*tuple(node for nodes in below for node in nodes), self)
+    def root(self) -> Node:
+        return self.nodes[-1]
+
+    @property
+    def every(self) -> tuple[Tree, ...]:
+        """This tree and those beneath it, these first."""
+        below = [tree for stage in self.stages.values() for tree in stage.every]
+        return (*below, self)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """All inputs, those of stages too."""
+        return tuple(i for tree in self.every for i in tree.query.inputs)
 
 
-def nodes_of(relation: Relation) -> tuple[Node, ...]:
-    """The joins of a relation, in order of their numbers."""
-    found: list[Node] = []
+def tree_of(query: Query, numbers: Iterator[int] | None = None) -> Tree:
+    """The nodes of a query and of its stages."""
+    numbers = count() if numbers is None else numbers
+    nodes: list[Node] = []
+    stages: dict[tuple[str, int], Tree] = {}
 
     def build(part: Relation) -> Node | Input:
         if isinstance(part, Input):
+            for place, branch in enumerate(part.branches):
+                if isinstance(branch, StageBranch):
+                    stages[part.alias, place] = tree_of(branch.stage, numbers)
             return part
-        left, right = build(part.left), build(part.right)
-        node = Node(len(found), part, left, right)
-        found.append(node)
+        children = (build(part.left), build(part.right))
+        return added(JoinNode(next(numbers), children, (part.left, part.right), part))
+
+    def added(node: Node) -> Node:
+        nodes.append(node)
         return node
 
-    build(relation)
-    return tuple(found)
+    top = build(query.relation)
+    if isinstance(top, Input):
+        added(PassNode(next(numbers), (top,), (top,)))
+    return Tree(query, tuple(nodes), stages)

@@ -7,6 +7,7 @@ count; the hint is a condition that would do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -17,64 +18,92 @@ from watersmeet.plan.conjuncts import Conjunct, text_of
 from watersmeet.plan.join import Draft, bounds_in
 from watersmeet.plan.model import Bound
 from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
-from watersmeet.spec.model import Input, Options, WatermarkRule
+from watersmeet.plan.tree import JoinNode
+from watersmeet.spec.model import Branch, Input, Options, WatermarkRule
+from watersmeet.spec.stages import time_of
 
 _LENGTHLESS = ("YEAR", "MONTH", "QUARTER", "YEARS", "MONTHS", "QUARTERS")
 
 
+@dataclass(frozen=True)
+class Flow:
+    """What leaves a query or stage: the keys of which watermarks do."""
+
+    keys: frozenset[str]
+    errors: tuple[PlanError, ...]
+
+
 def check_bounded(
-    drafts: Sequence[Draft], conjuncts: Sequence[Conjunct], options: Options
-) -> list[PlanError]:
+    drafts: Sequence[Draft],
+    conjuncts: Sequence[Conjunct],
+    options: Options,
+    stages: Mapping[tuple[str, int], Flow],
+) -> Flow:
     """One error per side of a join whose rows would be kept for ever; of an input, or of a join beneath.
 
     Args:
         conjuncts: all of the query.
+        stages: what leaves those beneath its inputs, by (alias, branch).
     """
-    scope = Scope(drafts[-1].scope.inputs)
+    inputs = tuple(i for draft in drafts for i in draft.scope.inputs)
+    scope = Scope(tuple({i.alias: i for i in inputs}.values()))
     streams = [i for i in scope.inputs if not i.is_table]
-    if not streams:
-        return []
     if len(streams) == 1 and len(scope.inputs) > 1:
-        return [_beside_tables(streams[0], scope)]
+        return Flow(frozenset(), (_beside_tables(streams[0], scope),))
     found: list[PlanError] = []
     joined: list[PlanError] = []
     put_out: dict[int, set[str]] = {}
     for draft in drafts:
         bounds = bounds_in(draft, drafts)
-        put_out[draft.node.number] = _with_watermark(draft, bounds, put_out, options)
+        coming = {side: _available(draft, side, put_out, stages) for side in draft.node.sides}
+        put_out[draft.node.number] = _with_watermark(draft, bounds, coming, options)
+        if not isinstance(draft.node, JoinNode):
+            continue
         for side in Side:
             child, inputs = draft.node.side(side), draft.node.inputs(side)
             if all(i.is_table for i in inputs):
                 continue
-            other = _available(draft, side.other, put_out)
-            nullable = draft.node.nullable(side) - draft.timed
-            keys = {name_of((i.alias, c)) for i in inputs if i.alias not in nullable for c in i.event_times}
-            if any(bound.evicted in keys and bound.by in other for bound in bounds):
+            nullable = draft.may_be_null(side)
+            keys = {
+                name_of(ref) for i in inputs for c in i.event_times if (ref := (i.alias, c)) not in nullable
+            }
+            if any(bound.evicted in keys and bound.by in coming[side.other] for bound in bounds):
                 continue
             if isinstance(child, Input):
                 found.append(_refusal(child, scope, conjuncts))
             else:
                 joined.append(_joined_refusal(draft, side, bounds))
-    return found or joined
+    return Flow(frozenset(put_out[drafts[-1].node.number]), tuple(found or joined))
 
 
-def _available(draft: Draft, side: Side, put_out: Mapping[int, set[str]]) -> set[str]:
-    """The keys of a side that have a watermark there."""
+def _available(
+    draft: Draft, side: Side, put_out: Mapping[int, set[str]], stages: Mapping[tuple[str, int], Flow]
+) -> set[str]:
+    """The keys of a side that have a watermark there: of a UNION ALL, on every branch."""
     child = draft.node.side(side)
-    if isinstance(child, Input):
-        return {name_of((child.alias, column)) for column in child.event_times}
-    return put_out[child.number]
+    if not isinstance(child, Input):
+        return put_out[child.number]
+    return {
+        name_of((child.alias, column))
+        for column in child.event_times
+        if all(
+            isinstance(branch, Branch)
+            or ((time := time_of(branch, child, column)) and name_of(time) in stages[child.alias, n].keys)
+            for n, branch in enumerate(child.branches)
+        )
+    }
 
 
 def _with_watermark(
-    draft: Draft, bounds: Sequence[Bound], put_out: Mapping[int, set[str]], options: Options
+    draft: Draft, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], options: Options
 ) -> set[str]:
-    """The keys whose watermark a join puts out: by the rule ``limit`` only those with a bound on them."""
-    sides = [Side.LEFT] if draft.node.kind.hides_right else list(Side)
-    keys = {key for side in sides for key in _available(draft, side, put_out)}
-    if options.watermark_rule is WatermarkRule.TIGHT:
+    """The keys whose watermark a node puts out: by the rule ``limit`` a join only those with a bound."""
+    keys = {
+        key for side, own in coming.items() if side is Side.LEFT or not draft.node.hides_right for key in own
+    }
+    if options.watermark_rule is WatermarkRule.TIGHT or not isinstance(draft.node, JoinNode):
         return keys
-    both = {key for side in Side for key in _available(draft, side, put_out)}
+    both = {key for own in coming.values() for key in own}
     return keys & {bound.evicted for bound in bounds if bound.by in both}
 
 
@@ -98,8 +127,10 @@ def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound]) -> PlanEr
 
 
 def _named(i: Input) -> str:
-    sources = " and ".join(dict.fromkeys(f'"{branch.source.name}"' for branch in i.branches))
-    return f'input "{i.alias}" (source {sources})'
+    sources = " and ".join(f'"{name}"' for name in dict.fromkeys(source.name for source in i.sources))
+    made_of = [f"source {sources}"] if sources else []
+    made_of += [" with ".join(beneath.alias for beneath in stage.inputs) for stage in i.stages]
+    return f'input "{i.alias}" ({" and ".join(made_of)})'
 
 
 def _times(i: Input) -> str:
@@ -113,7 +144,7 @@ def _beside_tables(stream: Input, scope: Scope) -> PlanError:
         f"state would grow without limit: rows of {_named(stream)} could never be dropped, "
         f'for a row of the table "{table.alias}" may still come at any time; {_times(stream)}',
         code="unbounded-state",
-        hint=f"join the table as it is when the row comes: JOIN {table.branches[0].source.name} "
+        hint=f"join the table as it is when the row comes: JOIN {table.sources[0].name} "
         f"FOR SYSTEM_TIME AS OF {_first_time(stream)} AS {table.alias} ON …",
     )
 

@@ -112,7 +112,8 @@ class StageBranch:
 class Input:
     """One alias of a query: a UNION ALL of branches (most often one), its columns and event times.
 
-    ``event_times`` names those columns that every branch orders.
+    ``event_times`` names those columns that every branch orders: a source's by a lag, a stage's because they
+    are event times there.
     """
 
     alias: str
@@ -122,16 +123,22 @@ class Input:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources that it reads itself."""
+        """Of its own branches, not of stages beneath."""
         return tuple(branch.source for branch in self.branches if isinstance(branch, Branch))
 
     @property
+    def stages(self) -> tuple[Query, ...]:
+        return tuple(branch.stage for branch in self.branches if isinstance(branch, StageBranch))
+
+    @property
     def is_table(self) -> bool:
-        return len(self.sources) == len(self.branches) and all(source.is_table for source in self.sources)
+        return not self.stages and all(source.is_table for source in self.sources)
 
     @property
     def changes(self) -> bool:
-        return any(source.changes or source.is_table for source in self.sources)
+        """Rows of it, or of what is beneath, may be taken back."""
+        own = any(source.changes or source.is_table for source in self.sources)
+        return own or any(i.changes for stage in self.stages for i in stage.inputs)
 
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)

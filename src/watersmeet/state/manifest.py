@@ -34,7 +34,7 @@ class LiveRun(Record):
 
 
 class Arrangement(Record):
-    """The state of one side of a join: rows of an input, or of a join beneath.
+    """The state of one side of a node: rows of an input, or of a node beneath.
 
     ``limits``: per event-time column, rows below are released (allowed_lateness taken off, never going back).
     ``retained``: rows that are neither released nor deleted.
@@ -45,20 +45,20 @@ class Arrangement(Record):
     retained: int = 0
 
 
-class JoinState(Record):
-    """One join: the arrangements of its sides, by name, and its output watermarks as last put out."""
+class NodeState(Record):
+    """One node: the arrangements of its sides, by name, and its output watermarks as last put out."""
 
     arrangements: dict[str, Arrangement] = Field(default_factory=dict)
     emitted: dict[str, Watermark] = Field(default_factory=dict)
 
 
 class QueryState(Record):
-    """``joins``: in order of their numbers. ``late_below``: per key, lesser times are late; never going back,
+    """``nodes``: in order of their numbers. ``late_below``: per key, lesser times are late; never going back,
     not even when a later run allows more lateness, as partners may be gone. ``account``: rows since the
     start, per alias; ``late``: how late those counted there as late were, per alias and column."""
 
     inputs: dict[str, InputState] = Field(default_factory=dict)
-    joins: list[JoinState] = Field(default_factory=list)
+    nodes: list[NodeState] = Field(default_factory=list)
     late_below: dict[str, Watermark] = Field(default_factory=dict)
     account: dict[str, dict[str, int]] = Field(default_factory=dict)
     late: dict[str, dict[str, LateBy]] = Field(default_factory=dict)
@@ -89,8 +89,8 @@ class Manifest(Record):
     def runs(self) -> Iterator[LiveRun]:
         """All runs of all queries."""
         for query in self.queries.values():
-            for join in query.joins:
-                for arrangement in join.arrangements.values():
+            for node in query.nodes:
+                for arrangement in node.arrangements.values():
                     yield from arrangement.runs
 
 

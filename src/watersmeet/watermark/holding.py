@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from watersmeet.event_time import NEVER
+from watersmeet.event_time import NEVER, shift
 from watersmeet.watermark.tracker import BranchRules, BranchState, InputState, PartitionState
 
 SILENT_US = 10_000_000
@@ -27,15 +27,19 @@ def holding(
     state: InputState, rules: Sequence[BranchRules], sources: Sequence[str], clock_us: int
 ) -> tuple[Holding, ...]:
     """The silent partitions that hold a watermark of the input back, where something else is ahead of them.
+    What holds a stage back is told of its inputs.
 
     Args:
         rules, sources: per branch; the latter are names.
     """
     found: dict[tuple[int, str], Holding] = {}
     for column in rules[0].lags:
-        active = [branch.watermarks.get(column, NEVER) for branch in state.branches if not branch.idle]
-        for number, branch in enumerate(state.branches):
-            mark = branch.watermarks.get(column, NEVER)
+        marks = [
+            shift(branch.watermarks.get(column, NEVER), -rule.lateness)
+            for branch, rule in zip(state.branches, rules, strict=True)
+        ]
+        active = [mark for mark, branch in zip(marks, state.branches, strict=True) if not branch.idle]
+        for number, (branch, mark) in enumerate(zip(state.branches, marks, strict=True)):
             if branch.idle or rules[number].lags[column] is None or mark > min(active):
                 continue
             for name, partition in _least(branch, column, ahead=max(active) > mark):

@@ -3,6 +3,9 @@
 A partition's watermark is the greatest time seen minus the lag; a branch's is the least over its partitions
 that are not idle, or the highest of them once all are; an input's is the least over its branches by the same
 rule. None ever goes back. This module has no clock of its own: the tick's clock is an argument.
+
+A branch that is a stage has one partition, whose watermarks are those that leave the stage: they are told
+(`from_stages`) when the stage has settled. Inputs with such branches move then, others with `advance`.
 """
 
 from __future__ import annotations
@@ -47,12 +50,18 @@ class InputState:
 
 @dataclass(frozen=True)
 class BranchRules:
-    """What makes a branch's watermarks. ``lags``: per event-time column; None: explicit advances only."""
+    """What makes a branch's watermarks. ``lags``: per event-time column; None: explicit advances only.
+
+    ``is_stage``: they are told. ``lateness``: what a source's watermarks are lowered by before they meet
+    those of stages, which have allowed_lateness in them.
+    """
 
     lags: Mapping[str, int | None]
     idle_timeout_us: int | None = None
     follow_when_idle: bool = False
     partitions: tuple[str, ...] = ()
+    is_stage: bool = False
+    lateness: int = 0
 
 
 @dataclass
@@ -142,7 +151,7 @@ def advance(
     seen: Mapping[tuple[str, int], Seen],
     clock_us: int,
 ) -> None:
-    """Move all watermarks of a query by one tick, in place.
+    """Move all watermarks of a query by one tick, in place; those of inputs with stages come later.
 
     Args:
         inputs, rules: per alias.
@@ -150,13 +159,41 @@ def advance(
     """
     for alias, state in inputs.items():
         for number, (branch, rule) in enumerate(zip(state.branches, rules[alias], strict=True)):
-            _advance_branch(branch, rule, seen.get((alias, number), Seen()), clock_us)
+            if not rule.is_stage:
+                _advance_branch(branch, rule, seen.get((alias, number), Seen()), clock_us)
     _follow(inputs, rules)
     for alias, state in inputs.items():
-        for column in rules[alias][0].lags:
-            _raise(
-                state.watermarks, column, _coalesce([(b.watermarks, b.idle) for b in state.branches], column)
-            )
+        if not any(rule.is_stage for rule in rules[alias]):
+            _advance_input(state, rules[alias])
+
+
+def from_stages(
+    state: InputState,
+    rules: Sequence[BranchRules],
+    told: Mapping[int, tuple[Mapping[str, Watermark], bool]],
+) -> None:
+    """Move the watermarks of an input with stages, in place; those of its sources have moved.
+
+    Args:
+        told: per branch that is a stage, its watermarks by the input's columns, and whether it is idle.
+    """
+    for number, (watermarks, idle) in told.items():
+        branch = state.branches[number]
+        partition = branch.partitions.setdefault("", PartitionState())
+        partition.idle = idle
+        for column, watermark in watermarks.items():
+            _raise(partition.greatest, column, watermark)
+            _raise(branch.watermarks, column, watermark)
+    _advance_input(state, rules)
+
+
+def _advance_input(state: InputState, rules: Sequence[BranchRules]) -> None:
+    for column in rules[0].lags:
+        found = [
+            ({column: shift(branch.watermarks.get(column, NEVER), -rule.lateness)}, branch.idle)
+            for branch, rule in zip(state.branches, rules, strict=True)
+        ]
+        _raise(state.watermarks, column, _coalesce(found, column))
 
 
 def end(inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[BranchRules]]) -> None:
@@ -213,6 +250,7 @@ def _follow(inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[Branc
         (branch, rule)
         for alias, state in inputs.items()
         for branch, rule in zip(state.branches, rules[alias], strict=True)
+        if not rule.is_stage
     ]
     active = [
         branch.watermarks.get(column, NEVER)

@@ -188,7 +188,7 @@ def test_a_run_whose_rows_went_by_different_columns_is_dropped():
     job.tick(arriving(l=[{"t": 1, "u": 9, "i": 1}, {"t": 9, "u": 1, "i": 2}]))
     output = job.tick({}, advances={"r": {"t": 5, "u": 5}})
     assert output.result.queries[QUERY].state == {"l": 0, "r": 0}
-    assert job.driver.manifest.queries[QUERY].joins[0].arrangements["l"].runs == []
+    assert job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"].runs == []
 
 
 def test_how_late_rows_were_is_kept_since_the_start():

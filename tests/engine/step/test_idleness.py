@@ -101,7 +101,7 @@ def test_busy_partitions_hold_in_a_tick_with_rows():
     driver = job.driver
     start = driver.begin(TIMEOUT * S)
     driver.advance(start, [], busy={"l": ("q",)})
-    *_, control = driver.join_task(QUERY, 0).run(0, 1)
+    *_, control = driver.node_task(QUERY, 0).run(0, 1)
     driver.settle(QUERY, 0, [control.column("_control")[0].as_py()])
     result = driver.conclude()
     assert result.queries[QUERY].inputs["l.t"] == 4

@@ -121,7 +121,7 @@ def test_merged_runs_keep_rows_marks_and_limits(eager, partitions):
     for number in range(3, 7):
         job.tick(arriving(l=[row(number, 100, f"x{number}")]))
         check_account(job.tick({}))
-    runs = job.driver.manifest.queries[QUERY].joins[0].arrangements["l"].runs
+    runs = job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"].runs
     assert len(runs) < 5
     assert max(each.run.level for each in runs) >= 2
     last = job.tick({}, end=True)
@@ -136,7 +136,7 @@ def test_a_merge_drops_released_rows(eager):
     job.tick(arriving(l=[row(3, 1000)]))
     job.tick(arriving(r=[row(2, 500)]))  # releases row 1 of l
     job.tick({})
-    runs = job.driver.manifest.queries[QUERY].joins[0].arrangements["l"].runs
+    runs = job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"].runs
     assert [(each.run.rows, each.released) for each in runs] == [(2, 0)]
     assert job.state[QUERY] == {"l": 2, "r": 0}
 
@@ -148,6 +148,6 @@ def test_a_merge_in_which_nothing_is_left_leaves_no_run(eager):
     job.tick(arriving(l=[row(2, 1)]))
     job.tick(arriving(l=[row(3, 900)], r=[row(2, 900)]))
     job.tick({})
-    runs = job.driver.manifest.queries[QUERY].joins[0].arrangements["l"].runs
+    runs = job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"].runs
     assert sum(each.run.rows for each in runs) == 1
     assert job.state[QUERY] == {"l": 1, "r": 1}

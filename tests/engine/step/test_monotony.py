@@ -8,8 +8,8 @@ import pytest
 
 from tests.engine.step.jobs import QUERY, arriving, plan_of, stream
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.step import chain
 from watersmeet.engine.step import driver as driver_module
+from watersmeet.engine.step import kinds, query_tick
 from watersmeet.errors import EngineError
 from watersmeet.state.store import MemoryStore
 
@@ -41,12 +41,12 @@ def broken(job, detail, **rows):
 
 def test_rows_below_what_was_promised_are_seen(job):
     """The state before is made to promise what the tick's rows do not keep."""
-    job.driver.manifest.queries[QUERY].joins[0].emitted.update({"r.t": 31})
+    job.driver.manifest.queries[QUERY].nodes[0].emitted.update({"r.t": 31})
     broken(job, "a row has r.t = 30, below the output watermark 31", l=[row(3, 30)], r=[row(3, 30)])
 
 
 def test_rows_equal_to_what_was_promised_are_fine(job):
-    job.driver.manifest.queries[QUERY].joins[0].emitted.update({"r.t": 30})
+    job.driver.manifest.queries[QUERY].nodes[0].emitted.update({"r.t": 30})
     assert job.tick(arriving(l=[row(3, 30)], r=[row(3, 30)])).result.queries[QUERY].rows_out
 
 
@@ -59,7 +59,7 @@ def test_rows_equal_to_what_was_promised_are_fine(job):
 )
 def test_what_goes_back_is_seen(job, monkeypatch, place, detail):
     job.tick({})
-    module = driver_module.tracker if place == "advance" else chain
+    module = driver_module.tracker if place == "advance" else kinds
     real = getattr(module, place)
 
     def wrong(first, *args, **more):
@@ -80,13 +80,13 @@ def test_what_goes_back_is_seen(job, monkeypatch, place, detail):
 
 
 def test_limits_that_go_back_are_seen(job, monkeypatch):
-    real = chain.QueryTick._side_work
+    real = query_tick.QueryTick._side_work
 
     def wrong(*args):
         work = real(*args)
         return work.model_copy(update={"new_limits": {"t": 1}})
 
-    monkeypatch.setattr(chain.QueryTick, "_side_work", wrong)
+    monkeypatch.setattr(query_tick.QueryTick, "_side_work", wrong)
     broken(job, "the limit of l.t went back from")
 
 
@@ -101,6 +101,6 @@ def test_rows_report_the_least_of_each_time_column_whatever_its_type():
     assert start.tick == 1
     job.tick(arriving(l=[given, {**given, "t": "2024-01-01", "k": None}], r=[given]))
     day = round(datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC).timestamp() * 1e6)
-    job.driver.manifest.queries[QUERY].joins[0].emitted["l.t"] = day + 1
+    job.driver.manifest.queries[QUERY].nodes[0].emitted["l.t"] = day + 1
     with pytest.raises(EngineError, match=f"l.t = {day}, below the output watermark {day + 1}"):
         job.tick(arriving(l=[given], r=[given]))

@@ -12,10 +12,10 @@ from watersmeet.errors import EngineError
 from watersmeet.event_time import MIN_TIME
 from watersmeet.kernel.residual import connection
 from watersmeet.kernel.slots import BORDER_BITS, Slots
-from watersmeet.plan.model import BranchPlan, QueryPlan, SidePlan, joined_name
+from watersmeet.plan.model import BranchPlan, NodePlan, QueryPlan, SidePlan
 from watersmeet.plan.residual import to_duckdb
 from watersmeet.plan.scope import Scope
-from watersmeet.spec.model import Column, Expr, Input, Source
+from watersmeet.spec.model import Expr, Input, Source
 
 
 def near_borders(hashes: Slots) -> Slots:
@@ -32,14 +32,19 @@ def source_scope(source: Source) -> Scope:
     return Scope((Input(alias="", columns=source.columns, event_times=(), branches=()),))
 
 
-def joined_scope(query: QueryPlan) -> Scope:
-    """A scope in which the names of joined columns (``alias.column``, one identifier) are bare columns."""
-    columns = [
-        Column(joined_name(side.name, column.name), column.type)
-        for side in query.sides
-        for column in side.input.columns
-    ]
-    return Scope((Input(alias="", columns=tuple(columns), event_times=(), branches=()),))
+def row_scope(node: NodePlan) -> Scope:
+    """A scope in which the names of columns of a node's rows (``alias.column``, one identifier) are bare
+    columns."""
+    return Scope((Input(alias="", columns=node.columns, event_times=(), branches=()),))
+
+
+def declared_schema(side: SidePlan) -> pa.Schema:
+    """The kept columns of an input in native types, as far as these are declared."""
+    types = {column.name: column.type for column in side.input.columns if column.type not in _OPEN}
+    return pa.schema([pa.field(name, arrow_type(types[name])) for name in side.kept if name in types])
+
+
+_OPEN = ("UNKNOWN", "VOID")
 
 
 class BranchEvaluator:
@@ -83,10 +88,10 @@ class BranchEvaluator:
 
 
 class Projection:
-    """The query's filter after the join and its output columns."""
+    """The query's filter after the last node and its output columns."""
 
     def __init__(self, query: QueryPlan, changelog: bool) -> None:
-        scope = joined_scope(query)
+        scope = row_scope(query.root)
         self._names = [output.name for output in query.outputs]
         parts = [f"{_text(o.expr, scope)} AS c{n}" for n, o in enumerate(query.outputs)]
         if changelog:

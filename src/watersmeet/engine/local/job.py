@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.local.evaluate import BranchEvaluator, Projection
+from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.engine.step.ingest import LATE, ON_TIME, PARTITION, IngestWriter, Judgement
-from watersmeet.engine.step.join import JoinTask
+from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.tasks import CONTROL, TickStart
 from watersmeet.engine.step.write import Placing
 from watersmeet.engine.values import to_json, to_table
@@ -26,7 +26,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StepOutput:
-    """Of one tick: per query the output rows (values as in case files), and the late rows of all sources."""
+    """Of one tick: per query the output rows (values as in case files), and the late rows: (source, row), and
+    of stages (alias of the input, row)."""
 
     rows: Mapping[str, list[dict[str, Any]]]
     late: list[tuple[str, Row]]
@@ -42,15 +43,15 @@ class Watcher(Protocol):
     def judged(self, arrangement: str, branch: int, rows: pa.RecordBatch, judgement: Judgement) -> None:
         """Ingest took rows of a branch, in order, and judged them."""
 
-    def joined(self, query: str, task: JoinTask) -> None:
-        """A join ran; the files of its tasks and of those beneath are still there."""
+    def ran(self, query: str, task: NodeTask) -> None:
+        """A node ran; the files of its tasks and of those beneath are still there."""
 
 
 class LocalJob:
     """A job over a store; what is committed there is where it goes on.
 
     Args:
-        partitions: into how many hash ranges a tick's join is cut; may change from tick to tick.
+        partitions: into how many shares a tick's nodes are cut; may change from tick to tick.
         clock_us: the clock at the start.
         watcher: is told of each tick's stages.
         placing: for tests, where in the hash space keys fall.
@@ -77,21 +78,26 @@ class LocalJob:
             )
             for query in plan.queries
             for side in query.sides
-            for number, branch in enumerate(side.branches)
+            for number, branch in side.sources
         }
         sources = {source.name: source for source in plan.sources}
         self._sources = sources
         schemas = {
-            arrangement: evaluator.schema(sources[source])
-            for (arrangement, number), (source, evaluator) in self._branches.items()
-            if number == 0
+            f"{query.name}/{side.name}": declared_schema(side)
+            for query in plan.queries
+            for side in query.sides
+            if not side.sources
         }
+        for (arrangement, _), (source, evaluator) in self._branches.items():
+            if arrangement not in schemas:
+                schemas[arrangement] = evaluator.schema(sources[source])
         self._projections = {
             query.name: Projection(query, query.options.output_mode is OutputMode.CHANGELOG)
             for query in plan.queries
         }
         self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us)
         self.driver.placing = placing
+        self.driver.keep_late = True
 
     @property
     def state(self) -> dict[str, dict[str, int]]:
@@ -133,29 +139,38 @@ class LocalJob:
                         self._watcher.judged(arrangement, number, batch[part], judgement)
                 reports.append(writer.finish())
         driver.advance(start, reports, advances=advances, idle=idle, end=end)
-        output = {query.name: self._joined(query) for query in self.plan.queries}
+        output = {query.name: self._run(query) for query in self.plan.queries}
         result = driver.conclude()
+        of_stages = [row for query in self.plan.queries for row in self._late_of_stages(query)]
         driver.commit({"clock_us": clock_us})
         dropped = [
             (name, row)
             for name, mask in late.items()
             for row in _left_over([rows[name][int(position)] for position in np.flatnonzero(mask)])
         ]
-        return StepOutput(output, dropped, result)
+        return StepOutput(output, dropped + of_stages, result)
 
-    def _joined(self, query: QueryPlan) -> list[dict[str, Any]]:
-        """The rows that the query's last join gives out in this tick."""
-        for join in query.joins:
-            task = self.driver.join_task(query.name, join.number)
+    def _late_of_stages(self, query: QueryPlan) -> Iterator[tuple[str, Row]]:
+        """Rows of stages that came too late for their inputs: (alias, the columns that the query keeps)."""
+        for alias, files in self.driver.aside(query.name).items():
+            for file in files:
+                table = pa.ipc.open_file(pa.BufferReader(self.store.read(file.name))).read_all()
+                for row in table.column("record").to_pylist():
+                    yield alias, {name: to_json(value) for name, value in row.items()}
+
+    def _run(self, query: QueryPlan) -> list[dict[str, Any]]:
+        """The rows that the query's last node gives out in this tick."""
+        for node in query.nodes:
+            task = self.driver.node_task(query.name, node.number)
             batches: list[pa.RecordBatch] = []
             control: list[str] = []
             for partition in range(self.partitions):
                 *found, last = task.run(partition, self.partitions)
                 batches += found
                 control.append(last.column(CONTROL)[0].as_py())
-            self.driver.settle(query.name, join.number, control)
+            self.driver.settle(query.name, node.number, control)
             if self._watcher is not None:
-                self._watcher.joined(query.name, task)
+                self._watcher.ran(query.name, task)
         if not batches:
             return []
         table = pa.Table.from_batches(batches, schema=task.schema).drop_columns([CONTROL])

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from watersmeet.engine.local.trace import Kept, Pair, Released, Row
 from watersmeet.engine.step.ingest import DIFF
-from watersmeet.engine.step.join import JoinTask
+from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.results import NO_ROWS
 from watersmeet.engine.step.tasks import (
     CONTROL,
-    JoinReport,
     JoinShape,
-    JoinWork,
+    NodeReport,
+    NodeWork,
     SideTask,
     SideWork,
     null_column,
@@ -48,22 +48,24 @@ class Joined:
     rows: int
 
 
-def again(plan: JoinPlan, task: JoinTask) -> Joined:
+def again(plan: JoinPlan, task: NodeTask) -> Joined:
     """The join's task once more, over all hash ranges at once, merging nothing, with all columns."""
     store = task.store
-    work = JoinWork.model_validate_json(bytes(store.read(task.work)))
-    work.left.merges, work.right.merges = [], []
+    work = NodeWork.model_validate_json(bytes(store.read(task.work)))
+    for told in work.sides:
+        told.merges = []
     name = f"{task.work}-again"
     store.write(name, work.model_dump_json().encode())
     columns = [column for side in Side for column in _columns(side, task.shape.side(side))]
+    assert isinstance(task.shape, JoinShape)
     shape = replace(task.shape, columns=tuple(columns), feed=None)
-    *batches, last = JoinTask(shape, store, name, task.tick, task.placing).run(0, 1)
-    report = JoinReport.model_validate_json(last.column(CONTROL)[0].as_py())
+    *batches, last = NodeTask(shape, store, name, task.tick, task.placing).run(0, 1)
+    report = NodeReport.model_validate_json(last.column(CONTROL)[0].as_py())
     released, brought, least = [], {}, {}
     for side in Side:
         planned, told = plan.side(side), work.side(side)
         released += list(_released(plan, side, shape, told, report, store))
-        if planned.feed is not None:
+        if planned.feeds:
             brought[side] = _brought(plan, side, shape.side(side), told, store)
         for column, time in report.side(side).least.items():
             least[planned.watermark_key(column)] = time
@@ -136,7 +138,7 @@ def _brought(join: JoinPlan, side: Side, task: SideTask, work: SideWork, store: 
 
 
 def _released(
-    join: JoinPlan, side: Side, shape: JoinShape, work: SideWork, report: JoinReport, store: Store
+    join: JoinPlan, side: Side, shape: JoinShape, work: SideWork, report: NodeReport, store: Store
 ) -> Iterator[Released]:
     task, plan, found = shape.side(side), join.side(side), report.side(side)
     new = found.inserted if shape.changelog else [LiveRun(run=run) for run in work.new_runs]

@@ -28,7 +28,8 @@ from watersmeet.engine.local.trace_join import Joined, again, kept_rows
 from watersmeet.engine.replay import CaseOutput, CaseStep
 from watersmeet.engine.step.driver import TickDriver
 from watersmeet.engine.step.ingest import FLAG, ON_TIME, REASONS, Judgement
-from watersmeet.engine.step.join import JoinTask
+from watersmeet.engine.step.node import NodeTask
+from watersmeet.engine.step.query_tick import lateness_of
 from watersmeet.engine.step.tasks import TickStart
 from watersmeet.event_time import NEVER, Side, Watermark
 from watersmeet.kernel.times import to_canonical
@@ -48,7 +49,7 @@ class Tracer:
 
     def _forget(self) -> None:
         self._judged: dict[tuple[str, int], list[tuple[pa.RecordBatch, Judgement]]] = defaultdict(list)
-        self._joined: list[Joined] = []
+        self._ran: dict[int, Joined] = {}
 
     def opened(self, driver: TickDriver) -> None:
         """The job was opened, for the first time or again."""
@@ -64,9 +65,10 @@ class Tracer:
     def judged(self, arrangement: str, branch: int, rows: pa.RecordBatch, judgement: Judgement) -> None:
         self._judged[arrangement, branch].append((rows, judgement))
 
-    def joined(self, query: str, task: JoinTask) -> None:
-        plan = self._query.joins[task.shape.number]
-        self._joined.append(again(plan, task))
+    def ran(self, query: str, task: NodeTask) -> None:
+        plan = self._query.nodes[task.shape.number]
+        if isinstance(plan, JoinPlan):
+            self._ran[plan.number] = again(plan, task)
 
     def committed(self, step: CaseStep, output: CaseOutput) -> None:
         """The step is done."""
@@ -76,7 +78,7 @@ class Tracer:
         late_below = {
             side.watermark_key(column): below
             for side in query.sides
-            for column, below in self._start.late_below[f"{query.name}/{side.name}"].items()
+            for column, below in self._start.late_below.get(f"{query.name}/{side.name}", {}).items()
         }
         self.trace.entries.append(
             TickTrace(
@@ -85,7 +87,7 @@ class Tracer:
                 arrived=list(self._arrived(step)),
                 inputs=list(self._inputs(state)),
                 late_below=late_below,
-                joins=[self._join(join, state) for join in query.joins],
+                joins=[self._join(join, state) for join in query.nodes if isinstance(join, JoinPlan)],
             )
         )
         self._before = state
@@ -98,7 +100,7 @@ class Tracer:
         assert self.trace is not None
         for side in self._query.sides:
             arrangement = f"{self._query.name}/{side.name}"
-            for number, branch in enumerate(side.branches):
+            for number, branch in side.sources:
                 given = iter(step.rows.get(branch.source.name, ()))
                 for rows, judgement in self._judged[arrangement, number]:
                     for place, (row, diff) in zip(range(rows.num_rows), given, strict=False):
@@ -124,7 +126,8 @@ class Tracer:
             return replace(found, fate="beneath" if flag == FLAG_BENEATH else "filtered")
         keys = [
             side.joined(text) if side.input.column(text) else text
-            for join in self._query.joins
+            for join in self._query.nodes
+            if isinstance(join, JoinPlan)
             for where in Side
             if join.side(where).name == side.name
             for key in join.keys
@@ -148,8 +151,8 @@ class Tracer:
                         ),
                         branch.lags[place],
                     )
-                    for branch, held in zip(side.branches, known.branches, strict=True)
-                    for name, partition in held.partitions.items()
+                    for number, branch in side.sources
+                    for name, partition in known.branches[number].partitions.items()
                 ]
                 yield InputWatermark(
                     side.watermark_key(column),
@@ -159,16 +162,16 @@ class Tracer:
                 )
 
     def _join(self, join: JoinPlan, state: QueryState) -> JoinStep:
-        found = self._joined[join.number]
+        found = self._ran[join.number]
         fed: dict[str, Watermark] = {}
         own: dict[str, Watermark] = {}
         dropped: dict[Side, int] = {}
         for side in Side:
             plan = join.side(side)
             if plan.feed is not None:
-                emitted = state.joins[plan.feed.join].emitted
+                emitted = state.nodes[plan.feed.node].emitted
                 fed |= {key: emitted.get(key, NEVER) for key in plan.event_times}
-                dropped[side] = self._joined[plan.feed.join].rows - len(found.brought[side])
+                dropped[side] = self._ran[plan.feed.node].rows - len(found.brought[side])
             else:
                 known = state.inputs[plan.name].watermarks
                 own |= {plan.watermark_key(c): known.get(c, NEVER) for c in plan.event_times}
@@ -185,11 +188,11 @@ class Tracer:
         )
 
     def _limits(self, join: JoinPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
-        lateness = self._lateness
+        lateness = self._lateness(join)
         found = []
         for side in Side:
             plan = join.side(side)
-            stored = state.joins[join.number].arrangements[plan.name].limits
+            stored = state.nodes[join.number].arrangements[plan.name].limits
             for column in plan.event_times:
                 key = plan.watermark_key(column)
                 parts = [
@@ -201,13 +204,17 @@ class Tracer:
                 found.append(Limit(key, stored.get(column, NEVER), tuple(parts)))
         return found
 
+    def _lateness(self, join: JoinPlan) -> dict[str, int]:
+        """What is taken off watermarks that come in, per key."""
+        return {
+            side.watermark_key(column): lateness_of(self._query, side)
+            for side in join.sides
+            for column in side.event_times
+        }
+
     @property
     def _query(self) -> QueryPlan:
         return self._driver.plan.queries[0]
-
-    @property
-    def _lateness(self) -> int:
-        return self._query.options.allowed_lateness
 
     def _outputs(
         self,
@@ -217,8 +224,9 @@ class Tracer:
         fed: Mapping[str, Watermark],
         least: Mapping[str, int],
     ) -> list[OutputWatermark]:
-        after = state.joins[join.number]
-        before = self._before.joins[join.number].emitted if self._before.joins else {}
+        after = state.nodes[join.number]
+        before = self._before.nodes[join.number].emitted if self._before.nodes else {}
+        lateness = self._lateness(join)
         stored = {
             plan.watermark_key(column): limit
             for plan in (join.left, join.right)
@@ -231,15 +239,14 @@ class Tracer:
                 value=after.emitted.get(key, NEVER),
                 before=before.get(key, NEVER),
                 watermark=own[key] if key in own else fed[key],
-                lateness=self._lateness if key in own else 0,
+                lateness=lateness[key],
                 least=least.get(key),
                 limit=stored.get(key, NEVER) if key in bounded else None,
             )
-            for side in ((Side.LEFT,) if join.kind.hides_right else Side)
-            for key in map(join.side(side).watermark_key, join.side(side).event_times)
+            for key in join.watermark_keys
         ]
 
     def _buffer(self, join: JoinPlan, side: Side, state: QueryState) -> list[Kept]:
         task = self._driver.shapes[self._query.name][join.number].side(side)
-        arrangement = state.joins[join.number].arrangements[join.side(side).name]
+        arrangement = state.nodes[join.number].arrangements[join.side(side).name]
         return kept_rows(join, side, task, arrangement, self._driver.store)

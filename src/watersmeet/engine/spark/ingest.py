@@ -10,7 +10,6 @@ Rows of its output: ``kind`` (`REPORT` or `ASIDE`) and ``text`` (JSON).
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +21,7 @@ from pyspark import TaskContext
 from watersmeet.engine.spark.errors import carrying
 from watersmeet.engine.spark.properties import START, unpacked
 from watersmeet.engine.spark.split import TAG, BranchView, SourceView, Split
+from watersmeet.engine.step.aside import ASIDE_COLUMNS, write_aside
 from watersmeet.engine.step.ingest import ON_TIME, REASONS, IngestWriter
 from watersmeet.engine.step.tasks import TickStart
 from watersmeet.errors import EngineError
@@ -30,7 +30,6 @@ from watersmeet.state.store import Store
 REPORT, ASIDE = "report", "aside"
 SCHEMA = "kind STRING, text STRING"
 BROKEN_REASON = "broken"
-ASIDE_COLUMNS = ("record", "watermark_key", "watermark", "late_by")
 """Of files of rows set aside; those of broken records hold the first alone."""
 
 
@@ -118,17 +117,17 @@ class _SourceTask:
         kinds = dict.fromkeys((owner, reason) for owner, reason, _ in self.rejected)
         for owner, reason in kinds:
             batches = [each for o, r, each in self.rejected if (o, r) == (owner, reason)]
-            name = f"aside/{reason}-{self.start.tick}-{uuid.uuid4().hex[:16]}.arrow"
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_file(sink, batches[0].schema) as writer:
-                for each in batches:
-                    writer.write_batch(each)
-            self.store.write(name, sink.getvalue())
-            rows = sum(each.num_rows for each in batches)
+            file = write_aside(self.store, reason, self.start.tick, batches)
             yield (
                 ASIDE,
                 json.dumps(
-                    {"source": self.view.source, "owner": owner, "reason": reason, "name": name, "rows": rows}
+                    {
+                        "source": self.view.source,
+                        "owner": owner,
+                        "reason": reason,
+                        "name": file.name,
+                        "rows": file.rows,
+                    }
                 ),
             )
 

@@ -23,8 +23,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.engine.spark.errors import carrying
 from watersmeet.engine.spark.properties import JOIN, packed, unpacked
-from watersmeet.engine.step.join import JoinTask
-from watersmeet.engine.step.tasks import CONTROL, JoinShape
+from watersmeet.engine.step.node import NodeTask
+from watersmeet.engine.step.tasks import CONTROL, NodeShape
 from watersmeet.errors import EngineError
 from watersmeet.sinks.base import ArrowPart, Sink
 from watersmeet.state.store import Store
@@ -52,7 +52,7 @@ class Join:
         outputs: (joined column, name): instead of giving rows out, stage them in the sink, so named.
     """
 
-    shape: JoinShape
+    shape: NodeShape
     store: Store
     partitions: int
     reports: Accumulator[list[Report]]
@@ -76,7 +76,7 @@ class Join:
                 )
                 part.write(partition, schema, chosen)
 
-    def _rows(self, task: JoinTask, partition: int) -> Iterator[pa.RecordBatch]:
+    def _rows(self, task: NodeTask, partition: int) -> Iterator[pa.RecordBatch]:
         for batch in task.run(partition, self.partitions):
             control = batch.column(CONTROL)
             if control.null_count == batch.num_rows:
@@ -89,7 +89,7 @@ def _owned(batches: Iterator[pa.RecordBatch]) -> list[int]:
     return [number for batch in batches for number in batch.column(0).to_pylist()]
 
 
-def _told(shape: JoinShape, store: Store) -> tuple[JoinTask, ArrowPart | None]:
+def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
     """The task at hand, as this tick's local property says."""
     context = TaskContext.get()
     text = context.getLocalProperty(JOIN) if context is not None else None
@@ -98,14 +98,14 @@ def _told(shape: JoinShape, store: Store) -> tuple[JoinTask, ArrowPart | None]:
             "a join was evaluated outside of a tick", code="internal", hint="please report this"
         )
     work, tick, part = cast(tuple[str, int, ArrowPart | None], unpacked(text))
-    return JoinTask(shape, store, work, tick), part
+    return NodeTask(shape, store, work, tick), part
 
 
 @dataclass(frozen=True)
 class Feed:
     """The function given to `mapInArrow` for a join whose rows go to another join: only reports come out."""
 
-    shape: JoinShape
+    shape: NodeShape
     store: Store
     partitions: int
 
@@ -123,18 +123,18 @@ class Feed:
 class FeedFrame:
     """A join of one query whose rows go to another join, to be evaluated within a tick."""
 
-    def __init__(self, spark: SparkSession, shape: JoinShape, store: Store, partitions: int) -> None:
+    def __init__(self, spark: SparkSession, shape: NodeShape, store: Store, partitions: int) -> None:
         self._spark = spark
         numbers = spark.range(0, partitions, 1, partitions)
         self._frame = numbers.mapInArrow(Feed(shape, store, partitions), f"{CONTROL} STRING")
 
-    def run(self, task: JoinTask) -> list[str]:
+    def run(self, task: NodeTask) -> list[str]:
         """Run ``task`` in all partitions; one report of each."""
         self._spark.sparkContext.setLocalProperty(JOIN, packed((task.work, task.tick, None)))
         return [row[0] for row in self._frame.collect()]
 
 
-def staged_schema(shape: JoinShape, outputs: Sequence[tuple[str, str]]) -> pa.Schema:
+def staged_schema(shape: NodeShape, outputs: Sequence[tuple[str, str]]) -> pa.Schema:
     """The joined columns of ``outputs`` under their names."""
     return pa.schema([pa.field(name, shape.row_schema.field(column).type) for column, name in outputs])
 
@@ -150,7 +150,7 @@ class JoinFrame:
     def __init__(
         self,
         spark: SparkSession,
-        shape: JoinShape,
+        shape: NodeShape,
         store: Store,
         partitions: int,
         where: str | None,
@@ -171,7 +171,7 @@ class JoinFrame:
             frame = frame.where(where)
         self.frame: DataFrame = frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
 
-    def write(self, task: JoinTask, sink: Sink, attempt: str) -> list[str]:
+    def write(self, task: NodeTask, sink: Sink, attempt: str) -> list[str]:
         """Stage the rows of ``task`` in ``sink``; one report per partition.
 
         Raises:

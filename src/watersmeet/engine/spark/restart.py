@@ -37,7 +37,7 @@ def settings_digest(plan: JobPlan) -> str:
             query.name,
             query.options.allowed_lateness,
             query.options.watermark_rule.value,
-            [[list(branch.lags) for branch in side.branches] for side in query.sides],
+            [[list(branch.lags) for _, branch in side.sources] for side in query.sides],
             None if query.where is None else query.where.sql(dialect="spark"),
             [[output.name, output.expr.sql(dialect="spark")] for output in query.outputs],
         ]

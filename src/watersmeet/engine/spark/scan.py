@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -33,7 +33,7 @@ from watersmeet.engine.spark.split import (
 )
 from watersmeet.engine.spark.text import quoted, sql_of
 from watersmeet.event_time import Side
-from watersmeet.plan.model import BranchPlan, JobPlan, QueryPlan, SidePlan
+from watersmeet.plan.model import BranchPlan, JobPlan, JoinPlan, QueryPlan, SidePlan
 from watersmeet.spec.model import Source
 
 Read = Callable[[Source], DataFrame]
@@ -86,8 +86,9 @@ def scan(
     for query in plan.queries:
         casts = _key_casts(spark, query, frames)
         for side in query.sides:
-            for number, branch in enumerate(side.branches):
-                sql = _branch_sql(branch, casts.get(side.name, {}))
+            wanted = _meeting_stages(side) | casts.get(side.name, {})
+            for number, branch in side.sources:
+                sql = _branch_sql(branch, wanted)
                 owner = by_name[branch.source.name]
                 owner.branches.append(_Branch(f"{query.name}/{side.name}", number, sql))
     for each in sources:
@@ -95,7 +96,30 @@ def scan(
             each.late = {f"{LATE}{column.name}": quoted(column.name) for column in each.source.columns}
     _find_types(sources)
     _unify_branches(spark, sources)
-    return _union(sources, keep_broken)
+    found = _union(sources, keep_broken)
+    return replace(found, schemas={**found.schemas, **_declared_schemas(spark, plan)})
+
+
+def _meeting_stages(side: SidePlan) -> dict[str, str]:
+    """Of an input with sources and stages: column -> the type in which their rows meet."""
+    if not side.stages:
+        return {}
+    return {column.name: column.type for column in side.input.columns if column.name in side.kept}
+
+
+def _declared_schemas(spark: SparkSession, plan: JobPlan) -> dict[str, pa.Schema]:
+    """Of inputs that only stages feed, the kept columns in native types, as far as these are declared."""
+    schemas = {}
+    for query in plan.queries:
+        for side in query.sides:
+            if not side.sources:
+                known = {c.name: c.type for c in side.input.columns if c.type not in ("UNKNOWN", "VOID")}
+                types = {name: known[name] for name in side.kept if name in known}
+                fields = _empty(spark, types).schema.fields if types else []
+                schemas[f"{query.name}/{side.name}"] = pa.schema(
+                    [pa.field(field.name, _arrow_type(field.dataType)) for field in fields]
+                )
+    return schemas
 
 
 def _branch_sql(branch: BranchPlan, casts: Mapping[str, str]) -> dict[str, str]:
@@ -127,8 +151,8 @@ def _key_casts(
     """Per input, computed key columns -> the type that Spark compares the key as, where its two sides are of
     different types."""
     casts: dict[str, dict[str, str]] = {}
-    for join in query.joins:
-        if join.left.feed is not None or join.right.feed is not None:
+    for join in query.nodes:
+        if not isinstance(join, JoinPlan) or join.left.feeds or join.right.feeds:
             continue  # the planner has seen to one type
         for key in join.keys:
             types = [_first_type(join.side(side), key.column(side), frames) for side in Side]
@@ -141,7 +165,7 @@ def _key_casts(
 
 def _first_type(side: SidePlan, column: str, frames: Mapping[str, DataFrame]) -> DataType:
     """The type that a kept column has in the first branch of an input."""
-    branch = side.branches[0]
+    _, branch = side.sources[0]
     text = sql_of(dict(branch.columns)[column])
     return frames[branch.source.name].selectExpr(f"{text} AS k").schema[0].dataType
 

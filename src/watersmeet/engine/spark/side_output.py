@@ -1,9 +1,10 @@
-"""Rows that ingest set aside (late, NULL time, too far ahead, broken) → a sink of the tick.
+"""Rows that were set aside (late, NULL time, too far ahead, broken) → a sink of the tick.
 
-Columns: ``stream`` (the source), ``input`` (``query/alias``; NULL for broken records), ``reason``,
-``record`` (JSON of the declared columns, or the text of a broken record). Of late rows also which watermark
-they missed: ``watermark_key`` (``alias.column``), ``watermark`` (as text, less allowed_lateness, at the start
-of the tick), and ``late_by`` (µs, or plain units where times are integers); NULL for others.
+Columns: ``stream`` (the source; of a late row of a stage the alias of the input), ``input`` (``query/alias``;
+NULL for broken records), ``reason``, ``record`` (JSON of the declared columns, of a stage's row those that
+the query keeps, or the text of a broken record). Of late rows also which watermark they missed:
+``watermark_key`` (``alias.column``), ``watermark`` (as text, less allowed_lateness, at the start of the
+tick), and ``late_by`` (µs, or plain units where times are integers); NULL for others.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.engine.spark.errors import carrying
-from watersmeet.engine.spark.ingest import ASIDE_COLUMNS, BROKEN_REASON
+from watersmeet.engine.spark.ingest import BROKEN_REASON
 from watersmeet.engine.spark.text import literal
+from watersmeet.engine.step.aside import ASIDE_COLUMNS
 from watersmeet.state.store import Store
 
 SCHEMA = (

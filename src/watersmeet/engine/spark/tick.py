@@ -1,4 +1,4 @@
-"""One tick on Spark: ingest job, advance, join jobs into their sinks, publish, commit.
+"""One tick on Spark: ingest job, advance, the jobs of nodes into their sinks, publish, commit.
 
 Works on any frame of the scan's reports, streaming or not. A tick that fails anywhere has committed nothing
 and is begun again; sinks have staged at most.
@@ -78,12 +78,13 @@ class Ticks:
         self.timings = Timings()
         self._frames = {query.name: self._join_frame(query) for query in plan.queries}
         self._feeds = {
-            (query.name, join.number): FeedFrame(
-                spark, driver.shapes[query.name][join.number], driver.store, partitions
+            (query.name, node.number): FeedFrame(
+                spark, driver.shapes[query.name][node.number], driver.store, partitions
             )
             for query in plan.queries
-            for join in query.joins[:-1]
+            for node in query.nodes[:-1]
         }
+        driver.keep_late = outputs.late is not None
 
     def prepare(self, owner: str) -> None:
         """Let every sink check what it can; see `Sink.prepare`."""
@@ -140,25 +141,33 @@ class Ticks:
         """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""
         published: list[tuple[Sink, str]] = []
         try:
-            published += [(self._run_joins(query, attempt), query.name) for query in self._plan.queries]
+            published += [(self._run_nodes(query, attempt), query.name) for query in self._plan.queries]
             self.timings.mark("join and write")
-            published += self._write_aside(tick, attempt, aside)
+            published += self._write_aside(tick, attempt, aside + self._late_of_stages())
         except BaseException:
             for sink in self._outputs.sinks:
                 sink.discard(attempt)
             raise
         return published
 
-    def _run_joins(self, query: QueryPlan, attempt: str) -> Sink:
-        """Run the joins of a query, those beneath first; the last one stages its rows in the sink."""
-        for join in query.joins[:-1]:
-            task = self.driver.join_task(query.name, join.number)
-            reports = self._feeds[query.name, join.number].run(task)
-            self.driver.settle(query.name, join.number, reports)
+    def _run_nodes(self, query: QueryPlan, attempt: str) -> Sink:
+        """Run the nodes of a query, those beneath first; the last one stages its rows in the sink."""
+        for node in query.nodes[:-1]:
+            task = self.driver.node_task(query.name, node.number)
+            reports = self._feeds[query.name, node.number].run(task)
+            self.driver.settle(query.name, node.number, reports)
         sink, last = self._outputs.queries[query.name], query.root.number
-        task = self.driver.join_task(query.name, last)
+        task = self.driver.node_task(query.name, last)
         self.driver.settle(query.name, last, self._frames[query.name].write(task, sink, attempt))
         return sink
+
+    def _late_of_stages(self) -> list[Aside]:
+        return [
+            Aside(source=alias, owner=f"{query.name}/{alias}", reason="late", name=file.name, rows=file.rows)
+            for query in self._plan.queries
+            for alias, files in self.driver.aside(query.name).items()
+            for file in files
+        ]
 
     def _write_aside(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
         published = []

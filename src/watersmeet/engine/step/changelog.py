@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,7 @@ from watersmeet.engine.step.ingest import DIFF
 from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.results import count, least_alive, pad, pad_files
 from watersmeet.engine.step.slice import RunSlice, SideSlice
-from watersmeet.engine.step.tasks import JoinReport, JoinShape, JoinWork, SideReport, SideTask
+from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share, SideReport, SideTask
 from watersmeet.event_time import Side, below
 from watersmeet.kernel.pairs import Band, Condition, KeyColumns, SortedRows, find, gather
 from watersmeet.kernel.probe import Rows
@@ -31,9 +30,6 @@ from watersmeet.kernel.slots import BUCKET_MASK
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import sort_rows, take_rows, write_run
-
-if TYPE_CHECKING:
-    from watersmeet.engine.step.join import JoinTask
 
 _BUCKET = "#bucket"
 _SAMPLES = 5
@@ -49,15 +45,8 @@ class Change:
     matches: npt.NDArray[np.int64]
 
 
-def run_changelog(
-    task: JoinTask,
-    query: JoinWork,
-    slices: dict[Side, SideSlice],
-    report: JoinReport,
-    partition: int,
-    partitions: int,
-) -> Iterator[pa.RecordBatch]:
-    shape = task.shape
+def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice]) -> Iterator[pa.RecordBatch]:
+    report = share.report
     before = {side: {piece.name: piece.marks("gone").copy() for piece in slices[side].old} for side in Side}
     counts = {side: {piece.name: piece.marks("count").copy() for piece in slices[side].old} for side in Side}
     inserts, deletes = {}, {}
@@ -81,12 +70,12 @@ def run_changelog(
             yield from _pad_changes(
                 shape, side, own, inserts[side], deletes[side], before[side], counts[side]
             )
-        for batch, low, high in pad_files(own, partition, partitions):
+        for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
             diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
             yield _with_diff(pad(shape, side, batch, np.arange(low, high)), diffs)
-        inserted = _write_inserts(own, inserts[side], task.tick, report.side(side), marks)
+        inserted = _write_inserts(own, inserts[side], share.tick, report.side(side), marks)
         _release(own, before[side], report.side(side))
-        report.side(side).merged = merge_runs(own, task.tick, marks)
+        report.side(side).merged = merge_runs(own, share.tick, marks)
         merged_away = {name for group in own.work.merges for name in group}
         for piece in own.old:
             if piece.name not in merged_away:
@@ -94,7 +83,7 @@ def run_changelog(
                     marks.add(piece.name, kind, piece.start, piece.marks(kind))
         report.side(side).inserted = inserted
         _least(own, inserts[side], report.side(side))
-    written = marks.write(task.store, task.tick)
+    written = marks.write(share.store, share.tick)
     for side in Side:
         fresh = {live.run.name: live for live in [*report.side(side).merged, *report.side(side).inserted]}
         names = {piece.name for piece in slices[side].old}
@@ -205,7 +194,7 @@ def _pairs(
     change: Change | None,
     piece: RunSlice,
     gone: npt.NDArray[np.bool_],
-    report: JoinReport,
+    report: NodeReport,
 ) -> Iterator[pa.RecordBatch]:
     """Changes of ``side`` × rows of the other side's old run that are not gone."""
     if change is None:
@@ -227,7 +216,7 @@ def _pairs(
 
 
 def _new_pairs(
-    shape: JoinShape, inserts: Change | None, change: Change | None, report: JoinReport
+    shape: JoinShape, inserts: Change | None, change: Change | None, report: NodeReport
 ) -> Iterator[pa.RecordBatch]:
     """Left inserts × right changes of the same tick."""
     if inserts is None or change is None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 
-from watersmeet.engine.step.tasks import IngestReport
 from watersmeet.plan.model import QueryPlan
 from watersmeet.watermark.lateness import LateBy, summed
 
 
 def late_total(
-    before: Mapping[str, Mapping[str, LateBy]], reports: Sequence[IngestReport], query: QueryPlan
+    before: Mapping[str, Mapping[str, LateBy]],
+    late: Sequence[tuple[str, Mapping[str, LateBy]]],
+    query: QueryPlan,
 ) -> dict[str, dict[str, LateBy]]:
-    """How late the rows were that were late since the job's start, per alias and column."""
+    """How late the rows were that were late since the job's start, per alias and column; ``late``: in this
+    tick, by alias."""
     found = {
-        side.name: summed(
-            [before.get(side.name, {})]
-            + [report.late for report in reports if report.arrangement == f"{query.name}/{side.name}"]
-        )
+        side.name: summed([before.get(side.name, {}), *(each for alias, each in late if alias == side.name)])
         for side in query.sides
     }
-    return {alias: late for alias, late in found.items() if late}
+    return {alias: late_by for alias, late_by in found.items() if late_by}
 
 
 def added(

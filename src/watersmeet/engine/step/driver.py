@@ -1,7 +1,7 @@
 """The tick's driver: what one process decides between the tasks. Pure but for the store.
 
     begin ──> TickStart (to ingest tasks) ──reports──> advance
-          ──> JoinTask ──reports──> settle, for every join of every query ──> conclude ──> commit
+          ──> NodeTask ──reports──> settle, for every node of every query ──> conclude ──> commit
 
 Nothing of a tick is state before `commit`; a tick that fails anywhere is simply begun again.
 """
@@ -16,15 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.engine.step.chain import QueryResult, QueryTick
 from watersmeet.engine.step.idleness import FIRST_WORK, Idleness, decisions
-from watersmeet.engine.step.join import JoinTask
+from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.opening import check_same_job, verify_files
-from watersmeet.engine.step.shape import join_shapes, tracker_rules
-from watersmeet.engine.step.tasks import IngestReport, JoinShape, TickStart
+from watersmeet.engine.step.query_tick import QueryResult, QueryTick, late_below, late_columns
+from watersmeet.engine.step.shape import node_shapes, tracker_rules
+from watersmeet.engine.step.tasks import IngestReport, NodeShape, PadFile, TickStart
 from watersmeet.engine.step.write import FLUSH_BYTES, FLUSH_ROWS, Placing
 from watersmeet.errors import EngineError, StateError
-from watersmeet.event_time import NEVER, Side, Watermark, shift
+from watersmeet.event_time import Watermark
 from watersmeet.plan.model import JobPlan, QueryPlan
 from watersmeet.spec.model import NullTime
 from watersmeet.state.manifest import Manifest, QueryState, collect_garbage, commit, load_newest
@@ -44,7 +44,8 @@ class TickResult:
 @dataclass
 class _OpenTick:
     start: TickStart
-    inputs: dict[str, dict[str, tracker.InputState]] = field(default_factory=dict)
+    inputs: dict[str, dict[str, tracker.InputState]]
+    late_below: dict[str, dict[str, Watermark]]
     queries: dict[str, QueryTick] = field(default_factory=dict)
     ended: bool = False
     manifest: Manifest | None = None
@@ -53,7 +54,8 @@ class _OpenTick:
 class TickDriver:
     """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
 
-    Use `open`. ``manifest``: the last committed one, None before the first tick.
+    Use `open`. ``manifest``: the last committed one, None before the first tick. ``keep_late``: late rows of
+    stages are wanted, see `aside`.
     """
 
     def __init__(
@@ -68,8 +70,8 @@ class TickDriver:
         self.store = store
         self.manifest = manifest
         self._previous: Manifest | None = None
-        self.shapes: dict[str, tuple[JoinShape, ...]] = {
-            query.name: join_shapes(query, schemas) for query in plan.queries
+        self.shapes: dict[str, tuple[NodeShape, ...]] = {
+            query.name: node_shapes(query, schemas) for query in plan.queries
         }
         self._rules = {q.name: tracker_rules(q) for q in plan.queries}
         self._open: _OpenTick | None = None
@@ -77,6 +79,7 @@ class TickDriver:
         self.flush_rows = FLUSH_ROWS
         self.flush_bytes = FLUSH_BYTES
         self.placing: Placing | None = None
+        self.keep_late = False
 
     @classmethod
     def open(
@@ -91,7 +94,7 @@ class TickDriver:
         """Load the newest state, if any, and check that it belongs to this plan and is whole.
 
         Args:
-            schemas: per ``query/alias`` the kept columns in native Arrow types.
+            schemas: per ``query/alias`` the kept columns in native Arrow types; see `node_shapes`.
             started_us: the clock now: idle times start here (None: with the first tick).
             verify: also read every run and compare checksums.
 
@@ -111,14 +114,10 @@ class TickDriver:
         for query in self.plan.queries:
             for side in query.sides:
                 rules = self._rules[query.name][side.name]
-                for number, branch in enumerate(side.branches):
+                for number, branch in side.sources:
                     if branch.source.name in partitions:
-                        rules[number] = tracker.BranchRules(
-                            rules[number].lags,
-                            rules[number].idle_timeout_us,
-                            rules[number].follow_when_idle,
-                            tuple(partitions[branch.source.name]),
-                        )
+                        known = tuple(partitions[branch.source.name])
+                        rules[number] = replace(rules[number], partitions=known)
 
     @property
     def tick(self) -> int:
@@ -129,8 +128,8 @@ class TickDriver:
         """Rows in the state as of the last tick, per query and alias."""
         found: dict[str, dict[str, int]] = {}
         for query in self.plan.queries:
-            joins = self.manifest.queries[query.name].joins if self.manifest else []
-            known = {name: a.retained for join in joins for name, a in join.arrangements.items()}
+            nodes = self.manifest.queries[query.name].nodes if self.manifest else []
+            known = {name: a.retained for node in nodes for name, a in node.arrangements.items()}
             found[query.name] = {side.name: known.get(side.name, 0) for side in query.sides}
         return found
 
@@ -143,30 +142,33 @@ class TickDriver:
                 hint="use a new checkpoint directory to run it again",
             )
         inputs = self._inputs(clock_us)
-        late_below: dict[str, dict[str, Watermark]] = {}
+        judged: dict[str, dict[str, Watermark]] = {}
         max_ahead: dict[str, tuple[int | None, ...]] = {}
         sources: dict[str, tuple[str, ...]] = {}
         sides = {}
+        late = {q.name: self._late_below(q, inputs[q.name]) for q in self.plan.queries}
         for query in self.plan.queries:
-            below = self._late_below(query, inputs[query.name])
-            for join in query.joins:
-                for side in Side:
-                    plan = join.side(side)
-                    if plan.feed is not None:
+            below = late[query.name]
+            for node in query.nodes:
+                for side, task in zip(node.sides, self.shapes[query.name][node.number].sides, strict=True):
+                    if not side.sources:
                         continue
-                    task = self.shapes[query.name][join.number].side(side)
                     sides[task.arrangement] = task
-                    late_below[task.arrangement] = {
-                        column: below.get(plan.watermark_key(column), NEVER) for column in plan.event_times
-                    }
-                    max_ahead[task.arrangement] = tuple(b.source.max_ahead_us for b in plan.branches)
-                    sources[task.arrangement] = tuple(b.source.name for b in plan.branches)
+                    judged[task.arrangement] = late_columns(side, below)
+                    branches = dict(side.sources)
+                    places = range(len(side.branches))
+                    max_ahead[task.arrangement] = tuple(
+                        branches[n].source.max_ahead_us if n in branches else None for n in places
+                    )
+                    sources[task.arrangement] = tuple(
+                        branches[n].source.name if n in branches else "" for n in places
+                    )
         start = TickStart(
             tick=self.tick + 1,
             attempt=uuid.uuid4().hex,
             clock_us=clock_us,
             sides=sides,
-            late_below=late_below,
+            late_below=judged,
             max_ahead=max_ahead,
             flush_rows=self.flush_rows,
             flush_bytes=self.flush_bytes,
@@ -174,7 +176,7 @@ class TickDriver:
             null_fails=self.plan.queries[0].options.null_time is NullTime.FAIL,
             placing=self.placing,
         )
-        self._open = _OpenTick(start, inputs)
+        self._open = _OpenTick(start, inputs, late)
         return start
 
     def look(self, clock_us: int) -> None:
@@ -200,7 +202,7 @@ class TickDriver:
         for query in self.plan.queries:
             seen = _seen(query, parsed, {}, {}, {})
             inputs, rules = tick.inputs[query.name], self._rules[query.name]
-            branches = {(s.name, n): b.source.name for s in query.sides for n, b in enumerate(s.branches)}
+            branches = {(s.name, n): b.source.name for s in query.sides for n, b in s.sources}
             found |= {branches[key] for key in tracker.going_idle(inputs, rules, seen, start.clock_us)}
         return frozenset(found)
 
@@ -275,23 +277,23 @@ class TickDriver:
                 tick=start.tick,
                 query=query,
                 shapes=self.shapes[query.name],
-                before=self.manifest.queries[query.name] if self.manifest else QueryState(),
+                before=self._before(query),
                 inputs=inputs,
-                late_below=self._late_below(query, inputs),
+                rules=rules,
+                late_below=tick.late_below[query.name],
                 reports=found,
+                keep_late=self.keep_late,
             )
 
-    def _late_below(self, query: QueryPlan, inputs: Mapping[str, tracker.InputState]) -> dict[str, Watermark]:
-        """Per key: rows below are late."""
-        found = dict(self.manifest.queries[query.name].late_below) if self.manifest else {}
-        for alias, state in inputs.items():
-            for column, watermark in state.watermarks.items():
-                below = shift(watermark, -query.options.allowed_lateness)
-                found[f"{alias}.{column}"] = max(below, found.get(f"{alias}.{column}", NEVER))
-        return found
+    def _before(self, query: QueryPlan) -> QueryState:
+        return self.manifest.queries[query.name] if self.manifest else QueryState()
 
-    def join_task(self, query: str, number: int) -> JoinTask:
-        """A join of the open tick, to be run once per partition; those beneath it are settled.
+    def _late_below(self, query: QueryPlan, inputs: Mapping[str, tracker.InputState]) -> dict[str, Watermark]:
+        """Per key: rows of the tick below are late."""
+        return late_below(query, inputs, self._before(query).late_below)
+
+    def node_task(self, query: str, number: int) -> NodeTask:
+        """A node of the open tick, to be run once per partition; those beneath it are settled.
 
         Writes the tasks' work file.
         """
@@ -302,18 +304,23 @@ class TickDriver:
         if name.endswith(FIRST_WORK):
             work.idle = decisions(tick.inputs)
         self.store.write(name, work.model_dump_json().encode())
-        return JoinTask(self.shapes[query][number], self.store, name, work.tick, self.placing)
+        return NodeTask(self.shapes[query][number], self.store, name, work.tick, self.placing)
 
     def settle(self, query: str, number: int, reports: Iterable[str]) -> None:
-        """Take the control texts of a join's tasks, one per partition (of one attempt each).
+        """Take the control texts of a node's tasks, one per partition (of one attempt each).
 
         Raises:
             EngineError: a limit was reached (``max_rows``).
         """
         self._current().queries[query].settle(number, reports)
 
+    def aside(self, query: str) -> Mapping[str, Sequence[PadFile]]:
+        """Files of the open tick's late rows of stages, per alias of the input to which they came too late;
+        see `engine.step.aside`. There are none unless `keep_late`."""
+        return self._current().queries[query].aside
+
     def conclude(self) -> TickResult:
-        """What the tick has come to, when all joins are settled; nothing is stored yet.
+        """What the tick has come to, when all nodes are settled; nothing is stored yet.
 
         Raises:
             EngineError: a promise of a watermark is broken (see `monotony`): a bug.
@@ -373,7 +380,7 @@ def _seen(
     """What the tick brought, per (alias, branch)."""
     found: dict[tuple[str, int], tracker.Seen] = {}
     for side in query.sides:
-        for number, branch in enumerate(side.branches):
+        for number, branch in side.sources:
             source = branch.source.name
             explicit = advances.get(source, {})
             of_input = {
@@ -401,6 +408,8 @@ def _seen(
 def _with_sources(
     query: QueryPlan, inputs: Mapping[str, tracker.InputState]
 ) -> Iterator[tuple[str, tracker.InputState, list[str]]]:
-    """Alias, its state, and the names of its branches' sources."""
+    """Alias, its state, and the names of its branches' sources ("" for stages)."""
     for side in query.sides:
-        yield side.name, inputs[side.name], [branch.source.name for branch in side.branches]
+        names = dict.fromkeys(range(len(side.branches)), "")
+        names |= {number: branch.source.name for number, branch in side.sources}
+        yield side.name, inputs[side.name], list(names.values())

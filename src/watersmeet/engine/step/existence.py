@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from watersmeet.engine.step.results import NO_ROWS, count
 from watersmeet.engine.step.slice import RunSlice, SideSlice
-from watersmeet.engine.step.tasks import JoinReport, JoinShape, SideReport
+from watersmeet.engine.step.tasks import JoinShape, NodeReport, SideReport
 from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.pairs import SortedRows, find, gather, matched
 from watersmeet.kernel.probe import Rows
@@ -21,7 +21,7 @@ from watersmeet.spec.model import JoinKind
 
 
 def first_matches(
-    shape: JoinShape, own: dict[Side, SideSlice], reach: dict[Side, SideSlice], report: JoinReport
+    shape: JoinShape, own: dict[Side, SideSlice], reach: dict[Side, SideSlice], report: NodeReport
 ) -> Iterator[pa.RecordBatch]:
     """Mark own rows that have a match; by a SEMI join, give out the left ones that have their first.
 
@@ -53,7 +53,7 @@ def first_matches(
         if not len(chosen):
             continue
         if shape.kind is JoinKind.SEMI:
-            mark_gone(piece, chosen, report.left)
+            mark_gone(piece, chosen, report.side(Side.LEFT))
             yield _left_rows(shape, piece.rows.batch, chosen, report)
         else:
             piece.mark_matched(chosen)
@@ -86,6 +86,6 @@ def _all_rows(side: SideSlice) -> list[SortedRows]:
     return [piece.rows for piece in side.old] + ([side.new.rows] if side.new is not None else [])
 
 
-def _left_rows(shape: JoinShape, batch: pa.RecordBatch, rows: Rows, report: JoinReport) -> pa.RecordBatch:
+def _left_rows(shape: JoinShape, batch: pa.RecordBatch, rows: Rows, report: NodeReport) -> pa.RecordBatch:
     report.matches += len(rows)
     return gather(shape.columns, batch, rows, None, NO_ROWS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from watersmeet.engine.step.tasks import JoinWork
+from watersmeet.engine.step.tasks import NodeWork
 from watersmeet.state.store import Store
 from watersmeet.watermark import tracker
 
@@ -20,7 +20,7 @@ Decided = dict[str, dict[str, list[dict[str, bool]]]]
 
 
 FIRST_WORK = "-0-0.json"
-"""How the name of the work file of a tick's first join ends: it says what was decided."""
+"""How the name of the work file of a tick's first node ends: it says what was decided."""
 
 
 class Idleness:
@@ -50,7 +50,7 @@ class Idleness:
         """``tick`` was begun by an earlier run: what that one decided counts."""
         for name in store.names("work"):
             if name.startswith(f"work/{tick}-") and name.endswith(FIRST_WORK):
-                self._decided = JoinWork.model_validate_json(bytes(store.read(name))).idle
+                self._decided = NodeWork.model_validate_json(bytes(store.read(name))).idle
 
     @property
     def is_decided(self) -> bool:

@@ -2,7 +2,8 @@
 
 An `IngestWriter` takes the rows of one branch of one input, in batches as they come. Every row ends in
 exactly one count: ``beneath`` (not part of the stream), ``null_time``, ``ahead``, ``late``, ``filtered``,
-``unmatchable``, ``padded`` (a pad of its own tick) or ``kept`` (in a run).
+``unmatchable``, ``padded`` (a pad of its own tick), ``passed`` (put out in its tick by a node that keeps
+none) or ``kept`` (in a run).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.engine.step.aside import missed_columns
 from watersmeet.engine.step.nulls import null_time_error
-from watersmeet.engine.step.tasks import IngestReport, TickStart
+from watersmeet.engine.step.tasks import IngestReport, TickStart, null_column
 from watersmeet.engine.step.write import SideWriter
-from watersmeet.event_time import Mask, Times, below, shown_time
+from watersmeet.event_time import Mask, Times, below
 from watersmeet.kernel.times import to_canonical
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.state.store import Store
@@ -113,22 +115,14 @@ class IngestWriter:
                 self._count("unmatchable", int(unmatchable.sum()))
         if candidate.any():
             chosen = self._columns(batch, times, candidate)
-            self._count("kept", chosen.num_rows)
-            self._writer.hold(chosen)
+            self._count("passed" if self._side.passes else "kept", chosen.num_rows)
+            self._writer.take(chosen)
         return judgement
 
     def missed_columns(self, mask: Mask) -> list[pa.Array]:
         """Of the chosen rows of the last batch: the watermark key that each missed, that watermark (less
         allowed_lateness) as text, and by how much; NULLs for rows that were not late."""
-        rows = int(mask.sum())
-        if self.missed is None:
-            return [pa.nulls(rows, kind) for kind in (pa.string(), pa.string(), pa.int64())]
-        codes = self.missed.column[mask]
-        late_by = pa.array(self.missed.late_by[mask], mask=codes < 0)
-        taken = pa.array(codes, mask=codes < 0)
-        keys = [f"{self._side.name}.{column}" for column in self.missed.columns]
-        marks = [shown_time(self._late_below[c], self._integer[c]) for c in self.missed.columns]
-        return [pa.array(texts, pa.string()).take(taken) for texts in (keys, marks)] + [late_by]
+        return missed_columns(self.missed, self._side.name, self._late_below, self._integer, mask)
 
     def finish(self) -> str:
         """Write what is held and return the report as JSON text."""
@@ -181,6 +175,9 @@ class IngestWriter:
             for field in self._side.schema
         ]
         names = list(self._side.schema.names)
+        for name in self._side.nullable:  # by rows of stages alone
+            arrays.append(pa.array(np.zeros(batch.num_rows, dtype=np.bool_)))
+            names.append(null_column(name))
         if self._side.changes:
             arrays.append(
                 batch.column(DIFF)

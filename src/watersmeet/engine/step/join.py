@@ -1,17 +1,13 @@
-"""The second half of a tick, in append mode, for one hash range: match, release, pad, merge.
+"""A join in append mode, for one hash range: match, release, pad, merge.
 
-    new left × old right, new left × new right, old left × new right    each pair with a new row, once
-    released rows of a padded side that never matched                   pads
-    runs that the driver wants merged                                   new runs, with their marks
-
-A task does nothing that depends on running once: it writes files under new names and reports them in its last
-row; only a report that the driver commits counts.
+new left × old right, new left × new right, old left × new right    each pair with a new row, once
+released rows of a padded side that never matched                   pads
+runs that the driver wants merged                                   new runs, with their marks
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,101 +15,56 @@ import pyarrow as pa
 from watersmeet.engine.step.changelog import run_changelog
 from watersmeet.engine.step.counts import lower
 from watersmeet.engine.step.existence import first_matches, mark_gone
-from watersmeet.engine.step.feed import FeedWriter
 from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.ranges import Reach, matches_by_range, value_borders
-from watersmeet.engine.step.results import count, least_alive, note_least, pad, pad_files
-from watersmeet.engine.step.slice import SideSlice, concat_batches
-from watersmeet.engine.step.tasks import CONTROL, JoinReport, JoinShape, JoinWork, SideReport
-from watersmeet.engine.step.write import Placing, SideWriter
+from watersmeet.engine.step.results import count, least_alive, pad, pad_files
+from watersmeet.engine.step.slice import SideSlice
+from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share, SideReport
 from watersmeet.event_time import Side
 from watersmeet.kernel.pairs import find, gather
 from watersmeet.kernel.slots import borders
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import OpenRun
-from watersmeet.state.store import Store
-
-OUTPUT_ROWS = 200_000
-"""Small results are collected into batches of about this many rows before they leave."""
 
 
-@dataclass(frozen=True)
-class JoinTask:
-    """One join of one tick, to be run once per partition. ``work``: its work file; ``placing``: for tests."""
-
-    shape: JoinShape
-    store: Store
-    work: str
-    tick: int
-    placing: Placing | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.shape.schema
-
-    def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
-        """Joined rows of the ``partition``-th of ``partitions`` hash ranges, and last the control row.
-
-        Rows that another join takes are written for it instead; then there is only the control row.
-        """
-        query = JoinWork.model_validate_json(bytes(self.store.read(self.work)))
-        by_value = self.shape.left.layout.by_value
-        cuts = value_borders(self.shape, query, partitions) if by_value else borders(partitions)
-        low, high = cuts[partition], cuts[partition + 1]
-        slices = {
-            side: SideSlice(self.shape.side(side), query.side(side), self.store, low, high) for side in Side
-        }
-        reach = None
-        if by_value and partitions > 1 and low < high:
-            reach = Reach.of(self.shape, query, self.store, low, high)
-        report = JoinReport(partition=partition, left=SideReport(), right=SideReport())
-        feed = self.shape.feed
-        writer = None
-        if feed is not None:
-            writer = FeedWriter(feed, SideWriter(feed.side, self.store, self.tick, placing=self.placing))
-        if self.shape.changelog:
-            batches = run_changelog(self, query, slices, report, partition, partitions)
-        else:
-            batches = _run_append(self, slices, reach, report, partition, partitions)
-        for batch in _collect(batches):
-            report.rows_out += batch.num_rows
-            note_least(self.shape, batch, report.least_out)
-            if writer is not None:
-                writer.add(batch)
-            else:
-                yield _with_control(batch, self.schema, None)
-        report.fed = None if writer is None else writer.finish()
-        empty = pa.RecordBatch.from_arrays(
-            [pa.nulls(1, field.type) for field in self.shape.row_schema], schema=self.shape.row_schema
-        )
-        yield _with_control(empty, self.schema, report.model_dump_json())
+def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """Joined and padded rows of the share's hash range (or range of times, where there is no key)."""
+    by_value = shape.left.layout.by_value
+    cuts = value_borders(shape, share.work, share.partitions) if by_value else borders(share.partitions)
+    low, high = cuts[share.partition], cuts[share.partition + 1]
+    slices = {
+        side: SideSlice(shape.side(side), share.work.side(side), share.store, low, high) for side in Side
+    }
+    if shape.changelog:
+        yield from run_changelog(shape, share, slices)
+        return
+    reach = None
+    if by_value and share.partitions > 1 and low < high:
+        reach = Reach.of(shape, share.work, share.store, low, high)
+    yield from _run_append(shape, share, slices, reach)
 
 
 def _run_append(
-    task: JoinTask,
-    slices: dict[Side, SideSlice],
-    reach: Reach | None,
-    report: JoinReport,
-    partition: int,
-    partitions: int,
+    shape: JoinShape, share: Share, slices: dict[Side, SideSlice], reach: Reach | None
 ) -> Iterator[pa.RecordBatch]:
-    if task.shape.kind.hides_right:
+    report = share.report
+    if shape.kind.hides_right:
         around = slices if reach is None else {Side.LEFT: reach.left, Side.RIGHT: reach.right}
-        yield from first_matches(task.shape, slices, around, report)
+        yield from first_matches(shape, slices, around, report)
     elif reach is None:
-        yield from _matches(task.shape, slices, report)
+        yield from _matches(shape, slices, report)
     else:
-        yield from matches_by_range(task.shape, slices, reach, report)
+        yield from matches_by_range(shape, slices, reach, report)
     marks = MarkWriter()
     for side in Side:
         own = slices[side]
-        leaves = side is Side.LEFT and task.shape.kind is JoinKind.SEMI
+        leaves = side is Side.LEFT and shape.kind is JoinKind.SEMI
         _settle_new(own, leaves, report.side(side))
-        yield from _release(task.shape, side, own, report.side(side), leaves=leaves)
-        for batch, low, high in pad_files(own, partition, partitions):
-            yield pad(task.shape, side, batch, np.arange(low, high))
-        merged = merge_runs(own, task.tick, marks)
+        yield from _release(shape, side, own, report.side(side), leaves=leaves)
+        for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
+            yield pad(shape, side, batch, np.arange(low, high))
+        merged = merge_runs(own, share.tick, marks)
         gone = {name for group in own.work.merges for name in group}
         for piece in [*own.old, *own.new_runs]:
             if piece.name not in gone:
@@ -123,8 +74,8 @@ def _run_append(
         if leaves:
             least_alive(own, [*own.old, *own.new_runs], report.side(side))
         else:
-            _least(own, report.side(side), partition, partitions, task.store)
-    written = marks.write(task.store, task.tick)
+            _least(own, report.side(side), share)
+    written = marks.write(share.store, share.tick)
     for side in Side:
         own = slices[side]
         merged_runs = {live.run.name: live for live in report.side(side).merged}
@@ -136,7 +87,7 @@ def _run_append(
                 report.side(side).marks[name] = found
 
 
-def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: JoinReport) -> Iterator[pa.RecordBatch]:
+def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport) -> Iterator[pa.RecordBatch]:
     left, right = slices[Side.LEFT], slices[Side.RIGHT]
     for side, own, other in ((Side.LEFT, left, right), (Side.RIGHT, right, left)):
         if own.new is None:
@@ -187,34 +138,12 @@ def _release(
                 yield pad(shape, side, piece.rows.batch, np.sort(rows[~matched]))
 
 
-def _least(own: SideSlice, report: SideReport, partition: int, partitions: int, store: Store) -> None:
+def _least(own: SideSlice, report: SideReport, share: Share) -> None:
     """The least event times over the retained rows of the runs that this task answers for (whole runs)."""
     runs = [*(live.run for live in own.work.runs), *own.work.new_runs]
     for number, run in enumerate(runs):
-        if number % partitions != partition:
+        if number % share.partitions != share.partition:
             continue
-        found = OpenRun.open(store, run, own.task.layout).least(own.work.new_limits)
+        found = OpenRun.open(share.store, run, own.task.layout).least(own.work.new_limits)
         for column, time in (found or {}).items():
             lower(report.least, column, time)
-
-
-def _collect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, small batches put together."""
-    held: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        held.append(batch)
-        rows += batch.num_rows
-        if rows >= OUTPUT_ROWS:
-            yield concat_batches(held)
-            held, rows = [], 0
-    if held:
-        yield concat_batches(held)
-
-
-def _with_control(batch: pa.RecordBatch, schema: pa.Schema, control: str | None) -> pa.RecordBatch:
-    column = pa.array([control] * batch.num_rows, type=pa.string())
-    joined = pa.RecordBatch.from_arrays([*batch.columns, column], names=[*batch.schema.names, CONTROL])
-    return joined.cast(schema)

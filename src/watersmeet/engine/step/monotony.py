@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark
-from watersmeet.state.manifest import JoinState, QueryState
+from watersmeet.state.manifest import NodeState, QueryState
 
 
 def check_promises(
@@ -19,7 +19,7 @@ def check_promises(
     """Compare a query's state after a tick with that before it, and with the tick's rows.
 
     Args:
-        least_out: per join, per watermark key the least time among the rows that it put out.
+        least_out: per node, per watermark key the least time among the rows that it put out.
 
     Raises:
         EngineError: ``internal-watermark``, with the key and both values. Nothing may be committed.
@@ -28,9 +28,9 @@ def check_promises(
         for key, value in old.items():
             if new.get(key, NEVER) < value:
                 raise _broken(query, f"the {what} of {key} went back from {value} to {new.get(key, NEVER)}")
-    for join, least in zip(before.joins, least_out, strict=False):
+    for node, least in zip(before.nodes, least_out, strict=False):
         for key, time in least.items():
-            promised = join.emitted.get(key, NEVER)
+            promised = node.emitted.get(key, NEVER)
             if time < promised:
                 raise _broken(query, f"a row has {key} = {time}, below the output watermark {promised}")
 
@@ -41,7 +41,7 @@ def _pairs(
     """(what, before, after), per key ``alias.column``."""
     yield "watermark", _watermarks(before), _watermarks(after)
     yield "limit of lateness", before.late_below, after.late_below
-    for old, new in zip(before.joins, after.joins, strict=False):
+    for old, new in zip(before.nodes, after.nodes, strict=False):
         yield "limit", _limits(old), _limits(new)
         yield "output watermark", old.emitted, new.emitted
 
@@ -54,10 +54,10 @@ def _watermarks(state: QueryState) -> dict[str, Watermark]:
     }
 
 
-def _limits(join: JoinState) -> dict[str, Watermark]:
+def _limits(node: NodeState) -> dict[str, Watermark]:
     return {
         f"{side}.{column}": value
-        for side, found in join.arrangements.items()
+        for side, found in node.arrangements.items()
         for column, value in found.limits.items()
     }
 

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.slice import SideSlice
-from watersmeet.engine.step.tasks import JoinReport, JoinShape, JoinWork
+from watersmeet.engine.step.tasks import JoinShape, NodeReport, NodeWork
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, saturate
 from watersmeet.kernel.pairs import find, gather, matched
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
 
 
-def value_borders(shape: JoinShape, work: JoinWork, partitions: int) -> list[int]:
+def value_borders(shape: JoinShape, work: NodeWork, partitions: int) -> list[int]:
     """``partitions + 1`` borders, so that about as many rows lie between each two: the tick's new ones, or
     all when nothing is new. The same in every task."""
     band = shape.condition.bands[0]
@@ -72,7 +72,7 @@ class Reach:
     right: SideSlice
 
     @classmethod
-    def of(cls, shape: JoinShape, work: JoinWork, store: Store, low: int, high: int) -> Reach:
+    def of(cls, shape: JoinShape, work: NodeWork, store: Store, low: int, high: int) -> Reach:
         """For the range [low, high), which is not empty."""
         slices = {}
         for side in Side:
@@ -82,7 +82,7 @@ class Reach:
 
 
 def matches_by_range(
-    shape: JoinShape, slices: dict[Side, SideSlice], reach: Reach, report: JoinReport
+    shape: JoinShape, slices: dict[Side, SideSlice], reach: Reach, report: NodeReport
 ) -> Iterator[pa.RecordBatch]:
     """The pairs of which the left row is the task's own; all own rows that have a match are marked."""
     left, right = slices[Side.LEFT], slices[Side.RIGHT]

@@ -2,90 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.engine.step.tasks import FeedShape, JoinShape, SideTask, null_column
+from watersmeet.engine.step.tasks import FeedShape, JoinShape, NodeShape, PassShape, SideTask, null_column
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.pairs import Band, Condition, JoinedColumn, KeyColumns
 from watersmeet.kernel.residual import computed
-from watersmeet.plan.model import FeedPlan, JoinPlan, QueryPlan, SidePlan
+from watersmeet.plan.model import BranchPlan, FeedPlan, JoinPlan, NodePlan, PassPlan, QueryPlan, SidePlan
 from watersmeet.spec.model import OnIdle, OutputMode
 from watersmeet.state.run import RunLayout
 from watersmeet.watermark.tracker import BranchRules
 
 
-def join_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema]) -> tuple[JoinShape, ...]:
-    """The joins of ``query``, in order; ``schemas``: per ``query/alias`` of an input the kept columns in
-    native types."""
-    shapes: list[JoinShape] = []
-    for join in query.joins:
-        shapes.append(_join_shape(query, join, schemas, shapes))
-        for side in Side:
-            feed = join.side(side).feed
-            if feed is not None:
-                fed = _feed_shape(feed, shapes[-1].side(side))
-                shapes[feed.join] = replace(shapes[feed.join], feed=fed)
+def node_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema]) -> tuple[NodeShape, ...]:
+    """The nodes of ``query``, in order.
+
+    Args:
+        schemas: per ``query/alias`` of an input the kept columns in native types; of one that only stages
+            feed, as far as their types are declared.
+    """
+    shapes: list[NodeShape] = []
+    for node in query.nodes:
+        tasks = tuple(
+            _side_task(query, node, side, _schema(query, side, schemas, shapes)) for side in node.sides
+        )
+        shapes.append(_SHAPES[type(node)](query, node, tasks))
+        for side, task in zip(node.sides, tasks, strict=True):
+            for feed in side.feeds:
+                fed = _feed_shape(feed, task, of_stage=side.feed is None)
+                shapes[feed.node] = replace(shapes[feed.node], feed=fed)
     return tuple(shapes)
 
 
-def _join_shape(
-    query: QueryPlan, join: JoinPlan, schemas: Mapping[str, pa.Schema], beneath: list[JoinShape]
-) -> JoinShape:
-    changelog = query.options.output_mode is OutputMode.CHANGELOG
-    tasks = {}
-    for side in Side:
-        plan = join.side(side)
-        if plan.feed is None:
-            schema = schemas[f"{query.name}/{plan.name}"]
-        else:
-            schema = _fed_schema(plan.feed, beneath[plan.feed.join].row_schema)
-        tasks[side] = _side_task(query, join, side, schema, changelog)
-    _check_keys(query, join, tasks)
-    columns = tuple(
-        _joined(side, join.side(side), tasks[side], name) for side in Side for name in tasks[side].carried
+def _pass_shape(query: QueryPlan, node: PassPlan, tasks: tuple[SideTask, ...]) -> PassShape:
+    return PassShape(
+        query=query.name,
+        number=node.number,
+        sides=tasks,
+        columns=_carried(node, tasks),
+        changelog=_is_changelog(query),
     )
+
+
+def _join_shape(query: QueryPlan, join: JoinPlan, tasks: tuple[SideTask, ...]) -> JoinShape:
+    sides = dict(zip(Side, tasks, strict=True))
+    _check_keys(query, join, sides)
     return JoinShape(
         query=query.name,
         number=join.number,
         kind=join.kind,
-        left=tasks[Side.LEFT],
-        right=tasks[Side.RIGHT],
-        condition=_condition(join, tasks),
-        columns=columns,
-        changelog=changelog,
+        sides=tasks,
+        condition=_condition(join, sides),
+        columns=_carried(join, tasks),
+        changelog=_is_changelog(query),
     )
 
 
+_SHAPES: Mapping[type[NodePlan], Callable[[QueryPlan, Any, tuple[SideTask, ...]], NodeShape]] = {
+    JoinPlan: _join_shape,
+    PassPlan: _pass_shape,
+}
+"""Per kind of node: its shape, from the tasks of its sides."""
+
+
+def _is_changelog(query: QueryPlan) -> bool:
+    return query.options.output_mode is OutputMode.CHANGELOG
+
+
+def _carried(node: NodePlan, tasks: Sequence[SideTask]) -> tuple[JoinedColumn, ...]:
+    sides = zip(Side, node.sides, tasks, strict=False)
+    return tuple(_joined(side, plan, task, name) for side, plan, task in sides for name in task.carried)
+
+
+def _schema(
+    query: QueryPlan, side: SidePlan, schemas: Mapping[str, pa.Schema], beneath: Sequence[NodeShape]
+) -> pa.Schema:
+    """The kept columns of a side, in native types: an engine's where it gives one, else as they come."""
+    fed = [_fed_schema(feed, beneath[feed.node].row_schema) for feed in side.feeds]
+    if side.feed is not None:
+        return fed[0]
+    known = schemas.get(f"{query.name}/{side.name}", pa.schema([]))
+    for schema in fed:
+        for name in side.kept:
+            if name not in known.names:
+                known = known.append(schema.field(name))
+    return known
+
+
 def _fed_schema(feed: FeedPlan, rows: pa.Schema) -> pa.Schema:
-    """The columns of a join's rows, and those that are computed of them."""
-    for name, column in feed.copied:
-        rows = rows.append(rows.field(column).with_name(name))
+    """Columns of a node's rows, and those that are computed of them, as a side has them."""
+    fields = [rows.field(column).with_name(name) for name, column in feed.copied]
     texts = dict(_texts(feed))
     if texts:
-        found = computed(texts, rows.empty_table())
-        for field in found.schema:
-            rows = rows.append(field)
-    return rows
+        fields += computed(texts, rows.empty_table()).schema
+    return pa.schema(fields)
 
 
 def _texts(feed: FeedPlan) -> list[tuple[str, str]]:
     return [(name, text) for (name, _), text in zip(feed.computed, feed.computed_duckdb, strict=True)]
 
 
-def _feed_shape(feed: FeedPlan, side: SideTask) -> FeedShape:
+def _feed_shape(feed: FeedPlan, side: SideTask, *, of_stage: bool) -> FeedShape:
     return FeedShape(
         side=side,
         copied=feed.copied,
         computed=tuple(_texts(feed)),
+        beneath=feed.beneath,
         filters=feed.filters,
         conditions=feed.conditions,
         not_null=feed.not_null,
         matchable=feed.matchable,
+        of_stage=of_stage,
     )
 
 
@@ -111,11 +144,15 @@ def _joined(side: Side, plan: SidePlan, task: SideTask, name: str) -> JoinedColu
     )
 
 
-def _side_task(query: QueryPlan, join: JoinPlan, side: Side, schema: pa.Schema, changelog: bool) -> SideTask:
-    plan = join.side(side)
-    evicted = {bound.evicted for bound in join.bounds}
-    index = join.bands[0].column(side) if join.bands else None
-    never_null = () if plan.feed is None or plan.padded else plan.feed.not_null
+def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Schema) -> SideTask:
+    evicted = {bound.evicted for bound in node.bounds}
+    index, by_value, looks_above = None, False, False
+    if isinstance(node, JoinPlan):
+        side = Side.LEFT if plan is node.left else Side.RIGHT
+        index = node.bands[0].column(side) if node.bands else None
+        by_value, looks_above = node.by_value and not _is_changelog(query), node.looks_above
+    feeds = [] if plan.padded else plan.feeds
+    never_null = set.intersection(*(set(feed.not_null) for feed in feeds)) if feeds else set()
     return SideTask(
         query=query.name,
         name=plan.name,
@@ -123,15 +160,16 @@ def _side_task(query: QueryPlan, join: JoinPlan, side: Side, schema: pa.Schema, 
             index_column=index,
             event_times=plan.event_times,
             releasing=tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted),
-            by_value=join.by_value and not changelog,
+            by_value=by_value,
         ),
         schema=pa.schema([schema.field(name) for name in plan.kept]),
-        keys=tuple(key.column(side) for key in join.keys),
+        keys=tuple(key.column(side) for key in node.keys) if isinstance(node, JoinPlan) else (),
         nullable=tuple(column for column in plan.nullable if column not in never_null),
         padded=plan.padded,
         carried=plan.carried,
-        changes=changelog,
-        hides_released=join.looks_above,
+        changes=_is_changelog(query),
+        passes=plan.passes,
+        hides_released=looks_above,
     )
 
 
@@ -154,15 +192,16 @@ def _condition(join: JoinPlan, tasks: Mapping[Side, SideTask]) -> Condition:
 
 def tracker_rules(query: QueryPlan) -> dict[str, list[BranchRules]]:
     """Per alias, per branch: what its watermarks are made by."""
-    return {
-        side.name: [
-            BranchRules(
-                lags=dict(zip(side.event_times, branch.lags, strict=True)),
-                idle_timeout_us=branch.source.idle_timeout_us,
-                follow_when_idle=branch.source.on_idle is OnIdle.FOLLOW,
-                partitions=branch.source.partitions,
-            )
-            for branch in side.branches
-        ]
-        for side in query.sides
-    }
+    return {side.name: [_rules(query, side, branch) for branch in side.branches] for side in query.sides}
+
+
+def _rules(query: QueryPlan, side: SidePlan, branch: BranchPlan | FeedPlan) -> BranchRules:
+    if isinstance(branch, FeedPlan):
+        return BranchRules(lags=dict.fromkeys(side.event_times), is_stage=True)
+    return BranchRules(
+        lags=dict(zip(side.event_times, branch.lags, strict=True)),
+        idle_timeout_us=branch.source.idle_timeout_us,
+        follow_when_idle=branch.source.on_idle is OnIdle.FOLLOW,
+        partitions=branch.source.partitions,
+        lateness=query.options.allowed_lateness if side.stages else 0,
+    )

@@ -1,7 +1,7 @@
 """What the driver tells tasks and what tasks report: small, picklable, free of expressions.
 
-`TickStart` goes to ingest tasks, `JoinTask` to join tasks; the lists of runs travel in a file of the store
-(`JoinWork`), not in closures. Reports are JSON text.
+`TickStart` goes to ingest tasks, a `NodeShape` to the tasks of a node; the lists of runs travel in a file of
+the store (`NodeWork`), not in closures. Reports are JSON text.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import Marks
 from watersmeet.state.record import Record
 from watersmeet.state.run import Run, RunLayout
+from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 
 CONTROL = "_control"
-"""Column of a join task's output that is NULL in rows and holds the report in the one control row."""
+"""Column of a node task's output that is NULL in rows and holds the report in the one control row."""
 
 
 @dataclass(frozen=True)
 class SideTask:
-    """One side of a join as tasks see it.
+    """One side of a node as tasks see it.
 
     ``name``: as in the plan. ``schema``: the kept columns in their native types. ``keys``: those that are
-    hashed. ``nullable``: event times that may be NULL, in rows of a join. ``carried``: columns that leave the
-    join. ``changes``: rows carry diffs. ``hides_released``: rows that are released may still meet the
-    condition, and are to be left out.
+    hashed. ``nullable``: event times that may be NULL, in rows of a join or stage. ``carried``: columns that
+    leave the node. ``changes``: rows carry diffs. ``passes``: rows are not retained, and go out in their
+    tick. ``hides_released``: rows that are released may still meet the condition, and are to be left out.
     """
 
     query: str
@@ -46,6 +47,7 @@ class SideTask:
     padded: bool
     carried: tuple[str, ...]
     changes: bool
+    passes: bool = False
     hides_released: bool = False
 
     @property
@@ -88,7 +90,8 @@ class TickStart:
 
 
 class PadFile(Record):
-    """Rows that can match nothing and are padded in this tick, as stored columns, in no order."""
+    """Rows that are not retained and go out in this tick, as stored columns, in no order: pads of rows that
+    can match nothing, and all rows that pass."""
 
     name: str
     rows: int
@@ -107,7 +110,7 @@ class IngestReport(Record):
 
 
 class SideWork(Record):
-    """What a join task needs of one side: live runs, new runs, limits before and after, merges asked for."""
+    """What a task needs of one side of its node: live runs, new runs, limits before and after, merges."""
 
     runs: list[LiveRun]
     new_runs: list[Run]
@@ -117,17 +120,20 @@ class SideWork(Record):
     merges: list[list[str]] = Field(default_factory=list)
 
 
-class JoinWork(Record):
-    """What the tasks of one join are told in one tick. ``idle``, in the first of a tick: what the attempt
-    decided, per query, alias and branch: all partitions, and which are idle."""
+class NodeWork(Record):
+    """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
+    stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
+    late ones are wanted. ``idle``, in the first of a tick: what the attempt decided, per query, alias and
+    branch: all partitions, and which are idle."""
 
     tick: int
-    left: SideWork
-    right: SideWork
+    sides: list[SideWork]
+    fed_late_below: dict[str, Watermark] = Field(default_factory=dict)
+    keep_late: bool = False
     idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
 
     def side(self, side: Side) -> SideWork:
-        return self.left if side is Side.LEFT else self.right
+        return self.sides[place_of(side)]
 
 
 class SideReport(Record):
@@ -145,74 +151,117 @@ class SideReport(Record):
 
 
 class FeedReport(Record):
-    """What a task of a join wrote for the next one."""
+    """What a task of a node wrote for the next one. Of a stage's rows also what became of them, as of an
+    input's (see `engine.step.ingest`): ``counts``, ``late``; ``aside``: files of the late ones."""
 
     runs: list[Run] = Field(default_factory=list)
     pads: list[PadFile] = Field(default_factory=list)
+    counts: dict[str, int] = Field(default_factory=dict)
+    late: dict[str, LateBy] = Field(default_factory=dict)
+    aside: list[PadFile] = Field(default_factory=list)
 
 
-class JoinReport(Record):
-    """Of one join task. ``fed``: for a join whose rows go to another one. ``least_out``: per watermark key
-    the least time among the rows that it put out."""
+class NodeReport(Record):
+    """Of one task of a node. ``fed``: for a node whose rows go to another one. ``least_out``: per watermark
+    key the least time among the rows that it put out."""
 
     partition: int
-    left: SideReport
-    right: SideReport
+    sides: list[SideReport]
     fed: FeedReport | None = None
     rows_out: int = 0
     matches: int = 0
     least_out: dict[str, int] = Field(default_factory=dict)
 
     def side(self, side: Side) -> SideReport:
-        return self.left if side is Side.LEFT else self.right
+        return self.sides[place_of(side)]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one task of a node is given: the node's work, and which share of how many is its own. It fills in
+    its ``report``."""
+
+    store: Store
+    tick: int
+    work: NodeWork
+    report: NodeReport
+    partition: int
+    partitions: int
+
+
+def place_of(side: Side) -> int:
+    """The number of a join's side among the sides of a node."""
+    return 0 if side is Side.LEFT else 1
 
 
 @dataclass(frozen=True)
 class FeedShape:
-    """How rows of a join become rows of ``side``, of the next join; see `plan.model.FeedPlan`.
+    """How rows of a node become rows of ``side``, of another node; see `plan.model.FeedPlan`.
 
-    ``copied``: (name, joined column); ``computed``: (name, DuckDB text).
+    ``copied``: (name, column of the rows); ``computed``: (name, DuckDB text). ``beneath``: rows that fail are
+    none of the side's. ``of_stage``: the side is an input, and judges the rows as it does those of sources.
     """
 
     side: SideTask
     copied: tuple[tuple[str, str], ...]
     computed: tuple[tuple[str, str], ...]
+    beneath: tuple[str, ...]
     filters: tuple[str, ...]
     conditions: tuple[str, ...]
     not_null: tuple[str, ...]
     matchable: bool
+    of_stage: bool
 
 
-@dataclass(frozen=True)
-class JoinShape:
-    """A join as its tasks see it: the two sides, the condition, the columns that leave, and where to (None:
-    out of the query).
-
-    ``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match.
-    """
+@dataclass(frozen=True, kw_only=True)
+class NodeShape:
+    """A node as its tasks see it: the sides, the columns that leave, and where to (None: to the sink)."""
 
     query: str
     number: int
-    kind: JoinKind
-    left: SideTask
-    right: SideTask
-    condition: Condition
+    sides: tuple[SideTask, ...]
     columns: tuple[JoinedColumn, ...]
     changelog: bool
     feed: FeedShape | None = None
 
     def side(self, side: Side) -> SideTask:
-        return self.left if side is Side.LEFT else self.right
+        return self.sides[place_of(side)]
 
     @property
     def row_schema(self) -> pa.Schema:
-        """The joined rows: columns ``alias.column``, and ``_diff`` in changelog mode."""
+        """The rows that leave: columns ``alias.column``, and ``_diff`` in changelog mode."""
         fields = [pa.field(column.name, column.type) for column in self.columns]
         if self.changelog:
             fields.append(pa.field("_diff", pa.int64()))
         return pa.schema(fields)
 
     @property
+    def event_times(self) -> tuple[str, ...]:
+        """Those of the columns that leave that are watermark keys."""
+        return tuple(c.name for c in self.columns if c.column in self.side(c.side).layout.event_times)
+
+    @property
     def schema(self) -> pa.Schema:
         """`row_schema` and the control column."""
         return self.row_schema.append(pa.field(CONTROL, pa.string()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassShape(NodeShape):
+    """Rows of one side go out as they come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinShape(NodeShape):
+    """``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match."""
+
+    kind: JoinKind
+    condition: Condition
+
+    @property
+    def left(self) -> SideTask:
+        return self.sides[0]
+
+    @property
+    def right(self) -> SideTask:
+        return self.sides[1]

@@ -1,7 +1,8 @@
-"""Rows of one side of a join on their way into the state: held, sorted, written as runs.
+"""Rows of one side of a node on their way into the state: held, sorted, written as runs.
 
-Rows come as stored columns (see `state.run`): those of an input from ingest, those of a join beneath from
-that join's tasks. At most ``flush_rows`` of them are held.
+Rows come as stored columns (see `state.run`): those of an input from ingest, those of a node beneath from
+that node's tasks. At most ``flush_rows`` of them are held. Those that are not retained are written as they
+come.
 """
 
 from __future__ import annotations
@@ -42,11 +43,16 @@ class SideWriter:
         self._placing = placing
         self._held: list[tuple[pa.RecordBatch, Slots]] = []
         self._held_rows = self._held_bytes = 0
-        self._pads: list[pa.RecordBatch] = []
+        self._out: list[pa.RecordBatch] = []
+        self._out_rows = self._out_bytes = 0
         self.runs: list[Run] = []
+        self.pads: list[PadFile] = []
 
-    def hold(self, rows: pa.RecordBatch) -> None:
-        """Rows that may match; they go into a run."""
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Rows that may match: they go into a run. Of a side that passes, into a file of rows that go out."""
+        if self._side.passes:
+            self.pad(rows)
+            return
         hashes = hash_columns([rows.column(name) for name in self._side.keys], rows.num_rows)
         if self._placing is not None:
             hashes = self._placing(hashes)
@@ -57,22 +63,30 @@ class SideWriter:
             self._flush()
 
     def pad(self, rows: pa.RecordBatch) -> None:
-        """Rows of a padded side that can match nothing: they are padded in this tick."""
-        self._pads.append(rows)
+        """Rows that are not retained and go out in this tick: pads, for example."""
+        self._out.append(rows)
+        self._out_rows += rows.num_rows
+        self._out_bytes += rows.nbytes
+        if self._out_rows >= self._flush_rows or self._out_bytes >= self._flush_bytes:
+            self._flush_out()
 
     def finish(self) -> tuple[list[Run], list[PadFile]]:
         """Write what is held."""
         self._flush()
-        if not self._pads:
-            return self.runs, []
-        table = pa.Table.from_batches(self._pads).combine_chunks()
+        self._flush_out()
+        return self.runs, self.pads
+
+    def _flush_out(self) -> None:
+        if not self._out:
+            return
+        table = pa.Table.from_batches(self._out).combine_chunks()
         name = f"aside/pads-{self._tick}-{uuid.uuid4().hex[:16]}.arrow"
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         self._store.write(name, sink.getvalue())
-        self._pads = []
-        return self.runs, [PadFile(name=name, rows=table.num_rows)]
+        self._out, self._out_rows, self._out_bytes = [], 0, 0
+        self.pads.append(PadFile(name=name, rows=table.num_rows))
 
     def _flush(self) -> None:
         if not self._held:

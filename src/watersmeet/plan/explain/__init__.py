@@ -10,9 +10,18 @@ from watersmeet.plan.durations import distance, duration
 from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.joins import join_sections
 from watersmeet.plan.explain.state import state_sections
-from watersmeet.plan.explain.words import INDENT, Sections, is_timed, laid_out, plain, sink_name, title_of
-from watersmeet.plan.model import JobPlan, QueryPlan, SidePlan
-from watersmeet.spec.model import Input, NullTime, OnIdle, OutputMode, WatermarkRule
+from watersmeet.plan.explain.words import (
+    INDENT,
+    Sections,
+    is_timed,
+    laid_out,
+    node_name,
+    plain,
+    sink_name,
+    title_of,
+)
+from watersmeet.plan.model import BranchPlan, FeedPlan, JobPlan, JoinPlan, NodePlan, QueryPlan, SidePlan
+from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, OutputMode, StageBranch, WatermarkRule
 
 
 def explain(plan: JobPlan) -> str:
@@ -22,18 +31,20 @@ def explain(plan: JobPlan) -> str:
 
 def explain_query(query: QueryPlan) -> str:
     """One query: where rows come from, how they meet, for how long they are kept, what goes out."""
-    inputs = [line for side in query.sides for line in _input(side)]
-    changelog = query.options.output_mode is OutputMode.CHANGELOG
+    inputs = [line for side in query.sides for line in _input(query, side)]
     head: Sections = [(f'Query "{query.name}" into {sink_name(query.sink)}', [" ".join(query.sql.split())])]
-    if len(query.joins) == 1:
-        head += [("Join", [title_of(query.root)]), ("Inputs", inputs), *join_sections(query.root, changelog)]
-    else:
-        head.append(("Inputs", inputs))
-        for join in query.joins:
-            head.append(
-                (f"Join {join.number + 1}: {title_of(join)}", laid_out(join_sections(join, changelog)))
-            )
-    after = "Filter after the join" if len(query.joins) == 1 else "Filter after the last join"
+    alone = len(query.nodes) == 1
+    if alone and isinstance(query.root, JoinPlan):
+        head.append(("Join", [title_of(query.root)]))
+    head.append(("Inputs", inputs))
+    for node in query.nodes:
+        sections = _node_sections(node, query.options.output_mode is OutputMode.CHANGELOG)
+        name = node_name(query, node)
+        head += sections if alone else [(f"{name.capitalize()}: {title_of(node)}", laid_out(sections))]
+    joins = sum(isinstance(node, JoinPlan) for node in query.nodes)
+    after = (
+        "Filter" if joins == 0 else "Filter after the join" if joins == 1 else "Filter after the last join"
+    )
     tail: Sections = [
         (after, [] if query.where is None else [plain(text_of(query.where))]),
         ("Watermark flow (in parentheses: how far behind the clock at most)", list(flow_lines(query))),
@@ -45,20 +56,47 @@ def explain_query(query: QueryPlan) -> str:
     return "\n".join(laid_out(head + tail)) + "\n"
 
 
-def _input(side: SidePlan) -> Iterator[str]:
+def _node_sections(node: NodePlan, changelog: bool) -> Sections:
+    if isinstance(node, JoinPlan):
+        return join_sections(node, changelog)
+    return [
+        ("Kept in state for", ["not at all: each row goes out in the tick in which it comes"]),
+        ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
+    ]
+
+
+def _input(query: QueryPlan, side: SidePlan) -> Iterator[str]:
     i = side.input
-    for branch, planned in zip(i.branches, side.branches, strict=True):
-        kind = "table" if branch.source.is_table else branch.source.connector
-        yield f"{side.name}: {branch.source.name} ({kind})"
-        if branch.beneath is not None:
-            yield f"{INDENT}filter before ordering: {text_of(branch.beneath)}"
-        if branch.above is not None:
-            yield f"{INDENT}filter: {text_of(branch.above)}"
-        for column, lag in zip(i.event_times, planned.lags, strict=True):
-            yield f"{INDENT}event time {_typed(i, column)}, {_lag(lag, is_timed(i, column))}"
-        if branch.source.idle_timeout_us is not None:
-            follows = ", then follows the others" if branch.source.on_idle is OnIdle.FOLLOW else ""
-            yield f"{INDENT}idle after {duration(branch.source.idle_timeout_us)} without rows{follows}"
+    for number, branch in enumerate(i.branches):
+        planned = side.branches[number]
+        if isinstance(branch, Branch) and isinstance(planned, BranchPlan):
+            yield from _source(side, branch, planned)
+        elif isinstance(branch, StageBranch) and isinstance(planned, FeedPlan):
+            yield from _stage(query, side, branch, planned)
+
+
+def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str]:
+    i = side.input
+    kind = "table" if branch.source.is_table else branch.source.connector
+    yield f"{side.name}: {branch.source.name} ({kind})"
+    if branch.beneath is not None:
+        yield f"{INDENT}filter before ordering: {text_of(branch.beneath)}"
+    if branch.above is not None:
+        yield f"{INDENT}filter: {text_of(branch.above)}"
+    for column, lag in zip(i.event_times, planned.lags, strict=True):
+        yield f"{INDENT}event time {_typed(i, column)}, {_lag(lag, is_timed(i, column))}"
+    if branch.source.idle_timeout_us is not None:
+        follows = ", then follows the others" if branch.source.on_idle is OnIdle.FOLLOW else ""
+        yield f"{INDENT}idle after {duration(branch.source.idle_timeout_us)} without rows{follows}"
+
+
+def _stage(query: QueryPlan, side: SidePlan, branch: StageBranch, feed: FeedPlan) -> Iterator[str]:
+    node = query.nodes[feed.node]
+    yield f"{side.name}: rows of {node_name(query, node)} ({title_of(node)})"
+    if branch.above is not None:
+        yield f"{INDENT}filter: {text_of(branch.above)}"
+    for column, key in feed.event_times:
+        yield f"{INDENT}event time {_typed(side.input, column)}, watermark of {key}"
 
 
 def _typed(i: Input, column: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from watersmeet.plan.durations import distance
-from watersmeet.plan.explain.words import kind_name
+from watersmeet.plan.explain.words import kind_name, node_name
 from watersmeet.plan.forecast import Behind, flows, incoming, key_in_time
 from watersmeet.plan.model import JoinPlan, QueryPlan, SidePlan
 from watersmeet.plan.scope import unit_of_type
@@ -20,28 +20,42 @@ def flow_lines(query: QueryPlan) -> Iterator[str]:
     for side in query.sides:
         for place, column in enumerate(side.event_times):
             key = side.watermark_key(column)
-            steps = [_source(query, side, place, column)]
-            for join in _way(query, side):
-                came = incoming(query, join, leaving)
-                if key not in came:
-                    break
-                steps.append(_through(query, join, key, came[key], leaving[join.number].get(key)))
+            steps = [_made_of(query, side, place, column), *_steps(query, side, key, leaving)]
             yield f"{f'{key}:':<{width + 1}} {' -> '.join(steps)}"
 
 
-def _way(query: QueryPlan, side: SidePlan) -> Iterator[JoinPlan]:
-    """The joins that rows of an input go through."""
-    join = next(j for j in query.joins if side.name in (j.left.name, j.right.name))
+def _steps(query: QueryPlan, side: SidePlan, key: str, leaving: list[dict[str, Behind]]) -> Iterator[str]:
+    """What becomes of a watermark from node to node, as far as it goes by that key."""
+    node = next(node for node in query.nodes if side in node.sides)
     while True:
-        yield join
-        parent = query.parent(join.number)
+        came = incoming(query, node, leaving)
+        if key not in came:
+            return
+        if isinstance(node, JoinPlan):
+            yield _through(query, node, key, came[key], leaving[node.number].get(key))
+        parent = query.parent(node.number)
         if parent is None:
             return
-        join = parent[0]
+        node, taken, feed = parent
+        if taken.feed is None:
+            names = [taken.watermark_key(column) for column, own in feed.event_times if own == key]
+            if key in leaving[feed.node]:
+                yield f"{' and '.join(names)}" if names else f"ends here, for {taken.name} does not have it"
+            return
+
+
+def _made_of(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
+    """Where W of an input comes from: its sources' lags, what leaves its stages."""
+    parts = [_source(query, side, place, column)] if side.sources else []
+    parts += [
+        f"{dict(feed.event_times)[column]} of {node_name(query, query.nodes[feed.node])}"
+        for _, feed in side.stages
+    ]
+    return f"the least of {'; '.join(parts)}" if len(parts) > 1 else parts[0]
 
 
 def _source(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
-    lags = {branch.lags[place] for branch in side.branches}
+    lags = {branch.lags[place] for _, branch in side.sources}
     found = side.input.column(column)
     assert found is not None
     in_time = unit_of_type(found.type).is_time
@@ -55,7 +69,7 @@ def _source(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
 
 
 def _through(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: Behind | None) -> str:
-    name = "join" if len(query.joins) == 1 else f"join {join.number + 1}"
+    name = node_name(query, join)
     in_time = key_in_time(join, key)
     if left is None:
         hidden = join.kind.hides_right and key in map(join.right.watermark_key, join.right.event_times)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from watersmeet.event_time import Side
 from watersmeet.plan.durations import distance
-from watersmeet.plan.explain.words import INDENT, Sections
+from watersmeet.plan.explain.words import INDENT, Sections, node_name
 from watersmeet.plan.forecast import STRING_BYTES, SideForecast, side_forecasts
 from watersmeet.plan.model import JoinPlan, QueryPlan, TimeBand
 
@@ -33,12 +33,12 @@ def state_sections(query: QueryPlan) -> Sections:
     """A forecast of rows and bytes, and advice."""
     sides = [
         _Of(
-            each.side.title if len(query.joins) == 1 else f"join {join.number + 1}, {each.side.title}",
+            each.side.title if len(query.nodes) == 1 else f"{node_name(query, join)}, {each.side.title}",
             join,
             own,
             each,
         )
-        for join, both in zip(query.joins, side_forecasts(query), strict=True)
+        for join, both in side_forecasts(query)
         for own, each in zip(Side, both, strict=True)
     ]
     lines = [line for of in sides for line in _forecast(of)]
@@ -71,7 +71,7 @@ def _lag_or_delay(of: _Of) -> str:
     other, bound = of.join.side(of.own.other), of.forecast.bound
     lags = [
         lag
-        for branch in other.branches
+        for _, branch in other.sources
         for column, lag in zip(other.event_times, branch.lags, strict=True)
         if bound is not None and other.watermark_key(column) == bound.by
     ]
@@ -81,8 +81,9 @@ def _lag_or_delay(of: _Of) -> str:
 def _size(of: _Of) -> str:
     forecast = of.forecast
     each = f"{_number(forecast.row.bytes)} bytes"
-    if forecast.side.feed is not None:
-        made = f"what join {forecast.side.feed.join + 1} makes in that time"
+    if forecast.side.feeds:
+        numbers = " and ".join(f"join {feed.node + 1}" for feed in forecast.side.feeds)
+        made = f"what {numbers} makes in that time"
         return f"{made}, which depends on its matches; {each} a row"
     if not forecast.in_time:
         return f"{each} a row"
@@ -96,7 +97,7 @@ def _size(of: _Of) -> str:
 
 def _total(sides: Sequence[_Of]) -> Iterator[str]:
     """Of all inputs, when every one declares its rate."""
-    counted = [of.forecast for of in sides if of.forecast.side.feed is None]
+    counted = [of.forecast for of in sides if not of.forecast.side.feeds]
     if any(each.rate is None or each.kept is None or not each.in_time for each in counted):
         return
     total = sum((each.rows(each.rate or 0.0) or 0.0) * each.row.bytes for each in counted)
@@ -110,7 +111,7 @@ def _assumptions(sides: Sequence[_Of]) -> Iterator[str]:
         return
     yield "event times follow the clock, no row comes before its time, no stream falls silent"
     yield "no row is filtered out; files hold released rows, too, until they are merged"
-    if any(each.rate is None and each.side.feed is None and each.in_time for each in kept):
+    if any(each.rate is None and not each.side.feeds and each.in_time for each in kept):
         yield "1,000 rows/s of a source that declares no 'rows_per_second'"
     if not all(each.in_time for each in kept):
         yield "nothing of the rate of integer times: kept is what comes while they move by that much"
@@ -129,7 +130,7 @@ def _advice(of: _Of) -> Iterator[str]:
         yield (
             f"{of.name}: {of.distance(forecast.behind)} of its {of.distance(forecast.kept)} are the"
             f" {_lag_or_delay(of)} of {bound.by}, far more than the interval of {of.distance(width)}:"
-            f" {'a smaller lag' if of.join.side(of.own.other).feed is None else 'less of it'} would help most"
+            f" {'a smaller lag' if not of.join.side(of.own.other).feeds else 'less of it'} would help most"
         )
     if of.join.bands and all(_is_open(band, of.own) for band in of.join.bands):
         band = of.join.bands[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from watersmeet.plan.model import JoinPlan, SidePlan, joined_name
+from watersmeet.plan.model import JoinPlan, NodePlan, QueryPlan, SidePlan, joined_name
 from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import Input, JoinKind, Sink
 
@@ -21,8 +21,17 @@ def laid_out(sections: Sections) -> list[str]:
     return lines
 
 
-def title_of(join: JoinPlan) -> str:
-    return f"{join.left.title} {kind_name(join.kind)} {join.right.title}"
+def title_of(node: NodePlan) -> str:
+    if isinstance(node, JoinPlan):
+        return f"{node.left.title} {kind_name(node.kind)} {node.right.title}"
+    return " and ".join(side.title for side in node.sides)
+
+
+def node_name(query: QueryPlan, node: NodePlan) -> str:
+    """What a node is called in lists: ``join 2``; where there is one alone, ``join``."""
+    if not isinstance(node, JoinPlan):
+        return "output"
+    return "join" if len(query.nodes) == 1 else f"join {node.number + 1}"
 
 
 def kind_name(kind: JoinKind) -> str:

@@ -1,0 +1,107 @@
+"""The second half of a tick, for one share of one node: rows in, rows out, a report.
+
+What a kind of node does with its rows is in `KINDS`, a function per kind of shape. Here is what all kinds
+share: the work file, where rows go, the report.
+
+A task does nothing that depends on running once: it writes files under new names and reports them in its last
+row; only a report that the driver commits counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.engine.step.feed import FeedWriter
+from watersmeet.engine.step.join import join_rows
+from watersmeet.engine.step.passing import pass_rows
+from watersmeet.engine.step.results import note_least
+from watersmeet.engine.step.slice import concat_batches
+from watersmeet.engine.step.tasks import (
+    CONTROL,
+    JoinShape,
+    NodeReport,
+    NodeShape,
+    NodeWork,
+    PassShape,
+    Share,
+    SideReport,
+)
+from watersmeet.engine.step.write import Placing, SideWriter
+from watersmeet.state.store import Store
+
+OUTPUT_ROWS = 200_000
+"""Small results are collected into batches of about this many rows before they leave."""
+
+KINDS: dict[type[NodeShape], Callable[[Any, Share], Iterator[pa.RecordBatch]]] = {
+    JoinShape: join_rows,
+    PassShape: pass_rows,
+}
+"""Per kind of shape: the rows that a task puts out, while it notes in its report what it did."""
+
+
+@dataclass(frozen=True)
+class NodeTask:
+    """One node of one tick, to be run once per partition. ``work``: its work file; ``placing``: for tests."""
+
+    shape: NodeShape
+    store: Store
+    work: str
+    tick: int
+    placing: Placing | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.shape.schema
+
+    def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
+        """Rows of the ``partition``-th of ``partitions`` shares, and last the control row.
+
+        Rows that another node takes are written for it instead; then there is only the control row.
+        """
+        work = NodeWork.model_validate_json(bytes(self.store.read(self.work)))
+        report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
+        share = Share(self.store, self.tick, work, report, partition, partitions)
+        feed = self.shape.feed
+        writer = None
+        if feed is not None:
+            writer = FeedWriter(
+                feed, SideWriter(feed.side, self.store, self.tick, placing=self.placing), work, self.store
+            )
+        for batch in _collect(KINDS[type(self.shape)](self.shape, share)):
+            report.rows_out += batch.num_rows
+            note_least(self.shape, batch, report.least_out)
+            if writer is not None:
+                writer.add(batch)
+            else:
+                yield _with_control(batch, self.schema, None)
+        report.fed = None if writer is None else writer.finish()
+        empty = pa.RecordBatch.from_arrays(
+            [pa.nulls(1, field.type) for field in self.shape.row_schema], schema=self.shape.row_schema
+        )
+        yield _with_control(empty, self.schema, report.model_dump_json())
+
+
+def _collect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, small batches put together."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= OUTPUT_ROWS:
+            yield concat_batches(held)
+            held, rows = [], 0
+    if held:
+        yield concat_batches(held)
+
+
+def _with_control(batch: pa.RecordBatch, schema: pa.Schema, control: str | None) -> pa.RecordBatch:
+    column = pa.array([control] * batch.num_rows, type=pa.string())
+    joined = pa.RecordBatch.from_arrays([*batch.columns, column], names=[*batch.schema.names, CONTROL])
+    return joined.cast(schema)

@@ -1,0 +1,361 @@
+"""One query's nodes within one tick, one after the other: what each node's tasks are told, what becomes of
+their reports, and which watermarks a node hands on to the next.
+
+Nodes beneath come first, so a row that arrives leaves the last node in the same tick. An input that stages
+feed moves its watermarks when they have settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from watersmeet.engine.step.counts import added, late_total, lower
+from watersmeet.engine.step.kinds import Outgoing, kind_of
+from watersmeet.engine.step.merge import choose
+from watersmeet.engine.step.monotony import check_promises
+from watersmeet.engine.step.tasks import (
+    FeedReport,
+    IngestReport,
+    NodeReport,
+    NodeShape,
+    NodeWork,
+    PadFile,
+    SideReport,
+    SideWork,
+)
+from watersmeet.errors import EngineError
+from watersmeet.event_time import NEVER, Watermark, shift
+from watersmeet.plan.model import JoinPlan, NodePlan, QueryPlan, SidePlan
+from watersmeet.spec.model import OutputMode, WatermarkRule
+from watersmeet.state.manifest import Arrangement, LiveRun, NodeState, QueryState
+from watersmeet.state.marks import overlay
+from watersmeet.state.run import whole_run_released
+from watersmeet.watermark.holding import Holding
+from watersmeet.watermark.lateness import LateBy
+from watersmeet.watermark.output import risen
+from watersmeet.watermark.tracker import BranchRules, InputState, from_stages
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """Of one query and tick. ``watermarks``: output watermarks that rose; ``state``: retained rows per alias;
+    ``inputs``: all input watermarks per key; ``counts``: of this tick, per alias (see `engine.step.ingest`
+    and matched, padded, released_unmatched, retained); ``account``: the same, since the start of the job;
+    ``late``: how late the late rows since then were, per alias and column; ``holding``: per alias the silent
+    partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle."""
+
+    watermarks: Mapping[str, Watermark]
+    outputs: Mapping[str, Watermark]
+    inputs: Mapping[str, Watermark]
+    state: Mapping[str, int]
+    counts: Mapping[str, Mapping[str, int]]
+    account: Mapping[str, Mapping[str, int]]
+    rows_out: int
+    total_rows_out: int
+    matches: int
+    state_bytes: int
+    missing_deletes: tuple[str, ...] = ()
+    late: Mapping[str, Mapping[str, LateBy]] = field(default_factory=dict)
+    holding: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
+
+
+@dataclass
+class QueryTick:
+    """The nodes of one query in the tick at hand, after the watermarks of its sources have moved.
+
+    Args:
+        before: the state as of the last tick.
+        inputs: watermarks of the inputs, as of this tick; those of stages are still to come.
+        rules: what makes them, per alias and branch.
+        late_below: per key, lesser times are late in this tick.
+        reports: of the ingest tasks, of all queries.
+        keep_late: late rows of stages are wanted.
+    """
+
+    tick: int
+    query: QueryPlan
+    shapes: Sequence[NodeShape]
+    before: QueryState
+    inputs: dict[str, InputState]
+    rules: Mapping[str, Sequence[BranchRules]]
+    late_below: Mapping[str, Watermark]
+    reports: Sequence[IngestReport]
+    keep_late: bool = False
+    nodes: list[NodeState] = field(default_factory=list)
+    aside: dict[str, list[PadFile]] = field(default_factory=dict)
+    """Files of late rows of stages, per alias."""
+    _work: dict[int, NodeWork] = field(default_factory=dict)
+    _fed: dict[int, list[FeedReport]] = field(default_factory=dict)
+    _counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    _rows_out: int = 0
+    _matches: int = 0
+    _missing: list[str] = field(default_factory=list)
+    _least_out: list[dict[str, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._counts = _ingest_counts(self.query, self.reports)
+
+    def work(self, number: int) -> NodeWork:
+        """What the tasks of node ``number`` need; all nodes beneath it are settled."""
+        node = self.query.nodes[number]
+        for side in node.sides:
+            if side.stages:
+                self._hear_stages(side)
+        found = self._limits(node)
+        parent = self.query.parent(number)
+        fed = None if parent is None or parent[1].feed is not None else parent[1]
+        work = NodeWork(
+            tick=self.tick,
+            sides=[self._side_work(node, side, found) for side in node.sides],
+            fed_late_below={} if fed is None else late_columns(fed, self.late_below),
+            keep_late=self.keep_late,
+        )
+        self._work[number] = work
+        return work
+
+    def _hear_stages(self, side: SidePlan) -> None:
+        """Move the watermarks of an input with stages."""
+        told: dict[int, tuple[dict[str, Watermark], bool]] = {}
+        for number, feed in side.stages:
+            emitted = self.nodes[feed.node].emitted
+            watermarks = {column: emitted.get(key, NEVER) for column, key in feed.event_times}
+            told[number] = (watermarks, self._is_idle(feed.node))
+        from_stages(self.inputs[side.name], self.rules[side.name], told)
+
+    def _is_idle(self, number: int) -> bool:
+        """All inputs beneath a node are idle."""
+        return all(
+            self.inputs[side.name].idle if side.feed is None else self._is_idle(side.feed.node)
+            for side in self.query.nodes[number].sides
+        )
+
+    def settle(self, number: int, reports: Iterable[str]) -> None:
+        """Take the control texts of the node's tasks, one per partition (of one attempt each).
+
+        Raises:
+            EngineError: a limit was reached (``max_rows``).
+        """
+        node, work = self.query.nodes[number], self._work[number]
+        found = [NodeReport.model_validate_json(text) for text in reports]
+        arrangements: dict[str, Arrangement] = {}
+        least: dict[str, int] = {}
+        for place, side in enumerate(node.sides):
+            own = [report.sides[place] for report in found]
+            arrangements[side.name] = self._next_arrangement(number, place, work.sides[place], own)
+            for report in own:
+                for column, time in report.least.items():
+                    lower(least, side.watermark_key(column), time)
+                if side.feed is None:
+                    self._add_counts(side.name, report.counts)
+        _check_max_rows(self.query, node, arrangements)
+        emitted = kind_of(node).outputs(
+            node,
+            Outgoing(
+                watermarks=self._watermarks(node, less_lateness=True),
+                limits=self._limits(node),
+                least=least,
+                emitted=self._node_before(number).emitted,
+                tight=self.query.options.watermark_rule is WatermarkRule.TIGHT,
+            ),
+        )
+        self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted))
+        self._take_fed(number, [report.fed for report in found if report.fed is not None])
+        self._matches += sum(report.matches for report in found)
+        self._rows_out = sum(report.rows_out for report in found)
+        least_out: dict[str, int] = {}
+        for each in found:
+            for key, time in each.least_out.items():
+                lower(least_out, key, time)
+        self._least_out.append(least_out)
+        self._missing += [row for report in found for side in report.sides for row in side.missing]
+
+    def _take_fed(self, number: int, fed: list[FeedReport]) -> None:
+        self._fed[number] = fed
+        parent = self.query.parent(number)
+        if parent is None or parent[1].feed is not None:
+            return
+        for report in fed:
+            self._add_counts(parent[1].name, report.counts)
+            self.aside.setdefault(parent[1].name, []).extend(report.aside)
+
+    def _add_counts(self, alias: str, counts: Mapping[str, int]) -> None:
+        known = self._counts[alias]
+        for what, rows in counts.items():
+            known[what] = known.get(what, 0) + rows
+
+    def result(self) -> tuple[QueryState, QueryResult]:
+        """The query's next state, and what there is to say of the tick; all nodes are settled.
+
+        Raises:
+            EngineError: a promise is broken (see `monotony`).
+        """
+        before = self._node_before(len(self.query.nodes) - 1).emitted
+        emitted = self.nodes[-1].emitted
+        state = {
+            side.name: node.arrangements[side.name].retained
+            for side in self.query.sides
+            for node in self.nodes
+            if side.name in node.arrangements
+        }
+        account = added(self.before.account, self._counts)
+        after = QueryState(
+            inputs=self.inputs,
+            nodes=self.nodes,
+            late_below=late_below(self.query, self.inputs, self.before.late_below),
+            account=account,
+            late=late_total(self.before.late, self._late_by(), self.query),
+            rows_out=self.before.rows_out + self._rows_out,
+        )
+        check_promises(self.query.name, self.before, after, self._least_out)
+        return after, QueryResult(
+            watermarks=risen(before, emitted),
+            outputs=emitted,
+            inputs={f"{a}.{c}": w for a, i in self.inputs.items() for c, w in i.watermarks.items()},
+            state=state,
+            counts=self._counts,
+            account={alias: {**rows, "retained": state[alias]} for alias, rows in account.items()},
+            rows_out=self._rows_out,
+            total_rows_out=after.rows_out,
+            matches=self._matches,
+            state_bytes=sum(
+                live.run.nbytes
+                for node in self.nodes
+                for arrangement in node.arrangements.values()
+                for live in arrangement.runs
+            ),
+            missing_deletes=tuple(self._missing),
+            late=after.late,
+        )
+
+    def _late_by(self) -> list[tuple[str, Mapping[str, LateBy]]]:
+        """How late the tick's rows were: per alias, of each report."""
+        found: list[tuple[str, Mapping[str, LateBy]]] = []
+        for report in self.reports:
+            name, _, alias = report.arrangement.rpartition("/")
+            if name == self.query.name:
+                found.append((alias, report.late))
+        for side in self.query.sides:
+            for _, feed in side.stages:
+                found += [(side.name, report.late) for report in self._fed[feed.node]]
+        return found
+
+    def _node_before(self, number: int) -> NodeState:
+        return self.before.nodes[number] if self.before.nodes else NodeState()
+
+    def _watermarks(self, node: NodePlan, *, less_lateness: bool) -> dict[str, Watermark]:
+        """Of the keys of all sides: of inputs, or as put out by the node beneath."""
+        found: dict[str, Watermark] = {}
+        for side in node.sides:
+            if side.feed is not None:
+                found |= self.nodes[side.feed.node].emitted
+            else:
+                late = lateness_of(self.query, side) if less_lateness else 0
+                for column, watermark in self.inputs[side.name].watermarks.items():
+                    found[side.watermark_key(column)] = shift(watermark, -late)
+        return found
+
+    def _limits(self, node: NodePlan) -> dict[str, Watermark]:
+        """Per key: rows below are released."""
+        lateness = {
+            side.watermark_key(column): lateness_of(self.query, side)
+            for side in node.sides
+            for column in side.event_times
+        }
+        return kind_of(node).limits(node, self._watermarks(node, less_lateness=False), lateness)
+
+    def _side_work(self, node: NodePlan, side: SidePlan, new_limits: Mapping[str, Watermark]) -> SideWork:
+        arrangement = self._node_before(node.number).arrangements.get(side.name, Arrangement())
+        name = f"{self.query.name}/{side.name}"
+        brought: list[IngestReport | FeedReport] = [r for r in self.reports if r.arrangement == name]
+        for feed in side.feeds:
+            brought += self._fed[feed.node]
+        return SideWork(
+            runs=arrangement.runs,
+            new_runs=[run for report in brought for run in report.runs],
+            pads=[file for report in brought for file in report.pads],
+            old_limits=arrangement.limits,
+            new_limits={
+                column: max(
+                    new_limits.get(side.watermark_key(column), NEVER), arrangement.limits.get(column, NEVER)
+                )
+                for column in side.event_times
+            },
+            merges=choose(arrangement.runs),
+        )
+
+    def _next_arrangement(
+        self, number: int, place: int, work: SideWork, found: Sequence[SideReport]
+    ) -> Arrangement:
+        merged_away = {name for group in work.merges for name in group}
+        old = [live for live in work.runs if live.run.name not in merged_away]
+        if self.query.options.output_mode is not OutputMode.CHANGELOG:
+            old += [LiveRun(run=run) for run in work.new_runs]
+        releasing = self.shapes[number].sides[place].layout.releasing
+        runs: list[LiveRun] = []
+        for live in old:
+            released = live.released + sum(report.released.get(live.run.name, 0) for report in found)
+            if released >= live.run.rows or whole_run_released(live.run, releasing, work.new_limits):
+                continue
+            marks = dict(live.marks)
+            for report in found:
+                for kind, segments in report.marks.get(live.run.name, {}).items():
+                    marks[kind] = overlay(marks.get(kind, ()), segments)
+            runs.append(LiveRun(run=live.run, released=released, marks=marks))
+        for report in found:
+            fresh = [*report.merged, *report.inserted]
+            runs += [live for live in fresh if live.released < live.run.rows]
+        runs.sort(key=lambda live: (live.run.tick, live.run.group, live.run.low))
+        return Arrangement(
+            runs=runs,
+            limits=work.new_limits,
+            retained=sum(live.run.rows - live.released for live in runs),
+        )
+
+
+def lateness_of(query: QueryPlan, side: SidePlan) -> int:
+    """What is still to be taken off an input's watermarks: those that stages have a part in have it off."""
+    return 0 if side.feed is not None or side.stages else query.options.allowed_lateness
+
+
+def late_below(
+    query: QueryPlan, inputs: Mapping[str, InputState], before: Mapping[str, Watermark]
+) -> dict[str, Watermark]:
+    """Per key of the inputs: rows below are late, once their watermarks are these; never below ``before``."""
+    found = dict(before)
+    for side in query.sides:
+        for column, watermark in inputs[side.name].watermarks.items():
+            key = side.watermark_key(column)
+            found[key] = max(shift(watermark, -lateness_of(query, side)), found.get(key, NEVER))
+    return found
+
+
+def late_columns(side: SidePlan, late_below: Mapping[str, Watermark]) -> dict[str, Watermark]:
+    """The same for one input, per event time."""
+    return {column: late_below.get(side.watermark_key(column), NEVER) for column in side.event_times}
+
+
+def _ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {side.name: {} for side in query.sides}
+    for report in reports:
+        name, _, alias = report.arrangement.rpartition("/")
+        if name == query.name:
+            for what, rows in report.counts.items():
+                if what != "kept":
+                    counts[alias][what] = counts[alias].get(what, 0) + rows
+    return counts
+
+
+def _check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str, Arrangement]) -> None:
+    state = {side.title: arrangements[side.name].retained for side in node.sides}
+    most, held = query.options.max_rows, sum(state.values())
+    if most is not None and held > most:
+        sizes = ", ".join(f"{title}: {rows}" for title, rows in state.items())
+        which = "" if len(query.nodes) == 1 else f"{' and '.join(state)} in "
+        what = "join of " if isinstance(node, JoinPlan) else ""
+        raise EngineError(
+            f'the {what}{which}"{query.name}" retains {held} rows ({sizes}), more than max_rows = {most}',
+            code="max-rows",
+            hint="raise max_rows, narrow the time bounds, or find out which input's watermark stands still",
+        )

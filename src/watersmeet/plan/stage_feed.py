@@ -1,0 +1,124 @@
+"""Rule: what an input needs of the rows of a stage: which of its columns hold it, and who computes it.
+
+As with rows that go from join to join (`plan.feed`): a plain column is there already; an expression over one
+input beneath that is never padded is computed of that input's rows, by Spark; anything else by the embedded
+SQL engine, of the rows that leave the stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.plan.conjuncts import Conjunct, text_of
+from watersmeet.plan.feed import Derived
+from watersmeet.plan.flags import over_source
+from watersmeet.plan.model import FeedPlan, joined_name
+from watersmeet.plan.residual import after_join, problem_of, to_duckdb
+from watersmeet.plan.scope import Scope, name_of
+from watersmeet.plan.stages import columns_of
+from watersmeet.plan.tree import Tree
+from watersmeet.spec.model import Expr, Input, StageBranch, visible_inputs
+from watersmeet.spec.stages import padded_aliases, time_of
+
+
+@dataclass
+class StageFeed:
+    """A branch of an input that is a stage, while it is being planned.
+
+    Args:
+        stage: its tree; ``after``: what is asked of the rows that leave it.
+        derived: columns computed of its inputs' rows; grows.
+    """
+
+    i: Input
+    branch: StageBranch
+    stage: Tree
+    after: Sequence[Conjunct]
+    derived: Derived
+    errors: list[PlanError] = field(default_factory=list)
+
+    def plan(
+        self,
+        columns: Mapping[str, Expr],
+        filters: Sequence[Expr],
+        conditions: Sequence[Expr],
+        not_null: Sequence[str],
+        *,
+        matchable: bool,
+    ) -> FeedPlan:
+        """The plan of the feed.
+
+        Args:
+            columns: what the input keeps, as expressions over its columns, unqualified.
+            filters, conditions: over its columns; see `FeedPlan`.
+            not_null: of ``columns`` those whose NULL lets a row match nothing.
+        """
+        outputs = {output.name: output.expr for output in self.stage.query.outputs}
+        own = columns_of(self.branch, self.i, outputs)
+        wanted = {name: over_source(expr, own) for name, expr in columns.items()}
+        above = [] if self.branch.above is None else [over_source(self.branch.above, outputs)]
+        asked = {
+            "beneath": [c.expr for c in self.after],
+            "filter": [*above, *(over_source(expr, own) for expr in filters)],
+            "condition": [over_source(expr, own) for expr in conditions],
+        }
+        names = {kind: [f"#{kind}{n}" for n, _ in enumerate(found, 1)] for kind, found in asked.items()}
+        truths = {
+            name: _truth(expr)
+            for kind, found in asked.items()
+            for name, expr in zip(names[kind], found, strict=True)
+        }
+        copied: dict[str, str] = {}
+        computed: dict[str, Expr] = {}
+        for name, expr in (wanted | truths).items():
+            held = self._column(expr)
+            if held is not None:
+                copied[name] = held
+            elif self._can_compute(expr):
+                computed[name] = expr
+        scope = self._scope
+        return FeedPlan(
+            node=self.stage.root.number,
+            copied=tuple(copied.items()),
+            computed=tuple((name, after_join(expr)) for name, expr in computed.items()),
+            computed_duckdb=tuple(to_duckdb(expr, scope) for expr in computed.values()),
+            beneath=tuple(names["beneath"]),
+            filters=tuple(names["filter"]),
+            conditions=tuple(names["condition"]),
+            not_null=tuple(not_null),
+            matchable=matchable,
+            event_times=tuple(
+                (column, name_of(time))
+                for column in self.i.event_times
+                if (time := time_of(self.branch, self.i, column)) is not None
+            ),
+        )
+
+    @property
+    def _scope(self) -> Scope:
+        """Of the rows that leave the stage."""
+        return Scope(tuple(visible_inputs(self.stage.query.relation)))
+
+    def _column(self, expr: Expr) -> str | None:
+        """The column of the stage's rows that holds ``expr``; None: it has to be computed of them."""
+        plain = expr.unnest()
+        if isinstance(plain, exp.Column):
+            return joined_name(plain.table, plain.name)
+        aliases = self._scope.mentioned(expr)
+        if len(aliases) != 1 or aliases[0] in padded_aliases(self.stage.query.relation):
+            return None
+        return joined_name(aliases[0], self.derived.column(aliases[0], expr))
+
+    def _can_compute(self, expr: Expr) -> bool:
+        problem = problem_of(Conjunct(expr, text_of(expr)), self._scope, f"a column of {self.i.alias}")
+        if problem is not None:
+            self.errors.append(problem)
+        return problem is None
+
+
+def _truth(condition: Expr) -> Expr:
+    return exp.Coalesce(this=exp.Paren(this=condition.copy()), expressions=[exp.false()])

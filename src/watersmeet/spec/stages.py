@@ -1,0 +1,84 @@
+"""What the description alone tells of a stage's columns: which are event times, which may be NULL."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from watersmeet.spec.model import (
+    WINDOW_END,
+    WINDOW_START,
+    Expr,
+    Input,
+    Query,
+    Relation,
+    StageBranch,
+    visible_inputs,
+)
+
+Time = tuple[str, str]
+"""(alias, column) of an input of the stage; the alias is "" for the ends of an aggregation's windows."""
+
+
+def time_of(branch: StageBranch, i: Input, column: str) -> Time | None:
+    """The event time of the stage that a column of the input is on this branch; None: it is none there.
+
+    A plain column, or one cast to another type of times or integers.
+    """
+    place = next(n for n, each in enumerate(i.columns) if each.name == column)
+    plain = _plain(branch.columns[place])
+    outputs = {output.name: output.expr for output in branch.stage.outputs}
+    if plain is None or plain.name not in outputs:
+        return None
+    return output_time(branch.stage, outputs[plain.name])
+
+
+def output_time(stage: Query, expr: Expr) -> Time | None:
+    """The event time that an output of a stage is; None: it is none."""
+    plain = _plain(expr)
+    if plain is None:
+        return None
+    if stage.aggregation is not None:
+        return ("", plain.name) if plain.name in (WINDOW_START, WINDOW_END) else None
+    owner = next((each for each in stage.inputs if each.alias == plain.table), None)
+    return (plain.table, plain.name) if owner is not None and plain.name in owner.event_times else None
+
+
+def may_be_null(i: Input, column: str) -> bool:
+    """Whether a row of the input may have a NULL in an event time: a stage's may, where a join pads it. (Of a
+    source, such rows are dropped.)"""
+    for branch in i.branches:
+        if isinstance(branch, StageBranch):
+            time = time_of(branch, i, column)
+            if time is not None and _may_be_null_in(branch.stage, time):
+                return True
+    return False
+
+
+def _may_be_null_in(stage: Query, time: Time) -> bool:
+    if stage.aggregation is not None:
+        return False
+    alias, column = time
+    owner = next(each for each in stage.inputs if each.alias == alias)
+    return alias in padded_aliases(stage.relation) or may_be_null(owner, column)
+
+
+def padded_aliases(relation: Relation) -> frozenset[str]:
+    """The inputs whose columns may all be NULL in rows of the relation, because a join pads them."""
+    if isinstance(relation, Input):
+        return frozenset()
+    left, right = padded_aliases(relation.left), padded_aliases(relation.right)
+    if relation.kind.hides_right:
+        return left
+    if relation.kind.pads_right:
+        left |= {each.alias for each in visible_inputs(relation.left)}
+    if relation.kind.pads_left:
+        right |= {each.alias for each in visible_inputs(relation.right)}
+    return left | right
+
+
+def _plain(expr: Expr) -> exp.Column | None:
+    """The column that an expression is, but for casts and parentheses."""
+    inner = expr.unnest()
+    while isinstance(inner, exp.Cast):
+        inner = inner.this.unnest()
+    return inner if isinstance(inner, exp.Column) else None
