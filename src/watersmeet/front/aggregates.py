@@ -47,9 +47,9 @@ def aggregated(
     kept = None if having is None else grouping.above(_without_aliases(having.this, select, windows))
     if len(text.problems) > before:
         raise Refused
-    aggregation = Aggregation(windows.window, tuple(grouping.keys), tuple(grouping.aggregates), kept)
+    aggregation = grouping.aggregation(kept)
     query = Query(windows.relation, condition, outputs, sql, aggregation)
-    types = group_types(query)
+    types = {column.name: column.type for column in aggregation.columns}
     columns = (Column(o.name, type_of(o.expr, lambda node: types.get(node.name, UNKNOWN))) for o in outputs)
     return query, tuple(columns)
 
@@ -79,21 +79,6 @@ def _without_aliases(having: Expr, select: exp.Select, windows: Windowed) -> Exp
         return item
 
     return substituted(having, meant)
-
-
-def group_types(query: Query) -> dict[str, str]:
-    """The types of what the outputs of a query with an aggregation mention, by name."""
-    aggregation = query.aggregation
-    assert aggregation is not None
-    declared = {(i.alias, column.name): column.type for i in query.inputs for column in i.columns}
-
-    def own(node: exp.Column) -> str:
-        return declared.get((node.table, node.name), UNKNOWN)
-
-    kind = window_type(type_of(aggregation.window.time, own))
-    found = dict.fromkeys(WINDOW_COLUMNS, kind)
-    found |= {key.name: type_of(key.expr, own) for key in aggregation.keys}
-    return found | {a.name: aggregate_type(a.expr, lambda e: type_of(e, own)) for a in aggregation.aggregates}
 
 
 @dataclass
@@ -183,6 +168,15 @@ class _Grouping:
         wanted = expr.name if isinstance(expr, exp.Column) else f"key{len(self.keys) + 1}"
         name = self._free(wanted)
         self.keys.append(OutputColumn(name, expr, expr.sql("spark").replace("`", "")))
+
+    def aggregation(self, having: Expr | None) -> Aggregation:
+        window, scope = self.windows.window, self.windows.scope
+        kind = window_type(type_of(window.time, scope.type_of))
+        found = [Column(name, kind) for name in WINDOW_COLUMNS]
+        found += [Column(key.name, type_of(key.expr, scope.type_of)) for key in self.keys]
+        for each in self.aggregates:
+            found.append(Column(each.name, aggregate_type(each.expr, lambda e: type_of(e, scope.type_of))))
+        return Aggregation(window, tuple(self.keys), tuple(self.aggregates), tuple(found), having)
 
     def check_partition(self, select: exp.Select) -> None:
         """SESSION … PARTITION BY must say what GROUP BY says: sessions are those of the groups."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from watersmeet.errors import near_names
-from watersmeet.front.aggregates import group_types
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.infer import type_of
 from watersmeet.front.place import Text
@@ -88,13 +87,14 @@ def _fitted(column: Column, outputs: Sequence[OutputColumn], query: Query) -> Ou
     if output is None:
         null = exp.cast(exp.Null(), column.type, dialect="spark")
         return OutputColumn(column.name, null, "not given")
-    groups = {} if query.aggregation is None else group_types(query)
-    if type_of(output.expr, lambda node: groups.get(node.name) or _column_type(node, query)) == column.type:
+    if type_of(output.expr, lambda node: _column_type(node, query)) == column.type:
         return output
     return replace(output, expr=exp.cast(output.expr.copy(), column.type, dialect="spark"))
 
 
 def _column_type(node: exp.Column, query: Query) -> str:
+    if query.aggregation is not None:
+        return next((each.type for each in query.aggregation.columns if each.name == node.name), UNKNOWN)
     relation = next((each for each in query.inputs if each.alias == node.table), None)
     column = relation.column(node.name) if relation else None
     return column.type if column else UNKNOWN

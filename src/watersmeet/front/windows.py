@@ -65,7 +65,7 @@ def windowed(table: WindowTable, alias: str, read: Reader, text: Text) -> Window
         read: reads the relation that the windows are laid over.
     """
     flow, own = read(table.this)
-    name = alias or own or table.args["function"].lower()
+    name = alias or own or ("" if isinstance(flow, Joined) else table.args["function"].lower())
     relation, columns, values = _relation(flow, name)
     position = _position(table, columns, text)
     time, column = values[position], columns[position]

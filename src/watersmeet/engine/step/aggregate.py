@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.existence import mark_gone
+from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.results import NO_ROWS, count, least_alive
 from watersmeet.engine.step.slice import RunSlice, SideSlice, concat_batches
-from watersmeet.engine.step.tasks import AggregateShape, SideReport
+from watersmeet.engine.step.tasks import AggregateShape, Share, SideReport
 from watersmeet.event_time import (
     NEVER,
     Side,
@@ -33,33 +34,51 @@ from watersmeet.event_time import (
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
 from watersmeet.kernel.pairs import Band, Condition, KeyColumns, SortedRows, find, gather
 from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import borders
 from watersmeet.kernel.times import to_native
 from watersmeet.kernel.windows import Numbers, closing, sessions, window_times
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
+from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import sort_rows, take_rows
 
 NUMBER, TIME = "#window", "#time"
 """Columns of the rows to be grouped: the number of the window, and the time in it (for sessions)."""
 
 
-def closed_windows(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterator[pa.RecordBatch]:
-    """The results of the windows that close in this tick; their rows are released, or marked as gone."""
+def aggregate_rows(shape: AggregateShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """The results of the windows that close in this tick, of the share's hash range."""
+    low, high = borders(share.partitions)[share.partition : share.partition + 2]
+    own = SideSlice(shape.sides[0], share.work.sides[0], share.store, low, high)
+    report = share.report.sides[0]
+    yield from _closed(shape, own, report)
+    marks = MarkWriter()
+    report.merged = merge_runs(own, share.tick, marks)
+    merged = {name for group in own.work.merges for name in group}
+    pieces = [*own.old, *own.new_runs]
+    for piece in pieces:
+        if piece.touched and piece.name not in merged:
+            marks.add(piece.name, "gone", piece.start, piece.marks("gone"))
+    report.marks = marks.write(share.store, share.tick)
+    if shape.kind is WindowKind.SESSION:
+        least_alive(own, pieces, report)
+
+
+def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterator[pa.RecordBatch]:
+    """The results; rows are released, or marked as gone."""
     if shape.kind is WindowKind.SESSION:
         yield from _closed_sessions(shape, own, report)
         return
-    before, now = (own_limit(shape, limits) for limits in (own.work.old_limits, own.work.new_limits))
-    ends = tuple(
-        limit if isinstance(limit, float) else limit - shape.slide + shape.size for limit in (before, now)
-    )
+    before, now = _limits(shape, own)
+    since, until = _last_end(shape, before), _last_end(shape, now)
     chosen = []
     for piece in [*own.old, *own.new_runs]:
-        rows = np.sort(_passed(piece, shape.time, before, ends[1]))
+        rows = np.sort(_passed(piece, shape.time, before, until))
         if len(rows):
             chosen.append(take_rows(piece.rows.batch, rows))
     if chosen:
         batch = concat_batches(chosen)
         times = batch.column(shape.time).to_numpy(zero_copy_only=True)
-        for rows, numbers in closing(times, shape.size, shape.slide, *ends):
+        for rows, numbers in closing(times, shape.size, shape.slide, since, until):
             yield _results(shape, batch, rows, numbers, times)
     for pieces, is_new in ((own.old, False), (own.new_runs, True)):
         for piece in pieces:
@@ -69,13 +88,15 @@ def closed_windows(shape: AggregateShape, own: SideSlice, report: SideReport) ->
                 count(report, "grouped", released)
 
 
-def own_limit(shape: AggregateShape, limits: dict[str, Watermark]) -> Watermark:
-    return limits.get(shape.time, NEVER)
+def _limits(shape: AggregateShape, own: SideSlice) -> tuple[Watermark, Watermark]:
+    """Of the last tick and of this one: rows below are released, or (sessions) have been looked at."""
+    before, now = (limits.get(shape.time, NEVER) for limits in (own.work.old_limits, own.work.new_limits))
+    return before, now
 
 
-def least_open(own: SideSlice, report: SideReport) -> None:
-    """The least times over the rows of open sessions."""
-    least_alive(own, [*own.old, *own.new_runs], report)
+def _last_end(shape: AggregateShape, limit: Watermark) -> Watermark:
+    """The end of the last window that begins below a limit, which is where one begins."""
+    return limit if isinstance(limit, float) else limit - shape.slide + shape.size
 
 
 # sessions
@@ -106,7 +127,7 @@ def _closed_sessions(shape: AggregateShape, own: SideSlice, report: SideReport) 
 
 def _last_rows(shape: AggregateShape, own: SideSlice) -> SortedRows | None:
     """Of every group with sessions that close, the last row of the last of them; None without any."""
-    before, now = (own_limit(shape, limits) for limits in (own.work.old_limits, own.work.new_limits))
+    before, now = _limits(shape, own)
     batches, slots = [], []
     for pieces, since in ((own.old, before), (own.new_runs, NEVER)):
         for piece in pieces:
@@ -188,7 +209,7 @@ def _results(
     is_session = shape.kind is WindowKind.SESSION
     if is_session:
         table = table.append_column(TIME, pa.array(times[rows]))
-    if shape.through_spark:
+    if shape.aggregates is None:
         return _with_windows(shape, given, numbers, times[rows])
     aggregates = [*shape.aggregates, *(_SPAN if is_session else ())]
     found = grouped(table, [*(name for name, _ in shape.keys), NUMBER], aggregates)
