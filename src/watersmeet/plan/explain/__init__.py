@@ -10,6 +10,7 @@ from watersmeet.plan.durations import distance, duration
 from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.joins import join_sections
 from watersmeet.plan.explain.state import state_sections
+from watersmeet.plan.explain.windows import window_sections
 from watersmeet.plan.explain.words import (
     INDENT,
     Sections,
@@ -20,7 +21,16 @@ from watersmeet.plan.explain.words import (
     sink_name,
     title_of,
 )
-from watersmeet.plan.model import BranchPlan, FeedPlan, JobPlan, JoinPlan, NodePlan, QueryPlan, SidePlan
+from watersmeet.plan.model import (
+    AggregatePlan,
+    BranchPlan,
+    FeedPlan,
+    JobPlan,
+    JoinPlan,
+    NodePlan,
+    QueryPlan,
+    SidePlan,
+)
 from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, OutputMode, StageBranch, WatermarkRule
 
 
@@ -59,6 +69,8 @@ def explain_query(query: QueryPlan) -> str:
 def _node_sections(node: NodePlan, changelog: bool) -> Sections:
     if isinstance(node, JoinPlan):
         return join_sections(node, changelog)
+    if isinstance(node, AggregatePlan):
+        return window_sections(node)
     return [
         ("Kept in state for", ["not at all: each row goes out in the tick in which it comes"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
