@@ -182,7 +182,8 @@ class Oracle:
         counts["in"] += abs(diff)
         position = self.query.inputs.index(source)
         times = [rows[position][t] for t in source.times]
-        limits = [saturate(self.marks[source.alias, t] - self.lateness) for t in source.times]
+        late = self._lateness_of(source)
+        limits = [saturate(self.marks[source.alias, t] - late) for t in source.times]
         if any(t is not None and t < limit for t, limit in zip(times, limits, strict=True)):
             counts["late"] += abs(diff)
             return "late"
@@ -194,6 +195,12 @@ class Oracle:
             counts["filtered"] += abs(diff)
             return "filtered"
         return "new"
+
+    def _lateness_of(self, source: Source) -> int:
+        """What is taken off an input's watermarks: nothing of those that have it in them, see
+        `oracle_windowed`."""
+        stages = [self.declared[branch.stream].get("stage", False) for branch in source.branches]
+        return 0 if any(stages) else self.lateness
 
     # 4: watermarks
 
@@ -237,8 +244,8 @@ class Oracle:
                 if feed is None:
                     source = join.plan.sides[side][0]
                     sides.append(new[self.query.inputs.index(source)])
-                    marks |= {(source.alias, t): (self.marks[source.alias, t], self.lateness)
-                              for t in source.times}  # fmt: skip
+                    late = self._lateness_of(source)
+                    marks |= {(source.alias, t): (self.marks[source.alias, t], late) for t in source.times}
                 else:
                     sides.append(put_out[feed])
                     marks |= {key: (mark, 0) for key, mark in self.joins[feed].put_out.items()}
