@@ -131,8 +131,9 @@ class _Draft:
             item = f"({self.grouped(f'TABLE {self.stream()}', 't', 'v', ['k'], ['k'])}) b"
         value = "b.v" if item.endswith(" b") and not item.startswith("(") else "b.n"
         return (
-            f"SELECT a.window_end AS we, a.window_start AS ws, a.k AS k, a.n AS n, {value} AS m FROM ({left}) a"
-            f" {kind} {item} ON b.{time} BETWEEN a.window_end + {low} AND a.window_end + {high}{key}"
+            f"SELECT a.window_end AS we, a.window_start AS ws, a.k AS k, a.n AS n, {value} AS m"
+            f" FROM ({left}) a {kind} {item}"
+            f" ON b.{time} BETWEEN a.window_end + {low} AND a.window_end + {high}{key}"
         )
 
     def over_joined(self) -> str:
