@@ -5,8 +5,8 @@
 
 ``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
 those of which all windows have closed; ``retained`` the rows still in it, matched or not. A row that can
-match nothing counts as padded if its side is padded, else as unmatchable. Rows that a filter beneath the ordering
-took away are not part of the stream and not of the account.
+match nothing counts as padded if its side is padded, else as unmatchable. Rows that a filter beneath the
+ordering took away are not part of the stream and not of the account.
 
 >>> row = InputAccount.of("o", {"in": 5, "matched": 2, "late": 1, "padded": 1}, retained=1)
 >>> row.adds_up(), row.difference
