@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from watersmeet.testing.oracle import Oracle
 from watersmeet.testing.oracle_clock import StreamClock, tick_all
+from watersmeet.testing.oracle_inputs import Branch
 from watersmeet.testing.oracle_sql import Rows, Scope, compile_expr
 from watersmeet.testing.oracle_values import (
     ENDED,
@@ -227,7 +228,8 @@ class Joined:
                 mark = told.marks.get(key, NEVER)
                 if not isinstance(mark, float):
                     own["advance"][f"{name}.{column}"] = to_json(mark, kind_of(stage.columns[column]))
-        known = {b.stream for s in self.oracle.query.inputs for b in s.branches}
+        branches = [b for s in self.oracle.query.inputs for b in s.branches]
+        known = {branch.stream for branch in branches if isinstance(branch, Branch)}
         if own is not step:
             own["rows"] = [r for r in own["rows"] if r[0] in known]
             own["advance"] = {k: v for k, v in own["advance"].items() if k.rpartition(".")[0] in known}
@@ -235,8 +237,8 @@ class Joined:
         line = self.oracle.step(own)
         late = _together(late, line["late"])
         state |= {f"{self.prefix}{alias}": rows for alias, rows in line["state"].items()}
-        root = self.oracle.joins[-1]
-        marks = {f"{self.prefix}{'.'.join(key)}": mark for key, mark in root.put_out.items()}
+        put_out = self.oracle.root.put_out
+        marks = {f"{self.prefix}{'.'.join(key)}": mark for key, mark in put_out.items()}
         return Told(line["rows"], marks, late, state)
 
 
