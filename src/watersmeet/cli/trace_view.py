@@ -130,6 +130,10 @@ def _asked(step: Mapping[str, Any]) -> str:
 
 def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
     yield from _section("came in", [_arrived(trace, tick, row) for row in tick.arrived])
+    if tick.too_late:
+        yield from _section(
+            "came too late from a join", [_too_late(trace, tick, row) for row in tick.too_late]
+        )
     yield from _section("input watermarks", [input_text(trace, found) for found in tick.inputs])
     for join in tick.joins:
         yield _title(join.join)
@@ -142,6 +146,10 @@ def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
         yield f"not deleted, for there is no such row: {text}"
     rose = ", ".join(f"{key} = {value}" for key, value in output["watermarks"].items())
     yield f"watermarks put out: {rose or 'none rose'}"
+
+
+def _too_late(trace: Trace, tick: TickTrace, row: Arrived) -> str:
+    return f"{row.alias} {row_text(row.row)}: {_fate(trace, tick, row)}"
 
 
 def _arrived(trace: Trace, tick: TickTrace, row: Arrived) -> str:

@@ -24,6 +24,11 @@ from watersmeet.plan.tree import Tree
 from watersmeet.spec.model import Expr, Input, StageBranch
 from watersmeet.spec.stages import padded_aliases, time_of
 
+_OF_GROUPS = (
+    "a column over the result of a group",
+    "select keys and aggregates as they are, and compute it in the last SELECT",
+)
+
 
 @dataclass
 class StageFeed:
@@ -59,7 +64,7 @@ class StageFeed:
         """
         outputs = {output.name: output.expr for output in self.stage.query.outputs}
         own = columns_of(self.branch, self.i, outputs)
-        wanted = {name: over_source(expr, own) for name, expr in columns.items()}
+        wanted = {name: over_source(expr, own).unnest() for name, expr in columns.items()}
         above = [] if self.branch.above is None else [over_source(self.branch.above, outputs)]
         asked = {
             "beneath": [c.expr for c in self.after],
@@ -111,10 +116,21 @@ class StageFeed:
         return joined_name(aliases[0], self.derived.column(aliases[0], expr))
 
     def _can_compute(self, expr: Expr) -> bool:
-        problem = problem_of(Conjunct(expr, text_of(expr)), self.stage.leaving, f"a column of {self.i.alias}")
+        problem = problem_of(
+            Conjunct(expr, text_of(expr)),
+            self.stage.leaving,
+            *(_OF_GROUPS if self.stage.query.aggregation is not None else _of_joins(self.i)),
+        )
         if problem is not None:
             self.errors.append(problem)
         return problem is None
+
+
+def _of_joins(i: Input) -> tuple[str, str]:
+    return (
+        f"a column of {i.alias}, of several inputs of a join or of one that it pads",
+        "compute it of one input alone, beneath the join; or in the last SELECT, above all joins",
+    )
 
 
 def _truth(condition: Expr) -> Expr:

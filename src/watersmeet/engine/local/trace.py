@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watersmeet.engine.replay import CaseOutput, CaseStep, shown_time
+from watersmeet.engine.step.query_tick import lateness_of
 from watersmeet.event_time import Side, Watermark
 from watersmeet.plan.durations import distance
 from watersmeet.plan.model import Bound, JobPlan, JoinPlan, QueryPlan
@@ -42,17 +43,19 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition of a source: its newest time per event-time column."""
+    """A partition of a source: its newest time per event-time column. Or a branch that is a stage (``of``:
+    its watermark key there): the watermark that leaves it."""
 
     name: str
     newest: Watermark
     idle: bool
+    of: str | None = None
 
 
 @dataclass(frozen=True)
 class InputWatermark:
-    """W of one key of an input. ``partitions``: by which it moves, with the lag of their branch (None: by
-    explicit advances alone)."""
+    """W of one key of an input. ``partitions``: by which it moves, with what they are behind by: the lag of
+    their branch (and allowed_lateness, beside stages; None: by explicit advances alone)."""
 
     key: str
     value: Watermark
@@ -138,7 +141,8 @@ class JoinStep:
 
 @dataclass(frozen=True)
 class TickTrace:
-    """One tick. ``late_below``: per key, what was late in it."""
+    """One tick. ``late_below``: per key, what was late in it. ``too_late``: rows that a join beneath a UNION
+    ALL gave, and that were late there."""
 
     step: CaseStep
     output: CaseOutput
@@ -146,6 +150,7 @@ class TickTrace:
     inputs: list[InputWatermark]
     late_below: Mapping[str, Watermark]
     joins: list[JoinStep]
+    too_late: list[Arrived] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,11 @@ class Trace:
     @property
     def query(self) -> QueryPlan:
         return self.plan.queries[0]
+
+    def lateness(self, key: str) -> int:
+        """What is taken off the watermark of an input's key to judge its rows."""
+        side = next(s for s in self.query.sides if key in map(s.watermark_key, s.event_times))
+        return lateness_of(self.query, side)
 
     def _type(self, key: str) -> str:
         for side in self.query.sides:

@@ -42,6 +42,8 @@ def state_sections(query: QueryPlan) -> Sections:
         for own, each in zip(Side, both, strict=True)
     ]
     lines = [line for of in sides for line in _forecast(of)]
+    if not sides:
+        return []
     lines += [*_total(sides), *(f"assumed: {text}" for text in _assumptions(sides))]
     return [
         ("State forecast (nothing is measured)", lines),
