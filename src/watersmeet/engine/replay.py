@@ -149,6 +149,7 @@ def shown_watermarks(plan: JobPlan, watermarks: Mapping[str, Watermark]) -> dict
         for side in plan.queries[0].sides
         for column in side.input.columns
     }
+    types |= {column.name: column.type for column in plan.queries[0].root.columns}
     return {key: shown_time(value, types[key]) for key, value in watermarks.items() if isinstance(value, int)}
 
 

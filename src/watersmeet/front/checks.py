@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from watersmeet.front.place import Text
+from watersmeet.spec.aggregates import aggregate_name, is_aggregate
 
 _RANDOM = frozenset(
     {
@@ -35,27 +36,6 @@ _CLOCK = frozenset(
         "currentdate",
         "currenttime",
         "sysdate",
-    }
-)
-_AGGREGATES = frozenset(
-    {
-        "count_if",
-        "collect_list",
-        "collect_set",
-        "first",
-        "last",
-        "max_by",
-        "min_by",
-        "any",
-        "some",
-        "bool_and",
-        "bool_or",
-        "every",
-        "percentile",
-        "grouping",
-        "kurtosis",
-        "skewness",
-        "listagg",
     }
 )
 _GENERATORS = frozenset(
@@ -89,17 +69,29 @@ _CLAUSES = {
     "into": "SELECT INTO",
     "match": "MATCH_RECOGNIZE",
 }
-_ENDLESS = "a stream never ends: only projections, filters, joins and UNION ALL of streams are supported"
+_ENDLESS = (
+    "a stream never ends: projections, filters, joins, UNION ALL, and aggregation over windows are supported"
+)
+_WINDOWED = (
+    "a stream never ends: aggregate over windows, SELECT window_start, window_end, … FROM TABLE(TUMBLE("
+    "TABLE name, DESCRIPTOR(event_time), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, …"
+)
 
 
-def check_clauses(select: exp.Expr, text: Text) -> None:
-    """Report clauses of a SELECT (or UNION) that are not supported."""
+def check_clauses(select: exp.Expr, text: Text, *, windowed: bool = False) -> None:
+    """Report clauses of a SELECT (or UNION) that are not supported.
+
+    ``windowed``: it is over TUMBLE, HOP or SESSION, and may group.
+    """
     for key, words in _CLAUSES.items():
+        if windowed and key in ("group", "having"):
+            continue
         clause = select.args.get(key)
         if not clause or (key == "distinct" and not isinstance(clause, exp.Distinct)):
             continue  # a UNION's "distinct" is a flag
         where = clause[0] if isinstance(clause, list) else clause
-        text.problems.append(text.not_supported(f"{words} is", where if _placed(where) else select, _ENDLESS))
+        hint = _WINDOWED if key in ("group", "having") else _ENDLESS
+        text.problems.append(text.not_supported(f"{words} is", where if _placed(where) else select, hint))
 
 
 def _placed(where: object) -> bool:
@@ -112,19 +104,33 @@ def check_expression(expr: exp.Expr, text: Text, *, repeatable: bool) -> bool:
     ``repeatable``: it decides which rows there are (filters, ON, views); a replayed tick must give the same.
     """
     before = len(text.problems)
-    for node in expr.walk(prune=lambda node: isinstance(node, (exp.Query, exp.Window))):
-        _check_node(node, text, repeatable)
+    for node in expr.walk(prune=_is_closed):
+        if is_aggregate(node):
+            text.problems.append(text.not_supported(f"the aggregate {_shown(node)} is", node, _WINDOWED))
+        else:
+            _check_node(node, text, repeatable)
     return len(text.problems) == before
 
 
+def check_grouped(expr: exp.Expr, text: Text) -> bool:
+    """Report what an expression over groups must not hold; True if it is clean."""
+    before = len(text.problems)
+    for node in expr.walk(prune=_is_closed):
+        if not is_aggregate(node):
+            _check_node(node, text, repeatable=True)
+    return len(text.problems) == before
+
+
+def _is_closed(node: exp.Expr) -> bool:
+    return isinstance(node, (exp.Query, exp.Window))
+
+
 def _check_node(node: exp.Expr, text: Text, repeatable: bool) -> None:
-    name = _function_name(node)
+    name = function_name(node)
     if isinstance(node, exp.Query):
         text.problems.append(text.not_supported("a sub-query in an expression is", node, "join it instead"))
     elif isinstance(node, exp.Window):
         text.problems.append(text.not_supported("a window function (OVER) is", node, _ENDLESS))
-    elif isinstance(node, exp.AggFunc) or name in _AGGREGATES:
-        text.problems.append(text.not_supported(f"the aggregate {_shown(node)} is", node, _ENDLESS))
     elif isinstance(node, (exp.UDTF, exp.Explode, exp.Inline, exp.Posexplode)) or name in _GENERATORS:
         text.problems.append(text.not_supported(f"{_shown(node)}, which makes rows, is", node))
     elif name in _CLOCK and (name != "unix_timestamp" or not node.args.get("expressions")):
@@ -143,11 +149,14 @@ def _check_node(node: exp.Expr, text: Text, repeatable: bool) -> None:
         )
 
 
-def _function_name(node: exp.Expr) -> str:
+def function_name(node: exp.Expr) -> str:
+    """The name of a function, in lower case; "" for what is none."""
+    if is_aggregate(node):
+        return aggregate_name(node)
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
     return type(node).sql_name().lower() if isinstance(node, exp.Func) else ""
 
 
 def _shown(node: exp.Expr) -> str:
-    return f"{_function_name(node) or type(node).__name__.lower()}()"
+    return f"{function_name(node) or type(node).__name__.lower()}()"

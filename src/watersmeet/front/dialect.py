@@ -1,6 +1,6 @@
-"""The SQL dialect: Spark's, with IMPOSE_ORDER and ASOF joins, and with double quotes around names.
+"""The SQL dialect: Spark's, with IMPOSE_ORDER, windows and ASOF joins, and with double quotes around names.
 
-Trees come out as plain Spark trees but for `ImposeOrder`, which never leaves ``front``.
+Trees come out as plain Spark trees but for `ImposeOrder` and `WindowTable`, which never leave ``front``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,33 @@ class ImposeOrder(exp.Expression, exp.Func):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "column": True, "lag": True}
 
 
+class WindowTable(exp.Expression, exp.Func):
+    """``TUMBLE(TABLE relation, DESCRIPTOR(column), size)``, HOP, SESSION. ``name``: which of them;
+    ``sizes``: one interval or integer, of HOP two; ``partition``: columns of PARTITION BY (SESSION)."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "column": True,
+        "function": True,
+        "sizes": True,
+        "partition": False,
+    }
+
+
 def _parse_impose_order(parser: Any) -> ImposeOrder:
     return parser.parse_impose_order()
 
 
+def _window_parser(name: str) -> Callable[[Any], WindowTable]:
+    return lambda parser: parser.parse_window_table(name)
+
+
 class WatersmeetParser(SparkParser):
+    FUNC_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.FUNC_TOKENS, TokenType.SESSION}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **SparkParser.FUNCTION_PARSERS,
         "IMPOSE_ORDER": _parse_impose_order,
+        **{name: _window_parser(name) for name in ("TUMBLE", "HOP", "SESSION")},
     }
     # A name like any other, but not an alias without AS.
     ID_VAR_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.ID_VAR_TOKENS, TokenType.MATCH_CONDITION}
@@ -46,6 +65,39 @@ class WatersmeetParser(SparkParser):
         if lag is None:
             self.raise_error("Expecting , and the lag, an INTERVAL or an integer")
         return ImposeOrder(this=relation, column=column, lag=lag)
+
+    def parse_window_table(self, name: str) -> WindowTable:
+        """What is between the parentheses of TUMBLE, HOP or SESSION; arguments may be named as Flink's."""
+        self._match_text_seq("DATA", "=>")
+        relation = self._parse_ordered_relation()
+        partition: list[Any] = []
+        if self._match(TokenType.PARTITION_BY):
+            wrapped = self._match(TokenType.L_PAREN)
+            partition.append(self._parse_column())
+            while not self._is_descriptor_next() and self._match(TokenType.COMMA):
+                partition.append(self._parse_column())
+            if wrapped:
+                self._match_r_paren()
+        if not self._match(TokenType.COMMA):
+            self.raise_error(f"Expecting {name}(TABLE name, DESCRIPTOR(column), size)")
+        self._match_text_seq("TIMECOL", "=>")
+        if not self._match_text_seq("DESCRIPTOR"):
+            self.raise_error(f"Expecting {name}(TABLE name, DESCRIPTOR(column), size)")
+        column = self._parse_wrapped(self._parse_id_var)
+        sizes: list[Any] = []
+        while self._match(TokenType.COMMA):
+            for word in ("SIZE", "SLIDE", "GAP"):
+                self._match_text_seq(word, "=>")
+            sizes.append(self._parse_disjunction())
+        if len(sizes) != (2 if name == "HOP" else 1) or None in sizes:
+            wanted = "size and slide" if name == "HOP" else "gap" if name == "SESSION" else "size"
+            self.raise_error(f"Expecting the {wanted} of {name}, as INTERVAL or integer, and no more")
+        return WindowTable(this=relation, column=column, function=name, sizes=sizes, partition=partition)
+
+    def _is_descriptor_next(self) -> bool:
+        """Does ``, DESCRIPTOR`` follow, or its named form?"""
+        following = self._next
+        return following is not None and following.text.upper() in ("DESCRIPTOR", "TIMECOL")
 
     def _parse_ordered_relation(self) -> exp.Expression:
         """``TABLE s``, ``TABLE(s)``, ``TABLE(IMPOSE_ORDER(…))``, ``TABLE(SELECT …)``, ``(SELECT …)``."""

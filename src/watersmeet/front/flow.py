@@ -86,8 +86,12 @@ def stage_flow(relation: Join, columns: Sequence[Column], values: Sequence[Expr]
         OutputColumn(column.name, value, value.sql("spark").replace("`", ""))
         for column, value in zip(columns, values, strict=True)
     )
-    stage = Query(relation, None, tuple(outputs), sql)
-    times = {i: None for i, value in enumerate(values) if output_time(stage, value) is not None}
+    return query_flow(Query(relation, None, tuple(outputs), sql), columns)
+
+
+def query_flow(stage: Query, columns: Sequence[Column]) -> Flow:
+    """The rows of a query as a stream. ``columns``: its outputs, of different names."""
+    times = {n: None for n, each in enumerate(stage.outputs) if output_time(stage, each.expr) is not None}
     return Flow(tuple(columns), (Way(stage, tuple(column_node(c.name) for c in columns), lags=times),))
 
 

@@ -11,7 +11,6 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from watersmeet.errors import SqlError
 from watersmeet.front.types import INTEGERS, TIMES, UNKNOWN, normal_type
 from watersmeet.spec.intervals import interval_us, is_interval
-from watersmeet.spec.model import Expr
 
 _CERTAIN = {
     "INT",
@@ -32,7 +31,7 @@ _DAY_US = 86_400_000_000
 _INT_MAX = 2**31 - 1
 
 
-def type_of(expr: Expr, column_type: Callable[[exp.Column], str]) -> str:
+def type_of(expr: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
     """The Spark type of a resolved expression; `UNKNOWN` where only Spark can tell (decimals of arithmetic,
     functions of its own, …)."""
     plain = expr.unnest()

@@ -93,6 +93,8 @@ def _fitted(column: Column, outputs: Sequence[OutputColumn], query: Query) -> Ou
 
 
 def _column_type(node: exp.Column, query: Query) -> str:
+    if query.aggregation is not None:
+        return next((each.type for each in query.aggregation.columns if each.name == node.name), UNKNOWN)
     relation = next((each for each in query.inputs if each.alias == node.table), None)
     column = relation.column(node.name) if relation else None
     return column.type if column else UNKNOWN

@@ -9,6 +9,7 @@ from functools import reduce
 from sqlglot import exp
 
 from watersmeet.errors import SqlError
+from watersmeet.front.aggregates import aggregated
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.checks import check_clauses, check_expression
 from watersmeet.front.flow import Flow, input_of
@@ -21,7 +22,7 @@ from watersmeet.front.place import Refused, Text
 from watersmeet.front.scope import Named, Scope, resolved
 from watersmeet.front.tokens import parse_tokens, statements_of
 from watersmeet.front.using import using_columns
-from watersmeet.front.views import relation_flow, select_flow, with_names
+from watersmeet.front.views import is_windowed, relation_flow, select_flow, windows_of, with_names
 from watersmeet.spec.model import (
     Column,
     Expr,
@@ -81,11 +82,16 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
     if not isinstance(tree, exp.Select):
         raise text.error("a SELECT is expected", "syntax", tree)
     before = len(text.problems)
-    check_clauses(tree, text)
+    check_clauses(tree, text, windowed=is_windowed(tree))
     catalog = with_names(tree, catalog, text)
     origin = tree.args.get("from_")
     if origin is None:
         raise text.error("a SELECT here needs FROM", "syntax", tree)
+    if is_windowed(tree):
+        query, _ = aggregated(tree, windows_of(tree, catalog, text), text, sql)
+        if len(text.problems) > before:
+            raise Refused
+        return query
     part, condition = _rows(_leaf(origin.this, catalog, text), tree, catalog, text)
     items = select_items(tree, part.scope, text, repeatable=False)
     if not items and len(text.problems) == before:

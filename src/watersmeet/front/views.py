@@ -9,16 +9,27 @@ from dataclasses import replace
 from sqlglot import exp
 
 from watersmeet.errors import near_names
+from watersmeet.front.aggregates import aggregated
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.checks import check_clauses, check_expression
 from watersmeet.front.dialect import ImposeOrder
 from watersmeet.front.durations import lag_of
-from watersmeet.front.flow import Flow, FlowError, filtered, ordered, projected, stage_flow, union_all
+from watersmeet.front.flow import (
+    Flow,
+    FlowError,
+    filtered,
+    ordered,
+    projected,
+    query_flow,
+    stage_flow,
+    union_all,
+)
 from watersmeet.front.infer import type_of
 from watersmeet.front.items import distinct, select_items
 from watersmeet.front.joined import Joined
 from watersmeet.front.place import Refused, Text
-from watersmeet.front.scope import Named, Scope, resolved
+from watersmeet.front.scope import Found, Named, Scope, resolved
+from watersmeet.front.windows import Windowed, window_in, windowed
 from watersmeet.spec.model import Column
 
 _TABLE_ARGS = {"this", "alias", "db", "catalog", "joins"}
@@ -26,6 +37,14 @@ _TABLE_ARGS = {"this", "alias", "db", "catalog", "joins"}
 
 def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[Flow | Joined, str | None]:
     """A FROM item without its joins, and its alias; None where it has no name of its own."""
+    if (window := window_in(item)) is not None:
+        function = window.args["function"]
+        raise text.not_supported(
+            f"{function} of which the rows are not grouped at once is",
+            item,
+            f"write SELECT … FROM TABLE({function}(…)) GROUP BY window_start, window_end, … as a view or"
+            " sub-query, and join that",
+        )
     if isinstance(item, exp.Subquery):
         inner = item.this
         if isinstance(inner, (exp.Table, exp.Subquery)):  # (a JOIN b ON …) x
@@ -66,7 +85,9 @@ def _table_flow(item: exp.Table, catalog: Catalog, text: Text) -> tuple[Flow | J
         return relation_flow(argument, catalog, text)
     if isinstance(inner, exp.Func):
         raise text.not_supported(
-            f"the table function {inner.name or inner.sql_name()} is", item, "IMPOSE_ORDER is the only one"
+            f"the table function {inner.name or inner.sql_name()} is",
+            item,
+            "known are IMPOSE_ORDER, TUMBLE, HOP and SESSION",
         )
     return _named(item.parts, item, catalog, text)
 
@@ -121,7 +142,7 @@ def select_flow(
         by_position: names of its columns count for nothing.
     """
     before = len(text.problems)
-    check_clauses(query, text)
+    check_clauses(query, text, windowed=is_windowed(query))
     catalog = with_names(query, catalog, text)
     if isinstance(query, (exp.Subquery, exp.Paren)):
         flow: Flow | Joined = select_flow(query.this, catalog, text, by_position=by_position)
@@ -173,6 +194,13 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
     origin = select.args.get("from_")
     if origin is None:
         raise text.error("a SELECT here needs FROM", "syntax", select)
+    if is_windowed(select):
+        grouped, own = aggregated(select, windows_of(select, catalog, text), text, select.sql("spark"))
+        found = [Found(output.name, output.expr, output.origin) for output in grouped.outputs]
+        names = [item.name for item in distinct(found, select, text, by_position=by_position)]
+        outputs = (replace(o, name=name) for o, name in zip(grouped.outputs, names, strict=True))
+        columns = [replace(column, name=name) for column, name in zip(own, names, strict=True)]
+        return query_flow(replace(grouped, outputs=tuple(outputs)), columns)
     if _joins(select, origin.this):
         return joined_select(select, catalog, text, by_position=by_position)
     flow, alias = relation_flow(origin.this, catalog, text)
@@ -192,6 +220,29 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
     if condition is not None:
         flow = filtered(flow, condition)
     return projected(flow, columns, [item.expr for item in items])
+
+
+def is_windowed(query: exp.Expression) -> bool:
+    """Is it a SELECT over TUMBLE, HOP or SESSION?"""
+    origin = query.args.get("from_") if isinstance(query, exp.Select) else None
+    return origin is not None and window_in(origin.this) is not None
+
+
+def windows_of(select: exp.Select, catalog: Catalog, text: Text) -> Windowed:
+    """What FROM of such a SELECT gives. Raises: SqlError."""
+    item = select.args["from_"].this
+    table = window_in(item)
+    assert table is not None
+    if _joins(select, item):
+        raise text.not_supported(
+            f"a join beside {table.args['function']} in one FROM is",
+            item,
+            "join in a view and lay the windows over that view, or aggregate in a view and join that",
+        )
+    alias = item.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        raise text.not_supported("names of columns behind a window function are", alias)
+    return windowed(table, item.alias or table.alias, lambda each: relation_flow(each, catalog, text), text)
 
 
 def _joins(select: exp.Select, item: exp.Expression) -> bool:

@@ -7,26 +7,36 @@ come after what they feed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import MAX_TIME, Side
+from watersmeet.plan.aggregate import Groups, groups_of, with_texts
 from watersmeet.plan.asof import asof_of
 from watersmeet.plan.columns import kept_columns
 from watersmeet.plan.conditions import Conditions
-from watersmeet.plan.conjuncts import Conjunct
+from watersmeet.plan.conjuncts import Conjunct, text_of
 from watersmeet.plan.feed import Derived, Feed, needed, open_key
 from watersmeet.plan.flags import SideConditions
 from watersmeet.plan.input_side import InputSide, never_null, residual_refs
 from watersmeet.plan.join import Draft, bounds_in, looks_above
 from watersmeet.plan.keys import Equality, bare
-from watersmeet.plan.model import FeedPlan, JoinPlan, Key, NodePlan, PassPlan, SidePlan, joined_name
+from watersmeet.plan.model import (
+    AggregatePlan,
+    FeedPlan,
+    JoinPlan,
+    Key,
+    NodePlan,
+    PassPlan,
+    SidePlan,
+    joined_name,
+)
 from watersmeet.plan.residual import after_join
-from watersmeet.plan.scope import refs
+from watersmeet.plan.scope import Ref, refs
 from watersmeet.plan.stage_feed import StageFeed
-from watersmeet.plan.tree import JoinNode, Node, Tree
+from watersmeet.plan.tree import AggregateNode, JoinNode, Node, Tree
 from watersmeet.spec.model import Expr, Input, StageBranch
 
 
@@ -65,6 +75,7 @@ class _Chain:
     leaving: dict[int, Collection[str]] = field(default_factory=dict)
     """Per node, the joined names of what has to leave it."""
     keys: dict[int, tuple[Key, ...]] = field(default_factory=dict)
+    groups: dict[int, Groups] = field(default_factory=dict)
     sides: dict[tuple[int, Side], SidePlan] = field(default_factory=dict)
     """Of rows that come from nodes of the same query."""
     beneath: list[NodePlan] = field(default_factory=list)
@@ -81,7 +92,11 @@ class _Chain:
     def plan(self, leaving: Collection[str]) -> list[NodePlan]:
         """All nodes, in no order; ``leaving``: columns of the root's rows that something above needs."""
         root = self.drafts[-1]  # rows without a column could not be counted
-        self.leaving[root.node.number] = leaving or {_any_column(root)}
+        if isinstance(root.node, AggregateNode):  # its side's columns do not leave it
+            leaving = ()
+        elif not leaving:
+            leaving = {_any_column(root)}
+        self.leaving[root.node.number] = leaving
         for draft in reversed(self.drafts):
             self._plan_keys(draft)
         nodes = [self._node(draft) for draft in self.drafts]
@@ -93,7 +108,10 @@ class _Chain:
         feeds = {
             side: Feed(node, side, self.derived) for side in node.sides if isinstance(node.side(side), Node)
         }
-        keys = []
+        keys: list[Key] = []
+        if isinstance(node, AggregateNode):
+            self.groups[node.number] = groups_of(node, feeds.get(Side.LEFT))
+            keys += self.groups[node.number].held
         for number, equality in enumerate(draft.keys):
             columns = {
                 side: feeds[side].key(number, equality)
@@ -125,7 +143,7 @@ class _Chain:
             [(key.column(side), key.null_safe) for key in keys],
             self.conditions.sides[node.number, side],
             [c for where, c in draft.parts.one_sided if where is side],
-            never_null(draft, side),
+            [*never_null(draft, side), *self._timed(node)],
             matchable=draft.matchable,
         )
         self.errors += feed.errors
@@ -141,6 +159,7 @@ class _Chain:
             [*available, *feed.computed], lambda name: name, wanted, self.leaving[node.number]
         )
         plan = plan_of(kept.kept)
+        plan = replace(plan, timed=next((joined_name(*ref) for ref in self._timed(node)), None))
         self.leaving[plan.node] = needed(plan)
         nullable = {(i.alias, c) for i in inputs if i.alias in node.nullable(side) for c in i.event_times}
         nullable |= node.open_times(side)
@@ -172,6 +191,8 @@ class _Chain:
         )
         if isinstance(node, JoinNode):
             return self._join(draft, node, sides, filters)
+        if isinstance(node, AggregateNode):
+            return self._aggregate(node, sides[Side.LEFT], filters)
         return PassPlan(number=node.number, sides=tuple(sides.values()), filters=filters)
 
     def _join(
@@ -205,6 +226,33 @@ class _Chain:
             asof=asof_of(draft),
         )
 
+    def _timed(self, node: Node) -> list[Ref]:
+        """The time of windows."""
+        if not isinstance(node, AggregateNode):
+            return []
+        return refs(node.asked.window.time)
+
+    def _aggregate(
+        self, node: AggregateNode, side: SidePlan, filters: tuple[tuple[str, str], ...]
+    ) -> AggregatePlan:
+        asked, groups = node.asked, self.groups[node.number]
+        (time,) = self._timed(node)
+        having = None if asked.having is None else text_of(with_texts(asked.having, asked))
+        return AggregatePlan(
+            number=node.number,
+            sides=(side,),
+            filters=filters,
+            kind=asked.window.kind,
+            time=time[1] if side.feed is None else joined_name(*time),
+            size=asked.window.size,
+            slide=asked.window.slide,
+            keys=groups.keys,
+            calls=groups.calls,
+            results=asked.columns,
+            key_texts=tuple(text_of(key.expr) for key in asked.keys),
+            having=having,
+        )
+
     def _filters(self, node: Node, side: Side) -> Sequence[Conjunct]:
         child = node.side(side)
         if isinstance(child, Input):
@@ -221,12 +269,13 @@ class _Chain:
             filters=self.conditions.inputs[i.alias],
             derived=self.derived.columns.get(i.alias, {}),
             leaving=self.leaving[node.number],
+            timed=next((column for _, column in self._timed(node)), None),
         )
 
         def of_stage(
             number: int, columns: Mapping[str, Expr], conditions: SideConditions, not_null: Sequence[str]
         ) -> FeedPlan:
-            return self._stage(i, number, columns, conditions, not_null)
+            return self._stage(i, number, columns, conditions, not_null, planned.timed)
 
         plan = planned.plan(of_stage)
         self.errors += planned.problems(plan)
@@ -239,6 +288,7 @@ class _Chain:
         columns: Mapping[str, Expr],
         conditions: SideConditions,
         not_null: Sequence[str],
+        timed: str | None,
     ) -> FeedPlan:
         """The feed of a branch that is a stage; plans the stage."""
         stage, branch = self.query.stages[i.alias, number], i.branches[number]
@@ -248,6 +298,7 @@ class _Chain:
         plan = feed.plan(
             columns, conditions.filters, conditions.one_sided, not_null, matchable=conditions.matchable
         )
+        plan = replace(plan, timed=timed)
         self.beneath += chain.plan(needed(plan))
         self.errors += [*feed.errors, *chain.errors]
         return plan

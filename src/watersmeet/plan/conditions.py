@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import Conjunct, split
-from watersmeet.plan.tree import JoinNode, Node
+from watersmeet.plan.tree import AggregateNode, JoinNode, Node
 from watersmeet.spec.model import Expr, Input, JoinKind
 
 
@@ -38,8 +38,9 @@ class Conditions:
         return [conjunct for conjuncts in placed for conjunct in conjuncts]
 
 
-def place(nodes: Sequence[Node], where: Expr | None) -> Conditions:
-    """All conjuncts of a query's joins and of its WHERE, those of the joins beneath first."""
+def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None) -> Conditions:
+    """All conjuncts of a query's joins and of its WHERE, those of the joins beneath first; ``having``: of
+    what is computed of groups."""
     found = Conditions()
     above = {
         child.number: (node.number, side)
@@ -63,6 +64,7 @@ def place(nodes: Sequence[Node], where: Expr | None) -> Conditions:
     for conjunct in split(where):
         if not _sunk(conjunct, nodes[-1], found):
             found.after.append(conjunct)
+    found.after += split(having)
     return found
 
 
@@ -77,6 +79,9 @@ def _into_side(conjunct: Conjunct, node: Node, side: Side, found: Conditions) ->
 def _sunk(conjunct: Conjunct, node: Node, found: Conditions) -> bool:
     """Place a filter of the node's rows in the node or beneath; False: it has to stay above."""
     sides = node.scope.sides(conjunct.expr)
+    if isinstance(node, AggregateNode):  # rows are grouped that pass it
+        _into_side(conjunct, node, Side.LEFT, found)
+        return True
     if not isinstance(node, JoinNode):
         child = node.side(Side.LEFT)
         if not sides or (isinstance(child, Input) and child.stages):

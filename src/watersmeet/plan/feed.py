@@ -62,14 +62,15 @@ class Feed:
             return joined_name(expr.table, expr.name)
         if equality.is_open:
             self.errors.append(open_key(expr))
-        return self._held(expr, f"#key{number + 1}")
+        return self.held(expr, f"#key{number + 1}")
 
     def truth(self, number: int, conjunct: Conjunct) -> str:
         """The column that says whether a condition on this side alone is TRUE."""
         expr = exp.Coalesce(this=exp.Paren(this=conjunct.expr.copy()), expressions=[exp.false()])
-        return self._held(expr, f"#condition{number + 1}", conjunct)
+        return self.held(expr, f"#condition{number + 1}", conjunct)
 
-    def _held(self, expr: Expr, name: str, conjunct: Conjunct | None = None) -> str:
+    def held(self, expr: Expr, name: str, conjunct: Conjunct | None = None) -> str:
+        """The column that holds ``expr``: ``name``, if it has to be computed of the rows."""
         aliases = self.scope.mentioned(expr)
         if len(aliases) == 1 and aliases[0] not in self.node.nullable(self.side):
             return joined_name(aliases[0], self.derived.column(aliases[0], expr))

@@ -12,7 +12,15 @@ import json
 from collections.abc import Sequence
 
 from watersmeet.plan.conjuncts import text_of
-from watersmeet.plan.model import BranchPlan, FeedPlan, JoinPlan, NodePlan, SidePlan, joined_name
+from watersmeet.plan.model import (
+    AggregatePlan,
+    BranchPlan,
+    FeedPlan,
+    JoinPlan,
+    NodePlan,
+    SidePlan,
+    joined_name,
+)
 from watersmeet.spec.model import Options, Source
 
 _VERSION = 2
@@ -34,7 +42,20 @@ def _node(node: NodePlan) -> dict[str, object]:
         "sides": [_side(side) for side in node.sides],
         "bounds": [[b.evicted, b.by, b.c] for b in node.bounds],
     }
+    if isinstance(node, AggregatePlan):
+        return found | _windows(node)
     return found | (_join(node) if isinstance(node, JoinPlan) else {"kind": "PASS"})
+
+
+def _windows(node: AggregatePlan) -> dict[str, object]:
+    """Of the aggregates, what is kept for them is enough."""
+    return {
+        "kind": node.kind.value,
+        "time": node.time,
+        "size": node.size,
+        "slide": node.slide,
+        "keys": [column for _, column in node.keys],
+    }
 
 
 def _join(join: JoinPlan) -> dict[str, object]:

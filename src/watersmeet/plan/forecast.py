@@ -15,9 +15,18 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from watersmeet.event_time import DAY_US, Side
-from watersmeet.plan.model import Bound, BranchPlan, JoinPlan, NodePlan, QueryPlan, SidePlan, joined_name
+from watersmeet.plan.model import (
+    AggregatePlan,
+    Bound,
+    BranchPlan,
+    JoinPlan,
+    NodePlan,
+    QueryPlan,
+    SidePlan,
+    joined_name,
+)
 from watersmeet.plan.scope import INTEGER_BITS, unit_of_type
-from watersmeet.spec.model import Source, WatermarkRule
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, Source, WatermarkRule, WindowKind
 
 STRING_BYTES = 20
 """What a text, or any value without a fixed width, is assumed to take."""
@@ -77,6 +86,9 @@ def flows(query: QueryPlan) -> list[dict[str, Behind]]:
     for node in query.nodes:
         known = incoming(query, node, found)
         out: dict[str, Behind] = {}
+        if isinstance(node, AggregatePlan):
+            found.append(_of_windows(node, known))
+            continue
         for key in node.watermark_keys:
             leaving = None
             if key in known:
@@ -85,6 +97,17 @@ def flows(query: QueryPlan) -> list[dict[str, Behind]]:
                 out[key] = leaving
         found.append(out)
     return found
+
+
+def _of_windows(node: AggregatePlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
+    """A window's end is behind as the time is, its start by its length more; how long a session gets, nobody
+    knows."""
+    if node.time_key not in known:
+        return {}
+    most = known[node.time_key].at_most
+    unknown = most is None or node.kind is WindowKind.SESSION
+    start = None if unknown or most is None else most + node.size
+    return {WINDOW_START: Behind(start), WINDOW_END: Behind(most)}
 
 
 def incoming(query: QueryPlan, node: NodePlan, beneath: list[dict[str, Behind]]) -> dict[str, Behind]:

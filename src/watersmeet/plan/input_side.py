@@ -36,6 +36,8 @@ class InputSide:
     filters: Sequence[Conjunct]
     derived: Mapping[str, Expr]
     leaving: Collection[str]
+    timed: str | None = None
+    """A time that is not NULL in a row of a window."""
 
     @property
     def input(self) -> Input:
@@ -117,6 +119,7 @@ class InputSide:
         """Kept columns whose NULL lets a row of a stage match nothing: keys, bands, bounded times."""
         keys = [key.column(self.side) for key in self.keys if not key.null_safe]
         columns = [ref[1] for ref in never_null(self.draft, self.side)]
+        columns += [] if self.timed is None else [self.timed]
         return tuple(dict.fromkeys([*keys, *columns]))
 
     def problems(self, plan: SidePlan) -> list[PlanError]:

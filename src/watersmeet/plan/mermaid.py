@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import distance, shifted
+from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
 from watersmeet.plan.forecast import key_in_time
-from watersmeet.plan.model import JobPlan, JoinPlan, QueryPlan, SidePlan
+from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, QueryPlan, SidePlan
 from watersmeet.spec.model import Branch
 
 _SAFE = re.compile(r"[^\w .,:()\[\]/*+=?!'|-]")
@@ -39,6 +40,8 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
         drawn[node.number] = own = f"{name}j{node.number}"
         if isinstance(node, JoinPlan):
             yield f"  {own}{{{{{_label(_join(node))}}}}}"
+        elif isinstance(node, AggregatePlan):
+            yield f"  {own}[[{_label(_windows(node))}]]"
         else:  # it does nothing that could be drawn but to drop rows
             (side,) = node.sides
             drawn[node.number] = inputs[side.name]
@@ -95,6 +98,17 @@ def _join(join: JoinPlan) -> Iterator[str]:
     yield from join.recheck_texts
     if join.residual is not None:
         yield plain(text_of(join.residual))
+
+
+def _windows(node: AggregatePlan) -> Iterator[str]:
+    yield f"{window_name(node)} over {node.time_key}"
+    yield f"by {', '.join(['window', *map(plain, node.key_texts)])}"
+    for call in node.calls:
+        yield plain(call.text)
+    for _, text in node.filters:
+        yield f"where {plain(text)}"
+    if node.having is not None:
+        yield f"having {plain(node.having)}"
 
 
 def _label(texts: Iterable[str]) -> str:

@@ -18,7 +18,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from watersmeet.event_time import Side, TimeComparison
-from watersmeet.spec.model import Column, Expr, Input, JoinKind, Options, OutputColumn, Sink, Source
+from watersmeet.spec.model import (
+    WINDOW_END,
+    WINDOW_START,
+    Column,
+    Expr,
+    Input,
+    JoinKind,
+    Options,
+    OutputColumn,
+    Sink,
+    Source,
+    WindowKind,
+)
 
 
 @dataclass(frozen=True)
@@ -127,6 +139,8 @@ class FeedPlan:
     not_null: tuple[str, ...]
     matchable: bool
     event_times: tuple[tuple[str, str], ...] = ()
+    timed: str | None = None
+    """Among ``not_null``: a time without which a row is in no window, and counted as one without a time."""
 
 
 @dataclass(frozen=True)
@@ -286,6 +300,65 @@ class JoinPlan(NodePlan):
 
 
 @dataclass(frozen=True)
+class CallPlan:
+    """One aggregate of a group: ``function`` (Spark's name) of ``columns``, kept ones of the side, each of
+    different values only if ``distinct``, of the rows for which the column ``filter`` is TRUE. ``expr``: the
+    same as Spark SQL over those columns, each one quoted identifier; ``text``: as it was written. ``plain``
+    False: it can only be had from Spark."""
+
+    name: str
+    function: str
+    columns: tuple[str, ...]
+    distinct: bool
+    filter: str | None
+    expr: Expr
+    text: str
+    plain: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregatePlan(NodePlan):
+    """Windows over a time of its one side, and groups in them.
+
+    ``time``: its column. ``size`` and ``slide`` as in `spec.model.Window`. ``keys``: (name in the result,
+    kept column). ``results``: all columns of a group's result, as far as their types can be told.
+    """
+
+    kind: WindowKind
+    time: str
+    size: int
+    slide: int
+    keys: tuple[tuple[str, str], ...]
+    calls: tuple[CallPlan, ...]
+    results: tuple[Column, ...]
+    key_texts: tuple[str, ...] = ()
+    """The keys as written, for people."""
+    having: str | None = None
+    """Which groups go out, for people."""
+
+    @property
+    def side(self) -> SidePlan:
+        return self.sides[0]
+
+    @property
+    def time_key(self) -> str:
+        """The watermark key that closes windows."""
+        return self.side.watermark_key(self.time)
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        return ()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.results
+
+    @property
+    def watermark_keys(self) -> tuple[str, ...]:
+        return (WINDOW_START, WINDOW_END)
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """One INSERT: its nodes, each after those beneath it, a filter after the last one, the projection.
 
@@ -321,6 +394,12 @@ class QueryPlan:
 
         return tuple(beneath(self.root))
 
+    @property
+    def accounted(self) -> tuple[SidePlan, ...]:
+        """The sides whose rows are accounted for: inputs, and rows of joins that come to be grouped."""
+        grouped = (n.side for n in self.nodes if isinstance(n, AggregatePlan) and n.side.feed is not None)
+        return (*self.sides, *grouped)
+
     def parent(self, number: int) -> tuple[NodePlan, SidePlan, FeedPlan] | None:
         """The node, the side of it and the way by which it takes the rows of a node; None for the root."""
         for node in self.nodes:
@@ -353,5 +432,6 @@ class JobPlan:
 
 
 def joined_name(alias: str, column: str) -> str:
-    """The name of an input's column once it has left the join, and in residual conditions."""
-    return f"{alias}.{column}"
+    """The name of an input's column once it has left the join, and in residual conditions. What is computed
+    of a group has no alias."""
+    return f"{alias}.{column}" if alias else column

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from watersmeet.errors import PlanError, WatersmeetError, raise_all
+from watersmeet.plan.aggregate import check_calls
 from watersmeet.plan.asof import check_asof
 from watersmeet.plan.chain import Understood, plan_nodes
 from watersmeet.plan.checks import check_query
@@ -49,14 +50,15 @@ def _plan(
         asked = folded(named(query))
     except PlanError as error:
         return None, [error]
-    if any(query.aggregation is not None for query in _queries(asked.query)):
-        return None, [PlanError("an aggregation over windows is not run yet", code="not-yet")]
     tree = tree_of(asked.query)
     scope = Scope(tree.inputs)
     errors = check_event_times(scope)
     if errors:
         return None, errors
     errors = check_query(asked.outputs, sink, options, scope)
+    for each in tree.every:
+        if each.query.aggregation is not None:
+            errors += check_calls(each.query.aggregation, is_root=each is tree)
     if options.output_mode is OutputMode.CHANGELOG:
         errors += _changelog(tree, scope)
         if errors:
@@ -89,17 +91,11 @@ def _plan(
     )
 
 
-def _queries(query: Query) -> Iterator[Query]:
-    """The query and its stages."""
-    yield query
-    for i in query.inputs:
-        for stage in i.stages:
-            yield from _queries(stage)
-
-
 def _changelog(tree: Tree, scope: Scope) -> list[PlanError]:
     """What is not run yet where results may be taken back."""
     names = ", ".join(i.alias for i in scope.inputs)
+    if any(each.query.aggregation is not None for each in tree.every):
+        return [PlanError("windows are not run yet in output_mode changelog", code="not-yet")]
     if len(tree.every) > 1:
         return [
             PlanError(
@@ -132,7 +128,9 @@ def _understood(tree: Tree, options: Options) -> tuple[Understood, list[PlanErro
     for key, stage in tree.stages.items():
         stages[key], problems = _understood(stage, options)
         errors += problems
-    conditions = place(tree.nodes, tree.query.where)
+    aggregation = tree.query.aggregation
+    having = None if aggregation is None else aggregation.having
+    conditions = place(tree.nodes, tree.query.where, having)
     drafts = []
     for node in tree.nodes:
         draft, problems = draft_of(node, conditions.joins[node.number])

@@ -130,7 +130,7 @@ def refs(expr: Expr) -> list[Ref]:
 
 
 def name_of(ref: Ref) -> str:
-    return f"{ref[0]}.{ref[1]}"
+    return f"{ref[0]}.{ref[1]}" if ref[0] else ref[1]
 
 
 def check_event_times(scope: Scope) -> list[PlanError]:

@@ -18,11 +18,16 @@ from watersmeet.plan.feed import Derived
 from watersmeet.plan.flags import over_source
 from watersmeet.plan.model import FeedPlan, joined_name
 from watersmeet.plan.residual import after_join, problem_of, to_duckdb
-from watersmeet.plan.scope import Scope, name_of
+from watersmeet.plan.scope import name_of
 from watersmeet.plan.stages import columns_of
 from watersmeet.plan.tree import Tree
-from watersmeet.spec.model import Expr, Input, StageBranch, visible_inputs
+from watersmeet.spec.model import Expr, Input, StageBranch
 from watersmeet.spec.stages import padded_aliases, time_of
+
+_OF_GROUPS = (
+    "a column over the result of a group",
+    "select keys and aggregates as they are, and compute it in the last SELECT",
+)
 
 
 @dataclass
@@ -80,7 +85,7 @@ class StageFeed:
                 copied[name] = held
             elif self._can_compute(expr):
                 computed[name] = expr
-        scope = self._scope
+        scope = self.stage.leaving
         return FeedPlan(
             node=self.stage.root.number,
             copied=tuple(copied.items()),
@@ -98,31 +103,34 @@ class StageFeed:
             ),
         )
 
-    @property
-    def _scope(self) -> Scope:
-        """Of the rows that leave the stage."""
-        return Scope(tuple(visible_inputs(self.stage.query.relation)))
-
     def _column(self, expr: Expr) -> str | None:
         """The column of the stage's rows that holds ``expr``; None: it has to be computed of them."""
         plain = expr.unnest()
         if isinstance(plain, exp.Column):
             return joined_name(plain.table, plain.name)
-        aliases = self._scope.mentioned(expr)
-        if len(aliases) != 1 or aliases[0] in padded_aliases(self.stage.query.relation):
+        aliases = self.stage.leaving.mentioned(expr)
+        if self.stage.query.aggregation is not None or len(aliases) != 1:
+            return None
+        if aliases[0] in padded_aliases(self.stage.query.relation):
             return None
         return joined_name(aliases[0], self.derived.column(aliases[0], expr))
 
     def _can_compute(self, expr: Expr) -> bool:
         problem = problem_of(
             Conjunct(expr, text_of(expr)),
-            self._scope,
-            f"a column of {self.i.alias}, of several inputs of a join or of one that it pads",
-            "compute it of one input alone, beneath the join; or in the last SELECT, above all joins",
+            self.stage.leaving,
+            *(_OF_GROUPS if self.stage.query.aggregation is not None else _of_joins(self.i)),
         )
         if problem is not None:
             self.errors.append(problem)
         return problem is None
+
+
+def _of_joins(i: Input) -> tuple[str, str]:
+    return (
+        f"a column of {i.alias}, of several inputs of a join or of one that it pads",
+        "compute it of one input alone, beneath the join; or in the last SELECT, above all joins",
+    )
 
 
 def _truth(condition: Expr) -> Expr:

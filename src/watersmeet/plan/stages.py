@@ -16,7 +16,6 @@ from watersmeet.errors import PlanError
 from watersmeet.plan.conjuncts import join_all
 from watersmeet.plan.flags import over_source
 from watersmeet.spec.model import (
-    Aggregation,
     Expr,
     Input,
     OutputColumn,
@@ -118,7 +117,8 @@ def _named(query: Query, prefix: str) -> Query:
     aggregation = query.aggregation
     if aggregation is not None:
         window = replace(aggregation.window, time=moved(aggregation.window.time))
-        aggregation = Aggregation(window, outputs(aggregation.keys), outputs(aggregation.aggregates))
+        keys, aggregates = outputs(aggregation.keys), outputs(aggregation.aggregates)
+        aggregation = replace(aggregation, window=window, keys=keys, aggregates=aggregates)
     return replace(
         query,
         relation=relation(query.relation),

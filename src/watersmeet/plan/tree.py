@@ -12,7 +12,18 @@ from itertools import count
 
 from watersmeet.event_time import Side
 from watersmeet.plan.scope import Ref, Scope
-from watersmeet.spec.model import Input, Join, JoinKind, Query, Relation, StageBranch, visible_inputs
+from watersmeet.spec.model import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregation,
+    Input,
+    Join,
+    JoinKind,
+    Query,
+    Relation,
+    StageBranch,
+    visible_inputs,
+)
 from watersmeet.spec.stages import may_be_null, padded_aliases
 
 
@@ -107,6 +118,13 @@ class PassNode(Node):
 
 
 @dataclass(frozen=True)
+class AggregateNode(Node):
+    """Windows and groups of the rows of its one side."""
+
+    asked: Aggregation
+
+
+@dataclass(frozen=True)
 class Tree:
     """A query, or a stage: its own nodes in order, and the stages beneath its inputs, by (alias, branch)."""
 
@@ -117,6 +135,14 @@ class Tree:
     @property
     def root(self) -> Node:
         return self.nodes[-1]
+
+    @property
+    def leaving(self) -> Scope:
+        """What rows that leave it have. The result of a group has plain names: those of an input named ""."""
+        aggregation = self.query.aggregation
+        if aggregation is None:
+            return Scope(tuple(visible_inputs(self.query.relation)))
+        return Scope((Input("", aggregation.columns, (WINDOW_START, WINDOW_END), ()),))
 
     @property
     def every(self) -> tuple[Tree, ...]:
@@ -150,6 +176,8 @@ def tree_of(query: Query, numbers: Iterator[int] | None = None) -> Tree:
         return node
 
     top = build(query.relation)
-    if isinstance(top, Input):
+    if query.aggregation is not None:
+        added(AggregateNode(next(numbers), (top,), (query.relation,), query.aggregation))
+    elif isinstance(top, Input):
         added(PassNode(next(numbers), (top,), (top,)))
     return Tree(query, tuple(nodes), stages)

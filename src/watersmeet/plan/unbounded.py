@@ -18,8 +18,8 @@ from watersmeet.plan.conjuncts import Conjunct, text_of
 from watersmeet.plan.join import Draft, bounds_in
 from watersmeet.plan.model import Bound
 from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
-from watersmeet.plan.tree import JoinNode
-from watersmeet.spec.model import Branch, Input, Options, WatermarkRule
+from watersmeet.plan.tree import AggregateNode, JoinNode
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, Branch, Input, Options, WatermarkRule
 from watersmeet.spec.stages import time_of
 
 _LENGTHLESS = ("YEAR", "MONTH", "QUARTER", "YEARS", "MONTHS", "QUARTERS")
@@ -57,6 +57,11 @@ def check_bounded(
         bounds = bounds_in(draft, drafts)
         coming = {side: _available(draft, side, put_out, stages) for side in draft.node.sides}
         put_out[draft.node.number] = _with_watermark(draft, bounds, coming, options)
+        if isinstance(draft.node, AggregateNode):
+            put_out[draft.node.number] = {WINDOW_START, WINDOW_END}
+            (time,) = refs(draft.node.asked.window.time)
+            if name_of(time) not in coming[Side.LEFT]:
+                found.append(_never_closed(draft.node, time))
         if not isinstance(draft.node, JoinNode):
             continue
         for side in Side:
@@ -126,6 +131,16 @@ def _unasked(draft: Draft, side: Side, other: set[str]) -> list[PlanError]:
             hint="SET watermark_rule = tight",
         )
     ]
+
+
+def _never_closed(node: AggregateNode, time: Ref) -> PlanError:
+    """Windows over a time whose watermark a join beneath does not put out."""
+    return PlanError(
+        f"{node.asked.window.kind.value} windows over {name_of(time)} would never close: no watermark of it"
+        " leaves the join beneath",
+        code="unbounded-state",
+        hint="SET watermark_rule = tight, or bound it by a time of another input of that join",
+    )
 
 
 def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound]) -> PlanError:

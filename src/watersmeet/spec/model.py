@@ -244,11 +244,15 @@ class Window:
 @dataclass(frozen=True)
 class Aggregation:
     """GROUP BY a window and keys. ``keys``: any expressions; ``aggregates``: one aggregate function each,
-    over any expressions. All mention ``alias.column`` of the relation's inputs."""
+    over any expressions. All mention ``alias.column`` of the relation's inputs. ``columns``: what the result
+    of a group has: window_start, window_end, keys, aggregates. ``having``: which groups go out; it mentions
+    those columns, as `Query.outputs` do."""
 
     window: Window
     keys: tuple[OutputColumn, ...]
     aggregates: tuple[OutputColumn, ...]
+    columns: tuple[Column, ...]
+    having: Expr | None = None
 
 
 WINDOW_START = "window_start"

@@ -1,10 +1,11 @@
 """A run: an immutable, memory-mapped Arrow file of rows of one arrangement, sorted by slot (`kernel.slots`).
 
-Columns of the file: ``#slot`` int64 ascending; per time column that releases rows ``#order:<column>`` uint32,
-the row numbers in ascending order of that time; when only one column releases and there are other event
-times, ``#least:<other>`` int64: in that order, the least ``other`` from here to the end. Then the kept
-columns, event times as int64 without NULLs; and, of rows that ASOF joins look for, ``#came`` int64: by which
-of equal times the one that came first is known, in a run that was not merged yet less ``Run.offset``.
+Columns of the file: ``#slot`` int64 ascending; per time column that releases rows, or in whose order they are
+looked at, ``#order:<column>`` uint32, the row numbers in ascending order of that time; when only one column
+releases and there are other event times, ``#least:<other>`` int64: in that order, the least ``other`` from
+here to the end. Then the kept columns, event times as int64 without NULLs; and, of rows that ASOF joins look
+for, ``#came`` int64: by which of equal times the one that came first is known, in a run that was not merged
+yet less ``Run.offset``.
 
 Releasing is not writing: a row is released when one of its times is below the arrangement's limit for that
 column, so "which rows go" is a range of ``#order`` and costs what goes. Rows stay on disk until the whole run
@@ -67,9 +68,10 @@ class RunLayout:
     """How runs of an arrangement are laid out.
 
     ``index_column``: the event time in the slots (None: hashes only). ``event_times``: all event-time
-    columns; ``releasing``: those of them by which rows are released. ``by_value``: there is no key, and slots
-    are the index times themselves. ``ties``: rows have `kernel.asof.CAME`, and with equal hashes they are in
-    exact order of time, those with equal times in the order in which they came, or against it.
+    columns; ``releasing``: those of them by which rows are released; ``watched``: others in whose order rows
+    are looked at. ``by_value``: there is no key, and slots are the index times themselves. ``ties``: rows
+    have `kernel.asof.CAME`, and with equal hashes they are in exact order of time, those with equal times in
+    the order in which they came, or against it.
     """
 
     index_column: str | None
@@ -77,6 +79,12 @@ class RunLayout:
     releasing: tuple[str, ...]
     by_value: bool = False
     ties: Literal["ascending", "descending"] | None = None
+    watched: tuple[str, ...] = ()
+
+    @property
+    def ordering(self) -> tuple[str, ...]:
+        """The columns by which rows are in order in ``#order:<column>``."""
+        return (*self.releasing, *self.watched)
 
     @property
     def suffix_minima(self) -> tuple[str, ...]:
@@ -157,7 +165,7 @@ def write_run(
     """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column."""
     arrays: list[pa.Array] = [pa.array(rows.slots)]
     names = [SLOT]
-    for column in layout.releasing:
+    for column in layout.ordering:
         order = order_of(rows.times(column))
         arrays.append(pa.array(order.astype(np.uint32)))
         names.append(f"#order:{column}")
@@ -214,7 +222,7 @@ class OpenRun:
     @cached_property
     def sorted_rows(self) -> SortedRows:
         index = self.layout.index_column
-        internal = 1 + len(self.layout.releasing) * (1 + len(self.layout.suffix_minima))
+        internal = 1 + len(self.layout.ordering) + len(self.layout.suffix_minima)
         kept = self._batch.schema.names[internal:]
         return SortedRows(
             slots=self._numpy(SLOT),
@@ -240,6 +248,14 @@ class OpenRun:
             return self.run.rows
         order, times = self._numpy(f"#order:{column}"), self._numpy(column)
         return bisect_left(range(self.run.rows), int(limit), key=lambda i: int(times[order[i]]))
+
+    def between(self, column: str, low: Watermark, high: Watermark) -> Rows:
+        """Rows with a time in [low, high), in order of it, of a column that orders them. Cost: O(log rows) and
+        the result."""
+        first, end = self.below(column, low), self.below(column, high)
+        if end <= first:
+            return np.zeros(0, dtype=np.int64)
+        return self._numpy(f"#order:{column}")[first:end].astype(np.int64)
 
     def newly_released(self, old: Mapping[str, Watermark], new: Mapping[str, Watermark]) -> Rows:
         """Rows released by ``new`` limits that ``old`` ones had not released: int64[m], each once."""
@@ -305,12 +321,6 @@ class OpenRun:
                 return int(self._numpy(column)[rows[0]])
             first, look = first + look, look * 4
         return None
-
-    def between(self, column: str, low: Watermark, high: Watermark) -> Rows:
-        """The rows with ``low`` <= time < ``high`` by a releasing column, in order of time. Cost: those."""
-        first, end = self.below(column, low), self.below(column, high)
-        rows: Rows = self._numpy(f"#order:{column}")[first : max(first, end)].astype(np.int64)
-        return rows
 
     def _first_live(self, column: str, first: int, limits: Mapping[str, Watermark]) -> int | None:
         """In the order of ``column``, from place ``first`` on, the first time of a row that no other column

@@ -91,7 +91,8 @@ class Block:
 
     def _lateness(self, source: Source) -> int:
         """What is still to be taken off an input's watermarks: what comes out of a block has it off."""
-        return 0 if source.stages else self.rules.lateness
+        told = any(isinstance(b, Branch) and self.rules.clocks[b.stream].told for b in source.branches)
+        return 0 if source.stages or told else self.rules.lateness
 
     def retained(self) -> dict[str, int]:
         """Per input, how many of its rows are kept in the join that it feeds directly."""

@@ -14,10 +14,11 @@ from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declar
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.engine.step.ingest import LATE, ON_TIME, PARTITION, IngestWriter, Judgement
 from watersmeet.engine.step.node import NodeTask
-from watersmeet.engine.step.tasks import CONTROL, TickStart
+from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape, TickStart
 from watersmeet.engine.step.write import Placing
 from watersmeet.engine.values import to_json, to_table
-from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.errors import EngineError
+from watersmeet.plan.model import AggregatePlan, JobPlan, QueryPlan
 from watersmeet.spec.model import OutputMode
 from watersmeet.state.store import Store
 
@@ -97,6 +98,8 @@ class LocalJob:
         }
         self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us)
         self.driver.placing = placing
+        for query in plan.queries:
+            _check_aggregates(query, self.driver.shapes[query.name])
         self.driver.keep_late = True
 
     @property
@@ -177,6 +180,18 @@ class LocalJob:
         names, result = self._projections[query.name](table)
         columns = [[to_json(value) for value in column.to_pylist()] for column in result.columns]
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _check_aggregates(query: QueryPlan, shapes: Sequence[NodeShape]) -> None:
+    """Raises: EngineError for aggregates that only Spark can compute."""
+    for node, shape in zip(query.nodes, shapes, strict=True):
+        if isinstance(node, AggregatePlan) and isinstance(shape, AggregateShape) and shape.aggregates is None:
+            texts = [call.text for call in node.calls if not call.plain] or [call.text for call in node.calls]
+            raise EngineError(
+                f'"{query.name}": the in-process engine does not compute {", ".join(texts)} as Spark does',
+                code="aggregate-function",
+                hint="run it on Spark (--engine spark)",
+            )
 
 
 def _left_over(changes: Sequence[tuple[Row, int]]) -> list[Row]:

@@ -11,7 +11,7 @@ sink can take them (`Sink.arrow_part`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -145,6 +145,7 @@ class JoinFrame:
     Args:
         where, outputs: Spark SQL over columns named ``alias.column``; outputs are (SQL, name).
         plain: (joined column, name) of all outputs, when rows leave as they are.
+        results: what ``where`` and ``outputs`` are asked of, from the tasks' rows; None: of these themselves.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class JoinFrame:
         where: str | None,
         outputs: list[tuple[str, str]],
         plain: tuple[tuple[str, str], ...] | None,
+        results: Callable[[DataFrame], DataFrame] | None = None,
     ) -> None:
         self._spark = spark
         self._query = shape.query
@@ -166,10 +168,17 @@ class JoinFrame:
         numbers = spark.range(0, partitions, 1, partitions)
         self._staging = numbers.mapInArrow(Join(shape, store, partitions, self._reports, plain), "_ STRING")
         self._staged = None if plain is None else staged_schema(shape, plain)
-        frame = numbers.mapInArrow(Join(shape, store, partitions, self._reports), schema)
-        if where is not None:
-            frame = frame.where(where)
-        self.frame: DataFrame = frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
+
+        def made() -> DataFrame:
+            frame = numbers.mapInArrow(Join(shape, store, partitions, self._reports), schema)
+            if results is not None:
+                frame = results(frame)
+            if where is not None:
+                frame = frame.where(where)
+            return frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
+
+        self.frame = made()
+        self._anew = made if results is not None else None
 
     def write(self, task: NodeTask, sink: Sink, attempt: str) -> list[str]:
         """Stage the rows of ``task`` in ``sink``; one report per partition.
@@ -183,7 +192,9 @@ class JoinFrame:
         self._reports.value = []
         self._spark.sparkContext.setLocalProperty(JOIN, packed((task.work, task.tick, part)))
         if part is None:
-            sink.write(self.frame, self._query, task.tick, attempt)
+            # A frame that shuffles would take what it shuffled in the tick before.
+            frame = self.frame if self._anew is None else self._anew()
+            sink.write(frame, self._query, task.tick, attempt)
         else:
             self._staging.collect()
         found = {

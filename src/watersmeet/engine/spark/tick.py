@@ -9,18 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
+from watersmeet.engine.spark.aggregate import needs_spark, results_of
 from watersmeet.engine.spark.ingest import ASIDE, REPORT
 from watersmeet.engine.spark.join import FeedFrame, JoinFrame
 from watersmeet.engine.spark.properties import START, packed
 from watersmeet.engine.spark.side_output import Aside, side_frame
 from watersmeet.engine.spark.text import quoted, sql_of
 from watersmeet.engine.step.driver import TickDriver, TickResult
-from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.engine.step.tasks import AggregateShape
+from watersmeet.plan.model import AggregatePlan, JobPlan, QueryPlan
 from watersmeet.sinks.base import Sink
 from watersmeet.spec.model import OutputMode
 
@@ -187,7 +190,11 @@ class Ticks:
         where = None if query.where is None else sql_of(query.where)
         shape = self.driver.shapes[query.name][query.root.number]
         plain = None if where is not None or _writer_is_set(self._spark) else _plain_outputs(query)
-        return JoinFrame(self._spark, shape, self.driver.store, self._partitions, where, outputs, plain)
+        results, root = None, query.root
+        if isinstance(root, AggregatePlan) and isinstance(shape, AggregateShape) and needs_spark(shape, root):
+            plain, results = None, partial(results_of, shape=shape, node=root)
+        store = self.driver.store
+        return JoinFrame(self._spark, shape, store, self._partitions, where, outputs, plain, results)
 
 
 def _writer_is_set(spark: SparkSession) -> bool:

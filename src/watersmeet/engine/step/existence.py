@@ -59,12 +59,13 @@ def first_matches(
             piece.mark_matched(chosen)
 
 
-def mark_gone(piece: RunSlice, rows: Rows, report: SideReport) -> None:
-    """Rows of a SEMI join that had their first match: counted as matched, and not retained."""
+def mark_gone(piece: RunSlice, rows: Rows, report: SideReport, what: str = "matched") -> None:
+    """Rows that are not retained though no limit releases them: of a SEMI join those that had their first
+    match, of sessions those of closed ones. ``what``: they are counted as."""
     piece.marks("gone")[rows] = True
     piece.touched.add("gone")
     report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
-    count(report, "matched", len(rows))
+    count(report, what, len(rows))
 
 
 def _there(piece: RunSlice, rows: Rows) -> Mask:

@@ -45,6 +45,10 @@ class FeedWriter:
         asked = _all_true(rows, self._shape.filters)
         self._count("filtered", kept & ~asked)
         kept &= asked
+        if self._shape.timed is not None:
+            known = rows.column(self._shape.timed).is_valid().to_numpy(zero_copy_only=False)
+            self._count("null_time", kept & ~known)
+            kept &= known
         matchable = kept & _all_true(rows, self._shape.conditions)
         for name in self._shape.not_null:
             if rows.column(name).null_count:
@@ -67,7 +71,7 @@ class FeedWriter:
         return self._report
 
     def _count(self, what: str, mask: Mask) -> None:
-        rows = int(mask.sum()) if self._shape.of_stage else 0
+        rows = int(mask.sum()) if self._shape.of_stage or self._shape.timed is not None else 0
         if rows:
             self._report.counts[what] = self._report.counts.get(what, 0) + rows
 

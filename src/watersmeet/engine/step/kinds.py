@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from watersmeet.event_time import NEVER, Watermark
-from watersmeet.plan.model import JoinPlan, NodePlan, PassPlan
+from watersmeet.event_time import NEVER, Watermark, shift
+from watersmeet.plan.model import AggregatePlan, JoinPlan, NodePlan, PassPlan
 from watersmeet.plan.retention import limits
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 from watersmeet.watermark.output import output_watermarks
+from watersmeet.watermark.windows import passed_below, release_limit, start_watermark
 
 Watermarks = Mapping[str, Watermark]
 
@@ -57,8 +59,27 @@ def _of_pass(node: PassPlan, given: Outgoing) -> dict[str, Watermark]:
     return {key: watermark for key, watermark in found.items() if watermark > NEVER}
 
 
+def _closed(node: AggregatePlan, watermarks: Watermarks, lateness: Mapping[str, int]) -> dict[str, Watermark]:
+    key = node.time_key
+    watermark = shift(watermarks.get(key, NEVER), -lateness.get(key, 0))
+    if node.kind is WindowKind.SESSION:
+        return {key: passed_below(node.size, watermark)}
+    return {key: release_limit(node.size, node.slide, watermark)}
+
+
+def _of_windows(node: AggregatePlan, given: Outgoing) -> dict[str, Watermark]:
+    watermark = given.watermarks.get(node.time_key, NEVER)
+    is_session = node.kind is WindowKind.SESSION
+    open_from = given.least.get(node.time_key) if is_session else None
+    start = start_watermark(0 if is_session else node.size, watermark, open_from)
+    found = {WINDOW_START: start, WINDOW_END: watermark}
+    found = {key: max(value, given.emitted.get(key, NEVER)) for key, value in found.items()}
+    return {key: value for key, value in found.items() if value > NEVER}
+
+
 KINDS: Mapping[type[NodePlan], Kind] = {
     JoinPlan: Kind(limits=limits, outputs=_of_join),
+    AggregatePlan: Kind(limits=_closed, outputs=_of_windows),
     PassPlan: Kind(limits=lambda node, watermarks, lateness: {}, outputs=_of_pass),
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.engine.step.aggregate import aggregate_rows
 from watersmeet.engine.step.feed import FeedWriter
 from watersmeet.engine.step.join import join_rows
 from watersmeet.engine.step.passing import pass_rows
@@ -22,6 +23,7 @@ from watersmeet.engine.step.results import note_least
 from watersmeet.engine.step.slice import concat_batches
 from watersmeet.engine.step.tasks import (
     CONTROL,
+    AggregateShape,
     JoinShape,
     NodeReport,
     NodeShape,
@@ -39,6 +41,7 @@ OUTPUT_ROWS = 200_000
 KINDS: dict[type[NodeShape], Callable[[Any, Share], Iterator[pa.RecordBatch]]] = {
     JoinShape: join_rows,
     PassShape: pass_rows,
+    AggregateShape: aggregate_rows,
 }
 """Per kind of shape: the rows that a task puts out, while it notes in its report what it did."""
 

@@ -153,8 +153,7 @@ class QueryTick:
             for report in own:
                 for column, time in report.least.items():
                     lower(least, side.watermark_key(column), time)
-                if side.feed is None:
-                    self._add_counts(side.name, report.counts)
+                self._add_counts(side.name, report.counts)
         _check_max_rows(self.query, node, arrangements)
         emitted = kind_of(node).outputs(
             node,
@@ -181,14 +180,16 @@ class QueryTick:
     def _take_fed(self, number: int, fed: list[FeedReport]) -> None:
         self._fed[number] = fed
         parent = self.query.parent(number)
-        if parent is None or parent[1].feed is not None:
+        if parent is None:
             return
         for report in fed:
             self._add_counts(parent[1].name, report.counts)
             self.aside.setdefault(parent[1].name, []).extend(report.aside)
 
     def _add_counts(self, alias: str, counts: Mapping[str, int]) -> None:
-        known = self._counts[alias]
+        known = self._counts.get(alias)
+        if known is None:  # rows on their way from join to join
+            return
         for what, rows in counts.items():
             known[what] = known.get(what, 0) + rows
 
@@ -200,12 +201,13 @@ class QueryTick:
         """
         before = self._node_before(len(self.query.nodes) - 1).emitted
         emitted = self.nodes[-1].emitted
-        state = {
+        held = {
             side.name: node.arrangements[side.name].retained
-            for side in self.query.sides
+            for side in self.query.accounted
             for node in self.nodes
             if side.name in node.arrangements
         }
+        state = {side.name: held[side.name] for side in self.query.sides if side.name in held}
         account = added(self.before.account, self._counts)
         after = QueryState(
             inputs=self.inputs,
@@ -222,7 +224,7 @@ class QueryTick:
             inputs={f"{a}.{c}": w for a, i in self.inputs.items() for c, w in i.watermarks.items()},
             state=state,
             counts=self._counts,
-            account={alias: {**rows, "retained": state[alias]} for alias, rows in account.items()},
+            account={alias: {**rows, "retained": held[alias]} for alias, rows in account.items()},
             rows_out=self._rows_out,
             total_rows_out=after.rows_out,
             matches=self._matches,
@@ -372,7 +374,7 @@ def late_columns(side: SidePlan, late_below: Mapping[str, Watermark]) -> dict[st
 
 
 def _ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:
-    counts: dict[str, dict[str, int]] = {side.name: {} for side in query.sides}
+    counts: dict[str, dict[str, int]] = {side.name: {} for side in query.accounted}
     for report in reports:
         name, _, alias = report.arrangement.rpartition("/")
         if name == query.name:

@@ -8,15 +8,33 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from watersmeet.engine.step.tasks import FeedShape, JoinShape, NodeShape, PassShape, SideTask, null_column
+from watersmeet.engine.step.tasks import (
+    AggregateShape,
+    FeedShape,
+    JoinShape,
+    NodeShape,
+    PassShape,
+    SideTask,
+    null_column,
+)
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
+from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.pairs import Band, Condition, JoinedColumn, KeyColumns
 from watersmeet.kernel.residual import computed
-from watersmeet.plan.model import BranchPlan, FeedPlan, JoinPlan, NodePlan, PassPlan, QueryPlan, SidePlan
-from watersmeet.spec.model import OnIdle, OutputMode
+from watersmeet.plan.model import (
+    AggregatePlan,
+    BranchPlan,
+    FeedPlan,
+    JoinPlan,
+    NodePlan,
+    PassPlan,
+    QueryPlan,
+    SidePlan,
+)
+from watersmeet.spec.model import OnIdle, OutputMode, WindowKind
 from watersmeet.state.run import RunLayout
 from watersmeet.watermark.tracker import BranchRules
 
@@ -86,9 +104,60 @@ def _reach(join: JoinPlan) -> Reach | None:
     )
 
 
+def _aggregate_shape(query: QueryPlan, node: AggregatePlan, tasks: tuple[SideTask, ...]) -> AggregateShape:
+    (task,) = tasks
+    wanted = dict.fromkeys(column for _, column in node.keys)
+    for call in node.calls:
+        wanted |= dict.fromkeys([*call.columns, *([] if call.filter is None else [call.filter])])
+    kind = task.schema.field(node.time).type
+    return AggregateShape(
+        query=query.name,
+        number=node.number,
+        sides=tasks,
+        columns=tuple(replace(_joined(Side.LEFT, node.side, task, column), name=column) for column in wanted),
+        changelog=False,
+        kind=node.kind,
+        time=node.time,
+        size=node.size,
+        slide=node.slide,
+        keys=node.keys,
+        aggregates=_aggregates(query, node, task),
+        window_type=pa.int64() if pa.types.is_integer(kind) else _as_timestamp(kind),
+    )
+
+
+def _as_timestamp(kind: pa.DataType) -> pa.DataType:
+    """Windows of dates have ends within days."""
+    return kind if pa.types.is_timestamp(kind) else pa.timestamp("us")
+
+
+def _aggregates(query: QueryPlan, node: AggregatePlan, task: SideTask) -> tuple[AggregateColumn, ...] | None:
+    """The node's aggregates; None: one of them can only be had from Spark."""
+    found = []
+    for call in node.calls:
+        types = [task.schema.field(column).type for column in call.columns]
+        own = (
+            aggregate_sql(call.function, call.columns, types, call.distinct, call.filter)
+            if call.plain
+            else None
+        )
+        if own is None:
+            if node is query.root:
+                return None
+            raise EngineError(
+                f'"{query.name}": {call.text} of {", ".join(map(str, types))} is computed by Spark, and so it'
+                " can only be in the last step of a query",
+                code="aggregate-function",
+                hint="cast its argument to another type, or INSERT it into a sink of its own",
+            )
+        found.append(AggregateColumn(call.name, *own))
+    return tuple(found)
+
+
 _SHAPES: Mapping[type[NodePlan], Callable[[QueryPlan, Any, tuple[SideTask, ...]], NodeShape]] = {
     JoinPlan: _join_shape,
     PassPlan: _pass_shape,
+    AggregatePlan: _aggregate_shape,
 }
 """Per kind of node: its shape, from the tasks of its sides."""
 
@@ -141,6 +210,7 @@ def _feed_shape(feed: FeedPlan, side: SideTask, *, of_stage: bool) -> FeedShape:
         not_null=feed.not_null,
         matchable=feed.matchable,
         of_stage=of_stage,
+        timed=feed.timed,
     )
 
 
@@ -174,6 +244,15 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
         index = node.bands[0].column(side) if node.bands else None
         by_value, looks_above = node.by_value and not _is_changelog(query), node.looks_above
     asof = isinstance(node, JoinPlan) and node.asof is not None
+    watched: tuple[str, ...] = ()
+    releasing = tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted or asof)
+    keys: tuple[str, ...] = ()
+    if isinstance(node, JoinPlan):
+        keys = tuple(key.column(side) for key in node.keys)
+    elif isinstance(node, AggregatePlan):
+        index, keys = node.time, tuple(column for _, column in node.keys)
+        is_session = node.kind is WindowKind.SESSION
+        releasing, watched = ((), (node.time,)) if is_session else ((node.time,), ())
     feeds = [] if plan.padded else plan.feeds
     never_null = set.intersection(*(set(feed.not_null) for feed in feeds)) if feeds else set()
     return SideTask(
@@ -182,12 +261,13 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
         layout=RunLayout(
             index_column=index,
             event_times=plan.event_times,
-            releasing=tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted or asof),
+            releasing=releasing,
             by_value=by_value,
             ties=_ties(node) if isinstance(node, JoinPlan) and plan is node.right else None,
+            watched=watched,
         ),
         schema=pa.schema([schema.field(name) for name in plan.kept]),
-        keys=tuple(key.column(side) for key in node.keys) if isinstance(node, JoinPlan) else (),
+        keys=keys,
         nullable=tuple(column for column in plan.nullable if column not in never_null),
         padded=plan.padded,
         carried=plan.carried,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -122,7 +123,11 @@ class SideSlice:
         self._low, self._high = low, high
         self.old = list(self._slices(work.runs))
         self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs]))
-        self.new = self._merge_new()
+
+    @cached_property
+    def new(self) -> NewRows | None:
+        """This tick's rows, merged."""
+        return self._merge_new()
 
     def _slices(self, runs: list[LiveRun]) -> Iterator[RunSlice]:
         hidden: dict[str, Watermark] = {}

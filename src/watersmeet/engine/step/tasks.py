@@ -15,9 +15,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from watersmeet.event_time import NEVER, Side, Watermark
+from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.pairs import Condition, JoinedColumn
-from watersmeet.spec.model import JoinKind
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, JoinKind, WindowKind
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import Marks
 from watersmeet.state.record import Record
@@ -229,6 +230,7 @@ class FeedShape:
     not_null: tuple[str, ...]
     matchable: bool
     of_stage: bool
+    timed: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,6 +270,41 @@ class NodeShape:
 @dataclass(frozen=True, kw_only=True)
 class PassShape(NodeShape):
     """Rows of one side go out as they come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregateShape(NodeShape):
+    """Windows over the time ``time`` of the one side, and groups in them; see `plan.model.AggregatePlan`.
+
+    ``columns``: what rows have that are to be grouped. ``by``: columns of the side that hold the keys;
+    ``keys``: (name in the result, column). ``aggregates`` None: Spark aggregates, and rows go out with the
+    windows that they are in. ``window_type``: of window_start and window_end.
+    """
+
+    kind: WindowKind
+    time: str
+    size: int
+    slide: int
+    keys: tuple[tuple[str, str], ...]
+    aggregates: tuple[AggregateColumn, ...] | None
+    window_type: pa.DataType
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        return tuple(column for _, column in self.keys)
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        windows = [pa.field(name, self.window_type) for name in (WINDOW_START, WINDOW_END)]
+        kinds = {column.name: column.type for column in self.columns}
+        if self.aggregates is None:
+            return pa.schema([*windows, *(pa.field(name, kind) for name, kind in kinds.items())])
+        keys = [pa.field(name, kinds[column]) for name, column in self.keys]
+        return pa.schema([*windows, *keys, *(pa.field(each.name, each.type) for each in self.aggregates)])
+
+    @property
+    def event_times(self) -> tuple[str, ...]:
+        return (WINDOW_START, WINDOW_END)
 
 
 @dataclass(frozen=True, kw_only=True)

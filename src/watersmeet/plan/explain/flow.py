@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from watersmeet.plan.durations import distance
 from watersmeet.plan.explain.words import kind_name, node_name
 from watersmeet.plan.forecast import Behind, flows, incoming, key_in_time
-from watersmeet.plan.model import JoinPlan, QueryPlan, SidePlan
+from watersmeet.plan.model import AggregatePlan, JoinPlan, QueryPlan, SidePlan
 from watersmeet.plan.scope import unit_of_type
-from watersmeet.spec.model import WatermarkRule
+from watersmeet.spec.model import WatermarkRule, WindowKind
 
 
 def flow_lines(query: QueryPlan) -> Iterator[str]:
@@ -33,6 +33,9 @@ def _steps(query: QueryPlan, side: SidePlan, key: str, leaving: list[dict[str, B
             return
         if isinstance(node, JoinPlan):
             yield _through(query, node, key, came[key], leaving[node.number].get(key))
+        if isinstance(node, AggregatePlan):
+            yield _closes(query, node, key)
+            return
         parent = query.parent(node.number)
         if parent is None:
             return
@@ -42,6 +45,18 @@ def _steps(query: QueryPlan, side: SidePlan, key: str, leaving: list[dict[str, B
             if key in leaving[feed.node]:
                 yield f"{' and '.join(names)}" if names else f"ends here, for {taken.name} does not have it"
             return
+
+
+def _closes(query: QueryPlan, node: AggregatePlan, key: str) -> str:
+    """What windows make of a watermark."""
+    name = node_name(query, node)
+    if key != node.time_key:
+        return f"{name}: ends here, for windows are over {node.time_key}"
+    if node.kind is WindowKind.SESSION:
+        start = "held back by open sessions as window_start"
+    else:
+        start = f"{distance(node.size, key_in_time(node, key))} less as window_start"
+    return f"{name}: closes windows, goes on as window_end, {start}"
 
 
 def _made_of(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from watersmeet.plan.model import JoinPlan, NodePlan, QueryPlan, SidePlan, joined_name
+from watersmeet.plan.model import AggregatePlan, JoinPlan, NodePlan, QueryPlan, SidePlan, joined_name
 from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import Input, JoinKind, Sink
 
@@ -22,6 +22,8 @@ def laid_out(sections: Sections) -> list[str]:
 
 
 def title_of(node: NodePlan) -> str:
+    if isinstance(node, AggregatePlan):
+        return f"{node.kind.value} windows of {node.side.title}"
     if isinstance(node, JoinPlan):
         return f"{node.left.title} {kind_name(node.kind)} {node.right.title}"
     return " and ".join(side.title for side in node.sides)
@@ -29,6 +31,8 @@ def title_of(node: NodePlan) -> str:
 
 def node_name(query: QueryPlan, node: NodePlan) -> str:
     """What a node is called in lists: ``join 2``; where there is one alone, ``join``."""
+    if isinstance(node, AggregatePlan):
+        return "aggregation" if len(query.nodes) == 1 else f"aggregation {node.number + 1}"
     if not isinstance(node, JoinPlan):
         return "output"
     return "join" if len(query.nodes) == 1 else f"join {node.number + 1}"

@@ -1,0 +1,255 @@
+"""Windows that close, for one hash range of grouping keys: rows are grouped and aggregated, and released.
+
+TUMBLE and HOP: rows are released by a plain limit on the time; the windows that close in a tick are those
+that begin between the limits of the last tick and of this one.
+SESSION: a row is the last of its session when the watermark has passed it by more than the gap and no row of
+its keys follows within the gap. Rows that the watermark passes are looked up in the order of time; only for
+those that are last are others looked up by key. Rows of closed sessions are no range of time: they are marked
+as gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.step.existence import mark_gone
+from watersmeet.engine.step.merge import merge_runs
+from watersmeet.engine.step.results import NO_ROWS, count, least_alive
+from watersmeet.engine.step.slice import RunSlice, SideSlice, concat_batches
+from watersmeet.engine.step.tasks import AggregateShape, Share, SideReport
+from watersmeet.event_time import (
+    NEVER,
+    Side,
+    TimeColumn,
+    TimeComparison,
+    TimeConstant,
+    Times,
+    TimeSum,
+    Watermark,
+    saturating_add,
+)
+from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
+from watersmeet.kernel.pairs import Band, Condition, KeyColumns, SortedRows, find, gather
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import borders
+from watersmeet.kernel.times import to_native
+from watersmeet.kernel.windows import Numbers, closing, sessions, window_times
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
+from watersmeet.state.marks import MarkWriter
+from watersmeet.state.run import sort_rows, take_rows
+
+NUMBER, TIME = "#window", "#time"
+"""Columns of the rows to be grouped: the number of the window, and the time in it (for sessions)."""
+
+
+def aggregate_rows(shape: AggregateShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """The results of the windows that close in this tick, of the share's hash range."""
+    low, high = borders(share.partitions)[share.partition : share.partition + 2]
+    own = SideSlice(shape.sides[0], share.work.sides[0], share.store, low, high)
+    report = share.report.sides[0]
+    yield from _closed(shape, own, report)
+    marks = MarkWriter()
+    report.merged = merge_runs(own, share.tick, marks)
+    merged = {name for group in own.work.merges for name in group}
+    pieces = [*own.old, *own.new_runs]
+    for piece in pieces:
+        if piece.touched and piece.name not in merged:
+            marks.add(piece.name, "gone", piece.start, piece.marks("gone"))
+    report.marks = marks.write(share.store, share.tick)
+    if shape.kind is WindowKind.SESSION:
+        least_alive(own, pieces, report)
+
+
+def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterator[pa.RecordBatch]:
+    """The results; rows are released, or marked as gone."""
+    if shape.kind is WindowKind.SESSION:
+        yield from _closed_sessions(shape, own, report)
+        return
+    before, now = _limits(shape, own)
+    since, until = _last_end(shape, before), _last_end(shape, now)
+    chosen = []
+    for piece in [*own.old, *own.new_runs]:
+        rows = np.sort(_passed(piece, shape.time, before, until))
+        if len(rows):
+            chosen.append(take_rows(piece.rows.batch, rows))
+    if chosen:
+        batch = concat_batches(chosen)
+        times = batch.column(shape.time).to_numpy(zero_copy_only=True)
+        for rows, numbers in closing(times, shape.size, shape.slide, since, until):
+            yield _results(shape, batch, rows, numbers, times)
+    for pieces, is_new in ((own.old, False), (own.new_runs, True)):
+        for piece in pieces:
+            released = len(own.released(piece, is_new=is_new))
+            if released:
+                report.released[piece.name] = report.released.get(piece.name, 0) + released
+                count(report, "grouped", released)
+
+
+def _limits(shape: AggregateShape, own: SideSlice) -> tuple[Watermark, Watermark]:
+    """Of the last tick and of this one: rows below are released, or (sessions) have been looked at."""
+    before, now = (limits.get(shape.time, NEVER) for limits in (own.work.old_limits, own.work.new_limits))
+    return before, now
+
+
+def _last_end(shape: AggregateShape, limit: Watermark) -> Watermark:
+    """The end of the last window that begins below a limit, which is where one begins."""
+    return limit if isinstance(limit, float) else limit - shape.slide + shape.size
+
+
+# sessions
+
+
+def _closed_sessions(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterator[pa.RecordBatch]:
+    ends = _last_rows(shape, own)
+    if ends is None:
+        return
+    condition = _condition(shape, None, 0)
+    chosen = []
+    for piece in [*own.old, *own.new_runs]:
+        found = [row for _, row in find(condition, ends, Side.LEFT, piece.rows)]
+        rows = np.sort(np.concatenate(found)) if found else NO_ROWS
+        rows = rows[~piece.marks("gone")[rows]]
+        if len(rows):
+            mark_gone(piece, rows, report, "grouped")
+            chosen.append(take_rows(piece.rows.batch, rows))
+    if not chosen:
+        return
+    batch = concat_batches(chosen)
+    times, keys = _times(shape, batch), group_numbers(batch, shape.by)
+    order = np.lexsort((times, keys))
+    same = np.zeros(len(order), dtype=np.bool_)
+    same[1:] = keys[order][1:] == keys[order][:-1]
+    yield _results(shape, batch, order, sessions(times[order], same, shape.size), times)
+
+
+def _last_rows(shape: AggregateShape, own: SideSlice) -> SortedRows | None:
+    """Of every group with sessions that close, the last row of the last of them; None without any."""
+    before, now = _limits(shape, own)
+    batches, slots = [], []
+    for pieces, since in ((own.old, before), (own.new_runs, NEVER)):
+        for piece in pieces:
+            rows = _passed(piece, shape.time, since, now)
+            if len(rows):
+                batches.append(take_rows(piece.rows.batch, rows))
+                slots.append(piece.rows.slots[rows])
+    if not batches:
+        return None
+    batch, places = concat_batches(batches), np.concatenate(slots)
+    chosen = _without_follower(shape, batch)
+    last, _ = sort_rows(take_rows(batch, chosen), places[chosen], own.task.layout)
+    follows = _condition(shape, 1, shape.size)
+    is_open = np.zeros(len(last), dtype=np.bool_)
+    for piece in [*own.old, *own.new_runs]:
+        for needle, _ in find(follows, last, Side.LEFT, piece.rows):
+            is_open[needle] = True
+    closed = np.flatnonzero(~is_open)
+    if not len(closed):
+        return None
+    batch, places = take_rows(last.batch, closed), last.slots[closed]
+    times, keys = _times(shape, batch), group_numbers(batch, shape.by)
+    order = np.lexsort((times, keys))
+    greatest = np.ones(len(order), dtype=np.bool_)
+    greatest[:-1] = keys[order][1:] != keys[order][:-1]
+    chosen = order[greatest]
+    return sort_rows(take_rows(batch, chosen), places[chosen], own.task.layout)[0]
+
+
+def _passed(piece: RunSlice, column: str, since: Watermark, now: Watermark) -> Rows:
+    """Rows of the slice with a time in [since, now)."""
+    rows = piece.run.between(column, since, now)
+    return rows[(rows >= piece.start) & (rows < piece.stop)] - piece.start
+
+
+def _without_follower(shape: AggregateShape, batch: pa.RecordBatch) -> Rows:
+    """The rows that no other one of them follows within the gap."""
+    times, keys = _times(shape, batch), group_numbers(batch, shape.by)
+    order = np.lexsort((times, keys))
+    same = np.zeros(len(order), dtype=np.bool_)
+    same[1:] = keys[order][1:] == keys[order][:-1]
+    numbers = sessions(times[order], same, shape.size)
+    ends = np.ones(len(order), dtype=np.bool_)
+    ends[:-1] = numbers[1:] != numbers[:-1]
+    return order[ends]
+
+
+def _condition(shape: AggregateShape, lower: int | None, upper: int) -> Condition:
+    """Rows (right) of the same keys as another one (left), this much later."""
+    left, right = TimeColumn(Side.LEFT, shape.time), TimeColumn(Side.RIGHT, shape.time)
+    comparisons = [TimeComparison(TimeSum(right, left, -1), "<=", TimeConstant(upper))]
+    if lower is not None:
+        comparisons.append(TimeComparison(TimeSum(right, left, -1), ">=", TimeConstant(lower)))
+    return Condition(
+        keys=tuple(KeyColumns(column, column, True) for column in shape.by),
+        bands=(Band(shape.time, shape.time, lower, upper),),
+        comparisons=tuple(comparisons),
+        rechecks=(),
+        slack=max(upper, 1),
+        residual=None,
+        residual_columns=(),
+    )
+
+
+# results
+
+
+def _times(shape: AggregateShape, batch: pa.RecordBatch) -> Times:
+    times: Times = batch.column(shape.time).to_numpy(zero_copy_only=True)
+    return times
+
+
+def _results(
+    shape: AggregateShape, batch: pa.RecordBatch, rows: Rows, numbers: Numbers, times: Times
+) -> pa.RecordBatch:
+    """One row per group, or, where Spark aggregates, the rows with the windows that they are in."""
+    given = gather(shape.columns, batch, rows, None, NO_ROWS)
+    if shape.aggregates is None:
+        return _with_windows(shape, given, numbers, times[rows])
+    columns = {name: given.column(name) for name in given.schema.names} | {NUMBER: pa.array(numbers)}
+    is_session = shape.kind is WindowKind.SESSION
+    if is_session:
+        columns[TIME] = pa.array(times[rows])
+    table = pa.table(columns)
+    aggregates = [*shape.aggregates, *(_SPAN if is_session else ())]
+    found = grouped(table, [*shape.by, NUMBER], aggregates)
+    if is_session:
+        starts, last = (found.column(each.name).to_numpy() for each in _SPAN)
+        ends = saturating_add(last, shape.size)
+    else:
+        starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
+    return _row_batch(shape, found, starts, ends, dict(shape.keys))
+
+
+_SPAN = (
+    AggregateColumn("#least", f'min("{TIME}")', pa.int64()),
+    AggregateColumn("#greatest", f'max("{TIME}")', pa.int64()),
+)
+
+
+def _with_windows(
+    shape: AggregateShape, given: pa.RecordBatch, numbers: Numbers, times: Times
+) -> pa.RecordBatch:
+    if shape.kind is WindowKind.SESSION:
+        first = np.flatnonzero(np.diff(numbers, prepend=-1))
+        last = np.append(first[1:], len(numbers)) - 1
+        starts, ends = times[first][numbers], saturating_add(times[last], shape.size)[numbers]
+    else:
+        starts, ends = window_times(numbers, shape.size, shape.slide)
+    return _row_batch(shape, pa.Table.from_batches([given]), starts, ends, {})
+
+
+def _row_batch(
+    shape: AggregateShape, found: pa.Table, starts: Times, ends: Times, held: Mapping[str, str]
+) -> pa.RecordBatch:
+    """``held``: columns of ``found`` that have another name there."""
+    kind = shape.row_schema.field(WINDOW_START).type
+    windows = {WINDOW_START: starts, WINDOW_END: ends}
+    arrays = []
+    for field in shape.row_schema:
+        if field.name in windows:
+            arrays.append(to_native(pa.array(windows[field.name]), kind))
+        else:
+            arrays.append(found.column(held.get(field.name, field.name)).combine_chunks())
+    return pa.RecordBatch.from_arrays(arrays, schema=shape.row_schema)

@@ -1,0 +1,235 @@
+"""Aggregates over groups of rows, by the embedded SQL engine over Arrow, as Spark SQL computes them.
+
+`aggregate_sql` knows which functions give the same here: types of results, NULLs, NaN, overflow (an error),
+halves of decimals. What it does not know is Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+from watersmeet.kernel.residual import connection
+
+_MOST = 38
+_HIDDEN = "#first"
+
+
+@dataclass(frozen=True)
+class AggregateColumn:
+    """One aggregate: DuckDB text over columns of the rows, and the type of its result. A decimal with places
+    that DuckDB has as DECIMAL(38,0) is unscaled: its digits are those of the result."""
+
+    name: str
+    sql: str
+    type: pa.DataType
+
+
+def aggregate_sql(
+    function: str, columns: Sequence[str], types: Sequence[pa.DataType], distinct: bool, filter_: str | None
+) -> tuple[str, pa.DataType] | None:
+    """The text for DuckDB and the type of the result; None: the function is not known to be the same here.
+
+    Args:
+        columns, types: of the arguments; none for ``count(*)``.
+        filter_: a boolean column: only rows where it is TRUE count.
+    """
+    names = [quoted(column) for column in columns]
+    rows = [] if filter_ is None else [quoted(filter_)]
+    found = _plain(function, names, list(types), distinct, rows)
+    if found is None or any(_is_closed(kind) for kind in types if function != "count"):
+        return None
+    text, kind = found
+    return (f"CAST({text} AS {_duckdb_type(kind)})" if function == "sum" else text), kind
+
+
+def _plain(
+    function: str, names: list[str], types: list[pa.DataType], distinct: bool, rows: list[str]
+) -> tuple[str, pa.DataType] | None:
+    once = "DISTINCT " if distinct else ""
+    if function == "count":
+        return _count(names, distinct, rows), pa.int64()
+    if len(names) == 2 and function in ("min_by", "max_by") and not distinct and _is_ordered(types[1]):
+        return _by(function, names, types, rows)
+    if len(names) != 1:
+        return None
+    (name,), (kind,) = names, types
+    if function == "count_if" and pa.types.is_boolean(kind) and not distinct:
+        return f"count(*){_filter([*rows, name])}", pa.int64()
+    if function == "sum":
+        found = _sum_type(kind)
+        return None if found is None else (f"sum({once}{name}){_filter(rows)}", found)
+    if function == "avg":
+        return _average(name, kind, once, rows)
+    if function in ("min", "max", "any_value"):
+        least = "min" if function == "any_value" else function
+        return (f"{least}({name}){_filter(rows)}", kind) if _is_ordered(kind) else None
+    if distinct:
+        return None
+    if function in ("bool_and", "bool_or"):
+        return (f"{function}({name}){_filter(rows)}", kind) if pa.types.is_boolean(kind) else None
+    if function in ("bit_and", "bit_or", "bit_xor"):
+        return (f"{function}({name}){_filter(rows)}", kind) if pa.types.is_integer(kind) else None
+    if function not in ("stddev_samp", "stddev_pop", "var_samp", "var_pop") or not _is_number(kind):
+        return None
+    text = f"{function}(CAST({name} AS DOUBLE)){_filter(rows)}"
+    if function.endswith("_pop") and pa.types.is_floating(kind):  # of one infinity 0 there
+        alone = f"count({name}){_filter(rows)} = 1 AND bool_or(NOT isfinite({name})){_filter(rows)}"
+        text = f"CASE WHEN {alone} THEN CAST('NaN' AS DOUBLE) ELSE {text} END"
+    return text, pa.float64()
+
+
+def _count(names: list[str], distinct: bool, rows: list[str]) -> str:
+    """Rows of which no argument is NULL."""
+    known = [f"{name} IS NOT NULL" for name in names]
+    if not distinct:
+        return f"count(*){_filter([*rows, *known])}"
+    whole = names[0] if len(names) == 1 else f"({', '.join(names)})"
+    return f"count(DISTINCT {whole}){_filter([*rows, *known])}"
+
+
+def _by(
+    function: str, names: list[str], types: list[pa.DataType], rows: list[str]
+) -> tuple[str, pa.DataType] | None:
+    """The value at the least or greatest of another one; of several there, the least or greatest value."""
+    if not _is_ordered(types[0]):
+        return None
+    value, by = names
+    which = "first" if function == "min_by" else "last"
+    known = _filter([*rows, f"{by} IS NOT NULL"])
+    return f"{which}({value} ORDER BY {by}, {value} NULLS FIRST){known}", types[0]
+
+
+def _average(name: str, kind: pa.DataType, once: str, rows: list[str]) -> tuple[str, pa.DataType] | None:
+    if not pa.types.is_decimal(kind):
+        if not _is_number(kind):
+            return None
+        return f"avg({once}CAST({name} AS DOUBLE)){_filter(rows)}", pa.float64()
+    precision, scale = kind.precision, kind.scale
+    if precision + max(scale + 10, 15) > _MOST:
+        return None
+    # sum * 10**4 / count, halves away from zero, in whole numbers
+    total = f"(CAST(sum({once}{name}){_filter(rows)} * {10**scale} AS HUGEINT) * 10000)"
+    number = f"count({once}{name}){_filter(rows)}"
+    rounded = f"(2 * abs({total}) + {number}) // (2 * {number}) * sign({total})"
+    found = pa.decimal128(precision + 4, scale + 4)
+    return f"CASE WHEN {number} > 0 THEN CAST({rounded} AS DECIMAL({_MOST},0)) END", found
+
+
+def _sum_type(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(min(_MOST, kind.precision + 10), kind.scale)
+    return None
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    simple = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_decimal,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_date,
+        pa.types.is_timestamp,
+    )
+    return any(test(kind) for test in simple)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    """Whole or floating."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_closed(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_map(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind))
+
+
+def _filter(conditions: Sequence[str]) -> str:
+    return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+
+
+def _duckdb_type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    return {pa.int64(): "BIGINT", pa.float64(): "DOUBLE"}[kind]
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def grouped(rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateColumn]) -> pa.Table:
+    """One row per group, in the order of each group's first row: the keys, then the aggregates by name.
+
+    NULL is a value of a key like others, NaN is equal to NaN, and 0.0 to -0.0.
+
+    Raises:
+        EngineError: an aggregate fails on the values (a sum that is too great).
+    """
+    by = [_key(name, rows.schema.field(name).type) for name in keys]
+    chosen = [f"{text} AS {quoted(name)}" for text, name in zip(by, keys, strict=True)]
+    chosen += [f"{each.sql} AS {quoted(each.name)}" for each in aggregates]
+    cursor = connection().cursor()
+    try:
+        cursor.register("grouped_rows", rows)
+        numbers = f"SELECT *, row_number() OVER () AS {quoted(_HIDDEN)} FROM grouped_rows"
+        text = f"SELECT {', '.join(chosen)} FROM ({numbers})"
+        text += f" GROUP BY {', '.join(by)}" if by else " HAVING count(*) > 0"
+        found = cursor.sql(f"{text} ORDER BY min({quoted(_HIDDEN)})").to_arrow_table()
+    except duckdb.Error as error:
+        raise EngineError(
+            f"an aggregate failed: {str(error).splitlines()[0]}",
+            code="aggregate-failed",
+            hint="cast the argument to a wider type, such as DECIMAL(38,0), if the result is too great",
+        ) from None
+    finally:
+        cursor.close()
+    types = [rows.schema.field(name).type for name in keys] + [each.type for each in aggregates]
+    columns = [_typed(column, kind) for column, kind in zip(found.columns, types, strict=True)]
+    return pa.table(columns, names=found.column_names)
+
+
+def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """int64[n]: rows of equal keys have equal numbers."""
+    numbers = np.zeros(rows.num_rows, dtype=np.int64)
+    if not keys or rows.num_rows == 0:
+        return numbers
+    by = ", ".join(_key(name, rows.schema.field(name).type) for name in keys)
+    table = pa.Table.from_batches([rows.select(list(dict.fromkeys(keys)))])
+    table = table.append_column(_HIDDEN, pa.array(np.arange(rows.num_rows)))
+    cursor = connection().cursor()
+    try:
+        cursor.register("keyed_rows", table)
+        text = f"SELECT {quoted(_HIDDEN)} AS r, dense_rank() OVER (ORDER BY {by}) AS n FROM keyed_rows"
+        found = cursor.sql(text).to_arrow_table()
+    finally:
+        cursor.close()
+    numbers[found.column("r").to_numpy()] = found.column("n").to_numpy()
+    return numbers
+
+
+def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    array = column.combine_chunks()
+    if array.type == kind:
+        return array
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(array.type) and array.type.scale != kind.scale:
+        return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
+    return array.cast(kind)
+
+
+def _key(name: str, kind: pa.DataType) -> str:
+    """0.0 for both zeros."""
+    plain = quoted(name)
+    return f"CASE WHEN {plain} = 0 THEN 0 ELSE {plain} END" if pa.types.is_floating(kind) else plain

@@ -1,0 +1,117 @@
+"""Windows of rows: which closing windows a row is in (TUMBLE, HOP), which rows are one session.
+
+A window is known by its number: ``number * slide`` is its start, before that is brought into int64, so that
+windows that reach beyond the ends of int64 stay apart. Windows of before the least int64 do not exist: rows
+there are in the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.event_time import (
+    ENDED,
+    MAX_TIME,
+    MIN_TIME,
+    NEVER,
+    Mask,
+    Times,
+    Watermark,
+    saturating_add,
+)
+from watersmeet.kernel.probe import Rows
+
+Numbers = npt.NDArray[np.int64]
+
+MOST_PAIRS = 2_000_000
+"""About so many pairs of a row and a window are made at once."""
+
+
+def closing(
+    times: Times, size: int, slide: int, before: Watermark, now: Watermark, most: int = MOST_PAIRS
+) -> Iterator[tuple[Rows, Numbers]]:
+    """The pairs of a row and a window of it whose end is in (``before``, ``now``].
+
+    Yields (row, window number), int64[m] each, rows ascending; the pairs of one window are in one of them.
+    """
+    if len(times) == 0:
+        return
+    first, last = _windows(times, size, slide)
+    if before > NEVER:
+        if before == ENDED:
+            return
+        low = _brought_in((int(before) - size) // slide + 1)
+        first = np.maximum(first, low)
+    if now < ENDED:
+        if now == NEVER:
+            return
+        last = np.minimum(last, _brought_in((int(now) - size) // slide))
+    chosen = np.flatnonzero(first <= last)
+    if len(chosen):
+        yield from _pairs(chosen, first[chosen], last[chosen], most)
+
+
+def _windows(times: Times, size: int, slide: int) -> tuple[Numbers, Numbers]:
+    """The numbers of the first and the last window that hold each time."""
+    last = np.floor_divide(times, np.int64(slide))
+    if size == slide:
+        return last, last
+    whole, rest = divmod(size, slide)
+    within = times - last * np.int64(slide)  # exact: between 0 and slide
+    first = saturating_add(last, -whole) + np.where(within < rest, np.int64(0), np.int64(1))
+    return first, last
+
+
+def _brought_in(number: int) -> int:
+    return min(max(number, MIN_TIME), MAX_TIME)
+
+
+def _pairs(rows: Rows, first: Numbers, last: Numbers, most: int) -> Iterator[tuple[Rows, Numbers]]:
+    counts = last - first + 1
+    total = int(counts.sum())
+    low, high = int(first.min()), int(last.max())
+    if total <= most or low == high:
+        starts = np.repeat(np.cumsum(counts) - counts, counts)
+        yield np.repeat(rows, counts), np.repeat(first, counts) + (np.arange(total) - starts)
+        return
+    middle = (low + high) // 2
+    for mask, a, b in (
+        (first <= middle, first, np.minimum(last, middle)),
+        (last > middle, np.maximum(first, middle + 1), last),
+    ):
+        if mask.any():
+            yield from _pairs(rows[mask], a[mask], b[mask], most)
+
+
+def window_times(numbers: Numbers, size: int, slide: int) -> tuple[Times, Times]:
+    """Start and end of windows, brought into int64."""
+    starts = _products(numbers, slide, 0)
+    return starts, _products(numbers, slide, size)
+
+
+def _products(numbers: Numbers, slide: int, more: int) -> Times:
+    if len(numbers) == 0:
+        return numbers
+    ends = [int(numbers.min()) * slide + more, int(numbers.max()) * slide + more]
+    if ends[0] - more >= MIN_TIME and ends[0] >= MIN_TIME and max(ends[1], ends[1] - more) <= MAX_TIME:
+        return numbers * np.int64(slide) + np.int64(more)
+    return np.array([_brought_in(int(n) * slide + more) for n in numbers], dtype=np.int64)
+
+
+def sessions(times: Times, same_key: Mask, gap: int) -> Numbers:
+    """The number of each row's session: rows of one key no more than ``gap`` apart are in one.
+
+    Args:
+        times: sorted within each key, whose rows are together.
+        same_key: bool[n], whether a row has the key of the row before it (the first: False).
+    """
+    if len(times) == 0:
+        return np.zeros(0, dtype=np.int64)
+    apart = np.diff(times).view(np.uint64)  # exact, however far, where times ascend
+    begins = np.ones(len(times), dtype=np.bool_)
+    begins[1:] = ~same_key[1:] | (apart > np.uint64(gap))
+    numbers: Numbers = np.cumsum(begins) - 1
+    return numbers

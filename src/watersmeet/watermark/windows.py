@@ -1,0 +1,55 @@
+"""When windows close: what a watermark says of them, and which watermarks they put out (semantics.md, 4).
+
+TUMBLE and HOP windows begin at multiples of ``slide``; one closes when the watermark has reached its end. A
+session closes when the watermark is beyond its end: a row just as late as its end would still be in it.
+Python's integers: exact whatever the size. ``watermark``: of the time that the windows are over, less
+allowed_lateness.
+"""
+
+from __future__ import annotations
+
+from watersmeet.event_time import ENDED, NEVER, Watermark, shift
+
+
+def release_limit(size: int, slide: int, watermark: Watermark) -> Watermark:
+    """Rows with a lesser time are in no window that is still open.
+
+    >>> release_limit(10, 10, 25), release_limit(10, 4, 25), release_limit(10, 4, -3)
+    (20, 16, -12)
+    """
+    if isinstance(watermark, float):
+        return watermark
+    return (watermark - size) // slide * slide + slide
+
+
+def closed_below(size: int, slide: int, watermark: Watermark) -> Watermark:
+    """Rows with a lesser time may be in a window that has closed; the end of the last one.
+
+    >>> closed_below(10, 10, 25), closed_below(10, 4, 25)
+    (20, 22)
+    """
+    if isinstance(watermark, float):
+        return watermark
+    return (watermark - size) // slide * slide + size
+
+
+def passed_below(gap: int, watermark: Watermark) -> Watermark:
+    """Rows with a lesser time are the last of their session, unless there is a later one already.
+
+    >>> passed_below(5, 20), passed_below(5, float("-inf"))
+    (15, -inf)
+    """
+    return watermark if isinstance(watermark, float) else watermark - gap
+
+
+def start_watermark(size: int, watermark: Watermark, least_open: int | None) -> Watermark:
+    """What is put out for window_start: no later result has a lesser one.
+
+    Args:
+        size: of TUMBLE and HOP windows; 0 for sessions.
+        least_open: the least time of a row that is still kept, for sessions.
+    """
+    if watermark in (NEVER, ENDED):
+        return watermark if least_open is None else min(watermark, least_open)
+    found = shift(watermark, -size)
+    return found if least_open is None else min(found, least_open)
