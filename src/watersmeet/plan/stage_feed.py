@@ -18,11 +18,11 @@ from watersmeet.plan.feed import Derived
 from watersmeet.plan.flags import over_source
 from watersmeet.plan.model import FeedPlan, joined_name
 from watersmeet.plan.residual import after_join, problem_of, to_duckdb
-from watersmeet.plan.scope import Scope, name_of
+from watersmeet.plan.scope import name_of
 from watersmeet.plan.stages import columns_of
 from watersmeet.plan.tree import Tree
-from watersmeet.spec.model import Expr, Input, StageBranch, visible_inputs
-from watersmeet.spec.stages import padded_aliases, time_of
+from watersmeet.spec.model import Expr, Input, StageBranch
+from watersmeet.spec.stages import time_of
 
 
 @dataclass
@@ -80,7 +80,7 @@ class StageFeed:
                 copied[name] = held
             elif self._can_compute(expr):
                 computed[name] = expr
-        scope = self._scope
+        scope = self.stage.rows
         return FeedPlan(
             node=self.stage.root.number,
             copied=tuple(copied.items()),
@@ -98,25 +98,20 @@ class StageFeed:
             ),
         )
 
-    @property
-    def _scope(self) -> Scope:
-        """Of the rows that leave the stage."""
-        return Scope(tuple(visible_inputs(self.stage.query.relation)))
-
     def _column(self, expr: Expr) -> str | None:
         """The column of the stage's rows that holds ``expr``; None: it has to be computed of them."""
         plain = expr.unnest()
         if isinstance(plain, exp.Column):
             return joined_name(plain.table, plain.name)
-        aliases = self._scope.mentioned(expr)
-        if len(aliases) != 1 or aliases[0] in padded_aliases(self.stage.query.relation):
+        aliases = self.stage.rows.mentioned(expr)
+        if len(aliases) != 1 or aliases[0] in self.stage.padded:
             return None
         return joined_name(aliases[0], self.derived.column(aliases[0], expr))
 
     def _can_compute(self, expr: Expr) -> bool:
         problem = problem_of(
             Conjunct(expr, text_of(expr)),
-            self._scope,
+            self.stage.rows,
             f"a column of {self.i.alias}, of several inputs of a join or of one that it pads",
             "compute it of one input alone, beneath the join; or in the last SELECT, above all joins",
         )

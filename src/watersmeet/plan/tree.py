@@ -111,6 +111,16 @@ class Tree:
         return self.nodes[-1]
 
     @property
+    def rows(self) -> Scope:
+        """What expressions over the rows that leave it may mention."""
+        return Scope(tuple(visible_inputs(self.query.relation)))
+
+    @property
+    def padded(self) -> frozenset[str]:
+        """Aliases of `rows` whose columns may all be NULL, because a join pads them."""
+        return padded_aliases(self.query.relation)
+
+    @property
     def every(self) -> tuple[Tree, ...]:
         """This tree and those beneath it, these first."""
         below = [tree for stage in self.stages.values() for tree in stage.every]
