@@ -140,8 +140,14 @@ SELECT x.k FROM (l JOIN r ON l.t = r.t) x
 SELECT l.k FROM l JOIN (SELECT l.k FROM l JOIN r ON l.t = r.t) ON l.k = k
 -- fail=not-supported 1:96
 SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE(SELECT l.t AS t FROM l JOIN r ON l.t = r.t), DESCRIPTOR(t), 5)) x
+-- fail=not-supported 1:117
+SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE(SELECT t FROM l UNION ALL SELECT l.t FROM l JOIN r ON l.t = r.t), DESCRIPTOR(t), 5)) x
+-- fail=wrong-type
+SELECT l.t FROM l JOIN r ON l.t = r.t UNION ALL SELECT k FROM l
+-- fail=column-count
+SELECT l.t FROM l JOIN r ON l.t = r.t UNION ALL SELECT l.t, r.t FROM l JOIN r ON l.t = r.t
 -- fail=not-supported
-SELECT u.t FROM (SELECT t FROM l UNION ALL SELECT l.t FROM l JOIN r ON l.t = r.t) u
+SELECT t FROM l INTERSECT SELECT t FROM r
 -- fail=not-supported 1:65
 SELECT x.k FROM (SELECT l.k FROM l JOIN r ON l.t = r.t GROUP BY l.k) x
 -- fail=not-supported 1:25

@@ -23,6 +23,8 @@ TRACED = [
     "ematix-E9-lateness-readmits",
     "restart-after-every-step-left",
     "asof-waits-for-the-right-watermark",  # a left row that is decided, right rows that nobody will take
+    "aggregation-join-aggregation",  # windows over a join of windows
+    "branch-that-was-idle-comes-back",  # a UNION ALL of a join and a stream, and too late rows of the join
 ]
 
 

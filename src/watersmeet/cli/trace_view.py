@@ -22,9 +22,11 @@ from watersmeet.engine.local.trace import (
     Pair,
     TickTrace,
     Trace,
+    WindowStep,
 )
 from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import title_of
 from watersmeet.plan.model import JoinPlan
 from watersmeet.spec.model import Branch, JoinKind, OutputMode
@@ -135,9 +137,15 @@ def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
             "came too late from a join", [_too_late(trace, tick, row) for row in tick.too_late]
         )
     yield from _section("input watermarks", [input_text(trace, found) for found in tick.inputs])
-    for join in tick.joins:
-        yield _title(join.join)
-        yield from _indented(_join(trace, join))
+    joins = {step.join.number: step for step in tick.joins}
+    windows = {step.node.number: step for step in tick.windows}
+    for number in sorted({*joins, *windows}):
+        if number in joins:
+            yield _title(joins[number].join)
+            yield from _indented(_join(trace, joins[number]))
+        else:
+            yield f"{window_name(windows[number].node)} over {windows[number].node.time_key}"
+            yield from _indented(_windows(trace, windows[number]))
     if trace.query.where is not None:
         condition = text_of(trace.query.where).replace("`", "")
         yield f"filter after the last join: {condition}"
@@ -231,6 +239,20 @@ def _join(trace: Trace, step: JoinStep) -> Lines:
         title = f"kept of {join.side(side).title}: {count}"
         yield from _section(title, [_kept(row) for row in rows]) if rows else [f"{title}"]
     yield from _section("output watermarks", [output_text(trace, step, found) for found in step.outputs])
+
+
+def _windows(trace: Trace, step: WindowStep) -> Lines:
+    key = step.node.time_key
+    yield f"windows close by {key} = {trace.time(key, step.watermark)}"
+    yield from _section("closed", [row_text(row) for row in step.results])
+    count = "1 row" if step.kept == 1 else f"{step.kept} rows"
+    yield f"kept of {step.node.side.title}: {count}"
+    rose = [
+        f"{name} = {trace.time(key, value)}"
+        for name, (value, before) in step.outputs.items()
+        if value > before
+    ]
+    yield f"output watermarks: {', '.join(rose) or 'none rose'}"
 
 
 def _pair(join: JoinPlan, pair: Pair, changes: bool) -> str:

@@ -14,7 +14,7 @@ from watersmeet.engine.replay import CaseOutput, CaseStep, shown_time
 from watersmeet.engine.step.query_tick import lateness_of
 from watersmeet.event_time import Side, Watermark
 from watersmeet.plan.durations import distance
-from watersmeet.plan.model import Bound, JobPlan, JoinPlan, QueryPlan
+from watersmeet.plan.model import AggregatePlan, Bound, JobPlan, JoinPlan, QueryPlan
 from watersmeet.plan.scope import unit_of_type
 
 Row = dict[str, Any]
@@ -142,6 +142,19 @@ class JoinStep:
 
 
 @dataclass(frozen=True)
+class WindowStep:
+    """One aggregation in one step. ``watermark``: the one that closes its windows; ``results``: of those that
+    closed, before HAVING; ``kept``: how many rows are in open windows; ``outputs``: per key the watermark
+    that is put out, and the one before."""
+
+    node: AggregatePlan
+    watermark: Watermark
+    results: list[Row]
+    kept: int
+    outputs: Mapping[str, tuple[Watermark, Watermark]]
+
+
+@dataclass(frozen=True)
 class TickTrace:
     """One tick. ``late_below``: per key, what was late in it. ``too_late``: rows that a join beneath a UNION
     ALL gave, and that were late there."""
@@ -153,6 +166,7 @@ class TickTrace:
     late_below: Mapping[str, Watermark]
     joins: list[JoinStep]
     too_late: list[Arrived] = field(default_factory=list)
+    windows: list[WindowStep] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -183,7 +197,7 @@ class Trace:
             for column in side.input.columns:
                 if side.watermark_key(column.name) == key:
                     return column.type
-        raise AssertionError(f"no column {key}")
+        return next(c.type for node in self.query.nodes for c in node.columns if c.name == key)
 
     def time(self, key: str, value: Watermark) -> str:
         """A time of the key in its type."""

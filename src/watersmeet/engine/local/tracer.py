@@ -21,20 +21,23 @@ from watersmeet.engine.local.trace import (
     Opened,
     OutputWatermark,
     Partition,
+    Row,
     TickTrace,
     Trace,
+    WindowStep,
 )
-from watersmeet.engine.local.trace_join import Joined, again, kept_rows
+from watersmeet.engine.local.trace_join import Joined, again, closed, kept_rows
 from watersmeet.engine.replay import CaseOutput, CaseStep, canonical_time
 from watersmeet.engine.step.driver import TickDriver
 from watersmeet.engine.step.ingest import FLAG, ON_TIME, REASONS, Judgement
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.query_tick import lateness_of
 from watersmeet.engine.step.tasks import TickStart
-from watersmeet.event_time import NEVER, Side, Watermark
+from watersmeet.event_time import NEVER, Side, Watermark, shift
 from watersmeet.kernel.times import to_canonical
 from watersmeet.plan.conjuncts import text_of
-from watersmeet.plan.model import JoinPlan, QueryPlan, SidePlan
+from watersmeet.plan.explain.words import node_name
+from watersmeet.plan.model import AggregatePlan, JoinPlan, QueryPlan, SidePlan
 from watersmeet.plan.retention import limits
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.state.manifest import QueryState
@@ -56,6 +59,7 @@ class Tracer:
     def _forget(self) -> None:
         self._judged: dict[tuple[str, int], list[tuple[pa.RecordBatch, Judgement]]] = defaultdict(list)
         self._ran: dict[int, Joined] = {}
+        self._closed: dict[int, list[Row]] = {}
 
     def opened(self, driver: TickDriver) -> None:
         """The job was opened, for the first time or again."""
@@ -75,6 +79,8 @@ class Tracer:
         plan = self._query.nodes[task.shape.number]
         if isinstance(plan, JoinPlan):
             self._ran[plan.number] = again(plan, task)
+        elif isinstance(plan, AggregatePlan):
+            self._closed[plan.number] = closed(task)
 
     def committed(self, step: CaseStep, output: CaseOutput) -> None:
         """The step is done."""
@@ -90,6 +96,9 @@ class Tracer:
                 late_below=self._late_below,
                 joins=[self._join(join, state) for join in query.nodes if isinstance(join, JoinPlan)],
                 too_late=list(self._too_late(output)),
+                windows=[
+                    self._window(node, state) for node in query.nodes if isinstance(node, AggregatePlan)
+                ],
             )
         )
         self._before = state
@@ -170,7 +179,8 @@ class Tracer:
                 for number, feed in side.stages:
                     told, key = known.branches[number], dict(feed.event_times)[column]
                     mark = told.watermarks.get(column, NEVER)
-                    partitions.append((Partition(f"join {feed.node + 1}", mark, told.idle, of=key), 0))
+                    name = node_name(self._query, self._query.nodes[feed.node])
+                    partitions.append((Partition(name, mark, told.idle, of=key), 0))
                 yield InputWatermark(
                     side.watermark_key(column),
                     known.watermarks.get(column, NEVER),
@@ -202,6 +212,24 @@ class Tracer:
             released=found.released,
             buffers={side: self._buffer(join, side, state) for side in Side},
             outputs=self._outputs(join, state, own, fed, found.least),
+        )
+
+    def _window(self, node: AggregatePlan, state: QueryState) -> WindowStep:
+        side, after = node.side, state.nodes[node.number]
+        before = self._before.nodes[node.number].emitted if self._before.nodes else {}
+        if side.feed is not None:
+            watermark = state.nodes[side.feed.node].emitted.get(node.time_key, NEVER)
+        else:
+            known = state.inputs[side.name].watermarks.get(node.time, NEVER)
+            watermark = shift(known, -lateness_of(self._query, side))
+        return WindowStep(
+            node=node,
+            watermark=watermark,
+            results=self._closed[node.number],
+            kept=after.arrangements[side.name].retained,
+            outputs={
+                key: (after.emitted.get(key, NEVER), before.get(key, NEVER)) for key in node.watermark_keys
+            },
         )
 
     def _limits(self, join: JoinPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
