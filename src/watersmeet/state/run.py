@@ -250,8 +250,7 @@ class OpenRun:
         return bisect_left(range(self.run.rows), int(limit), key=lambda i: int(times[order[i]]))
 
     def between(self, column: str, low: Watermark, high: Watermark) -> Rows:
-        """Rows with a time in [low, high), in order of it, by a column that orders them. Cost: O(log rows) and
-        those."""
+        """Rows with a time in [low, high), in order of it, by a column that orders them. Cost: those rows."""
         first, end = self.below(column, low), self.below(column, high)
         if end <= first:
             return np.zeros(0, dtype=np.int64)
