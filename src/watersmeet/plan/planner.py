@@ -12,11 +12,12 @@ from watersmeet.plan.conjuncts import join_all
 from watersmeet.plan.fingerprint import fingerprint_of
 from watersmeet.plan.join import draft_of
 from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.plan.order import in_best_order
 from watersmeet.plan.residual import after_join
 from watersmeet.plan.scope import Scope, check_event_times
 from watersmeet.plan.tree import nodes_of
 from watersmeet.plan.unbounded import check_bounded
-from watersmeet.spec.model import Input, Job, Options, OutputColumn, OutputMode, Query, Sink
+from watersmeet.spec.model import Input, Job, Options, OutputColumn, OutputMode, PlanChoice, Query, Sink
 
 
 def plan_job(job: Job) -> JobPlan:
@@ -41,6 +42,15 @@ def plan_query(name: str, sink: Sink, query: Query, options: Options) -> QueryPl
 
 
 def _plan(
+    name: str, sink: Sink, query: Query, options: Options
+) -> tuple[QueryPlan | None, Sequence[PlanError]]:
+    plan, errors = _plan_as_written(name, sink, query, options)
+    if plan is None or options.plan is not PlanChoice.AUTO:
+        return plan, errors
+    return in_best_order(plan, query, lambda other: _plan_as_written(name, sink, other, options)[0]), []
+
+
+def _plan_as_written(
     name: str, sink: Sink, query: Query, options: Options
 ) -> tuple[QueryPlan | None, Sequence[PlanError]]:
     scope = Scope(query.inputs)

@@ -29,6 +29,9 @@ def explain_query(query: QueryPlan) -> str:
         head += [("Join", [title_of(query.root)]), ("Inputs", inputs), *join_sections(query.root, changelog)]
     else:
         head.append(("Inputs", inputs))
+        if query.reordered is not None:
+            order = f"{', '.join(query.reordered)}: less is kept than in the query's order"
+            head.append(("Order of the joins (SET plan = cascade keeps the query's)", [order]))
         for join in query.joins:
             head.append(
                 (f"Join {join.number + 1}: {title_of(join)}", laid_out(join_sections(join, changelog)))
