@@ -264,6 +264,39 @@ def _rate(sources: list[Source]) -> float | None:
     return None if not rates or None in rates else sum(rate or 0.0 for rate in rates)
 
 
+def state_bytes(query: QueryPlan) -> float | None:
+    """Of all that the query keeps, rows between joins too; None where something has no forecast.
+
+    How many rows leave a join depends on the data. Assumed is that by an equality key each row of the slower
+    side finds one of the other, and that without one all that is within the band's reach match.
+    """
+    if not all(isinstance(node, JoinPlan) for node in query.nodes):
+        return None
+    total, rates = 0.0, list[float]()
+    for join, both in side_forecasts(query):
+        own: list[float] = []
+        for each in both:
+            rate = each.rate if each.side.feed is None else rates[each.side.feed.node]
+            if rate is None or each.kept is None or not each.in_time:
+                return None
+            own.append(rate)
+            total += (each.rows(rate) or 0.0) * each.row.bytes
+        rates.append(_rate_out(join, own[0], own[1]))
+    return total
+
+
+def _rate_out(join: JoinPlan, left: float, right: float) -> float:
+    if join.kind.hides_right:
+        return left
+    if join.keys:
+        inner = min(left, right)
+    else:
+        widths = [b.upper - b.lower for b in join.bands if b.upper is not None and b.lower is not None]
+        inner = left * right * min(widths, default=0) / 1_000_000
+    outer = (left if join.kind.pads_left else 0.0, right if join.kind.pads_right else 0.0)
+    return max(inner, *outer)
+
+
 def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
     """What a row of the side takes in a run: its slot, an order per time that releases, the kept columns."""
     plan = join.side(side)

@@ -365,6 +365,7 @@ class QueryPlan:
     ``where`` and ``outputs`` mention columns of the last node's rows: ``alias.column`` as one quoted
     identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
     the query was planned.
+    ``reordered``: the aliases in the order in which they are joined, if that is not the query's.
     """
 
     name: str
@@ -375,6 +376,7 @@ class QueryPlan:
     options: Options
     fingerprint: str
     sql: str
+    reordered: tuple[str, ...] | None = None
 
     @property
     def root(self) -> NodePlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from watersmeet.errors import PlanError, WatersmeetError, raise_all
 from watersmeet.plan.aggregate import check_calls
@@ -14,12 +15,13 @@ from watersmeet.plan.conjuncts import join_all
 from watersmeet.plan.fingerprint import fingerprint_of
 from watersmeet.plan.join import draft_of
 from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.plan.order import in_best_order
 from watersmeet.plan.residual import after_join
 from watersmeet.plan.scope import Scope, check_event_times
-from watersmeet.plan.stages import folded, named
+from watersmeet.plan.stages import Asked, folded, named
 from watersmeet.plan.tree import Tree, tree_of
 from watersmeet.plan.unbounded import Flow, check_bounded
-from watersmeet.spec.model import Job, Options, OutputColumn, OutputMode, Query, Sink
+from watersmeet.spec.model import Job, Options, OutputColumn, OutputMode, PlanChoice, Query, Sink
 
 
 def plan_job(job: Job) -> JobPlan:
@@ -50,6 +52,20 @@ def _plan(
         asked = folded(named(query))
     except PlanError as error:
         return None, [error]
+
+    def planned(asked: Asked) -> tuple[QueryPlan | None, Sequence[PlanError]]:
+        return _planned(name, sink, asked, options, query.sql)
+
+    plan, errors = planned(asked)
+    if plan is None or options.plan is not PlanChoice.AUTO:
+        return plan, errors
+    return in_best_order(plan, asked.query, lambda other: planned(replace(asked, query=other))[0]), []
+
+
+def _planned(
+    name: str, sink: Sink, asked: Asked, options: Options, sql: str
+) -> tuple[QueryPlan | None, Sequence[PlanError]]:
+    """The plan with the joins in the order in which they stand."""
     tree = tree_of(asked.query)
     scope = Scope(tree.inputs)
     errors = check_event_times(scope)
@@ -85,7 +101,7 @@ def _plan(
             outputs=tuple(OutputColumn(o.name, after_join(o.expr), o.origin) for o in asked.outputs),
             options=options,
             fingerprint=fingerprint_of(nodes, options),
-            sql=query.sql,
+            sql=sql,
         ),
         [],
     )

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
+from watersmeet.plan.bounds import links_of
 from watersmeet.plan.classify import OPERATORS, classify
 from watersmeet.plan.conjuncts import Conjunct, text_of
 from watersmeet.plan.join import Draft, bounds_in
@@ -276,12 +277,18 @@ def _reason(
     if len({ref[0] for ref in times}) > 1:
         if without:
             return f"its distance is not constant ({', '.join(map(name_of, without))})"
-        return None if _is_bound_for_other(expr, scope) else "it is not of the form one time ± a constant"
+        return _of_two_times(expr, aliases, i, scope)
     if without:
         return f"{', '.join(map(name_of, without))} has no watermark"
     return None
 
 
-def _is_bound_for_other(expr: exp.Expression, scope: Scope) -> bool:
-    parts, errors = classify([Conjunct(expr, "")], scope)
-    return bool(parts.times or errors)
+def _of_two_times(expr: exp.Expression, aliases: Sequence[str], i: Input, scope: Scope) -> str | None:
+    """Why a comparison of event times of two inputs or more does not let rows of ``i`` go."""
+    parts, errors = classify([Conjunct(expr, "")], Scope(tuple(scope.input(alias) for alias in aliases)))
+    if not parts.times and not errors:
+        return "it is not of the form one time ± a constant"
+    if len(scope.inputs) > 2 and any(evicted[0] == i.alias for evicted, _ in links_of(parts.times)):
+        others = " and ".join(alias for alias in aliases if alias != i.alias)
+        return f"it belongs to a join above that of {i.alias}; join {i.alias} with {others} first"
+    return None

@@ -1,0 +1,134 @@
+"""Rule: inner joins that stand together are put into the order that is expected to keep the least state.
+
+The query's own order is kept unless another one is better for a reason that is there before anything runs:
+
+* some join of it has no condition of its own over both its sides (``FROM a, b, c``, conditions between a and
+  c, and c and b): it would make every pair that derived bounds let meet, for a later join to throw away;
+* all streams declare ``rows_per_second``, and the forecast for another order is smaller.
+
+Outer, SEMI and ANTI joins keep their place: each is one part among the inner joins around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+from sqlglot import exp
+
+from watersmeet.plan.conjuncts import join_all
+from watersmeet.plan.forecast import state_bytes
+from watersmeet.plan.model import QueryPlan
+from watersmeet.plan.scope import refs
+from watersmeet.spec.model import Expr, Input, Join, JoinKind, Query, Relation, inputs_of
+
+MOST_PARTS = 5
+"""Inner joins of more parts keep the query's order: there are too many others to plan them all."""
+
+
+def in_best_order(plan: QueryPlan, query: Query, planned: Callable[[Query], QueryPlan | None]) -> QueryPlan:
+    """``plan`` (of ``query``), or the plan of the query in a better order.
+
+    Args:
+        planned: the plan of a query, None if it cannot be run.
+    """
+    best = query
+    for cluster in range(len(list(_clusters(query.relation)))):
+        top = list(_clusters(best.relation))[cluster]
+        links = [frozenset(alias for alias, _ in refs(c)) for c in _conditions(best)]
+        connected = _is_connected(_parts(top), links)
+        cost = state_bytes(plan) if connected else None
+        for other in _orders(top, links):
+            asked = replace(best, relation=_replaced(best.relation, top, other))
+            found = planned(asked)
+            expected = None if found is None else state_bytes(found)
+            if found is None or (connected and (cost is None or expected is None or expected >= cost)):
+                continue
+            best, plan, connected, cost = asked, found, True, expected
+    if best is query:
+        return plan
+    return replace(plan, reordered=tuple(i.alias for i in best.inputs))
+
+
+def _clusters(relation: Relation) -> Iterator[Join]:
+    """The topmost of inner joins that stand together, three parts of them or more."""
+    if isinstance(relation, Input):
+        return
+    parts = _parts(relation)
+    if relation.kind is JoinKind.INNER and 3 <= len(parts) <= MOST_PARTS:
+        yield relation
+    for part in parts if relation.kind is JoinKind.INNER else (relation.left, relation.right):
+        yield from _clusters(part)
+
+
+def _parts(relation: Relation) -> list[Relation]:
+    """What the inner joins at the top join, in the query's order."""
+    if isinstance(relation, Input) or relation.kind is not JoinKind.INNER:
+        return [relation]
+    return _parts(relation.left) + _parts(relation.right)
+
+
+def _conditions(query: Query) -> list[Expr]:
+    def beneath(relation: Relation) -> list[Expr]:
+        if isinstance(relation, Input):
+            return []
+        own = [*_written(relation.on), *_written(relation.where)]
+        return beneath(relation.left) + beneath(relation.right) + own
+
+    return beneath(query.relation) + _written(query.where)
+
+
+def _written(condition: Expr | None) -> list[Expr]:
+    """The conjuncts as they stand in the text: a BETWEEN is one."""
+    if condition is None:
+        return []
+    if isinstance(condition, exp.Paren):
+        return _written(condition.this)
+    if isinstance(condition, exp.And):
+        return _written(condition.this) + _written(condition.expression)
+    return [condition]
+
+
+def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
+    """The inner joins in every order in which each has a condition over both its sides: left-deep; the first
+    two parts are not swapped, for that makes no difference."""
+    parts, conditions = _parts(top), _own_conditions(top)
+    for order in permutations(range(len(parts))):
+        moved = [parts[n] for n in order]
+        if order[0] < order[1] and order != tuple(range(len(parts))) and _is_connected(moved, links):
+            yield _left_deep(moved, conditions)
+
+
+def _own_conditions(relation: Relation) -> list[Expr]:
+    """Those of the inner joins at the top."""
+    if isinstance(relation, Input) or relation.kind is not JoinKind.INNER:
+        return []
+    own = [*_written(relation.on), *_written(relation.where)]
+    return _own_conditions(relation.left) + _own_conditions(relation.right) + own
+
+
+def _is_connected(parts: Sequence[Relation], links: Sequence[frozenset[str]]) -> bool:
+    aliases = [frozenset(i.alias for i in inputs_of(part)) for part in parts]
+    before = aliases[0]
+    for own in aliases[1:]:
+        if not any(link <= before | own and link & before and link & own for link in links):
+            return False
+        before |= own
+    return True
+
+
+def _left_deep(parts: Sequence[Relation], conditions: Sequence[Expr]) -> Join:
+    joined = Join(parts[0], parts[1], JoinKind.INNER, None)
+    for part in parts[2:]:
+        joined = Join(joined, part, JoinKind.INNER, None)
+    return replace(joined, where=join_all(list(conditions)))  # from where each sinks to its join
+
+
+def _replaced(relation: Relation, old: Join, new: Join) -> Relation:
+    if relation is old:
+        return new
+    if isinstance(relation, Input):
+        return relation
+    left, right = _replaced(relation.left, old, new), _replaced(relation.right, old, new)
+    return replace(relation, left=left, right=right)

@@ -1,0 +1,117 @@
+"""Inner joins in another order than the query's: when, and that the rows stay the same."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+import watersmeet
+from watersmeet.engine.local import LocalJob
+from watersmeet.plan.model import JobPlan
+from watersmeet.state.store import MemoryStore
+
+UNCONNECTED = "SELECT a.n AS an, b.n AS bn, c.n AS cn FROM a, b, c WHERE {ac} AND {cb}"
+AC = "a.k = c.k AND c.t BETWEEN a.t - 5 AND a.t + 5"
+CB = "c.k = b.k AND b.t BETWEEN c.t - 3 AND c.t + 3"
+
+
+def plan(query: str, rates: tuple[int, ...] = (), choice: str = "auto", type_: str = "BIGINT") -> JobPlan:
+    lag = "INTERVAL '10' SECONDS" if type_ == "TIMESTAMP" else "4"
+    text = f"SET plan = {choice};\n"
+    for n, name in enumerate("abcd"):
+        rate = f", 'rows_per_second' = '{rates[n]}'" if rates else ""
+        text += (
+            f"CREATE TABLE {name} (n BIGINT, k BIGINT, t {type_}, WATERMARK FOR t AS t - {lag})"
+            f" WITH ('connector' = 'memory'{rate});\n"
+        )
+    return watersmeet.plan_job(watersmeet.parse_job(text + query))
+
+
+def chain(width: str = "1", type_: str = "TIMESTAMP") -> str:
+    """a with b, and that with c."""
+    unit = f"INTERVAL '{width}' MINUTE"
+    return (
+        "SELECT a.n AS an, b.n AS bn, c.n AS cn FROM a"
+        f" JOIN b ON b.k = a.k AND b.t BETWEEN a.t AND a.t + {unit}"
+        f" JOIN c ON c.k = a.k AND c.t BETWEEN a.t - {unit} AND a.t + {unit}"
+    )
+
+
+def test_a_join_without_a_condition_of_its_own_is_avoided():
+    query = UNCONNECTED.format(ac=AC, cb=CB)
+    (found,) = plan(query).queries
+    assert found.reordered == ("a", "c", "b")
+    assert all(join.keys for join in found.nodes)
+    (kept,) = plan(query, choice="cascade").queries
+    assert kept.reordered is None
+    assert [side.name for side in kept.sides] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "order"),
+    [
+        ((), None),
+        ((1000, 900, 5, 1), ("a", "c", "b")),  # few pairs of a and c
+        ((1000, 5, 900, 1), None),  # few pairs of a and b: as written
+    ],
+)
+def test_declared_rates_decide(rates, order):
+    (found,) = plan(chain(), rates, type_="TIMESTAMP").queries
+    assert found.reordered == order
+
+
+def test_rates_of_integer_times_say_nothing():
+    query = "SELECT a.n AS an FROM a JOIN b ON b.k = a.k AND b.t = a.t JOIN c ON c.k = a.k AND c.t = a.t"
+    (found,) = plan(query, (1000, 900, 5, 1)).queries
+    assert found.reordered is None
+
+
+def test_outer_joins_keep_their_place():
+    query = f"SELECT d.n AS dn, x.an FROM d LEFT JOIN ({chain()}) x ON x.an = d.n AND x.t = d.t"
+    query = query.replace("SELECT a.n AS an", "SELECT a.t, a.n AS an")
+    (found,) = plan(query, (1000, 900, 5, 1), type_="TIMESTAMP").queries
+    assert found.reordered == ("d", "x.a", "x.c", "x.b")
+    assert [join.kind.name for join in found.nodes] == ["INNER", "INNER", "LEFT"]
+    query = (
+        "SELECT a.n AS an FROM a LEFT JOIN b ON b.k = a.k AND b.t = a.t"
+        " LEFT JOIN c ON c.k = a.k AND c.t = a.t"
+    )
+    (found,) = plan(query).queries
+    assert found.reordered is None
+
+
+def test_what_is_refused_as_it_stands_stays_refused_and_says_why():
+    beneath = UNCONNECTED.format(ac=AC, cb=CB).replace("SELECT", "SELECT c.t,")
+    query = f"SELECT x.an, d.n AS dn FROM d LEFT JOIN ({beneath}) x ON x.t BETWEEN d.t AND d.t + 2"
+    with pytest.raises(watersmeet.WatersmeetError) as caught:
+        plan(query)
+    why = "x.c.t <= x.a.t + 5 does not count: it belongs to a join above that of x.a; join x.a with x.c first"
+    assert why in str(caught.value)
+
+
+def test_explain_says_so():
+    text = watersmeet.explain(plan(UNCONNECTED.format(ac=AC, cb=CB)))
+    assert "Order of the joins" in text
+    assert "a, c, b: less is kept" in text
+    assert "Order of the joins" not in watersmeet.explain(plan(chain(), type_="TIMESTAMP"))
+
+
+def test_the_rows_of_every_tick_are_the_same(seed):
+    draw = random.Random(seed)
+    query = UNCONNECTED.format(ac=AC, cb=CB)
+    auto, cascade = (LocalJob(plan(query, choice=choice), MemoryStore()) for choice in ("auto", "cascade"))
+    number = 0
+    found = 0
+    for tick in range(12):
+        given: dict[str, list[tuple[dict[str, int], int]]] = {}
+        for name in draw.choices("abc", k=25):
+            number += 1
+            row = {"n": number, "k": draw.randrange(3), "t": tick * 3 + draw.randrange(-5, 6)}
+            given.setdefault(name, []).append((row, 1))
+        outputs = [job.tick(given, clock_us=0).rows["console"] for job in (auto, cascade)]
+        first, second = (Counter(tuple(row.values()) for row in rows) for rows in outputs)
+        assert first == second
+        found += first.total()
+    assert found > 100
