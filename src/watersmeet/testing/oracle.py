@@ -15,6 +15,7 @@ from watersmeet.testing.oracle_changes import ChangingJoin
 from watersmeet.testing.oracle_clock import StreamClock, merged, tick_all
 from watersmeet.testing.oracle_inputs import Branch, Key, Source
 from watersmeet.testing.oracle_join import COUNTS, Changes, JoinState
+from watersmeet.testing.oracle_lookup import Lookup
 from watersmeet.testing.oracle_query import Query, read_query
 from watersmeet.testing.oracle_sql import Rows
 from watersmeet.testing.oracle_values import (
@@ -83,6 +84,9 @@ class Oracle:
         used = {b.stream: None for s in self.query.inputs for b in s.branches}
         if not self.changelog:
             for name in used:
+                met = {b.stream for s in self.query.inputs if s.as_of for b in s.branches}
+                if name in met:
+                    continue
                 if name in case.get("tables", {}) or self.declared[name].get("changes"):
                     raise Refused(f'append mode, but "{name}" carries deletes; use output_mode changelog')
         self.clocks = {n: StreamClock(n, self.declared[n]) for n in used}
@@ -95,13 +99,19 @@ class Oracle:
         self.ended = False
         self.counts = {s.alias: dict.fromkeys(COUNTS, 0) for s in self.query.inputs}
         rule = options.get("watermark_rule", "tight")
+        if self.changelog and any(plan.as_of for plan in self.query.joins):
+            raise Refused("a join with a table FOR SYSTEM_TIME AS OF is not run in output_mode changelog")
         make = ChangingJoin if self.changelog else JoinState
-        self.joins = [make(plan, self.query, rule, self.counts) for plan in self.query.joins]
+        self.joins = [
+            (Lookup if plan.as_of else make)(plan, self.query, rule, self.counts) for plan in self.query.joins
+        ]
 
     def retained(self) -> dict[str, int]:
         """Per input, how many of its rows are kept in the join that it feeds directly."""
         found = {}
         for source in self.query.inputs:
+            if source.as_of:
+                continue
             for join in self.joins:
                 for side in (0, 1):
                     if join.plan.feeds[side] is None and join.plan.sides[side] == [source]:
@@ -111,7 +121,11 @@ class Oracle:
     def account(self) -> dict[str, dict[str, int]]:
         """Per input: ``in`` = the sum of the others (append mode, ``not_there`` aside)."""
         retained = self.retained()
-        return {alias: {**counts, "retained": retained[alias]} for alias, counts in self.counts.items()}
+        return {
+            alias: {**counts, "retained": retained[alias]}
+            for alias, counts in self.counts.items()
+            if alias in retained
+        }
 
     def step(self, step: dict[str, Any]) -> dict[str, Any]:
         """One step; its rows, watermarks, late rows and state."""

@@ -141,7 +141,7 @@ def join_bounds(joins: list[JoinPlan], number: int) -> Bounds:
     this join, and no links to the right side of a SEMI or ANTI join beneath, which is not there any more.
     """
     join = joins[number]
-    if all(j.kind == "INNER" for j in joins):
+    if all(j.kind == "INNER" for j in joins if not j.as_of):
         used = list(range(len(joins)))
         known = {source.alias for side in joins[-1].sides for source in side}
     else:
@@ -189,6 +189,8 @@ def _rises(joins: list[JoinPlan], number: int, side: int, key: Key, rule: str) -
     feed = joins[number].feeds[side]
     if feed is None or rule != "limit":
         return True
+    if joins[feed].as_of:
+        return _rises(joins, feed, 0, key, rule)
     own = 0 if key[0] in [source.alias for source in joins[feed].sides[0]] else 1
     return _rises(joins, feed, own, key, rule) and bool(_that_count(joins, feed, key, rule))
 
@@ -208,6 +210,8 @@ def refuse_unbounded(joins: list[JoinPlan], rule: str) -> None:
     """
     problems = []
     for number, join in enumerate(joins):
+        if join.as_of:
+            continue
         retained = _never_null(joins, number)
         for mine, theirs in (join.sides, join.sides[::-1]):
             if all(source.table for source in mine):

@@ -34,6 +34,8 @@ class Source:
     kinds: dict[str, str]
     branches: list[Branch]
     table: bool
+    as_of: bool = False
+    """A table that rows meet as it is in their tick."""
 
     @property
     def times(self) -> list[str]:
@@ -84,7 +86,10 @@ def read_source(node: exp.Expression, case: dict[str, Any]) -> Source:
                 times,
             )
         )
-    return Source(alias, kinds, branches, all(tables))
+    as_of = node.args.get("version") is not None
+    if as_of and not (all(tables) and len(branches) == 1):
+        raise Unsupported(f"FOR SYSTEM_TIME AS OF of what is no table: {node.sql()}")
+    return Source(alias, kinds, branches, all(tables), as_of)
 
 
 def _branches(node: exp.Expression) -> list[exp.Select]:

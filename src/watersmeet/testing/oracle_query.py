@@ -62,6 +62,11 @@ class JoinPlan:
         """Whether it puts out rows of its left side as they are: nothing of the right one."""
         return self.kind in LEFT_ONLY
 
+    @property
+    def as_of(self) -> bool:
+        """Whether its rows meet a table as that is in their tick."""
+        return any(source.as_of for source in self.sides[1])
+
 
 @dataclass
 class Query:

@@ -17,7 +17,7 @@ def join_sections(join: JoinPlan, changelog: bool) -> Sections:
     """What there is to say of a join. ``changelog``: of one whose rows may be taken back."""
     sides = (join.left, join.right)
     return [
-        ("Keys", list(_keys(join)) or ["none: matches are looked up by time alone"]),
+        ("Keys", list(key_lines(join)) or ["none: matches are looked up by time alone"]),
         ("Time bounds", list(_bounds(join))),
         ("Postpone map", list(_postpone_map(join))),
         ("Kept in state for", [_retention(join, side) for side in Side]),
@@ -29,7 +29,8 @@ def join_sections(join: JoinPlan, changelog: bool) -> Sections:
     ]
 
 
-def _keys(join: JoinPlan) -> Iterator[str]:
+def key_lines(join: JoinPlan) -> Iterator[str]:
+    """The equalities, one per line."""
     for key in join.keys:
         left, right = (qualified(text_of(key.expr(side)), join.side(side)) for side in Side)
         yield f"{left} {'<=>' if key.null_safe else '='} {right}"
