@@ -21,7 +21,11 @@ CHUNKS = 6
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_engine_agrees_on_tables(seed, chunk):
     for number in range(seed + chunk, seed + CASES, CHUNKS):
-        check(random_lookup_case(number), PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)
+        check(
+            random_lookup_case(number),
+            PARTITIONS[number % len(PARTITIONS)],
+            "borders" if number % 2 else None,
+        )
 
 
 def test_cases_are_worth_their_time(seed):
@@ -34,7 +38,9 @@ def test_cases_are_worth_their_time(seed):
 def test_the_oracles_account_adds_up(seed):
     for number in range(seed, seed + 60):
         for counts in run_case_with_account(random_lookup_case(number))[1].values():
-            assert counts["in"] == sum(rows for what, rows in counts.items() if what not in ("in", "not_there"))
+            assert counts["in"] == sum(
+                rows for what, rows in counts.items() if what not in ("in", "not_there")
+            )
 
 
 def test_an_old_copy_of_a_table_is_seen(seed, monkeypatch):

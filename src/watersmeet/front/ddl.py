@@ -204,7 +204,7 @@ def _source(
         )
     if times and fields.refresh_us is not None:
         raise text.error(
-            f'"{name}" has an event time, so it is a stream, and \'refresh\' is said of tables',
+            f"\"{name}\" has an event time, so it is a stream, and 'refresh' is said of tables",
             "bad-option",
             start,
             "leave WATERMARK FOR out, or 'refresh'",

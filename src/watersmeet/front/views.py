@@ -60,7 +60,8 @@ def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[F
 def _check_table(item: exp.Table, text: Text) -> None:
     if item.args.get("version") is not None:
         raise text.error(
-            f"{written_version(item)} is said of the right side of a join: rows of a stream meet the table there",
+            f"{written_version(item)} is said of the right side of a join: there rows of a stream meet a"
+            " table",
             "not-supported",
             item,
             "write stream JOIN table FOR SYSTEM_TIME AS OF stream.time AS t ON …",

@@ -288,7 +288,7 @@ class JoinPlan(NodePlan):
 
 @dataclass(frozen=True, kw_only=True)
 class LookupPlan(JoinPlan):
-    """Rows of the one side, each joined with ``table`` as that is in the row's tick (INNER, LEFT, SEMI, ANTI).
+    """Rows of the one side, each joined with ``table`` as that is in the row's tick: INNER, LEFT, SEMI, ANTI.
 
     Nothing is retained of the side, and no watermark is held back. Tasks look rows up in a copy of the table,
     made of its one branch; ``table_fingerprint``: a digest of what the copy depends on but the content.

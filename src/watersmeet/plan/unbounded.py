@@ -190,8 +190,8 @@ def _hint(i: Input, scope: Scope) -> str:
     if not others:
         names = ", ".join(o.alias for o in scope.inputs if o.alias != i.alias)
         return (
-            f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by it;"
-            f" or, if {names} can be read as a table, JOIN … FOR SYSTEM_TIME AS OF {_first_time(i)}"
+            f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by"
+            f" it; or, if {names} can be read as a table, JOIN … FOR SYSTEM_TIME AS OF {_first_time(i)}"
         )
     for other in others:
         for column in i.event_times:

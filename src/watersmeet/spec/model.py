@@ -115,8 +115,8 @@ class Input:
     """One alias of a query: a UNION ALL of branches (most often one), its columns and event times.
 
     ``event_times`` names those columns that every branch orders: a source's by a lag, a stage's because they
-    are event times there. ``as_of``: its one source is read as a table, and a row that is joined with it meets
-    it as it is in the row's tick (FOR SYSTEM_TIME AS OF); such an input is the right side of a join.
+    are event times there. ``as_of``: its one source is read as a table, and a row that is joined with it
+    meets it as it is in the row's tick (FOR SYSTEM_TIME AS OF); such an input is the right side of a join.
     """
 
     alias: str
@@ -140,8 +140,8 @@ class Input:
 
     @property
     def changes(self) -> bool:
-        """Rows of it, or of what is beneath, may be taken back. What a row met of a table as of its tick stays
-        as it was."""
+        """Rows of it, or of what is beneath, may be taken back. What a row met of a table as of its tick
+        stays as it was."""
         if self.as_of:
             return False
         own = any(source.changes or source.is_table for source in self.sources)

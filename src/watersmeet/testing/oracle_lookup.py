@@ -1,4 +1,4 @@
-"""A join of the oracle with a table as of the tick: every row against all that the table holds, nothing kept."""
+"""A join of the oracle with a table as of the tick: every row against all that the table holds."""
 
 from __future__ import annotations
 

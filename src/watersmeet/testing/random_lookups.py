@@ -9,11 +9,18 @@ from watersmeet.testing.cases import Case
 
 _KINDS = ("JOIN", "LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
 _ON = (
-    "c.k = l.k", "c.k <=> l.k", "c.k = l.k AND c.v >= l.v", "c.k = l.k AND l.v > 1", "c.k = l.k AND c.s <> 'x'",
-    "c.v = l.v + 1", "c.v > l.v", "c.k = l.k AND (c.v = 3 OR l.v = 2)", "coalesce(c.s, 'x') = l.k", "l.v = 2",
-    "c.k = l.k AND c.v = l.v",
+    "c.k = l.k", "c.k <=> l.k", "c.k = l.k AND c.v >= l.v", "c.k = l.k AND l.v > 1",
+    "c.k = l.k AND c.s <> 'x'", "c.v = l.v + 1", "c.v > l.v", "c.k = l.k AND (c.v = 3 OR l.v = 2)",
+    "coalesce(c.s, 'x') = l.k", "l.v = 2", "c.k = l.k AND c.v = l.v",
 )  # fmt: skip
-_WHERE = ("c.v > 2", "c.s IS NULL", "l.v + c.v > 4", "l.k = 'x'", "coalesce(c.v, 0) < 3", "c.k = 'x' OR l.v = 1")
+_WHERE = (
+    "c.v > 2",
+    "c.s IS NULL",
+    "l.v + c.v > 4",
+    "l.k = 'x'",
+    "coalesce(c.v, 0) < 3",
+    "c.k = 'x' OR l.v = 1",
+)
 
 
 def random_lookup_case(number: int) -> Case:
@@ -21,9 +28,7 @@ def random_lookup_case(number: int) -> Case:
     rng = random.Random(f"lookups {number}")
     query, streams = _query(rng)
     columns = {"t": "BIGINT", "k": "STRING", "v": "BIGINT"}
-    declared = {
-        name: {"columns": columns, "time": {"t": {"lag": rng.choice([0, 2, 6])}}} for name in streams
-    }
+    declared = {name: {"columns": columns, "time": {"t": {"lag": rng.choice([0, 2, 6])}}} for name in streams}
     options: dict[str, Any] = {"watermark_rule": rng.choice(["tight", "tight", "limit"])}
     if rng.random() < 0.2:
         options["allowed_lateness"] = rng.choice([1, 4])
@@ -61,7 +66,9 @@ def _query(rng: random.Random) -> tuple[str, list[str]]:
         on = rng.choice([f"d.{column} = {rng.choice(names)}.{column}" for column in ("k", "v")])
         text += f" {rng.choice(['JOIN', 'LEFT JOIN'])} b FOR SYSTEM_TIME AS OF now() AS d ON {on}"
         names.append("d")
-    columns = [f"{n}.{c} AS {n}{c}" for n in names for c in (("t", "k", "v") if n in "lr" else ("k", "v", "s"))]
+    columns = [
+        f"{n}.{c} AS {n}{c}" for n in names for c in (("t", "k", "v") if n in "lr" else ("k", "v", "s"))
+    ]
     chosen = [each for each in columns if rng.random() < 0.7] or columns[:1]
     possible = [each for each in _WHERE if seen or "c." not in each]
     where = f" WHERE {rng.choice(possible)}" if rng.random() < 0.35 else ""
@@ -77,16 +84,16 @@ def _steps(rng: random.Random, streams: list[str]) -> list[dict[str, Any]]:
         if happens < 0.12:
             steps.append({"restart": True} if happens < 0.07 else {"rescale": rng.choice([1, 2, 3, 7])})
             continue
-        rows: list[list[Any]] = []
-        for _ in range(rng.choice([0, 1, 3, 8])):
-            rows.append([rng.choice(streams), {"t": now + rng.randint(-6, 3), **_values(rng)}])
+        rows: list[list[Any]] = [
+            [rng.choice(streams), {"t": now + rng.randint(-6, 3), **_values(rng)}]
+            for _ in range(rng.choice([0, 1, 3, 8]))
+        ]
         for _ in range(rng.choice([0, 0, 1, 3])):
             change = (rng.choice("ab"), {**_values(rng), "s": rng.choice([None, "x", "y", "X"])})
             held.append(change)
             rows.append([*change])
-        for _ in range(rng.choice([0, 0, 1, 2])):
-            if held:
-                rows.append([*held.pop(rng.randrange(len(held))), -1])
+        gone = min(len(held), rng.choice([0, 0, 1, 2]))
+        rows += [[*held.pop(rng.randrange(len(held))), -1] for _ in range(gone)]
         rng.shuffle(rows)
         steps.append({"rows": rows})
         now += rng.randint(0, 5)

@@ -131,9 +131,9 @@ class LocalJob:
     ) -> StepOutput:
         """One tick. ``rows``: per source (row, diff) as they arrive; the rest as `TickDriver.advance`."""
         driver = self.driver
-        for name, source in self._table_sources.items():
+        for name, table in self._table_sources.items():
             if rows.get(name):
-                self._tables.change(source, rows[name])
+                self._tables.change(table, rows[name])
         start = driver.begin(clock_us)
         if self._watcher is not None:
             self._watcher.began(start)

@@ -96,7 +96,7 @@ def reader_options(source: Source) -> dict[str, str]:
         )
     if not found["url"].startswith("jdbc:"):
         raise SpecError(
-            f'jdbc table "{source.name}": the url "{without_secrets(found["url"])}" does not begin with jdbc:',
+            f'jdbc table "{source.name}": "{without_secrets(found["url"])}" does not begin with jdbc:',
             code="bad-option",
             hint="'url' = 'jdbc:postgresql://localhost:5432/shop'",
         )

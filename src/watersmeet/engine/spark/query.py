@@ -167,9 +167,7 @@ class Run:
         )
         store = self.checkpoint.store
         tables = table_readers(self.plan, found, lambda source: table_of(spark, source))
-        self.driver = TickDriver.open(
-            self.plan, found.schemas, store, started_us=_now_us(), tables=tables
-        )
+        self.driver = TickDriver.open(self.plan, found.schemas, store, started_us=_now_us(), tables=tables)
         self.driver.declare_partitions(partitions)
         self._reports = found.frame.mapInArrow(Ingest(found.split, store), SCHEMA)
         count = settings.partitions or spark.sparkContext.defaultParallelism

@@ -94,10 +94,10 @@ def scan(
     tables: dict[str, tuple[tuple[str, str], ...]] = {}
     for query in plan.queries:
         casts = _key_casts(spark, query, frames)
-        for node in query.nodes:
-            if isinstance(node, LookupPlan):
-                name = f"{query.name}/{node.table.name}"
-                tables[name] = _table_sql(node, casts.get(node.table.name, {}))
+        for lookup in query.nodes:
+            if isinstance(lookup, LookupPlan):
+                name = f"{query.name}/{lookup.table.name}"
+                tables[name] = _table_sql(lookup, casts.get(lookup.table.name, {}))
         for side in query.sides:
             wanted = _meeting_stages(side) | casts.get(side.name, {})
             for number, branch in side.sources:

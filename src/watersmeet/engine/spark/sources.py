@@ -99,7 +99,9 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     frame = read_records(spark.readStream, source, wanted, path, options)
     null = F.lit(None).cast("string")
     columns = [F.col(quoted(column.name)) for column in source.columns]
-    return frame.select(*columns, null.alias(PARTITION), F.col(BROKEN) if parses(source) else null.alias(BROKEN))
+    return frame.select(
+        *columns, null.alias(PARTITION), F.col(BROKEN) if parses(source) else null.alias(BROKEN)
+    )
 
 
 def read_records(

@@ -62,9 +62,7 @@ def table_of(spark: SparkSession, source: Source) -> Table:
     )
 
 
-def table_readers(
-    plan: JobPlan, found: Scan, read: Callable[[Source], Table]
-) -> dict[str, TableReader]:
+def table_readers(plan: JobPlan, found: Scan, read: Callable[[Source], Table]) -> dict[str, TableReader]:
     """What reads the tables of a plan, per ``query/alias``; ``read``: how each source is read."""
     tables = {node.source.name: read(node.source) for _, node in plan.lookups}
     return {
@@ -120,7 +118,7 @@ def _listed(spark: SparkSession, source: Source, path: str) -> list[Entry]:
     """The same for any file system that Hadoop knows. One call into the JVM per file and property."""
     jvm: Any = spark._jvm
     root = jvm.org.apache.hadoop.fs.Path(path)
-    system = root.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+    system = root.getFileSystem(spark._jsc.hadoopConfiguration())
     roots = system.globStatus(root)
     if not roots:
         raise EngineError(

@@ -44,8 +44,8 @@ def node_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema]) -> tuple[Nod
     """The nodes of ``query``, in order.
 
     Args:
-        schemas: per ``query/alias`` of an input or table the kept columns in native types; of one that only stages
-            feed, as far as their types are declared.
+        schemas: per ``query/alias`` of an input or table the kept columns in native types; of one that only
+            stages feed, as far as their types are declared.
     """
     shapes: list[NodeShape] = []
     for node in query.nodes:

@@ -124,8 +124,8 @@ class SideWork(Record):
 class NodeWork(Record):
     """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
     stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
-    late ones are wanted. ``table``: what the rows meet, as it is in this tick. ``idle``, in the first of a tick: what the attempt decided, per query, alias and
-    branch: all partitions, and which are idle."""
+    late ones are wanted. ``table``: what the rows meet, as it is in this tick. ``idle``, in the first of a
+    tick: what the attempt decided, per query, alias and branch: all partitions, and which are idle."""
 
     tick: int
     sides: list[SideWork]

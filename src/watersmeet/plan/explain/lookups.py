@@ -21,12 +21,16 @@ def lookup_sections(join: LookupPlan) -> Sections:
             "Table",
             [
                 f"{alias}: {source.name} ({place_of(source)})",
-                f"as it is in the tick in which the row of {join.left.title} comes, not as it was at an event time",
+                f"as it is in the tick in which the row of {join.left.title} comes, not as it was at its event"
+                " time",
                 _reading(source),
             ],
         ),
         ("Keys", list(key_lines(join)) or ["none: each row is compared with all rows of the table"]),
-        ("Kept in state for", [f"{join.left.title}: not at all: {_fate(join)} in the tick in which it comes"]),
+        (
+            "Kept in state for",
+            [f"{join.left.title}: not at all: {_fate(join)} in the tick in which it comes"],
+        ),
         ("Conditions on one input", conditions),
         (
             "Checked on each candidate pair",
