@@ -44,7 +44,7 @@ SELECT t FROM l WHERE v IN (SELECT v FROM r)
 SELECT l.t FROM l NATURAL JOIN r
 -- fail=not-supported 1:29
 SELECT l.t FROM l ASOF JOIN r ON l.t = r.t
--- fail=not-supported
+-- fail=not-a-table
 SELECT l.t FROM l JOIN r FOR SYSTEM_TIME AS OF l.t ON l.t = r.t
 -- fail=not-supported
 SELECT t FROM (SELECT t FROM l UNION SELECT t FROM r) u

@@ -85,6 +85,8 @@ def report_of(result: TickResult, seconds: float) -> TickReport:
     inputs = []
     for query, found in result.queries.items():
         for alias, total in found.account.items():
+            if alias.startswith("#"):
+                continue  # rows of a join, on their way into windows
             marks = {
                 key.removeprefix(f"{alias}."): mark
                 for key, mark in found.inputs.items()
@@ -115,7 +117,7 @@ def account_of(result: TickResult) -> Account:
             InputAccount.of(
                 _name(query, alias, len(result.queries)),
                 counts,
-                found.state.get(alias, 0),
+                counts["retained"],
                 _lateness(found.late.get(alias, {})),
             )
             for query, found in result.queries.items()
@@ -155,4 +157,6 @@ def integer_times(plan: JobPlan) -> frozenset[str]:
 
 
 def _name(query: str, alias: str, queries: int) -> str:
+    if alias.startswith("#"):
+        alias = f"rows of join {alias[1:]}"
     return alias if queries == 1 else f"{query}.{alias}"

@@ -40,7 +40,8 @@ class CaseStep:
 
 @dataclass(frozen=True)
 class CaseOutput:
-    """What a tick of a case gave. ``rows``: values as in case files; ``late``: (stream, row) as given."""
+    """What a tick of a case gave. ``rows``: values as in case files; ``late``: (stream, row) as given,
+    and of stages (alias of the input, what the query keeps of the row)."""
 
     rows: list[dict[str, Any]]
     late: list[tuple[str, Row]]
@@ -113,7 +114,7 @@ def _shown(plan: JobPlan, output: CaseOutput) -> dict[str, Any]:
     return {
         "rows": _summed(output.rows) if changelog else output.rows,
         "watermarks": shown_watermarks(plan, output.result.watermarks),
-        "late": [{"stream": stream, "row": _declared(sources[stream], row)} for stream, row in output.late],
+        "late": [{"stream": stream, "row": _declared(sources, stream, row)} for stream, row in output.late],
         "state": dict(output.result.state),
     }
 
@@ -126,9 +127,11 @@ def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**dict(row), "_diff": diff} for row, diff in sums.items() if diff]
 
 
-def _declared(source: Source, row: Row) -> dict[str, Any]:
-    """A stream row with all declared columns, as it was given."""
-    return {column.name: row.get(column.name) for column in source.columns}
+def _declared(sources: Mapping[str, Source], stream: str, row: Row) -> dict[str, Any]:
+    """A stream row with all declared columns, as it was given; a stage's as it is."""
+    if stream not in sources:
+        return dict(row)
+    return {column.name: row.get(column.name) for column in sources[stream].columns}
 
 
 def canonical_time(value: Any) -> int:

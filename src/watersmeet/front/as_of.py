@@ -49,13 +49,13 @@ def table_as_of(item: exp.Table, scope: Scope, read: Reader, text: Text) -> tupl
     plain.set("version", None)
     flow, alias = read(plain)
     name = alias or item.name
-    if isinstance(flow, Joined) or len(flow.ways) != 1 or isinstance(flow.ways[0].source, Query):
+    if isinstance(flow, Joined) or len(flow.ways) != 1 or isinstance(flow.ways[0].origin, Query):
         raise text.not_supported(
             f'"{item.name}" FOR SYSTEM_TIME AS OF, which is more than one table, is',
             item,
             "join its tables one after the other, each with FOR SYSTEM_TIME AS OF",
         )
-    source = flow.ways[0].source
+    source = flow.ways[0].origin
     _check_source(source, flow, item, text)
     return flow, table_of(flow, name)
 

@@ -1,6 +1,6 @@
 """A relation of views as expressions over its sources: each view step is one function, `Flow` in, `Flow` out.
 
-A `Flow` is what an `Input` is made of: columns, and one `Way` per source (or stage) that they come from.
+A `Flow` is what an `Input` is made of: columns, and one `Way` per source or stage that they come from.
 Columns of a flow have different names. Positions, not names, tie columns, ways and lags together.
 """
 
@@ -15,24 +15,26 @@ from watersmeet.front.infer import common_type
 from watersmeet.front.inline import both, substituted
 from watersmeet.front.scope import column_node
 from watersmeet.spec.model import (
-    WINDOW_END,
-    WINDOW_START,
     Branch,
     Column,
     Expr,
     Input,
+    Join,
+    OutputColumn,
     Query,
     Source,
     StageBranch,
 )
+from watersmeet.spec.stages import output_time
 
 
 @dataclass(frozen=True)
 class Way:
-    """One source's way so far. ``lags``: position of an ordered column → its lag. Of a stage (a query that
-    is run for itself) ``columns`` mention the outputs; it has its own watermarks, and no lags: None."""
+    """The way of a source, or of a stage, so far. ``columns`` and filters mention columns of the source, or
+    outputs of the stage. ``lags``: position of an ordered column → its lag; of a stage those of event
+    times."""
 
-    source: Source | Query
+    origin: Source | Query
     columns: tuple[Expr, ...]
     beneath: Expr | None = None
     above: Expr | None = None
@@ -48,6 +50,10 @@ class Flow:
     def event_times(self) -> tuple[int, ...]:
         """Positions of the columns that every way orders."""
         return tuple(i for i in range(len(self.columns)) if all(i in way.lags for way in self.ways))
+
+    @property
+    def has_stages(self) -> bool:
+        return any(isinstance(way.origin, Query) for way in self.ways)
 
 
 class FlowError(Exception):
@@ -74,20 +80,19 @@ def flow_of(source: Source) -> Flow:
     return Flow(source.columns, (Way(source, columns, lags=lags),))
 
 
-def stage_flow(query: Query, columns: Sequence[Column]) -> Flow:
-    """The rows of a query that is run for itself. ``columns``: its outputs, of different names."""
-    exprs = tuple(column_node(column.name) for column in columns)
-    lags = {i: None for i, output in enumerate(query.outputs) if _is_event_time(output.expr, query)}
-    return Flow(tuple(columns), (Way(query, exprs, lags=lags),))
+def stage_flow(relation: Join, columns: Sequence[Column], values: Sequence[Expr], sql: str) -> Flow:
+    """The rows of a join as a stream: a stage. ``values``, aligned with ``columns``, mention its inputs."""
+    outputs = (
+        OutputColumn(column.name, value, value.sql("spark").replace("`", ""))
+        for column, value in zip(columns, values, strict=True)
+    )
+    return query_flow(Query(relation, None, tuple(outputs), sql), columns)
 
 
-def _is_event_time(expr: Expr, query: Query) -> bool:
-    plain = expr.unnest()
-    if not isinstance(plain, exp.Column):
-        return False
-    if query.aggregation is not None:
-        return plain.name in (WINDOW_START, WINDOW_END)
-    return any(i.alias == plain.table and plain.name in i.event_times for i in query.inputs)
+def query_flow(stage: Query, columns: Sequence[Column]) -> Flow:
+    """The rows of a query as a stream. ``columns``: its outputs, of different names."""
+    times = {n: None for n, each in enumerate(stage.outputs) if output_time(stage, each.expr) is not None}
+    return Flow(tuple(columns), (Way(stage, tuple(column_node(c.name) for c in columns), lags=times),))
 
 
 def ordered(flow: Flow, position: int, lag: int) -> Flow:
@@ -96,12 +101,6 @@ def ordered(flow: Flow, position: int, lag: int) -> Flow:
     if any(position in way.lags for way in flow.ways):
         raise FlowError(
             f'column "{name}" is ordered already', "already-ordered", "order it once, with the larger lag"
-        )
-    if any(isinstance(way.source, Query) for way in flow.ways):
-        raise FlowError(
-            f'"{name}" is computed of other event times, and has no order of its own',
-            "not-supported",
-            "window_start and window_end are event times already, and so are those that pass through a join",
         )
     if any(way.lags and way.above is not None for way in flow.ways):
         raise FlowError(
@@ -118,7 +117,7 @@ def filtered(flow: Flow, condition: Expr) -> Flow:
 
     def one(way: Way) -> Way:
         own = _inlined(condition, flow, way)
-        if way.lags or isinstance(way.source, Query):
+        if way.lags or isinstance(way.origin, Query):
             return replace(way, above=both(way.above, own))
         return replace(way, beneath=both(way.beneath, own))
 
@@ -183,7 +182,7 @@ def _cast(way: Way, flow: Flow, columns: Sequence[Column]) -> Way:
 
 def _settled(way: Way) -> Way:
     """With no ordering left, filters above it are filters beneath."""
-    if way.lags or way.above is None or isinstance(way.source, Query):
+    if way.lags or way.above is None or isinstance(way.origin, Query):
         return way
     return replace(way, beneath=both(way.beneath, way.above), above=None)
 
@@ -197,17 +196,18 @@ def _inlined(expr: Expr, flow: Flow, way: Way) -> Expr:
 def table_of(flow: Flow, alias: str) -> Input:
     """A flow of one source without event times as a table that rows meet as it is in their tick."""
     (way,) = flow.ways
-    assert isinstance(way.source, Source)
-    return Input(alias, flow.columns, (), (Branch(way.source, way.columns, way.beneath, way.above),), True)
+    assert isinstance(way.origin, Source)
+    return Input(alias, flow.columns, (), (Branch(way.origin, way.columns, way.beneath, way.above),), True)
 
 
 def input_of(flow: Flow, alias: str) -> Input:
     """The flow as an input of a query."""
     times = flow.event_times
-    branches = tuple(
-        StageBranch(way.source, way.columns, way.above)
-        if isinstance(way.source, Query)
-        else Branch(way.source, way.columns, way.beneath, way.above, tuple(way.lags[i] for i in times))
-        for way in flow.ways
-    )
+    branches = tuple(_branch(way, times) for way in flow.ways)
     return Input(alias, flow.columns, tuple(flow.columns[i].name for i in times), branches)
+
+
+def _branch(way: Way, times: Sequence[int]) -> Branch | StageBranch:
+    if isinstance(way.origin, Query):
+        return StageBranch(way.origin, way.columns, way.above)
+    return Branch(way.origin, way.columns, way.beneath, way.above, tuple(way.lags[i] for i in times))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -32,8 +34,20 @@ def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bo
     return found
 
 
-def check_distinct(items: Sequence[Found], select: exp.Select, text: Text) -> None:
-    """Columns of a view or sub-query have different names. Raises: SqlError."""
+def distinct(
+    items: Sequence[Found], select: exp.Select, text: Text, *, by_position: bool = False
+) -> Sequence[Found]:
+    """The columns of a view or sub-query, which have different names. Raises: SqlError.
+
+    Args:
+        by_position: their names count for nothing, and are made different.
+    """
+    if by_position:
+        times = Counter(item.name.lower() for item in items)
+        return [
+            item if times[item.name.lower()] == 1 else replace(item, name=f"{item.name}#{number}")
+            for number, item in enumerate(items, 1)
+        ]
     seen: dict[str, str] = {}
     for item in items:
         lowered = item.name.lower()
@@ -45,6 +59,7 @@ def check_distinct(items: Sequence[Found], select: exp.Select, text: Text) -> No
                 "give one of them another name with AS",
             )
         seen[lowered] = item.origin
+    return items
 
 
 def _star(item: exp.Expression) -> exp.Star | None:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from watersmeet.front.place import Text
 from watersmeet.front.scope import Merged, Named, Scope, column_node
 from watersmeet.spec.model import Expr, Input, Relation, visible_inputs
+from watersmeet.spec.stages import may_be_null
 
 _STRICT = (
     exp.Cast, exp.Neg, exp.Not, exp.Paren, exp.Dot, exp.BitwiseNot,
@@ -73,15 +74,20 @@ def _present(named: Named) -> Expr | None:
     """A condition that every row of the relation meets, and no padded one; None: there is none."""
     if named.relation is None:
         return None
-    always = [i for i in _always(named.relation) if i.event_times]
+    always = [i for i in _always(named.relation) if _sure_times(i)]
     inputs = always[:1] or list(visible_inputs(named.relation))
-    if not all(i.event_times for i in inputs):
+    if not all(_sure_times(i) for i in inputs):
         return None
     return reduce(_or, (_has_time(i) for i in inputs))
 
 
+def _sure_times(i: Input) -> list[str]:
+    """Event times that no row of the input lacks."""
+    return [column for column in i.event_times if not may_be_null(i, column)]
+
+
 def _has_time(i: Input) -> Expr:
-    column = column_node(i.event_times[0], i.alias)
+    column = column_node(_sure_times(i)[0], i.alias)
     column.args["table"].set("quoted", "." not in i.alias)
     return exp.Not(this=exp.Is(this=column, expression=exp.Null()))
 

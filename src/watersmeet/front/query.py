@@ -15,14 +15,14 @@ from watersmeet.front.catalog import Catalog
 from watersmeet.front.checks import check_clauses, check_expression
 from watersmeet.front.flow import Flow, input_of
 from watersmeet.front.infer import type_of
-from watersmeet.front.items import check_distinct, select_items
+from watersmeet.front.items import distinct, select_items
 from watersmeet.front.joined import Joined, filtered
 from watersmeet.front.padding import padded
 from watersmeet.front.place import Refused, Text
 from watersmeet.front.scope import Named, Scope, resolved
 from watersmeet.front.tokens import parse_tokens, statements_of
 from watersmeet.front.using import using_columns
-from watersmeet.front.views import is_windowed, relation_flow, windows_of, with_names
+from watersmeet.front.views import is_windowed, relation_flow, select_flow, windows_of, with_names
 from watersmeet.spec.model import (
     Column,
     Expr,
@@ -34,6 +34,9 @@ from watersmeet.spec.model import (
     Source,
     inputs_of,
 )
+
+UNION = "union"
+"""The alias of a UNION ALL at the top, which has none of its own."""
 
 _BEYOND_EXISTS = ("joins", "group", "having", "limit", "offset", "laterals", "with_")
 _LEFT_HINT = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI and LEFT ANTI are"
@@ -72,10 +75,10 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
     """The query of a parsed SELECT. Raises: Refused, with the problems in ``text``; SqlError."""
     if isinstance(tree, exp.Subquery) and not tree.alias:
         tree = tree.this
+    if isinstance(tree, exp.Union):
+        return _union_query(tree, catalog, text, sql)
     if isinstance(tree, exp.SetOperation):
-        raise text.not_supported(
-            f"{type(tree).__name__.upper()} at the top is", tree, "write SELECT * FROM (… UNION ALL …) u"
-        )
+        raise text.not_supported(f"{type(tree).__name__.upper()} is", tree, "UNION ALL is")
     if not isinstance(tree, exp.Select):
         raise text.error("a SELECT is expected", "syntax", tree)
     before = len(text.problems)
@@ -99,13 +102,26 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
     return Query(part.relation, condition, outputs, sql)
 
 
+def _union_query(tree: exp.Union, catalog: Catalog, text: Text, sql: str) -> Query:
+    """UNION ALL at the top: one input, all of whose columns go out."""
+    part = _part(select_flow(tree, catalog, text), UNION)
+    outputs = tuple(OutputColumn(found.name, found.expr, found.origin) for found in part.scope.star())
+    return Query(part.relation, None, outputs, sql)
+
+
 def joined_select(
-    select: exp.Select, catalog: Catalog, text: Text, first: tuple[Joined, str] | None = None
+    select: exp.Select,
+    catalog: Catalog,
+    text: Text,
+    first: tuple[Joined, str] | None = None,
+    *,
+    by_position: bool = False,
 ) -> Joined:
     """A view's or sub-query's SELECT that joins, or is over one that does. Raises: Refused, SqlError.
 
     Args:
         first: what FROM names, and its alias, where that has been read already.
+        by_position: names of its columns count for nothing.
     """
     before = len(text.problems)
     leaf = _leaf(select.args["from_"].this, catalog, text) if first is None else _part(*first)
@@ -113,7 +129,7 @@ def joined_select(
     items = select_items(select, part.scope, text, repeatable=True)
     if len(text.problems) > before:
         raise Refused
-    check_distinct(items, select, text)
+    items = list(distinct(items, select, text, by_position=by_position))
     assert isinstance(part.relation, Join)
     relation = part.relation if condition is None else filtered(part.relation, condition)
     columns = (Column(item.name, type_of(item.expr, part.scope.type_of)) for item in items)

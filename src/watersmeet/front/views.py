@@ -15,9 +15,18 @@ from watersmeet.front.catalog import Catalog
 from watersmeet.front.checks import check_clauses, check_expression
 from watersmeet.front.dialect import ImposeOrder
 from watersmeet.front.durations import lag_of
-from watersmeet.front.flow import Flow, FlowError, filtered, ordered, projected, stage_flow, union_all
+from watersmeet.front.flow import (
+    Flow,
+    FlowError,
+    filtered,
+    ordered,
+    projected,
+    query_flow,
+    stage_flow,
+    union_all,
+)
 from watersmeet.front.infer import type_of
-from watersmeet.front.items import check_distinct, select_items
+from watersmeet.front.items import distinct, select_items
 from watersmeet.front.joined import Joined
 from watersmeet.front.place import Refused, Text
 from watersmeet.front.scope import Found, Named, Scope, resolved
@@ -99,7 +108,7 @@ def _named(
 def _ordered_flow(order: ImposeOrder, catalog: Catalog, text: Text) -> tuple[Flow | Joined, str | None]:
     flow, name = relation_flow(order.this, catalog, text)
     column = order.args["column"]
-    if isinstance(flow, Joined):
+    if isinstance(flow, Joined) or flow.has_stages:
         raise text.not_supported(
             "IMPOSE_ORDER over a join is",
             column,
@@ -130,17 +139,23 @@ def _renamed(flow: Flow | Joined, alias: exp.TableAlias, text: Text) -> Flow | J
     return replace(flow, columns=tuple(columns))
 
 
-def select_flow(query: exp.Expression, catalog: Catalog, text: Text) -> Flow | Joined:
-    """A view's or sub-query's SELECT over one relation, a UNION ALL of such, or a SELECT that joins."""
+def select_flow(
+    query: exp.Expression, catalog: Catalog, text: Text, *, by_position: bool = False
+) -> Flow | Joined:
+    """A view's or sub-query's SELECT over one relation, a UNION ALL of such, or a SELECT that joins.
+
+    Args:
+        by_position: names of its columns count for nothing.
+    """
     before = len(text.problems)
     check_clauses(query, text, windowed=is_windowed(query))
     catalog = with_names(query, catalog, text)
     if isinstance(query, (exp.Subquery, exp.Paren)):
-        flow: Flow | Joined = select_flow(query.this, catalog, text)
+        flow: Flow | Joined = select_flow(query.this, catalog, text, by_position=by_position)
     elif isinstance(query, exp.Union):
-        flow = _union_flow(query, catalog, text)
+        flow = _union_flow(query, catalog, text, by_position)
     elif isinstance(query, exp.Select):
-        flow = _simple_flow(query, catalog, text)
+        flow = _simple_flow(query, catalog, text, by_position)
     else:
         raise text.not_supported(f"{type(query).__name__.upper()} is", query, "UNION ALL is")
     if len(text.problems) > before:
@@ -164,16 +179,14 @@ def with_names(query: exp.Expression, catalog: Catalog, text: Text) -> Catalog:
     return inner
 
 
-def _union_flow(query: exp.Union, catalog: Catalog, text: Text) -> Flow:
+def _union_flow(query: exp.Union, catalog: Catalog, text: Text, by_position: bool) -> Flow:
     if query.args.get("distinct") or query.args.get("by_name"):
         raise text.not_supported("UNION other than UNION ALL is", query, "write UNION ALL")
     flows: list[Flow] = []
-    for side in (query.this, query.expression):
-        flow = select_flow(side, catalog, text)
+    for side, unnamed in ((query.this, by_position), (query.expression, True)):
+        flow = select_flow(side, catalog, text, by_position=unnamed)
         if isinstance(flow, Joined):
-            raise text.not_supported(
-                "UNION ALL of joins is", side, "write one INSERT per branch, into the same sink"
-            )
+            flow = stage_flow(flow.relation, flow.columns, flow.values, side.sql("spark"))
         flows.append(flow)
     try:
         return union_all(flows)
@@ -181,7 +194,7 @@ def _union_flow(query: exp.Union, catalog: Catalog, text: Text) -> Flow:
         raise text.error(error.message, error.code, query.expression, error.hint) from error
 
 
-def _simple_flow(select: exp.Select, catalog: Catalog, text: Text) -> Flow | Joined:
+def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: bool) -> Flow | Joined:
     from watersmeet.front.query import joined_select  # FROM clauses hold sub-queries, and those FROM clauses
 
     origin = select.args.get("from_")
@@ -189,13 +202,16 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text) -> Flow | Joi
         raise text.error("a SELECT here needs FROM", "syntax", select)
     if is_windowed(select):
         grouped, own = aggregated(select, windows_of(select, catalog, text), text, select.sql("spark"))
-        check_distinct([Found(o.name, o.expr, o.origin) for o in grouped.outputs], select, text)
-        return stage_flow(grouped, own)
+        found = [Found(output.name, output.expr, output.origin) for output in grouped.outputs]
+        names = [item.name for item in distinct(found, select, text, by_position=by_position)]
+        outputs = (replace(o, name=name) for o, name in zip(grouped.outputs, names, strict=True))
+        columns = [replace(column, name=name) for column, name in zip(own, names, strict=True)]
+        return query_flow(replace(grouped, outputs=tuple(outputs)), columns)
     if _joins(select, origin.this):
-        return joined_select(select, catalog, text)
+        return joined_select(select, catalog, text, by_position=by_position)
     flow, alias = relation_flow(origin.this, catalog, text)
     if isinstance(flow, Joined):
-        return joined_select(select, catalog, text, (flow, alias or ""))
+        return joined_select(select, catalog, text, (flow, alias or ""), by_position=by_position)
     scope = Scope((Named(alias or "", flow.columns),), qualify=False)
     where = select.args.get("where")
     condition = None
@@ -205,7 +221,7 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text) -> Flow | Joi
     items = select_items(select, scope, text, repeatable=True)
     if len(text.problems) > before:
         raise Refused
-    check_distinct(items, select, text)
+    items = list(distinct(items, select, text, by_position=by_position))
     columns = [Column(item.name, type_of(item.expr, scope.type_of)) for item in items]
     if condition is not None:
         flow = filtered(flow, condition)

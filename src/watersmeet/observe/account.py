@@ -1,12 +1,12 @@
 """The account: every row that came in is in exactly one place, counted since the job's first tick.
 
-    in = matched + padded + released unmatched + unmatchable + filtered + late + NULL time + ahead + broken +
-    retained
+    in = matched + padded + released unmatched + grouped + unmatchable + filtered + late + NULL time + ahead +
+    broken + retained
 
-``matched``, ``padded`` and ``released unmatched`` count rows that have left the state; ``retained`` the rows
-still in it, matched or not. A row that can match nothing counts as padded if its side is padded, else as
-unmatchable. Rows that a filter beneath the ordering took away are not part of the stream and not of the
-account.
+``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
+those of which all windows have closed; ``retained`` the rows still in it, matched or not. A row that can
+match nothing counts as padded if its side is padded, else as unmatchable. Rows that a filter beneath the
+ordering took away are not part of the stream and not of the account.
 
 >>> row = InputAccount.of("o", {"in": 5, "matched": 2, "late": 1, "padded": 1}, retained=1)
 >>> row.adds_up(), row.difference
@@ -48,6 +48,7 @@ class InputAccount:
     matched: int = 0
     padded: int = 0
     released_unmatched: int = 0
+    grouped: int = 0
     unmatchable: int = 0
     filtered: int = 0
     late: int = 0

@@ -88,7 +88,7 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
         holding(argument, f"#argument{number}.{n}", as_it_is=True)
         for n, argument in enumerate(call.arguments, 1)
     )
-    chosen = None if call.filter is None else holding(call.filter, f"#filter{number}", as_it_is=True)
+    chosen = None if call.filter is None else holding(call.filter, f"#only{number}", as_it_is=True)
     expr = _spark(call, columns, chosen)
     return CallPlan(asked.name, call.function, columns, call.distinct, chosen, expr, text, plain=True)
 

@@ -337,8 +337,8 @@ class CallPlan:
 class AggregatePlan(NodePlan):
     """Windows over a time of its one side, and groups in them.
 
-    ``time``: its column. ``size`` and ``slide`` as in `spec.model.Window`. ``keys``: (name in the result, kept
-    column). ``results``: all columns of a group's result, as far as their types can be told.
+    ``time``: its column. ``size`` and ``slide`` as in `spec.model.Window`. ``keys``: (name in the result,
+    kept column). ``results``: all columns of a group's result, as far as their types can be told.
     """
 
     kind: WindowKind

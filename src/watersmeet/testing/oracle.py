@@ -2,32 +2,21 @@
 
 It keeps lists of dicts, tests every pair with the whole condition, and looks at every row at every tick. It
 shares no code with the engine: agreement is evidence. Joins of any number of inputs, as a tree of INNER,
-LEFT, RIGHT, FULL, SEMI and ANTI joins that cascades within one tick; append, or (of two inputs, and neither
-SEMI nor ANTI) changelog. What it does not know raises `Unsupported`; a refused plan becomes the case's error
-line.
+LEFT, RIGHT, FULL, SEMI and ANTI joins that cascades within one tick, with UNION ALL beneath, between and
+above them; append, or (of two streams or tables, and neither SEMI nor ANTI) changelog. What it does not know
+raises `Unsupported`; a refused plan becomes the case's error line.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from watersmeet.testing.oracle_changes import ChangingJoin
-from watersmeet.testing.oracle_clock import StreamClock, merged, tick_all
-from watersmeet.testing.oracle_inputs import Branch, Key, Source
-from watersmeet.testing.oracle_join import COUNTS, Changes, JoinState
-from watersmeet.testing.oracle_lookup import Lookup
+from watersmeet.testing.oracle_block import Block, Put, Rules
+from watersmeet.testing.oracle_clock import StreamClock, tick_all
+from watersmeet.testing.oracle_inputs import Branch
+from watersmeet.testing.oracle_join import JoinState
 from watersmeet.testing.oracle_query import Query, read_query
-from watersmeet.testing.oracle_sql import Rows
-from watersmeet.testing.oracle_values import (
-    NEVER,
-    Refused,
-    Unsupported,
-    bag_key,
-    duration,
-    from_json,
-    saturate,
-    to_json,
-)
+from watersmeet.testing.oracle_values import Refused, Unsupported, bag_key, duration, from_json, to_json
 
 __all__ = ["Oracle", "Refused", "Unsupported", "may_still_match", "run_case", "run_case_with_account"]
 
@@ -75,56 +64,66 @@ class Oracle:
         options = case.get("options", {})
         self.query: Query = read_query(case)
         self.changelog = options.get("output_mode", "append") == "changelog"
-        if self.changelog and len(self.query.joins) > 1:
-            raise Unsupported("a changelog of more than two inputs")
+        if self.changelog and len(self.query.joins) != 1:
+            raise Unsupported("a changelog of more than two inputs, or of one")
         if self.changelog and self.query.joins[-1].left_only:
             raise Unsupported("a changelog of a SEMI or ANTI join")
-        self.max_rows = options.get("max_rows")
         self.declared = {**case.get("streams", {}), **case.get("tables", {})}
-        used = {b.stream: None for s in self.query.inputs for b in s.branches}
+        rules = Rules({}, 0, options.get("watermark_rule", "tight"), self.changelog, options.get("max_rows"))
+        self.root = Block(self.query, rules)
+        self.blocks = self.root.every
+        if self.changelog and len(self.blocks) > 1:
+            raise Unsupported("a changelog of a UNION ALL of joins")
+        used = {
+            branch.stream: None
+            for block in self.blocks
+            for source in block.query.inputs
+            for branch in source.branches
+            if isinstance(branch, Branch)
+        }
+        met = {
+            branch.stream
+            for block in self.blocks
+            for source in block.query.inputs
+            for branch in source.branches
+            if source.as_of and isinstance(branch, Branch)
+        }
+        if met and self.changelog:
+            raise Refused("a join with a table FOR SYSTEM_TIME AS OF is not run in output_mode changelog")
         if not self.changelog:
-            for name in used:
-                met = {b.stream for s in self.query.inputs if s.as_of for b in s.branches}
-                if name in met:
-                    continue
+            for name in used.keys() - met:
                 if name in case.get("tables", {}) or self.declared[name].get("changes"):
                     raise Refused(f'append mode, but "{name}" carries deletes; use output_mode changelog')
         self.clocks = {n: StreamClock(n, self.declared[n]) for n in used}
         kinds = {k for c in self.clocks.values() for k in c.kinds.values()}
         if any(c.follow for c in self.clocks.values()) and "int" in kinds and len(kinds) > 1:
             raise Refused('on_idle = "follow" needs event times of one unit')
-        self.lateness = duration(options.get("allowed_lateness") or 0, "int" if kinds <= {"int"} else "ts")
-        self.marks: dict[Key, Any] = {(s.alias, t): NEVER for s in self.query.inputs for t in s.times}
+        rules.clocks = self.clocks
+        rules.lateness = duration(options.get("allowed_lateness") or 0, "int" if kinds <= {"int"} else "ts")
         self.now = 0.0
         self.ended = False
-        self.counts = {s.alias: dict.fromkeys(COUNTS, 0) for s in self.query.inputs}
-        rule = options.get("watermark_rule", "tight")
-        if self.changelog and any(plan.as_of for plan in self.query.joins):
-            raise Refused("a join with a table FOR SYSTEM_TIME AS OF is not run in output_mode changelog")
-        make = ChangingJoin if self.changelog else JoinState
-        self.joins = [
-            (Lookup if plan.as_of else make)(plan, self.query, rule, self.counts) for plan in self.query.joins
-        ]
+
+    @property
+    def joins(self) -> list[JoinState]:
+        """Of all blocks."""
+        return [join for block in self.blocks for join in block.joins]
 
     def retained(self) -> dict[str, int]:
         """Per input, how many of its rows are kept in the join that it feeds directly."""
-        found = {}
-        for source in self.query.inputs:
-            if source.as_of:
-                continue
-            for join in self.joins:
-                for side in (0, 1):
-                    if join.plan.feeds[side] is None and join.plan.sides[side] == [source]:
-                        found[source.alias] = sum(entry.count for entry in join.kept[side])
+        found: dict[str, int] = {}
+        for block in self.blocks:
+            found |= block.retained()
         return found
 
     def account(self) -> dict[str, dict[str, int]]:
         """Per input: ``in`` = the sum of the others (append mode, ``not_there`` aside)."""
         retained = self.retained()
         return {
-            alias: {**counts, "retained": retained[alias]}
-            for alias, counts in self.counts.items()
-            if alias in retained
+            name: {**counts, "retained": retained[name]}
+            for block in self.blocks
+            for alias, counts in block.counts.items()
+            for name in [block.prefix + alias]
+            if name in retained
         }
 
     def step(self, step: dict[str, Any]) -> dict[str, Any]:
@@ -132,37 +131,36 @@ class Oracle:
         if "restart" in step or "rescale" in step:
             for clock in self.clocks.values():
                 clock.restart(self.now)
-            return self._line([], {}, [])
+            return self._line(Put([], {}), [])
         if self.ended and (step.get("rows") or step.get("advance")):
             raise Refused("the input has ended: no more rows")
         self.now += step.get("clock", 0)
         arrived = [(r[0], r[1], r[2] if len(r) > 2 else 1) for r in step.get("rows", [])]
         late: list[dict[str, Any]] = []
-        new = self._arrive(arrived, late)
+        for block in self.blocks:
+            block.begin()
+        self._arrive(arrived, late)
         for stream, raw, _ in arrived:
             if stream in self.clocks:
                 values = self._values(stream, raw)
                 self.clocks[stream].row(values, raw.get("_partition"), self.now)
         self._advance(step)
-        out, rose = self._join(new)
-        return self._line(out, rose, late)
+        return self._line(self.root.run(self.ended, late), late)
 
-    def _line(self, out: Changes, rose: dict[Key, Any], late: list[Any]) -> dict[str, Any]:
+    def _line(self, put: Put, late: list[Any]) -> dict[str, Any]:
         kinds = {(s.alias, column): kind for s in self.query.inputs for column, kind in s.kinds.items()}
         marks = {
             ".".join(key): to_json(mark, kinds[key])
-            for key, mark in rose.items()
+            for key, mark in put.rose.items()
             if not isinstance(mark, float)  # +∞ has no JSON form
         }
-        return {"rows": self._rows(out), "watermarks": marks, "late": late, "state": self.retained()}
-
-    # 1, 2: late rows, NULL times, filters
+        return {"rows": self._rows(put), "watermarks": marks, "late": late, "state": self.retained()}
 
     def _values(self, stream: str, raw: dict[str, Any]) -> dict[str, Any]:
         return {c: from_json(raw.get(c), t) for c, t in self.declared[stream]["columns"].items()}
 
-    def _arrive(self, arrived: list[Any], late: list[Any]) -> list[Changes]:
-        """Per input, the rows of this tick that take part, with their diffs; fills ``late``."""
+    def _arrive(self, arrived: list[Any], late: list[Any]) -> None:
+        """Hand the tick's rows to all blocks; fills ``late``."""
         for stream, _, _ in arrived:
             if stream not in self.declared:
                 raise Refused(f'unknown stream "{stream}"')
@@ -173,45 +171,14 @@ class Oracle:
                 known = sums.get((s, bag_key(values)), (s, raw, 0, values))
                 sums[s, bag_key(values)] = (s, raw, known[2] + d, values)
             changes = [r for r in sums.values() if r[2] != 0]
-        new: list[Changes] = [[] for _ in self.query.inputs]
         for stream, raw, diff, values in changes:
-            is_late = False
-            for position, source in enumerate(self.query.inputs):
-                for branch in source.branches:
-                    if branch.stream == stream:
-                        row = {c: f((values,)) for c, f in branch.columns.items()}
-                        rows = tuple(row if i == position else {} for i in range(len(new)))
-                        verdict = self._judge(source, branch, rows, values, diff)
-                        is_late |= verdict == "late"
-                        if verdict == "new":
-                            new[position].append((rows, diff))
-            if is_late:
+            is_late = [block.take(stream, values, diff) for block in self.blocks]
+            if any(is_late):
                 shown = {c: raw.get(c) for c in self.declared[stream]["columns"]}
                 late += [{"stream": stream, "row": dict(shown)} for _ in range(abs(diff))]
-        return new
-
-    def _judge(self, source: Source, branch: Branch, rows: Rows, values: dict[str, Any], diff: int) -> str:
-        """What becomes of a row that arrives at an input; every filter is above the ordering."""
-        counts = self.counts[source.alias]
-        counts["in"] += abs(diff)
-        position = self.query.inputs.index(source)
-        times = [rows[position][t] for t in source.times]
-        limits = [saturate(self.marks[source.alias, t] - self.lateness) for t in source.times]
-        if any(t is not None and t < limit for t, limit in zip(times, limits, strict=True)):
-            counts["late"] += abs(diff)
-            return "late"
-        if None in times:
-            counts["null_time"] += abs(diff)
-            return "null_time"
-        passes = branch.where is None or branch.where((values,)) is True
-        if not passes or any(f(rows) is not True for f in self.query.filters[position]):
-            counts["filtered"] += abs(diff)
-            return "filtered"
-        return "new"
-
-    # 4: watermarks
 
     def _advance(self, step: dict[str, Any]) -> None:
+        """Move the streams' watermarks."""
         for name in step.get("idle", []):
             stream, _, partition = name.partition("/")
             self.clocks[stream].go_idle(partition or None)
@@ -226,53 +193,13 @@ class Oracle:
             for clock in self.clocks.values():
                 clock.end()
         tick_all(self.clocks, self.now)
-        for source in self.query.inputs:
-            for column in source.times:
-                key = (source.alias, column)
-                marks = [
-                    (self.clocks[b.stream].marks[b.times[column]], self.clocks[b.stream].idle)
-                    for b in source.branches
-                ]
-                self.marks[key] = merged(marks, self.marks[key])
 
-    # 3, 5, 6, 7: the joins
-
-    def _join(self, new: list[Changes]) -> tuple[Changes, dict[Key, Any]]:
-        """One tick of all joins, children first: what a join puts out, pads too, comes into the next at once.
-
-        The result is that of the last join: its rows, and its output watermarks that rose.
-        """
-        put_out: list[Changes] = []
-        rose: dict[Key, Any] = {}
-        for join in self.joins:
-            marks: dict[Key, tuple[Any, int]] = {}
-            sides: list[Changes] = []
-            for side, feed in enumerate(join.plan.feeds):
-                if feed is None:
-                    source = join.plan.sides[side][0]
-                    sides.append(new[self.query.inputs.index(source)])
-                    marks |= {(source.alias, t): (self.marks[source.alias, t], self.lateness)
-                              for t in source.times}  # fmt: skip
-                else:
-                    sides.append(put_out[feed])
-                    marks |= {key: (mark, 0) for key, mark in self.joins[feed].put_out.items()}
-            out = join.match((sides[0], sides[1]))
-            out += join.release(marks, self.ended)
-            rose = join.advance(marks)
-            put_out.append([row for row in out if all(f(row[0]) is True for f in join.plan.after)])
-            if self.max_rows is not None and join.retained() > self.max_rows:
-                raise Refused(
-                    f"max_rows: the join retains {join.retained()} rows, {self.max_rows} are allowed"
-                )
-        return put_out[-1], rose
-
-    # output rows
-
-    def _rows(self, out: Changes) -> list[dict[str, Any]]:
-        rows = []
-        for joined, diff in out:
-            if all(f(joined) is True for f in self.query.where):
-                rows.append(({name: to_json(f(joined), kind) for name, kind, f in self.query.outputs}, diff))
+    def _rows(self, put: Put) -> list[dict[str, Any]]:
+        names = [(name, kind) for name, kind, _ in self.query.outputs]
+        rows = [
+            ({name: to_json(value, kind) for (name, kind), value in zip(names, values, strict=True)}, diff)
+            for values, diff in put.rows
+        ]
         if not self.changelog:
             return [row for row, _ in rows]
         sums: dict[Any, Any] = {}

@@ -16,7 +16,7 @@ from watersmeet.testing.oracle_sql import Scope, arithmetic_kind, cast_kind, com
 from watersmeet.testing.oracle_values import DAY, Refused
 
 if TYPE_CHECKING:
-    from watersmeet.testing.oracle_query import JoinPlan
+    from watersmeet.testing.oracle_query import JoinPlan, Query
 
 Bounds = dict[tuple[Key, Key], int]
 """(evicted A, by B) -> c of ``A >= B - c``."""
@@ -111,25 +111,40 @@ def beneath(joins: list[JoinPlan], number: int) -> list[int]:
     return [n for child in children for n in (*beneath(joins, child), child)]
 
 
-def _padded(joins: list[JoinPlan], number: int) -> set[str]:
-    """The inputs whose columns can be NULL in rows that come into a join: padded by a join beneath it."""
+def _padded(joins: list[JoinPlan], numbers: list[int]) -> set[str]:
+    """The inputs that some joins pad."""
     found = set()
-    for join in (joins[n] for n in beneath(joins, number)):
+    for join in (joins[n] for n in numbers):
         for side, other in ((0, 1), (1, 0)):
             if join.pads[side] and not join.left_only:
                 found |= {source.alias for source in join.sides[other]}
     return found
 
 
-def _never_null(joins: list[JoinPlan], number: int) -> set[str]:
-    """The inputs whose times cannot be NULL in a match of a join.
+def padded_by(joins: list[JoinPlan]) -> set[str]:
+    """The inputs whose columns can be NULL in rows that leave the last of some joins."""
+    return _padded(joins, list(range(len(joins))))
 
-    Those that nothing beneath pads, and those of the join's own time bounds: a bound on NULL is no match,
-    and a row with a NULL there is not retained.
+
+def _never_null(joins: list[JoinPlan], number: int) -> set[Key]:
+    """The times that cannot be NULL in a match of a join.
+
+    Those of inputs that nothing beneath pads, and those of the join's own time bounds: a bound on NULL is no
+    match, and a row with a NULL there is not retained; where one time of a padded input is not NULL, none is
+    that was not NULL before. That is what an input's ``open_times`` may be: only those in the join's own
+    bounds are not.
     """
     join = joins[number]
-    here = {source.alias for side in join.sides for source in side}
-    return (here - _padded(joins, number)) | {alias for pair in join.links for alias, _ in pair}
+    padded = _padded(joins, beneath(joins, number))
+    linked = {key for pair in join.links for key in pair}
+    met = {alias for alias, _ in linked}
+    return linked | {
+        (source.alias, t)
+        for side in join.sides
+        for source in side
+        for t in source.times
+        if t not in source.open_times and (source.alias not in padded or source.alias in met)
+    }
 
 
 def join_bounds(joins: list[JoinPlan], number: int) -> Bounds:
@@ -143,7 +158,7 @@ def join_bounds(joins: list[JoinPlan], number: int) -> Bounds:
     join = joins[number]
     if all(j.kind == "INNER" for j in joins if not j.as_of):
         used = list(range(len(joins)))
-        known = {source.alias for side in joins[-1].sides for source in side}
+        known = {key for j in joins for pair in j.links for key in pair}
     else:
         used = [*beneath(joins, number), number]
         known = _never_null(joins, number)
@@ -161,13 +176,13 @@ def join_bounds(joins: list[JoinPlan], number: int) -> Bounds:
     }
 
 
-def _closed(links: Bounds, known: set[str]) -> Bounds:
-    """All bounds over simple paths on which the inputs of all keys but the evicted one are ``known``."""
+def _closed(links: Bounds, known: set[Key]) -> Bounds:
+    """All bounds over simple paths on which all keys but the evicted one are ``known`` not to be NULL."""
     best: Bounds = {}
 
     def walk(evicted: Key, end: Key, total: int, seen: tuple[Key, ...]) -> None:
         for (a, b), c in links.items():
-            if a == end and b not in seen and b[0] in known:
+            if a == end and b not in seen and b in known:
                 pair = (evicted, b)
                 best[pair] = min(best.get(pair, total + c), total + c)
                 walk(evicted, b, total + c, (*seen, b))
@@ -183,16 +198,26 @@ def _closed(links: Bounds, known: set[str]) -> Bounds:
 def _rises(joins: list[JoinPlan], number: int, side: int, key: Key, rule: str) -> bool:
     """Whether a key that comes into a join has a watermark there, ever.
 
-    An input's has. Behind a join with rule ``limit`` it has one if it had one there, and that join bounds it
-    by a key that has one.
+    A stream's has; a UNION ALL's if it has one on every branch that joins. Behind a join with rule ``limit``
+    it has one if it had one there, and that join bounds it by a key that has one.
     """
-    feed = joins[number].feeds[side]
-    if feed is None or rule != "limit":
+    if rule != "limit":
         return True
+    feed = joins[number].feeds[side]
+    if feed is None:
+        source = next(s for s in joins[number].sides[side] if s.alias == key[0])
+        return all(_leaves(branch.query, branch.times[key[1]], rule) for _, branch in source.stages)
     if joins[feed].as_of:
         return _rises(joins, feed, 0, key, rule)
     own = 0 if key[0] in [source.alias for source in joins[feed].sides[0]] else 1
     return _rises(joins, feed, own, key, rule) and bool(_that_count(joins, feed, key, rule))
+
+
+def _leaves(query: Query, key: Key, rule: str) -> bool:
+    """Whether a key that leaves a query of joins has a watermark there, ever."""
+    last = len(query.joins) - 1
+    side = 0 if key[0] in [source.alias for source in query.joins[last].sides[0]] else 1
+    return _rises(query.joins, last, side, key, rule) and bool(_that_count(query.joins, last, key, rule))
 
 
 def _that_count(joins: list[JoinPlan], number: int, evicted: Key, rule: str) -> list[Key]:
@@ -216,7 +241,7 @@ def refuse_unbounded(joins: list[JoinPlan], rule: str) -> None:
         for mine, theirs in (join.sides, join.sides[::-1]):
             if all(source.table for source in mine):
                 continue
-            keys = [(source.alias, t) for source in mine if source.alias in retained for t in source.times]
+            keys = [(s.alias, t) for s in mine for t in s.times if (s.alias, t) in retained]
             if not any(_that_count(joins, number, key, rule) for key in keys):
                 problems.append(_problem(mine, theirs))
     if problems:

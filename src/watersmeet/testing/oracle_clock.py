@@ -30,6 +30,8 @@ class StreamClock:
         self.follow = declared.get("on_idle") == "follow"
         self.partitions = {p: Partition(0.0) for p in declared.get("partitions", [])}
         self.told_idle = False
+        self.told = declared.get("stage", False)
+        """Its watermarks have allowed_lateness in them: see `oracle_windowed`."""
         self.marks: dict[str, Any] = dict.fromkeys(self.lags, NEVER)
 
     def row(self, values: dict[str, Any], partition: Any, now: float) -> None:

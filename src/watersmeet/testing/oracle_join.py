@@ -9,7 +9,7 @@ from watersmeet.testing.oracle_query import JoinPlan, Query
 from watersmeet.testing.oracle_sql import Rows
 from watersmeet.testing.oracle_values import NEVER, saturate
 
-COUNTS = ("in", "late", "null_time", "filtered", "matched", "padded", "released", "not_there")
+COUNTS = ("in", "late", "null_time", "filtered", "matched", "padded", "released", "passed", "not_there")
 
 Changes = list[tuple[Rows, int]]
 """Rows with their diffs. A row holds one dict per input of the query, empty for inputs that are not in it."""

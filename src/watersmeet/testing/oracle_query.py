@@ -12,7 +12,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from watersmeet.testing.oracle_bounds import bounds_of, join_bounds, refuse_unbounded
+from watersmeet.testing.oracle_bounds import bounds_of, join_bounds, padded_by, refuse_unbounded
 from watersmeet.testing.oracle_inputs import Key, Source
 from watersmeet.testing.oracle_sql import Function, Scope, compile_expr
 from watersmeet.testing.oracle_tree import (
@@ -74,7 +74,7 @@ class Query:
     filters: list[list[Function]]
     """Per input: conjuncts that sank down to it; a row is kept if all are TRUE."""
     joins: list[JoinPlan]
-    """Children before parents; the last one is the root."""
+    """Children before parents; the last one is the root. None: rows of the one input go out as they are."""
     where: list[Function]
     """What of WHERE stays above the last join."""
     outputs: list[tuple[str, str, Function]]
@@ -88,28 +88,48 @@ class Query:
 def read_query(case: dict[str, Any]) -> Query:
     """The case's query; raises Refused when the plan is."""
     tree = sqlglot.parse_one(case["query"], dialect="spark")
+    if isinstance(tree, exp.Union):
+        tree = exp.select("*").from_(
+            exp.Subquery(this=tree, alias=exp.TableAlias(this=exp.to_identifier(UNION)))
+        )
     if not isinstance(tree, exp.Select) or tree.args.get("group") or tree.args.get("with_"):
         raise Unsupported("only a plain SELECT")
-    root = read_joins(read_relation(tree.args["from_"].this, case), tree.args.get("joins") or [], case)
-    if not isinstance(root, Join):
-        raise Unsupported("not a join")
+    return _read(tree, case)[0]
+
+
+UNION = "union"
+"""The alias of a UNION ALL at the top."""
+
+
+def _read(tree: exp.Select, case: dict[str, Any]) -> tuple[Query, list[Key | None], set[Key]]:
+    """A SELECT; per output the column that it is, if it is one; the columns that its joins may pad."""
+
+    def stage(select: exp.Select) -> tuple[Query, list[Key | None], set[Key]]:
+        return _read(select, case)
+
+    first = read_relation(tree.args["from_"].this, case, stage)
+    root = read_joins(first, tree.args.get("joins") or [], case, stage)
     scope = Scope({s.alias: s.kinds for s in root.inputs})
     where = tree.args.get("where")
     above = sink_all(root, [qualified(c, root) for c in conjuncts_of(where.this if where else None)])
     filters: dict[str, list[Function]] = {}
     joins: list[JoinPlan] = []
     _plan(root, scope, joins, filters)
+    outputs = _outputs(tree, root)
     query = Query(
         root.inputs,
         [filters[s.alias] for s in root.inputs],
         joins,
         [compile_expr(c, scope)[1] for c in above],
-        _outputs(tree, root, scope),
+        [(name, *compile_expr(value, scope)) for name, value in outputs],
     )
     for number, join in enumerate(joins):
         join.bounds = join_bounds(joins, number)
     refuse_unbounded(joins, case.get("options", {}).get("watermark_rule", "tight"))
-    return query
+    plain = [value.unalias() if isinstance(value, exp.Alias) else value for _, value in outputs]
+    keys = [(e.table, e.name) if isinstance(e, exp.Column) else None for e in plain]
+    aliases = padded_by(joins)
+    return query, keys, {(s.alias, c) for s in root.inputs if s.alias in aliases for c in s.kinds}
 
 
 def _plan(
@@ -165,8 +185,8 @@ def _not_null(f: Function) -> Function:
     return lambda rows: f(rows) is not None
 
 
-def _outputs(tree: exp.Select, root: Join, scope: Scope) -> list[tuple[str, str, Function]]:
-    """(name, kind, function) per output column; ``scope`` has all inputs, of which names see the root's."""
+def _outputs(tree: exp.Select, root: Relation) -> list[tuple[str, exp.Expression]]:
+    """(name, qualified expression) per output column; names see the root's inputs."""
     visible = scope_of(root).inputs
     columns: list[tuple[str, exp.Expression]] = []
     for item in tree.expressions:
@@ -179,7 +199,7 @@ def _outputs(tree: exp.Select, root: Join, scope: Scope) -> list[tuple[str, str,
             columns += [(c, exp.column(c, table=alias)) for c in visible[alias]]
         else:
             columns.append((item.alias_or_name or item.sql(dialect="spark"), qualified(item, root)))
-    return [(name, *compile_expr(value, scope)) for name, value in columns]
+    return columns
 
 
 __all__ = ["JoinPlan", "Key", "Query", "Source", "read_query"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.testing.oracle_inputs import Source, read_source
+from watersmeet.testing.oracle_inputs import ReadStage, Source, read_source
 from watersmeet.testing.oracle_sql import Scope
 from watersmeet.testing.oracle_values import Refused, Unsupported
 
@@ -64,23 +64,25 @@ class Join:
 Relation = Input | Join
 
 
-def read_relation(node: exp.Expression, case: dict[str, Any]) -> Relation:
+def read_relation(node: exp.Expression, case: dict[str, Any], read_stage: ReadStage) -> Relation:
     """An item of FROM with the joins that hang on it; ON conjuncts are qualified but stay where they are."""
     inside = node.this
     if isinstance(node, exp.Subquery) and not isinstance(inside, exp.Select | exp.Union):
         if node.alias:
             raise Unsupported(f"an alias of a join: {node.sql()}")
-        relation = read_relation(inside, case)
+        relation = read_relation(inside, case, read_stage)
     else:
-        relation = Input(read_source(node, case))
-    return read_joins(relation, node.args.get("joins") or [], case)
+        relation = Input(read_source(node, case, read_stage))
+    return read_joins(relation, node.args.get("joins") or [], case, read_stage)
 
 
-def read_joins(relation: Relation, joins: list[exp.Join], case: dict[str, Any]) -> Relation:
+def read_joins(
+    relation: Relation, joins: list[exp.Join], case: dict[str, Any], read_stage: ReadStage
+) -> Relation:
     """A relation joined with what follows it, one by one."""
     for join in joins:
         kind = _kind(join)
-        right = read_relation(join.this, case)
+        right = read_relation(join.this, case, read_stage)
         known = {s.alias for s in relation.inputs}
         for source in right.inputs:
             if source.alias in known:

@@ -34,7 +34,9 @@ def conditions(query: str) -> list[tuple[int, int]]:
     spans = []
     for found in re.finditer(r" (?:ON|WHERE) ", query):
         depth, end = 0, len(query)
-        for token in re.finditer(r"\(|\)| (?:JOIN|INNER|LEFT|RIGHT|FULL|ON|WHERE) ", query[found.end() :]):
+        for token in re.finditer(
+            r"\(|\)| (?:JOIN|INNER|LEFT|RIGHT|FULL|ON|WHERE|UNION) ", query[found.end() :]
+        ):
             depth += {"(": 1, ")": -1}.get(token.group(), 0)
             if depth < 0 or (depth == 0 and token.group().strip() not in ("(", ")")):
                 end = found.end() + token.start()

@@ -17,6 +17,7 @@ PLACES_OF_A_ROW = (
     "matched",
     "padded",
     "released_unmatched",
+    "grouped",
     "filtered",
     "late",
     "null_time",

@@ -1,4 +1,4 @@
-"""Groups that Spark aggregates: tasks put out rows of windows that close, and Spark's groupBy does the rest."""
+"""Groups that Spark aggregates: tasks put out rows of windows that close, its groupBy does the rest."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ as gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -205,20 +205,21 @@ def _results(
 ) -> pa.RecordBatch:
     """One row per group, or, where Spark aggregates, the rows with the windows that they are in."""
     given = gather(shape.columns, batch, rows, None, NO_ROWS)
-    table = pa.Table.from_batches([given]).append_column(NUMBER, pa.array(numbers))
-    is_session = shape.kind is WindowKind.SESSION
-    if is_session:
-        table = table.append_column(TIME, pa.array(times[rows]))
     if shape.aggregates is None:
         return _with_windows(shape, given, numbers, times[rows])
+    columns = {name: given.column(name) for name in given.schema.names} | {NUMBER: pa.array(numbers)}
+    is_session = shape.kind is WindowKind.SESSION
+    if is_session:
+        columns[TIME] = pa.array(times[rows])
+    table = pa.table(columns)
     aggregates = [*shape.aggregates, *(_SPAN if is_session else ())]
-    found = grouped(table, [*(name for name, _ in shape.keys), NUMBER], aggregates)
+    found = grouped(table, [*shape.by, NUMBER], aggregates)
     if is_session:
         starts, last = (found.column(each.name).to_numpy() for each in _SPAN)
         ends = saturating_add(last, shape.size)
     else:
         starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
-    return _row_batch(shape, found, starts, ends)
+    return _row_batch(shape, found, starts, ends, dict(shape.keys))
 
 
 _SPAN = (
@@ -236,10 +237,13 @@ def _with_windows(
         starts, ends = times[first][numbers], saturating_add(times[last], shape.size)[numbers]
     else:
         starts, ends = window_times(numbers, shape.size, shape.slide)
-    return _row_batch(shape, pa.Table.from_batches([given]), starts, ends)
+    return _row_batch(shape, pa.Table.from_batches([given]), starts, ends, {})
 
 
-def _row_batch(shape: AggregateShape, found: pa.Table, starts: Times, ends: Times) -> pa.RecordBatch:
+def _row_batch(
+    shape: AggregateShape, found: pa.Table, starts: Times, ends: Times, held: Mapping[str, str]
+) -> pa.RecordBatch:
+    """``held``: columns of ``found`` that have another name there."""
     kind = shape.row_schema.field(WINDOW_START).type
     windows = {WINDOW_START: starts, WINDOW_END: ends}
     arrays = []
@@ -247,5 +251,5 @@ def _row_batch(shape: AggregateShape, found: pa.Table, starts: Times, ends: Time
         if field.name in windows:
             arrays.append(to_native(pa.array(windows[field.name]), kind))
         else:
-            arrays.append(found.column(field.name).combine_chunks())
+            arrays.append(found.column(held.get(field.name, field.name)).combine_chunks())
     return pa.RecordBatch.from_arrays(arrays, schema=shape.row_schema)

@@ -24,7 +24,7 @@ from watersmeet.state.run import Run
 from watersmeet.state.store import Store
 
 JDBC_REFRESH_US = 60_000_000
-"""A database does not say that a table has changed: it is read anew after so long, unless 'refresh' is set."""
+"""A database does not say that a table has changed: it is read anew after that, unless 'refresh' is set."""
 
 
 class TableReader(Protocol):

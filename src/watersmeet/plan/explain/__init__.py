@@ -11,7 +11,7 @@ from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.joins import join_sections
 from watersmeet.plan.explain.lookups import lookup_sections
 from watersmeet.plan.explain.state import state_sections
-from watersmeet.plan.explain.windows import window_sections
+from watersmeet.plan.explain.windows import as_written, window_sections
 from watersmeet.plan.explain.words import (
     INDENT,
     Sections,
@@ -50,31 +50,39 @@ def explain_query(query: QueryPlan) -> str:
         head.append(("Join", [title_of(query.root)]))
     head.append(("Inputs", inputs))
     for node in query.nodes:
-        sections = _node_sections(node, query.options.output_mode is OutputMode.CHANGELOG)
+        sections = _node_sections(query, node)
         name = node_name(query, node)
         head += sections if alone else [(f"{name.capitalize()}: {title_of(node)}", laid_out(sections))]
     joins = sum(isinstance(node, JoinPlan) for node in query.nodes)
     after = (
-        "Filter" if joins == 0 else "Filter after the join" if joins == 1 else "Filter after the last join"
+        "Filter"
+        if joins == 0 or isinstance(query.root, AggregatePlan)
+        else "Filter after the join"
+        if joins == 1
+        else "Filter after the last join"
     )
     tail: Sections = [
-        (after, [] if query.where is None else [plain(text_of(query.where))]),
+        (after, [] if query.where is None else [plain(text_of(as_written(query, query.where)))]),
         ("Watermark flow (in parentheses: how far behind the clock at most)", list(flow_lines(query))),
         *state_sections(query),
-        ("Output columns", [f"{o.name} = {plain(text_of(o.expr))}" for o in query.outputs]),
+        (
+            "Output columns",
+            [f"{o.name} = {plain(text_of(as_written(query, o.expr)))}" for o in query.outputs],
+        ),
         ("Options", list(_options(query))),
         ("Warnings", list(query.warnings)),
     ]
     return "\n".join(laid_out(head + tail)) + "\n"
 
 
-def _node_sections(node: NodePlan, changelog: bool) -> Sections:
+def _node_sections(query: QueryPlan, node: NodePlan) -> Sections:
+    changelog = query.options.output_mode is OutputMode.CHANGELOG
     if isinstance(node, LookupPlan):
         return lookup_sections(node)
     if isinstance(node, JoinPlan):
         return join_sections(node, changelog)
     if isinstance(node, AggregatePlan):
-        return window_sections(node)
+        return window_sections(node, is_root=node is query.root)
     return [
         ("Kept in state for", ["not at all: each row goes out in the tick in which it comes"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),

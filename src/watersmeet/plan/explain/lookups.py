@@ -21,7 +21,7 @@ def lookup_sections(join: LookupPlan) -> Sections:
             "Table",
             [
                 f"{alias}: {source.name} ({place_of(source)})",
-                f"as it is in the tick in which the row of {join.left.title} comes, not as it was at its event"
+                f"as it is in the tick in which the row of {join.left.title} comes, not as it was at an event"
                 " time",
                 _reading(source),
             ],

@@ -98,7 +98,7 @@ def _size(of: _Of) -> str:
 def _total(sides: Sequence[_Of]) -> Iterator[str]:
     """Of all inputs, when every one declares its rate."""
     counted = [of.forecast for of in sides if not of.forecast.side.feeds]
-    if any(each.rate is None or each.kept is None or not each.in_time for each in counted):
+    if not counted or any(each.rate is None or each.kept is None or not each.in_time for each in counted):
         return
     total = sum((each.rows(each.rate or 0.0) or 0.0) * each.row.bytes for each in counted)
     beneath = "" if len(counted) == len(sides) else ", and what is kept of joined rows"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sqlglot import exp
+
 from watersmeet.plan.durations import distance
 from watersmeet.plan.explain.words import Sections, plain
 from watersmeet.plan.forecast import key_in_time
-from watersmeet.plan.model import AggregatePlan
-from watersmeet.spec.model import WindowKind
+from watersmeet.plan.model import AggregatePlan, QueryPlan
+from watersmeet.spec.model import Expr, WindowKind
 
 
-def window_sections(node: AggregatePlan) -> Sections:
-    """What there is to say of windows and groups."""
+def window_sections(node: AggregatePlan, *, is_root: bool) -> Sections:
+    """What there is to say of windows and groups; HAVING of the last node is the query's filter."""
     return [
         ("Windows", [_window(node)]),
         ("Grouped by", ["window_start, window_end", *map(plain, node.key_texts)]),
         ("Aggregates", list(_aggregates(node))),
-        ("Groups that go out", [] if node.having is None else [plain(node.having)]),
+        ("Groups that go out", [] if node.having is None or is_root else [plain(node.having)]),
         ("Kept in state for", [f"{node.side.title}: {_kept(node)}"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
         ("Columns in state", [f"{node.side.title}: {', '.join(node.side.kept)}"]),
@@ -35,6 +37,20 @@ def window_name(node: AggregatePlan) -> str:
         return f"SESSION with a gap of {shown(node.size)}"
     every = "" if node.kind is WindowKind.TUMBLE else f" every {shown(node.slide)}"
     return f"{node.kind.value} of {shown(node.size)}{every}"
+
+
+def as_written(query: QueryPlan, expr: Expr) -> Expr:
+    """An expression over the query's rows, keys and aggregates of which are named after what they are."""
+    root = query.root
+    if not isinstance(root, AggregatePlan):
+        return expr
+    names = [name for name, _ in root.keys]
+    texts = dict(zip(names, root.key_texts, strict=True)) | {call.name: call.text for call in root.calls}
+    return expr.transform(
+        lambda node: (
+            exp.Var(this=texts[node.name]) if isinstance(node, exp.Column) and node.name in texts else node
+        )
+    )
 
 
 def _window(node: AggregatePlan) -> str:

@@ -1,0 +1,71 @@
+"""The in-process engine and the plain oracle agree on random queries with windows.
+
+Task counts 1, 2, 3 and 7, with and without key hashes pushed to the borders of the tasks. A failure prints a
+shrunk case. ``WATERSMEET_RANDOM_CASES`` says how many (default: as many as take about 20 s).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from watersmeet.testing.cases import compare_step
+from watersmeet.testing.oracle_windowed import run_windowed_case
+from watersmeet.testing.random_windows import random_window_case
+from watersmeet.testing.shrink import shrink
+
+local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
+
+CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "600"))
+CHUNKS = 10
+PARTITIONS = (1, 2, 3, 7)
+
+
+def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) -> list[str]:
+    if not case["steps"]:
+        return []
+    want = run_windowed_case(case)
+    got = local.replay_case(case, partitions=partitions, hash_seed=hash_seed)
+    if "step" not in want[0]:
+        refused = len(got) == 1 and "error" in got[0]
+        return [] if refused else [f"should be refused: {want[0]['error']}"]
+    if "error" in got[0] and "step" not in got[0]:
+        return [f"refused: {got[0]['error']}"]
+    problems = []
+    for index, expected in enumerate(want):
+        if index >= len(got):
+            return [*problems, f"no output for step {index}"]
+        if case["steps"][index].get("end"):  # +∞ has no form in a case file
+            expected = {k: v for k, v in expected.items() if k != "watermarks"}
+        problems += compare_step(case, index, got[index], expected)
+    return problems
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_engine_agrees(seed: int, chunk: int) -> None:
+    for number in range(seed + chunk, seed + CASES, CHUNKS):
+        case = random_window_case(number)
+        partitions = PARTITIONS[(number // 2) % len(PARTITIONS)]
+        hash_seed = "borders" if number % 2 else None
+
+        def fails(candidate: dict[str, Any], how: tuple[int, str | None] = (partitions, hash_seed)) -> bool:
+            try:
+                return bool(disagreements(candidate, *how))
+            except Exception:
+                return True
+
+        if fails(case):
+            small = shrink(case, fails)
+            try:
+                problems = disagreements(small, partitions, hash_seed)
+            except Exception as failure:
+                problems = [f"{type(failure).__name__}: {failure}"]
+            pytest.fail(
+                f"{case['case']} with partitions={partitions}, hash_seed={hash_seed!r}\n"
+                + "\n".join(problems)
+                + f"\nshrunk to:\n{json.dumps(small)}\n",
+                pytrace=False,
+            )
