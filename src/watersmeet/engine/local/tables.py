@@ -29,11 +29,14 @@ _KNOWN: dict[str, dict[str, str]] = {
 
 
 def reader_of(branch: BranchPlan, evaluate: BranchEvaluator, held: HeldTables) -> TableReader:
-    """What reads the table of a branch. Raises: EngineError, SpecError."""
+    """What reads the table of a branch, once it is known to be there. Raises: EngineError, SpecError."""
     if branch.source.connector == "memory":
         return _Held(branch.source, evaluate, held)
     if branch.source.connector == "file":
-        return _Files(branch.source, evaluate)
+        found = _Files(branch.source, evaluate)
+        _call(branch.source)
+        found.version()
+        return found
     raise EngineError(
         f'the in-process engine does not read tables of type "{branch.source.connector}"',
         code="unknown-connector",
@@ -97,7 +100,7 @@ def _rows_of(source: Source) -> pa.Table:
     cursor = connection().cursor()
     try:
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
-        found: pa.Table = cursor.execute(f"SELECT {names} FROM {call}", arguments).to_arrow_table()
+        found: pa.Table = cursor.sql(f"SELECT {names} FROM {call}", params=arguments).to_arrow_table()
     except duckdb.Error as error:
         raise EngineError(
             f'table "{source.name}" cannot be read: {str(error).splitlines()[0]}', code="table-unreadable"
