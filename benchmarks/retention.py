@@ -133,6 +133,7 @@ def measured(driver: TickDriver, case: str, partition: int, partitions: int) -> 
     low, high = borders(partitions)[partition : partition + 2]
     old, new = limits_of(driver, case)
     for shape in shapes:
+        assert isinstance(shape, JoinShape)
         for side in Side:
             task, runs = shape.side(side), runs_of(driver, shape, side)
             work = SideWork(
@@ -151,7 +152,7 @@ def measured(driver: TickDriver, case: str, partition: int, partitions: int) -> 
                 for _ in _release(shape, side, own, report):
                     pass
             with clock.of("least"):
-                _least(own, report, partition, partitions, driver.store)
+                _least(own, report, partition, partitions)
             assert case == "moving" or not report.released
     return clock
 
@@ -177,6 +178,7 @@ def _print_state(driver: TickDriver, kind: str) -> None:
     print(f"{kind}: {retained(driver):,} rows retained after {driver.tick} ticks")
     (shapes,) = driver.shapes.values()
     for shape in shapes:
+        assert isinstance(shape, JoinShape)
         for side in Side:
             task, runs = shape.side(side), runs_of(driver, shape, side)
             by = ", ".join(task.layout.releasing) or "nothing"

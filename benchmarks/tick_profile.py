@@ -85,10 +85,10 @@ def install(folder: Path) -> None:
 
     folder.mkdir(parents=True)
     ingest_task: Any = query.Ingest
-    node_task: Any = join.Join
+    join_task: Any = join.Join
     feed_task: Any = join.Feed
     query.Ingest = lambda *given: Profiled(ingest_task(*given), "ingest", str(folder))  # type: ignore
-    join.Join = lambda *given: Profiled(node_task(*given), "join", str(folder))  # type: ignore
+    join.Join = lambda *given: Profiled(join_task(*given), "join", str(folder))  # type: ignore
     join.Feed = lambda *given: Profiled(feed_task(*given), "feed", str(folder))  # type: ignore
 
 

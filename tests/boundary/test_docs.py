@@ -90,9 +90,10 @@ def test_the_pages_are_there():
 
 @pages
 def test_sql_is_planned(page):
-    """A block with a query is a whole job; one without goes with the first query."""
+    """A block with declarations and a query is a whole job; any other goes with the first query."""
     for block in blocks(page, "sql"):
-        whole = re.search(r"^(INSERT|SELECT|EXPLAIN)\b", block, re.MULTILINE)
+        query = re.search(r"^(INSERT|SELECT|EXPLAIN)\b", block, re.MULTILINE)
+        whole = query and re.search(r"^CREATE (MAPPING|TABLE|SOURCE)\b", block, re.MULTILINE)
         watersmeet.plan_job(watersmeet.parse_job(block if whole else f"{FIRST_QUERY}\n{block}"))
 
 

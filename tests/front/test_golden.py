@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from watersmeet.front.sql import parse_job
-from watersmeet.spec.model import Expr, Job, Join, Query, Relation
+from watersmeet.spec.model import Expr, Job, Join, Query, Relation, StageBranch
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -27,15 +27,22 @@ def _relation(relation: Relation, indent: str) -> list[str]:
     columns = ", ".join(f"{column.name} {column.type}" for column in relation.columns)
     lines = [f"{indent}{relation.alias} ({columns}) times {list(relation.event_times)}"]
     for branch in relation.branches:
+        if isinstance(branch, StageBranch):
+            lines.append(f"{indent}  stage: {', '.join(_sql(each) for each in branch.columns)}")
+            lines.append(f"{indent}    above {_sql(branch.above)}")
+            lines += _query(branch.stage, indent + "    ")
+            continue
         lines.append(f"{indent}  {branch.source.name}: {', '.join(_sql(each) for each in branch.columns)}")
         lines.append(f"{indent}    lags {list(branch.lags)}")
         lines.append(f"{indent}    beneath {_sql(branch.beneath)}, above {_sql(branch.above)}")
     return lines
 
 
-def _query(query: Query) -> list[str]:
-    outputs = [f"    {output.name} = {_sql(output.expr)} [{output.origin}]" for output in query.outputs]
-    return [*_relation(query.relation, "  "), f"  where {_sql(query.where)}", *outputs]
+def _query(query: Query, indent: str = "") -> list[str]:
+    outputs = [
+        f"{indent}    {output.name} = {_sql(output.expr)} [{output.origin}]" for output in query.outputs
+    ]
+    return [*_relation(query.relation, indent + "  "), f"{indent}  where {_sql(query.where)}", *outputs]
 
 
 def _job(job: Job) -> str:

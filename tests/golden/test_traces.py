@@ -22,6 +22,8 @@ TRACED = [
     "hz-M3-cascade-tight",  # three streams: two joins in one tick
     "ematix-E9-lateness-readmits",
     "restart-after-every-step-left",
+    "aggregation-join-aggregation",  # windows over a join of windows
+    "branch-that-was-idle-comes-back",  # a UNION ALL of a join and a stream, and too late rows of the join
 ]
 
 

@@ -97,3 +97,33 @@ def test_what_is_not_the_same_is_left_to_spark():
     assert aggregate_sql("avg", ["a"], [pa.decimal128(30, 2)], False, None) is None
     assert aggregate_sql("max", ["a"], [pa.list_(pa.int64())], False, None) is None
     assert aggregate_sql("stddev_samp", ["a"], [pa.float64()], True, None) is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, None, 1], pa.timestamp("us", "UTC")),
+        pa.array([1, None, 1], pa.timestamp("us")),
+        pa.array([1, None, 1], pa.date32()),
+        pa.array([True, None, True]),
+        pa.array([b"x", None, b"x"]),
+        pa.array(["x", None, "x"]),
+        pa.array([Decimal("1.5"), None, Decimal("1.5")], pa.decimal128(38, 10)),
+        pa.array([1.5, None, 1.5], pa.float32()),
+        pa.array([[1], None, [1]]),
+        pa.array([{"a": 1}, None, {"a": 1}]),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_keys_and_values_keep_their_types(values):
+    rows = pa.table({"k": values, "v": values})
+    calls = [column("n", rows, "count", "v")]
+    if aggregate_sql("max", ["v"], [values.type], False, None) is not None:
+        calls += [column("m", rows, "max", "v"), column("b", rows, "min_by", "v", "v")]
+    found = grouped(rows, ["k"], calls)
+    assert found.column("n").to_pylist() == [2, 0]
+    for name in set(found.column_names) - {"n"}:
+        assert found.schema.field(name).type == values.type
+        assert found.column(name).to_pylist() == [values[0].as_py(), None]
+    numbers = group_numbers(pa.record_batch({"k": values}), ["k"]).tolist()
+    assert [numbers.index(number) for number in numbers] == [0, 1, 0]

@@ -8,7 +8,7 @@ import pytest
 
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
 from watersmeet.kernel.windows import closing, sessions, window_times
-from watersmeet.watermark.windows import closed_below, release_limit
+from watersmeet.watermark.windows import release_limit
 
 
 def plainly(times, size, slide, before, now):
@@ -53,10 +53,8 @@ def test_limits_against_the_definition(seed):
         slide = random.choice([size, random.randint(1, size)])
         mark, time = random.randint(-40, 40), random.randint(-40, 40)
         assert (time < release_limit(size, slide, mark)) == (not plainly([time], size, slide, mark, ENDED))
-        if plainly([time], size, slide, NEVER, mark):
-            assert time < closed_below(size, slide, mark)
     assert release_limit(5, 5, NEVER) == NEVER
-    assert closed_below(5, 5, ENDED) == ENDED
+    assert release_limit(5, 5, ENDED) == ENDED
 
 
 @pytest.mark.parametrize("time", [MIN_TIME, MIN_TIME + 1, MAX_TIME - 1, MAX_TIME])

@@ -19,7 +19,7 @@ from watersmeet.testing.shrink import shrink
 
 local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "600"))
+CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "200"))
 CHUNKS = 10
 PARTITIONS = (1, 2, 3, 7)
 

@@ -117,7 +117,7 @@ def account_of(result: TickResult) -> Account:
             InputAccount.of(
                 _name(query, alias, len(result.queries)),
                 counts,
-                counts["retained"],
+                counts.get("retained", found.state.get(alias, 0)),
                 _lateness(found.late.get(alias, {})),
             )
             for query, found in result.queries.items()

@@ -27,7 +27,7 @@ def row_text(row: Mapping[str, Any]) -> str:
 
 def late_text(trace: Trace, tick: TickTrace, key: str, time: int, below: Watermark | None) -> str:
     assert below is not None
-    lateness = trace.query.options.allowed_lateness
+    lateness = trace.lateness(key)
     before = next(found.before for found in tick.inputs if found.key == key)
     least = f"W[{key}] = {trace.time(key, before)}"
     if shift(before, -lateness) != below:
@@ -47,7 +47,9 @@ def input_text(trace: Trace, found: InputWatermark) -> str:
     if not parts or not isinstance(found.value, int):
         return text
     each = [
-        f"{'' if len(parts) == 1 else f'{p.name}: '}newest time {trace.time(found.key, p.newest)}"
+        f"{p.of} out of {p.name} = {trace.time(p.of, p.newest)}{' (idle)' if p.idle else ''}"
+        if p.of is not None
+        else f"{'' if len(parts) == 1 else f'{p.name}: '}newest time {trace.time(found.key, p.newest)}"
         f"{' (idle)' if p.idle else ''} - lag {trace.distance(found.key, lag)}"
         for p, lag in parts
     ]

@@ -22,9 +22,11 @@ from watersmeet.engine.local.trace import (
     Pair,
     TickTrace,
     Trace,
+    WindowStep,
 )
 from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import title_of
 from watersmeet.plan.model import JoinPlan, LookupPlan
 from watersmeet.spec.model import Branch, JoinKind, OutputMode
@@ -131,10 +133,20 @@ def _asked(step: Mapping[str, Any]) -> str:
 
 def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
     yield from _section("came in", [_arrived(trace, tick, row) for row in tick.arrived])
+    if tick.too_late:
+        yield from _section(
+            "came too late from a join", [_too_late(trace, tick, row) for row in tick.too_late]
+        )
     yield from _section("input watermarks", [input_text(trace, found) for found in tick.inputs])
-    for join in tick.joins:
-        yield _title(join.join)
-        yield from _indented(_join(trace, join))
+    joins = {step.join.number: step for step in tick.joins}
+    windows = {step.node.number: step for step in tick.windows}
+    for number in sorted({*joins, *windows}):
+        if number in joins:
+            yield _title(joins[number].join)
+            yield from _indented(_join(trace, joins[number]))
+        else:
+            yield f"{window_name(windows[number].node)} over {windows[number].node.time_key}"
+            yield from _indented(_windows(trace, windows[number]))
     if trace.query.where is not None:
         condition = text_of(trace.query.where).replace("`", "")
         yield f"filter after the last join: {condition}"
@@ -143,6 +155,10 @@ def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
         yield f"not deleted, for there is no such row: {text}"
     rose = ", ".join(f"{key} = {value}" for key, value in output["watermarks"].items())
     yield f"watermarks put out: {rose or 'none rose'}"
+
+
+def _too_late(trace: Trace, tick: TickTrace, row: Arrived) -> str:
+    return f"{row.alias} {row_text(row.row)}: {_fate(trace, tick, row)}"
 
 
 def _arrived(trace: Trace, tick: TickTrace, row: Arrived) -> str:
@@ -227,6 +243,20 @@ def _join(trace: Trace, step: JoinStep) -> Lines:
         title = f"kept of {join.side(side).title}: {count}"
         yield from _section(title, [_kept(row) for row in rows]) if rows else [f"{title}"]
     yield from _section("output watermarks", [output_text(trace, step, found) for found in step.outputs])
+
+
+def _windows(trace: Trace, step: WindowStep) -> Lines:
+    key = step.node.time_key
+    yield f"windows close by {key} = {trace.time(key, step.watermark)}"
+    yield from _section("closed", [row_text(row) for row in step.results])
+    count = "1 row" if step.kept == 1 else f"{step.kept} rows"
+    yield f"kept of {step.node.side.title}: {count}"
+    rose = [
+        f"{name} = {trace.time(key, value)}"
+        for name, (value, before) in step.outputs.items()
+        if value > before
+    ]
+    yield f"output watermarks: {', '.join(rose) or 'none rose'}"
 
 
 def _pair(join: JoinPlan, pair: Pair, changes: bool) -> str:

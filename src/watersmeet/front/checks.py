@@ -72,6 +72,10 @@ _CLAUSES = {
 _ENDLESS = (
     "a stream never ends: projections, filters, joins, UNION ALL, and aggregation over windows are supported"
 )
+_AGGREGATED = (
+    "aggregates stand in SELECT and HAVING of a query over windows: SELECT … FROM TABLE(TUMBLE(…))"
+    " GROUP BY window_start, window_end, …"
+)
 _WINDOWED = (
     "a stream never ends: aggregate over windows, SELECT window_start, window_end, … FROM TABLE(TUMBLE("
     "TABLE name, DESCRIPTOR(event_time), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, …"
@@ -106,7 +110,7 @@ def check_expression(expr: exp.Expr, text: Text, *, repeatable: bool) -> bool:
     before = len(text.problems)
     for node in expr.walk(prune=_is_closed):
         if is_aggregate(node):
-            text.problems.append(text.not_supported(f"the aggregate {_shown(node)} is", node, _WINDOWED))
+            text.problems.append(text.not_supported(f"the aggregate {_shown(node)} is", node, _AGGREGATED))
         else:
             _check_node(node, text, repeatable)
     return len(text.problems) == before

@@ -1,12 +1,14 @@
 """The account: every row that came in is in exactly one place, counted since the job's first tick.
 
-    in = matched + padded + released unmatched + grouped + unmatchable + filtered + late + NULL time + ahead +
-    broken + retained
+    in = matched + padded + released unmatched + grouped + passed + unmatchable + filtered + late
+       + NULL time + ahead + broken + retained
 
 ``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
-those of which all windows have closed; ``retained`` the rows still in it, matched or not. A row that can
-match nothing counts as padded if its side is padded, else as unmatchable. Rows that a filter beneath the
-ordering took away are not part of the stream and not of the account.
+those of which all windows have closed; ``retained`` the rows still in it, matched or not; ``passed`` those
+that no join takes: they go out as they come. A row that can match nothing counts as padded if its side is
+padded, else as unmatchable. What comes to an input from a join or from windows beneath counts like the rows
+of its sources. Rows that a filter beneath the ordering took away are not part of the stream and not of the
+account.
 
 >>> row = InputAccount.of("o", {"in": 5, "matched": 2, "late": 1, "padded": 1}, retained=1)
 >>> row.adds_up(), row.difference
@@ -49,6 +51,7 @@ class InputAccount:
     padded: int = 0
     released_unmatched: int = 0
     grouped: int = 0
+    passed: int = 0
     unmatchable: int = 0
     filtered: int = 0
     late: int = 0

@@ -212,6 +212,29 @@ def _side(join: JoinPlan, side: Side, known: Mapping[str, Behind]) -> SideForeca
     )
 
 
+def window_forecasts(query: QueryPlan) -> list[tuple[AggregatePlan, SideForecast]]:
+    """The side of every aggregation. A row is kept until its last window closes: for at most their size and
+    what the watermark is behind; how long a session lasts, nobody knows."""
+    leaving = flows(query)
+    found = []
+    for node in query.nodes:
+        if isinstance(node, AggregatePlan):
+            behind = incoming(query, node, leaving)[node.time_key].at_most
+            unknown = behind is None or node.kind is WindowKind.SESSION
+            plan = node.side
+            forecast = SideForecast(
+                side=plan,
+                kept=None if unknown or behind is None else node.size + behind,
+                bound=None,
+                behind=behind,
+                in_time=key_in_time(node, node.time_key),
+                rate=None if plan.feeds else _rate([branch.source for _, branch in plan.sources]),
+                row=_bytes(plan, 1, _of_inputs(plan)),
+            )
+            found.append((node, forecast))
+    return found
+
+
 def key_in_time(node: NodePlan, key: str) -> bool:
     """Whether the times of a watermark key are TIMESTAMP or DATE, not integers."""
     return any(
@@ -231,12 +254,16 @@ def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
     """What a row of the side takes in a run: its slot, an order per time that releases, the kept columns."""
     plan = join.side(side)
     releasing = {b.evicted for b in join.bounds} & {plan.watermark_key(c) for c in plan.event_times}
-    total: float = SLOT_BYTES + ORDER_BYTES * len(releasing)
-    if len(releasing) == 1:
+    return _bytes(plan, len(releasing), _types(join, side))
+
+
+def _bytes(plan: SidePlan, orders: int, types: Mapping[str, str]) -> RowBytes:
+    """``orders``: of how many times; ``types``: of kept columns, as far as they are known."""
+    total: float = SLOT_BYTES + ORDER_BYTES * orders
+    if orders == 1:
         total += TIME_BYTES * (len(plan.event_times) - 1)
     total += len(plan.nullable) / 8
     assumed = []
-    types = _types(join, side)
     for name in plan.kept:
         if name in plan.event_times:
             total += TIME_BYTES
@@ -248,14 +275,17 @@ def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
     return RowBytes(total, tuple(assumed))
 
 
-def _types(join: JoinPlan, side: Side) -> dict[str, str]:
-    """Types of kept columns by name, as far as they are known: of inputs, and of keys that are one column."""
-    plan = join.side(side)
-    types = {
+def _of_inputs(plan: SidePlan) -> dict[str, str]:
+    return {
         c.name if plan.feed is None else joined_name(i.alias, c.name): c.type
         for i in plan.inputs
         for c in i.columns
     }
+
+
+def _types(join: JoinPlan, side: Side) -> dict[str, str]:
+    """Types of kept columns by name, as far as they are known: of inputs, and of keys that are one column."""
+    types = _of_inputs(join.side(side))
     for key in join.keys:
         expr = key.expr(side)
         if isinstance(expr, exp.Column) and expr.name in types:

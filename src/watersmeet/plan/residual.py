@@ -184,10 +184,18 @@ def _is(expr: Expr, types: tuple[exp.DType, ...]) -> bool:
     return expr.type is not None and expr.type.is_type(*types)
 
 
+ON_BOTH = "a condition over both inputs"
+ON_ONE = "compute it from one input alone, as a column of a view, and compare the columns"
+
+
 def problem_of(
-    conjunct: Conjunct, scope: Scope, where: str = "a condition over both inputs"
+    conjunct: Conjunct, scope: Scope, where: str = ON_BOTH, hint: str = ON_ONE
 ) -> PlanError | None:
-    """Why DuckDB cannot compute an expression as Spark would; None: it can. ``where``: what it stands in."""
+    """Why DuckDB cannot compute an expression as Spark would; None: it can.
+
+    Args:
+        where: what it stands in; ``hint``: what to do.
+    """
     import duckdb
 
     expr, text = conjunct.expr, conjunct.text
@@ -195,14 +203,16 @@ def problem_of(
         return PlanError(f"a subquery in {where}: {text}", code="not-yet", hint="join its source instead")
     clock = expr.find(*_OF_THE_CLOCK)
     if clock is not None:
-        return _no_function(clock.sql(dialect="spark"), text, "its value changes from call to call", where)
+        return _no_function(
+            clock.sql(dialect="spark"), text, "its value changes from call to call", where, hint
+        )
     refused = refused_function(typed(expr, scope))
     if refused is not None:
-        return _no_function(refused[0], text, refused[1], where)
+        return _no_function(refused[0], text, refused[1], where, hint)
     try:
         duckdb_text = to_duckdb(expr, scope)
     except SqlglotError as error:
-        return _no_function(_function_in(expr), text, str(error).split("\n")[0], where)
+        return _no_function(_function_in(expr), text, str(error).split("\n")[0], where, hint)
     columns = ", ".join(f'"{joined_name(*ref)}" {duckdb_type(scope.column(ref).type)}' for ref in refs(expr))
     with _binder() as connection:
         try:
@@ -211,7 +221,7 @@ def problem_of(
         except duckdb.CatalogException as error:
             found = re.search(r"name \"?([\w.]+)\"? does not exist", str(error))
             name = found.group(1) if found else _function_in(expr)
-            return _no_function(f"{name}()", text, "it is not known outside of Spark", where)
+            return _no_function(f"{name}()", text, "it is not known outside of Spark", where, hint)
         except duckdb.Error as error:
             return PlanError(
                 f"{text} in {where} cannot be computed: {_first_line(error)}",
@@ -230,9 +240,9 @@ def _function_in(expr: Expr) -> str:
     return (expr if function is None else function).sql(dialect="spark")
 
 
-def _no_function(name: str, text: str, why: str, where: str) -> PlanError:
+def _no_function(name: str, text: str, why: str, where: str, hint: str) -> PlanError:
     return PlanError(
         f"{name} cannot be used in {where} ({text}): {why}",
         code="residual-function",
-        hint="compute it from one input alone, as a column of a view, and compare the columns",
+        hint=hint,
     )

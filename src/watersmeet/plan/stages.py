@@ -92,13 +92,13 @@ def _named(query: Query, prefix: str) -> Query:
     names = {i.alias: prefix + i.alias for i in inputs_of(query.relation)}
 
     def moved(expr: Expr) -> Expr:
-        return expr.transform(
-            lambda node: (
-                exp.Column(this=node.this.copy(), table=exp.to_identifier(names[node.table], quoted=True))
-                if isinstance(node, exp.Column) and node.table in names and prefix
-                else node
-            )
-        )
+        tree = expr.copy()
+        for column in list(tree.find_all(exp.Column)) if prefix else ():
+            own = column.args.get("table")
+            if own is not None:
+                quoted = bool(own.args.get("quoted"))
+                column.set("table", exp.to_identifier(names[own.name], quoted=quoted))
+        return tree
 
     def outputs(columns: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
         return tuple(replace(column, expr=moved(column.expr)) for column in columns)

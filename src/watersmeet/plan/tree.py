@@ -134,12 +134,18 @@ class Tree:
         return self.nodes[-1]
 
     @property
-    def leaving(self) -> Scope:
-        """What rows that leave it have. The result of a group has plain names: those of an input named ""."""
+    def rows(self) -> Scope:
+        """What expressions over the rows that leave it may mention. The result of a group has plain names:
+        those of an input named ""."""
         aggregation = self.query.aggregation
         if aggregation is None:
             return Scope(tuple(visible_inputs(self.query.relation)))
         return Scope((Input("", aggregation.columns, (WINDOW_START, WINDOW_END), ()),))
+
+    @property
+    def padded(self) -> frozenset[str]:
+        """Aliases of `rows` whose columns may all be NULL, because a join pads them."""
+        return padded_aliases(self.query.relation)
 
     @property
     def every(self) -> tuple[Tree, ...]:

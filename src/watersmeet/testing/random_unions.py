@@ -5,7 +5,8 @@ a UNION ALL of joins itself; which time of a join is the union's (one that its j
 above: nothing, a filter, joins with streams or with another UNION ALL. Streams and partitions of streams go
 idle and come back, so that rows of a branch may be late for the union.
 
-Keywords fix a draw: ``time`` (BIGINT, INT, TIMESTAMP, DATE), ``shape`` (top, filter, join, two, three), ``rule``.
+Keywords fix a draw: ``time`` (BIGINT, INT, TIMESTAMP, DATE), ``shape`` (top, filter, join, two, three),
+``rule``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ KINDS = ("INNER", "INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")
 
 @dataclass
 class _Union:
-    """``columns`` of the unions of a case; ``depth``: how many unions stand above this one."""
+    """The unions of a case while they are drawn: their ``columns``, the streams ``used``, names so far."""
 
     draft: Draft
     columns: tuple[str, ...]
@@ -43,8 +44,8 @@ def random_union_case(seed: int, **profile: Any) -> dict[str, Any]:
     time = profile.get("time") or rng.choices(["BIGINT", "INT", "TIMESTAMP", "DATE"], [45, 10, 30, 15])[0]
     draft = Draft(rng, draw_times(rng, time, len(STREAMS)), len(STREAMS))
     draft.aliases, draft.streams = list(STREAMS), list(STREAMS)
-    for columns in draft.columns:
-        columns.update(t=draft.times.kinds[0], k="STRING", v="BIGINT")
+    for declared_columns in draft.columns:
+        declared_columns.update(t=draft.times.kinds[0], k="STRING", v="BIGINT")
     columns = ("t", "k", "v", *(["s"] if draft.chance(0.4) else []), *(["tag"] if draft.chance(0.2) else []))
     made = _Union(draft, columns)
     shape = (

@@ -22,17 +22,6 @@ def release_limit(size: int, slide: int, watermark: Watermark) -> Watermark:
     return (watermark - size) // slide * slide + slide
 
 
-def closed_below(size: int, slide: int, watermark: Watermark) -> Watermark:
-    """Rows with a lesser time may be in a window that has closed; the end of the last one.
-
-    >>> closed_below(10, 10, 25), closed_below(10, 4, 25)
-    (20, 22)
-    """
-    if isinstance(watermark, float):
-        return watermark
-    return (watermark - size) // slide * slide + size
-
-
 def passed_below(gap: int, watermark: Watermark) -> Watermark:
     """Rows with a lesser time are the last of their session, unless there is a later one already.
 

@@ -62,6 +62,13 @@ CHOSEN = {
         "hz-M5-padded-time-in-a-chain-left",
         "triangle-bounds-closed-transitively",
     ],
+    "unions": [
+        "no-join-at-all",
+        "branch-that-was-idle-comes-back",
+        "lateness-is-taken-off-once",
+        "union-in-a-union-in-a-join",
+        "dates-and-timestamps-meet-in-a-union",
+    ],
     "updates": [
         "risingwave-R5-full-non-equi",
         "kafka-K1-eager-nulls-as-changelog",
@@ -119,8 +126,10 @@ ON_TIME = "r.t BETWEEN l.t - 90 AND l.t + 110"
         "SELECT v.t AS t, x.t AS xt "
         "FROM (SELECT l.t, upper(r.k) AS k FROM l JOIN r ON r.t BETWEEN l.t AND l.t + 9) v "
         "LEFT JOIN x ON upper(x.k) = v.k AND x.t = v.t",
+        f"SELECT l.t AS t, upper(r.k) AS k, l.k || r.k AS both FROM l FULL JOIN r ON {ON_TIME} "
+        "UNION ALL SELECT x.t, x.k, NULL FROM x",
     ],
-    ids=["without-key", "exists", "anti-without-key", "semi-beneath-left", "view"],
+    ids=["without-key", "exists", "anti-without-key", "semi-beneath-left", "view", "union-at-the-top"],
 )
 def test_agrees_with_the_engine_in_process(spark: Any, query: str) -> None:
     """Spread over two tasks, then three; rows of all steps, and what is retained, are the same."""

@@ -361,3 +361,31 @@ def test_options_of_files_whatever_their_letters(job, tmp_path):
     (tmp_path / "orders" / "a.csv").write_text("1,2022-03-01T10:00:00Z,100\n2,2022-03-01T10:00:00Z,100\n")
     assert job(sql, finish=True).finished
     assert rows() == {(1, None, 101): 1, (2, None, 101): 1}
+
+
+def test_a_union_of_a_join_and_a_stream(job, put):
+    """Columns of a branch are computed where they can be: sha2 by Spark, of one input; coalesce by the tasks,
+    of both; and a time of either has one type. The state of the join is found again by the next run."""
+    sql = (
+        ORDERS
+        + """
+    INSERT INTO delivered SELECT u.at, u.hash, u.number FROM (
+      SELECT coalesce(d.delivery_time, o.order_time) AS at, sha2(CAST(o.order_id AS STRING), 256) AS hash,
+             d.delivery_id AS number
+      FROM o LEFT JOIN d ON d.order_id = o.order_id
+        AND d.delivery_time BETWEEN o.order_time AND o.order_time + INTERVAL '1' HOUR
+      UNION ALL SELECT delivery_time, 'none', 0 - delivery_id FROM d WHERE order_id = 9) u
+    WHERE u.number IS NULL OR u.number <> -3;
+    """
+    )
+    put("orders", order(1, "10:00:00"), order(2, "11:00:00"))
+    put("deliveries", delivery(1, 1, "10:40:00"), delivery(2, 9, "10:50:00"), delivery(3, 9, "10:55:00"))
+    job(sql)
+    put("deliveries", delivery(4, 7, "12:30:00"))
+    result = job(sql, finish=True)
+    found = {(f"{row['at']:%H:%M}", row["hash"][:4], row["number"]) for row in MemorySink.rows("delivered")}
+    assert found == {("10:40", "6b86", 1), ("10:50", "none", -2), ("11:00", "d473", None)}
+    assert len(MemorySink.rows("delivered")) == 3
+    account = result.last.queries[next(iter(result.last.queries))].account
+    assert account["u"] == {"in": 4, "beneath": 2, "passed": 4, "retained": 0}
+    assert account["u.1.o"] == {"in": 2, "matched": 1, "padded": 1, "retained": 0}

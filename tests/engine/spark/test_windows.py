@@ -3,11 +3,14 @@ and with functions that are left to Spark."""
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.spark.replay import replay_case
 
 pytestmark = pytest.mark.spark
@@ -83,3 +86,48 @@ def test_windows_are_those_of_spark(spark: Any, seed: int, ours: str) -> None:
     ]
     assert len(expected) > 10
     assert sorted(map(repr, (r for r in found if r["k"] != "z"))) == sorted(map(repr, expected))
+
+
+CLICKS = """
+CREATE MAPPING clicks (page STRING, at TIMESTAMP, ms DECIMAL(10,2)) TYPE File
+  OPTIONS ('path' = '{path}/clicks', 'format' = 'json', 'maxFilesPerTrigger' = '1');
+CREATE VIEW c AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE clicks, DESCRIPTOR(at), INTERVAL '0' SECONDS));
+CREATE MAPPING plain TYPE File OPTIONS ('path' = '{path}/plain', 'format' = 'parquet');
+CREATE MAPPING slow TYPE File OPTIONS ('path' = '{path}/slow', 'format' = 'parquet');
+INSERT INTO plain SELECT window_start, window_end, page, sum(ms) AS ms, avg(ms) AS mean, max(at) AS last
+  FROM TABLE(TUMBLE(TABLE c, DESCRIPTOR(at), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, page;
+INSERT INTO slow SELECT window_end, percentile_approx(ms, 1.0) AS slowest, count(*) AS n
+  FROM TABLE(SESSION(TABLE c, DESCRIPTOR(at), INTERVAL '5' MINUTES)) GROUP BY window_start, window_end
+  HAVING count(*) > 1;
+"""
+
+
+def test_a_whole_job_goes_on_where_it_was_stopped(spark: Any, tmp_path: Path) -> None:
+    """Rows of windows reach the sink from the tasks as they are, and by Spark's groupBy; each once."""
+
+    def put(name: str, *clicks: tuple[str, str, str]) -> None:
+        (tmp_path / "clicks").mkdir(exist_ok=True)
+        records = [{"page": page, "at": f"2022-03-01T{at}Z", "ms": ms} for page, at, ms in clicks]
+        text = "\n".join(json.dumps(record) for record in records)
+        (tmp_path / "clicks" / f"{name}.json").write_text(text)
+
+    def found(sink: str) -> list[tuple[Any, ...]]:
+        frame = spark.read.option("recursiveFileLookup", "true").parquet(str(tmp_path / sink))
+        return sorted(tuple(str(value) for value in row) for row in frame.collect())
+
+    text = CLICKS.format(path=tmp_path)
+    put("1", ("a", "10:01:00", "1.50"), ("b", "10:02:00", "7"), ("a", "10:09:59", "1.01"))
+    until_caught_up(spark, text, tmp_path / "checkpoint")
+    put("2", ("a", "10:10:00", "3"), ("b", "10:31:00", "4"))
+    until_caught_up(spark, text, tmp_path / "checkpoint")
+    first = [
+        ("2022-03-01 10:00:00", "2022-03-01 10:10:00", "a", "2.51", "1.255000", "2022-03-01 10:09:59"),
+        ("2022-03-01 10:00:00", "2022-03-01 10:10:00", "b", "7.00", "7.000000", "2022-03-01 10:02:00"),
+        ("2022-03-01 10:10:00", "2022-03-01 10:20:00", "a", "3.00", "3.000000", "2022-03-01 10:10:00"),
+    ]
+    assert found("plain") == first
+    assert found("slow") == [("2022-03-01 10:07:00", "7.00", "2"), ("2022-03-01 10:15:00", "3.00", "2")]
+    until_caught_up(spark, text, tmp_path / "checkpoint", finish=True)
+    last = ("2022-03-01 10:30:00", "2022-03-01 10:40:00", "b", "4.00", "4.000000", "2022-03-01 10:31:00")
+    assert found("plain") == [*first, last]
+    assert len(found("slow")) == 2

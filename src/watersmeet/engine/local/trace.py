@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watersmeet.engine.replay import CaseOutput, CaseStep, shown_time
+from watersmeet.engine.step.query_tick import lateness_of
 from watersmeet.event_time import Side, Watermark
 from watersmeet.plan.durations import distance
-from watersmeet.plan.model import Bound, JobPlan, JoinPlan, QueryPlan
+from watersmeet.plan.model import AggregatePlan, Bound, JobPlan, JoinPlan, QueryPlan
 from watersmeet.plan.scope import unit_of_type
 
 Row = dict[str, Any]
@@ -42,17 +43,19 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition of a source: its newest time per event-time column."""
+    """A partition of a source: its newest time per event-time column. Or a branch that is a stage (``of``:
+    its watermark key there): the watermark that leaves it."""
 
     name: str
     newest: Watermark
     idle: bool
+    of: str | None = None
 
 
 @dataclass(frozen=True)
 class InputWatermark:
-    """W of one key of an input. ``partitions``: by which it moves, with the lag of their branch (None: by
-    explicit advances alone)."""
+    """W of one key of an input. ``partitions``: by which it moves, with what they are behind by: the lag of
+    their branch (and allowed_lateness, beside stages; None: by explicit advances alone)."""
 
     key: str
     value: Watermark
@@ -139,8 +142,22 @@ class JoinStep:
 
 
 @dataclass(frozen=True)
+class WindowStep:
+    """One aggregation in one step. ``watermark``: the one that closes its windows; ``results``: of those that
+    closed, before HAVING; ``kept``: how many rows are in open windows; ``outputs``: per key the watermark
+    that is put out, and the one before."""
+
+    node: AggregatePlan
+    watermark: Watermark
+    results: list[Row]
+    kept: int
+    outputs: Mapping[str, tuple[Watermark, Watermark]]
+
+
+@dataclass(frozen=True)
 class TickTrace:
-    """One tick. ``late_below``: per key, what was late in it."""
+    """One tick. ``late_below``: per key, what was late in it. ``too_late``: rows that a join beneath a UNION
+    ALL gave, and that were late there."""
 
     step: CaseStep
     output: CaseOutput
@@ -148,6 +165,8 @@ class TickTrace:
     inputs: list[InputWatermark]
     late_below: Mapping[str, Watermark]
     joins: list[JoinStep]
+    too_late: list[Arrived] = field(default_factory=list)
+    windows: list[WindowStep] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -168,12 +187,17 @@ class Trace:
     def query(self) -> QueryPlan:
         return self.plan.queries[0]
 
+    def lateness(self, key: str) -> int:
+        """What is taken off the watermark of an input's key to judge its rows."""
+        side = next(s for s in self.query.sides if key in map(s.watermark_key, s.event_times))
+        return lateness_of(self.query, side)
+
     def _type(self, key: str) -> str:
         for side in self.query.sides:
             for column in side.input.columns:
                 if side.watermark_key(column.name) == key:
                     return column.type
-        raise AssertionError(f"no column {key}")
+        return next(c.type for node in self.query.nodes for c in node.columns if c.name == key)
 
     def time(self, key: str, value: Watermark) -> str:
         """A time of the key in its type."""

@@ -73,6 +73,22 @@ def again(plan: JoinPlan, task: NodeTask) -> Joined:
     return Joined(pairs, released, brought, least, report.rows_out)
 
 
+def closed(task: NodeTask) -> list[Row]:
+    """The results of the windows that an aggregation's task closed: the task once more, merging nothing."""
+    work = NodeWork.model_validate_json(bytes(task.store.read(task.work)))
+    for told in work.sides:
+        told.merges = []
+    name = f"{task.work}-again"
+    task.store.write(name, work.model_dump_json().encode())
+    shape = replace(task.shape, feed=None)
+    *batches, _ = NodeTask(shape, task.store, name, task.tick, task.placing).run(0, 1)
+    return [
+        {name: to_json(value) for name, value in row.items() if name != CONTROL}
+        for batch in batches
+        for row in batch.to_pylist()
+    ]
+
+
 def _columns(side: Side, task: SideTask, where: Side | None = None) -> list[JoinedColumn]:
     """All kept columns of a side in their native types, named apart from those of the other."""
     return [

@@ -21,23 +21,32 @@ from watersmeet.engine.local.trace import (
     Opened,
     OutputWatermark,
     Partition,
+    Row,
     TickTrace,
     Trace,
+    WindowStep,
 )
-from watersmeet.engine.local.trace_join import Joined, again, kept_rows
-from watersmeet.engine.replay import CaseOutput, CaseStep
+from watersmeet.engine.local.trace_join import Joined, again, closed, kept_rows
+from watersmeet.engine.replay import CaseOutput, CaseStep, canonical_time
 from watersmeet.engine.step.driver import TickDriver
 from watersmeet.engine.step.ingest import FLAG, ON_TIME, REASONS, Judgement
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.query_tick import lateness_of
 from watersmeet.engine.step.tasks import TickStart
-from watersmeet.event_time import NEVER, Side, Watermark
+from watersmeet.event_time import NEVER, Side, Watermark, shift
 from watersmeet.kernel.times import to_canonical
 from watersmeet.plan.conjuncts import text_of
-from watersmeet.plan.model import JoinPlan, LookupPlan, QueryPlan, SidePlan
+from watersmeet.plan.explain.words import node_name
+from watersmeet.plan.model import AggregatePlan, JoinPlan, LookupPlan, QueryPlan, SidePlan
 from watersmeet.plan.retention import limits
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.state.manifest import QueryState
+
+
+def _behind(lag: int | None, query: QueryPlan, side: SidePlan) -> int | None:
+    """How far a source's part in W of an input is behind its newest time."""
+    late = query.options.allowed_lateness if side.stages else 0
+    return None if lag is None else lag + late
 
 
 class Tracer:
@@ -50,6 +59,7 @@ class Tracer:
     def _forget(self) -> None:
         self._judged: dict[tuple[str, int], list[tuple[pa.RecordBatch, Judgement]]] = defaultdict(list)
         self._ran: dict[int, Joined] = {}
+        self._closed: dict[int, list[Row]] = {}
 
     def opened(self, driver: TickDriver) -> None:
         """The job was opened, for the first time or again."""
@@ -60,7 +70,7 @@ class Tracer:
 
     def began(self, start: TickStart) -> None:
         self._forget()
-        self._start = start
+        self._late_below = self._driver.late_below(self._query.name)
 
     def judged(self, arrangement: str, branch: int, rows: pa.RecordBatch, judgement: Judgement) -> None:
         self._judged[arrangement, branch].append((rows, judgement))
@@ -69,25 +79,26 @@ class Tracer:
         plan = self._query.nodes[task.shape.number]
         if isinstance(plan, JoinPlan):
             self._ran[plan.number] = again(plan, task)
+        elif isinstance(plan, AggregatePlan):
+            self._closed[plan.number] = closed(task)
 
     def committed(self, step: CaseStep, output: CaseOutput) -> None:
         """The step is done."""
         assert self.trace is not None
         state = self._state()
         query = self._query
-        late_below = {
-            side.watermark_key(column): below
-            for side in query.sides
-            for column, below in self._start.late_below.get(f"{query.name}/{side.name}", {}).items()
-        }
         self.trace.entries.append(
             TickTrace(
                 step=step,
                 output=output,
                 arrived=list(self._arrived(step)),
                 inputs=list(self._inputs(state)),
-                late_below=late_below,
+                late_below=self._late_below,
                 joins=[self._join(join, state) for join in query.nodes if isinstance(join, JoinPlan)],
+                too_late=list(self._too_late(output)),
+                windows=[
+                    self._window(node, state) for node in query.nodes if isinstance(node, AggregatePlan)
+                ],
             )
         )
         self._before = state
@@ -107,14 +118,25 @@ class Tracer:
                         found = self._judgement(side, rows, place, int(judgement[place]))
                         yield replace(found, stream=branch.source.name, branch=number, row=row, diff=diff)
 
+    def _too_late(self, output: CaseOutput) -> Iterator[Arrived]:
+        """Rows of stages that were late for the inputs that they feed."""
+        sides = {side.name: side for side in self._query.sides if side.stages}
+        for alias, row in output.late:
+            for column in sides[alias].event_times if alias in sides else ():
+                key = sides[alias].watermark_key(column)
+                below = self._late_below.get(key, NEVER)
+                time = None if row[column] is None else canonical_time(row[column])
+                if time is not None and time < below:
+                    yield Arrived(alias, alias, 0, row, 1, "late", key, time, below)
+                    break
+
     def _judgement(self, side: SidePlan, rows: pa.RecordBatch, place: int, judged: int) -> Arrived:
         found = Arrived("", side.name, 0, {}, 1, "kept")
-        arrangement = f"{self._query.name}/{side.name}"
         if judged != ON_TIME:
             fate = REASONS[judged]
             for column in side.event_times:
                 time = to_canonical(rows.column(column))[place].as_py()
-                below = self._start.late_below[arrangement][column]
+                below = self._late_below.get(side.watermark_key(column), NEVER)
                 found = replace(found, fate=fate, key=side.watermark_key(column), time=time, below=below)
                 if (time is None) if fate == "null_time" else time is not None and time < below:
                     break
@@ -149,11 +171,16 @@ class Tracer:
                             partition.greatest.get(column, NEVER),
                             partition.idle,
                         ),
-                        branch.lags[place],
+                        _behind(branch.lags[place], self._query, side),
                     )
                     for number, branch in side.sources
                     for name, partition in known.branches[number].partitions.items()
                 ]
+                for number, feed in side.stages:
+                    told, key = known.branches[number], dict(feed.event_times)[column]
+                    mark = told.watermarks.get(column, NEVER)
+                    name = node_name(self._query, self._query.nodes[feed.node])
+                    partitions.append((Partition(name, mark, told.idle, of=key), 0))
                 yield InputWatermark(
                     side.watermark_key(column),
                     known.watermarks.get(column, NEVER),
@@ -189,6 +216,24 @@ class Tracer:
             },
             outputs=self._outputs(join, state, own, fed, found.least),
             table_rows=_table_rows(join, state),
+        )
+
+    def _window(self, node: AggregatePlan, state: QueryState) -> WindowStep:
+        side, after = node.side, state.nodes[node.number]
+        before = self._before.nodes[node.number].emitted if self._before.nodes else {}
+        if side.feed is not None:
+            watermark = state.nodes[side.feed.node].emitted.get(node.time_key, NEVER)
+        else:
+            known = state.inputs[side.name].watermarks.get(node.time, NEVER)
+            watermark = shift(known, -lateness_of(self._query, side))
+        return WindowStep(
+            node=node,
+            watermark=watermark,
+            results=self._closed[node.number],
+            kept=after.arrangements[side.name].retained,
+            outputs={
+                key: (after.emitted.get(key, NEVER), before.get(key, NEVER)) for key in node.watermark_keys
+            },
         )
 
     def _limits(self, join: JoinPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:

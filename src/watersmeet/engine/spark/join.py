@@ -1,7 +1,7 @@
-"""The joins of one query on Spark: ``range(P)`` → the join task, of the last join → filter and projection.
+"""The nodes of one query on Spark: ``range(P)`` → the node's task, of the last node → filter and projection.
 
-A frame is made once per join and evaluated once per tick (or more often, if a sink asks for it): what
-differs per tick comes as a local property. A join whose rows go to another one gives nothing out: its tasks
+A frame is made once per node and evaluated once per tick (or more often, if a sink asks for it): what
+differs per tick comes as a local property. A node whose rows go to another one gives nothing out: its tasks
 write runs. Reports do not travel with the rows but by an accumulator: Spark
 adds up those of tasks that succeeded, and of several for one partition any will do, since their rows are
 the same and their files are new ones. (`observe` does the same with one more expression per row, and a plan
@@ -95,7 +95,7 @@ def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
     text = context.getLocalProperty(JOIN) if context is not None else None
     if not text:
         raise EngineError(
-            "a join was evaluated outside of a tick", code="internal", hint="please report this"
+            "a node was evaluated outside of a tick", code="internal", hint="please report this"
         )
     work, tick, part = cast(tuple[str, int, ArrowPart | None], unpacked(text))
     return NodeTask(shape, store, work, tick), part
@@ -103,7 +103,7 @@ def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
 
 @dataclass(frozen=True)
 class Feed:
-    """The function given to `mapInArrow` for a join whose rows go to another join: only reports come out."""
+    """The function given to `mapInArrow` for a node whose rows go to another one: only reports come out."""
 
     shape: NodeShape
     store: Store
@@ -121,7 +121,7 @@ class Feed:
 
 
 class FeedFrame:
-    """A join of one query whose rows go to another join, to be evaluated within a tick."""
+    """A node of one query whose rows go to another one, to be evaluated within a tick."""
 
     def __init__(self, spark: SparkSession, shape: NodeShape, store: Store, partitions: int) -> None:
         self._spark = spark
@@ -140,7 +140,7 @@ def staged_schema(shape: NodeShape, outputs: Sequence[tuple[str, str]]) -> pa.Sc
 
 
 class JoinFrame:
-    """One query's joined, filtered and projected rows, to be evaluated within a tick.
+    """The rows of one query's last node, filtered and projected, to be evaluated within a tick.
 
     Args:
         where, outputs: Spark SQL over columns named ``alias.column``; outputs are (SQL, name).

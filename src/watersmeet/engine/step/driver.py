@@ -354,6 +354,10 @@ class TickDriver:
         """
         self._current().queries[query].settle(number, reports)
 
+    def late_below(self, query: str) -> Mapping[str, Watermark]:
+        """Per key of a query's inputs: rows of the open tick below are late."""
+        return self._current().late_below[query]
+
     def aside(self, query: str) -> Mapping[str, Sequence[PadFile]]:
         """Files of the open tick's late rows of stages, per alias of the input to which they came too late;
         see `engine.step.aside`. There are none unless `keep_late`."""

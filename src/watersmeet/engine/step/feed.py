@@ -84,10 +84,9 @@ class FeedWriter:
         integer = {column: pa.types.is_integer(rows.column(column).type) for column in marks}
         missed = Missed(rows.num_rows, integer)
         for column, mark in marks.items():
-            times = to_canonical(rows.column(column))
-            known = times.is_valid().to_numpy(zero_copy_only=False)
-            values = pc.fill_null(times, MAX_TIME).to_numpy(zero_copy_only=False)
-            late = part & known & below(values, mark)
+            times = pc.fill_null(to_canonical(rows.column(column)), MAX_TIME)
+            values = times.to_numpy(zero_copy_only=False)
+            late = part & below(values, mark)
             if late.any():
                 missed.note(column, late, values, mark)
                 found |= late

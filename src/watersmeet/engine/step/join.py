@@ -74,7 +74,7 @@ def _run_append(
         if leaves:
             least_alive(own, [*own.old, *own.new_runs], report.side(side))
         else:
-            _least(own, report.side(side), share)
+            _least(own, report.side(side), share.partition, share.partitions)
     written = marks.write(share.store, share.tick)
     for side in Side:
         own = slices[side]
@@ -138,12 +138,12 @@ def _release(
                 yield pad(shape, side, piece.rows.batch, np.sort(rows[~matched]))
 
 
-def _least(own: SideSlice, report: SideReport, share: Share) -> None:
+def _least(own: SideSlice, report: SideReport, partition: int, partitions: int) -> None:
     """The least event times over the retained rows of the runs that this task answers for (whole runs)."""
     runs = [*(live.run for live in own.work.runs), *own.work.new_runs]
     for number, run in enumerate(runs):
-        if number % share.partitions != share.partition:
+        if number % partitions != partition:
             continue
-        found = OpenRun.open(share.store, run, own.task.layout).least(own.work.new_limits)
+        found = OpenRun.open(own.store, run, own.task.layout).least(own.work.new_limits)
         for column, time in (found or {}).items():
             lower(report.least, column, time)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from watersmeet.event_time import Side
 from watersmeet.plan.durations import distance
 from watersmeet.plan.explain.words import INDENT, Sections, node_name
-from watersmeet.plan.forecast import STRING_BYTES, SideForecast, side_forecasts
-from watersmeet.plan.model import JoinPlan, QueryPlan, TimeBand
+from watersmeet.plan.forecast import STRING_BYTES, SideForecast, side_forecasts, window_forecasts
+from watersmeet.plan.model import AggregatePlan, JoinPlan, QueryPlan, TimeBand
+from watersmeet.spec.model import WindowKind
 
 ASSUMED_RATE = 1000.0
 _MANY_TIMES = 3
@@ -41,15 +42,36 @@ def state_sections(query: QueryPlan) -> Sections:
         for join, both in side_forecasts(query)
         for own, each in zip(Side, both, strict=True)
     ]
-    lines = [line for of in sides for line in _forecast(of)]
-    lines += [*_total(sides), *(f"assumed: {text}" for text in _assumptions(sides))]
+    windows = window_forecasts(query)
+    lines = [line for of in sides for line in _forecast(query, of)]
+    lines += [line for node, forecast in windows for line in _of_windows(query, node, forecast)]
+    if not lines:
+        return []
+    kept = [of.forecast for of in sides if of.forecast.bound is not None]
+    kept += [forecast for _, forecast in windows]
+    lines += _total([of.forecast for of in sides] + [forecast for _, forecast in windows])
+    lines += [f"assumed: {text}" for text in _assumptions(kept)]
     return [
         ("State forecast (nothing is measured)", lines),
         ("Could be kept shorter", [line for of in sides for line in _advice(of)]),
     ]
 
 
-def _forecast(of: _Of) -> Iterator[str]:
+def _of_windows(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -> Iterator[str]:
+    title = node.side.title
+    name = title if len(query.nodes) == 1 else f"{node_name(query, node)}, {title}"
+    if forecast.kept is None or forecast.behind is None:
+        until = "its session closes" if node.kind is WindowKind.SESSION else "its windows close"
+        yield f"{name}: until {until}, {_number(forecast.row.bytes)} bytes a row"
+        return
+    kept, size, behind = (
+        distance(value, forecast.in_time) for value in (forecast.kept, node.size, forecast.behind)
+    )
+    yield f"{name}: a row for at most {kept} ({size} by its windows, {behind} delay of {node.time_key})"
+    yield INDENT + _size(query, forecast)
+
+
+def _forecast(query: QueryPlan, of: _Of) -> Iterator[str]:
     forecast, bound = of.forecast, of.forecast.bound
     if all(i.is_table for i in forecast.side.inputs):
         yield f"{of.name}: until the row is deleted, {_number(forecast.row.bytes)} bytes a row"
@@ -63,7 +85,7 @@ def _forecast(of: _Of) -> Iterator[str]:
             f"{of.name}: a row for {most} ({of.distance(bound.c)} by its bound,"
             f" {of.distance(forecast.behind)} {_lag_or_delay(of)} of {bound.by})"
         )
-        yield INDENT + _size(of)
+        yield INDENT + _size(query, forecast)
 
 
 def _lag_or_delay(of: _Of) -> str:
@@ -78,13 +100,13 @@ def _lag_or_delay(of: _Of) -> str:
     return "lag" if of.forecast.behind in lags else "delay"
 
 
-def _size(of: _Of) -> str:
-    forecast = of.forecast
+def _size(query: QueryPlan, forecast: SideForecast) -> str:
     each = f"{_number(forecast.row.bytes)} bytes"
     if forecast.side.feeds:
-        numbers = " and ".join(f"join {feed.node + 1}" for feed in forecast.side.feeds)
-        made = f"what {numbers} makes in that time"
-        return f"{made}, which depends on its matches; {each} a row"
+        nodes = [query.nodes[feed.node] for feed in forecast.side.feeds]
+        made = f"what {' and '.join(node_name(query, node) for node in nodes)} makes in that time"
+        grouped = all(isinstance(node, AggregatePlan) for node in nodes)
+        return f"{made}, which depends on its {'groups' if grouped else 'matches'}; {each} a row"
     if not forecast.in_time:
         return f"{each} a row"
     rate = ASSUMED_RATE if forecast.rate is None else forecast.rate
@@ -95,9 +117,9 @@ def _size(of: _Of) -> str:
     )
 
 
-def _total(sides: Sequence[_Of]) -> Iterator[str]:
+def _total(sides: Sequence[SideForecast]) -> Iterator[str]:
     """Of all inputs, when every one declares its rate."""
-    counted = [of.forecast for of in sides if not of.forecast.side.feeds]
+    counted = [forecast for forecast in sides if not forecast.side.feeds]
     if not counted or any(each.rate is None or each.kept is None or not each.in_time for each in counted):
         return
     total = sum((each.rows(each.rate or 0.0) or 0.0) * each.row.bytes for each in counted)
@@ -105,8 +127,7 @@ def _total(sides: Sequence[_Of]) -> Iterator[str]:
     yield f"together: {_bytes(total)}{beneath}"
 
 
-def _assumptions(sides: Sequence[_Of]) -> Iterator[str]:
-    kept = [of.forecast for of in sides if of.forecast.bound is not None]
+def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
     if not kept:
         return
     yield "event times follow the clock, no row comes before its time, no stream falls silent"

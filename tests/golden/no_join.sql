@@ -1,0 +1,2 @@
+CREATE TABLE a (k STRING, t TIMESTAMP, v INT, WATERMARK FOR t AS t - INTERVAL '10' SECONDS) TYPE Memory;
+SELECT k, v * 2 AS twice FROM a WHERE v > 1 AND sha2(k, 256) <> 'x';
