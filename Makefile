@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars lint types test test-fast check demo bench docs clean
+.PHONY: help setup jars postgres lint types test test-fast check demo bench docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -8,8 +8,11 @@ help: ## this list
 setup: ## .venv with everything, locked versions
 	@scripts/setup
 
-jars: ## Spark's Kafka connector and a Kafka broker, for the tests
+jars: ## Spark's Kafka connector, a Kafka broker and PostgreSQL's driver, for the tests
 	@scripts/jars
+
+postgres: ## a PostgreSQL server, for the tests
+	@scripts/postgres
 
 lint: setup ## ruff: rules and format
 	@scripts/lint
@@ -17,7 +20,7 @@ lint: setup ## ruff: rules and format
 types: setup ## mypy, strict for the pure core
 	@scripts/types
 
-test: setup jars ## all tests, with Spark, a real Kafka broker and real kills
+test: setup jars postgres ## all tests, with Spark, a real Kafka broker, PostgreSQL and real kills
 	@scripts/test
 
 test-fast: setup ## the tests that need no JVM

@@ -1,4 +1,5 @@
-"""What all tests share: the seed, one Spark session, one Kafka broker. Each is made when first asked for.
+"""What all tests share: the seed, one Spark session, one Kafka broker, one PostgreSQL server. Each is made
+when first asked for.
 
 PySpark is imported by the ``spark`` fixture alone, so that the tests of the core never load it.
 """
@@ -50,11 +51,13 @@ def seed(pytestconfig) -> int:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """The session that jobs get, on two cores, with the Kafka connector if ``scripts/jars`` got it."""
+    """The session that jobs get, on two cores, with the Kafka connector and PostgreSQL's driver if
+    ``scripts/jars`` got them."""
     from watersmeet.engine.spark.session import settings, start
 
     scratch = tmp_path_factory.mktemp("spark")
-    jars = REPOSITORY / ".jars" / "spark-kafka"
+    jars = [REPOSITORY / ".jars" / name for name in ("spark-kafka", "postgres-jdbc")]
+    known = ",".join(str(folder) for folder in jars if folder.exists())
     conf = {
         "spark.app.name": "watersmeet-tests",
         "spark.driver.memory": "1g",
@@ -62,7 +65,7 @@ def spark(tmp_path_factory):
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
     }
-    session = start(settings(master="local[2]", conf=conf, jars=str(jars) if jars.exists() else None))
+    session = start(settings(master="local[2]", conf=conf, jars=known or None))
     yield session
     session.stop()
 
@@ -74,3 +77,12 @@ def kafka_broker():
 
     with KafkaBroker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """One PostgreSQL server for all tests: take table names of your own."""
+    from watersmeet.testing.postgres import Postgres
+
+    with Postgres() as server:
+        yield server

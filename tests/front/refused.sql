@@ -56,7 +56,7 @@ SELECT l.t FROM l ASOF JOIN r MATCH_CONDITION l.t >= r.t
 SELECT l.t FROM l ASOF JOIN r MATCH_CONDITION (l.t >= r.nosuch)
 -- fail=nondeterministic
 SELECT l.t FROM l ASOF JOIN r MATCH_CONDITION (l.t >= r.t + rand())
--- fail=not-supported
+-- fail=not-a-table
 SELECT l.t FROM l JOIN r FOR SYSTEM_TIME AS OF l.t ON l.t = r.t
 -- fail=not-supported
 SELECT t FROM (SELECT t FROM l UNION SELECT t FROM r) u
@@ -162,3 +162,29 @@ SELECT 1 FROM (SELECT l.t FROM l JOIN r ON l.t = r.t) x JOIN l AS "x.l" ON x.t =
 SELECT 1 FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.t = l.t) AND EXISTS (SELECT 1 FROM r WHERE r.t > l.t)
 -- fail=not-supported
 SELECT x.v FROM l LEFT JOIN (SELECT p.s, coalesce(q.s, '') AS v FROM p JOIN p q ON p.s = q.s) x ON x.s = l.k
+-- fail=not-supported 1:17
+SELECT l.t FROM d FOR SYSTEM_TIME AS OF now() JOIN l ON l.t = d.a
+-- fail=not-supported 1:29
+SELECT l.t FROM l FULL JOIN d FOR SYSTEM_TIME AS OF l.t ON l.t = d.a
+-- fail=not-supported
+SELECT l.t FROM l JOIN d FOR SYSTEM_TIME AS OF TIMESTAMP '2024-01-01' ON l.t = d.a
+-- fail=not-supported
+SELECT l.t FROM l JOIN d FOR SYSTEM_TIME AS OF l.k ON l.t = d.a
+-- fail=unknown-column
+SELECT l.t FROM l JOIN d FOR SYSTEM_TIME AS OF l.nosuch ON l.t = d.a
+-- fail=not-supported
+SELECT l.t FROM l JOIN d FOR VERSION AS OF 3 ON l.t = d.a
+-- fail=unknown-table
+SELECT l.t FROM l JOIN nosuch FOR SYSTEM_TIME AS OF l.t ON TRUE
+-- fail=unknown-sink 1:13
+INSERT INTO d SELECT l.t FROM l
+-- fail=not-a-stream 1:16
+CREATE TABLE x (t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'jdbc', 'url' = 'jdbc:x')
+-- fail=bad-option 1:16
+CREATE TABLE x (t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'file', 'path' = 'x', 'refresh' = '1 minute')
+-- fail=bad-option 1:16
+CREATE TABLE x (t TIMESTAMP) WITH ('connector' = 'kafka', 'topic' = 'x', 'refresh' = '1 minute')
+-- fail=not-a-table
+CREATE TABLE x (a BIGINT) WITH ('connector' = 'kafka', 'topic' = 'x'); SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF l.t ON x.a = l.t
+-- fail=not-supported
+WITH x AS (SELECT * FROM d UNION ALL SELECT * FROM d) SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF l.t ON x.a = l.t

@@ -14,6 +14,7 @@ DECLARED = (
     "CREATE TABLE l (t BIGINT, k STRING, v INT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');"
     "CREATE TABLE r (t BIGINT, v INT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');"
     "CREATE TABLE p (ts TIMESTAMP, s STRING) WITH ('connector' = 'memory');"
+    "CREATE TABLE d (a BIGINT, s STRING) WITH ('connector' = 'jdbc', 'url' = 'jdbc:x', 'dbtable' = 'd');"
     "CREATE SINK f WITH ('connector' = 'file');"
     "SELECT l.t FROM l;\n"
 )

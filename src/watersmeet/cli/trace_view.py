@@ -28,7 +28,7 @@ from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import title_of
-from watersmeet.plan.model import JoinPlan
+from watersmeet.plan.model import JoinPlan, LookupPlan
 from watersmeet.spec.model import Branch, JoinKind, OutputMode
 
 Lines = Iterator[str]
@@ -85,7 +85,8 @@ def _head(trace: Trace) -> Lines:
         late = f", allowed lateness {trace.distance(_first_key(trace), lateness)}"
     yield f"watermark rule {rule.value}, output mode {query.options.output_mode.value}{late}"
     for join in _joins(trace):
-        yield from _section(f"{_title(join)}: postpone map", _postpone_map(trace, join))
+        if not isinstance(join, LookupPlan):
+            yield from _section(f"{_title(join)}: postpone map", _postpone_map(trace, join))
 
 
 def _joins(trace: Trace) -> list[JoinPlan]:
@@ -227,14 +228,17 @@ def _join(trace: Trace, step: JoinStep) -> Lines:
         yield from _section("put out with their first match", [_left(join, pair) for pair in pads])
     elif join.kind is not JoinKind.ANTI:
         yield from _section("matched", [_pair(join, pair, changes) for pair in pairs])
-    yield from _section("limits", [limit_text(trace, step, limit) for limit in step.limits])
-    yield from _section("released", [released_text(trace, step, row) for row in step.released])
+    if step.table_rows is None:
+        yield from _section("limits", [limit_text(trace, step, limit) for limit in step.limits])
+        yield from _section("released", [released_text(trace, step, row) for row in step.released])
+    elif step.pairs:
+        count = "1 row" if step.table_rows == 1 else f"{step.table_rows} rows"
+        yield f"looked up in {join.right.title}: {count}, NULL keys and filtered ones left out"
     if join.kind is JoinKind.ANTI:
         yield from _section("put out, for they never matched", [_left(join, pair) for pair in pads])
     elif join.kind.pads_left or join.kind.pads_right:
         yield from _section("padded", [_pad(join, pair, changes) for pair in pads])
-    for side in Side:
-        rows = step.buffers[side]
+    for side, rows in step.buffers.items():
         count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
         title = f"kept of {join.side(side).title}: {count}"
         yield from _section(title, [_kept(row) for row in rows]) if rows else [f"{title}"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -10,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
-from watersmeet.spec.model import Column
+from watersmeet.spec.model import Column, Source
 
 _INTEGERS = {
     "TINYINT": pa.int8(),
@@ -95,3 +97,40 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     return value
+
+
+class HeldTables:
+    """Tables whose rows are given as those of streams are: what was inserted so far, less what was deleted.
+
+    They are outside of the job that reads them: a restart leaves them as they are.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Counter[tuple[Any, ...]]] = {}
+
+    def change(self, source: Source, changes: Sequence[tuple[Mapping[str, Any], int]]) -> None:
+        """The changes of one tick; their order does not matter.
+
+        Raises:
+            EngineError: a row is deleted that is not there.
+        """
+        names = [column.name for column in source.columns]
+        known = self._rows.setdefault(source.name, Counter())
+        for row, diff in changes:
+            known[tuple(row.get(name) for name in names)] += diff
+        missing = next((row for row, times in known.items() if times < 0), None)
+        if missing is not None:
+            shown = ", ".join(f"{name} = {value}" for name, value in zip(names, missing, strict=True))
+            raise EngineError(f'table "{source.name}" has no row ({shown}) to delete', code="missing-delete")
+
+    def rows(self, source: Source) -> list[dict[str, Any]]:
+        """What it holds."""
+        names = [column.name for column in source.columns]
+        known = self._rows.get(source.name, Counter())
+        return [dict(zip(names, row, strict=True)) for row in known.elements()]
+
+    def version(self, source: Source) -> str:
+        """A digest of what it holds."""
+        known = self._rows.get(source.name, Counter())
+        text = repr(sorted((repr(row), times) for row, times in known.items() if times))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -77,7 +77,7 @@ def _connector(written: str | None, options: dict[str, str], cursor: Cursor, sta
             "it is not said what this connects to",
             "unknown-connector",
             start,
-            "add TYPE Kafka (or File, Generator, Console, Memory), or 'connector' = 'kafka' in WITH",
+            "add TYPE Kafka (or File, Jdbc, Generator, Console, Memory), or 'connector' = 'kafka' in WITH",
         )
     found = CONNECTORS.get(named.lower())
     if found is None:
@@ -195,6 +195,20 @@ def _source(
             start,
             "leave 'partitions' out; those of Kafka are found by themselves",
         )
+    if times and connector == "jdbc":
+        raise text.error(
+            f'"{name}" is a table: a jdbc source has no event times',
+            "not-a-stream",
+            start,
+            "leave WATERMARK FOR out, and join it with JOIN … FOR SYSTEM_TIME AS OF",
+        )
+    if times and fields.refresh_us is not None:
+        raise text.error(
+            f"\"{name}\" has an event time, so it is a stream, and 'refresh' is said of tables",
+            "bad-option",
+            start,
+            "leave WATERMARK FOR out, or 'refresh'",
+        )
     return Source(
         name,
         tuple(listed.columns),
@@ -206,4 +220,5 @@ def _source(
         fields.on_idle,
         fields.max_ahead_us,
         rows_per_second=fields.rows_per_second,
+        refresh_us=fields.refresh_us,
     )

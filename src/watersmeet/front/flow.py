@@ -193,6 +193,13 @@ def _inlined(expr: Expr, flow: Flow, way: Way) -> Expr:
     return substituted(expr, lambda node: by_name[node.name])
 
 
+def table_of(flow: Flow, alias: str) -> Input:
+    """A flow of one source without event times as a table that rows meet as it is in their tick."""
+    (way,) = flow.ways
+    assert isinstance(way.origin, Source)
+    return Input(alias, flow.columns, (), (Branch(way.origin, way.columns, way.beneath, way.above),), True)
+
+
 def input_of(flow: Flow, alias: str) -> Input:
     """The flow as an input of a query."""
     times = flow.event_times

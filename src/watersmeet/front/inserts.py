@@ -30,6 +30,10 @@ def insert_target(cursor: Cursor, catalog: Catalog) -> tuple[Sink, tuple[str, ..
         raise cursor.text.error(
             f'"{sink.name}" is a generator: it cannot be written to', "unknown-sink", start
         )
+    if sink.connector == "jdbc":
+        raise cursor.text.error(
+            f'"{sink.name}" is a jdbc table: it can be read, not written to', "unknown-sink", start
+        )
     return sink, _listed(cursor, sink)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from watersmeet.errors import SqlError
 from watersmeet.front.durations import duration_us
 from watersmeet.spec.model import OnIdle
+from watersmeet.spec.secrets import guarded
 
 CONNECTORS = {
     "kafka": "kafka",
@@ -19,6 +20,7 @@ CONNECTORS = {
     "console": "console",
     "print": "console",
     "memory": "memory",
+    "jdbc": "jdbc",
 }
 """Names as people write them (Hazelcast, Flink, Spark) → ours."""
 
@@ -38,6 +40,7 @@ class SourceFields:
     on_idle: OnIdle = OnIdle.HOLD
     max_ahead_us: int | None = None
     rows_per_second: float | None = None
+    refresh_us: int | None = None
 
 
 def source_fields(options: Mapping[str, str], connector: str, error: OptionError) -> SourceFields:
@@ -50,12 +53,14 @@ def source_fields(options: Mapping[str, str], connector: str, error: OptionError
         _on_idle(named.get("on_idle"), error),
         _duration("max_ahead", named, default, error),
         _rows_per_second(named, connector, error),
+        _refresh(named, connector, error),
     )
 
 
 def of_the_connector(options: Mapping[str, str]) -> dict[str, str]:
-    """The options without those that are fields of a `Source`, and without the connector's name."""
-    return {key: value for key, value in options.items() if _plain(key) not in _OURS}
+    """The options without those that are fields of a `Source`, and without the connector's name; passwords
+    and the like are not shown."""
+    return {key: guarded(key, value) for key, value in options.items() if _plain(key) not in _OURS}
 
 
 _OURS = ("connector", *(field.name.removesuffix("_us") for field in fields(SourceFields)))
@@ -111,6 +116,13 @@ def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionErro
     if value is None:
         raise error(f"option 'rows_per_second' is '{written}'", "a number above zero, such as '5000'")
     return value
+
+
+def _refresh(named: Mapping[str, str], connector: str, error: OptionError) -> int | None:
+    """How often a table is looked at."""
+    if "refresh" in named and connector not in ("file", "jdbc"):
+        raise error(f"a {connector} source has no option 'refresh'", "it is said of tables: files and jdbc")
+    return _duration("refresh", named, None, error)
 
 
 def _above_zero(written: str) -> float | None:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from watersmeet.errors import SqlError
 from watersmeet.front.aggregates import aggregated
+from watersmeet.front.as_of import is_as_of, table_as_of
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.checks import check_clauses, check_expression
 from watersmeet.front.flow import Flow, input_of
@@ -177,7 +178,7 @@ def _exists(part: _Part, exists: exp.Exists, kind: JoinKind, catalog: Catalog, t
         raise text.not_supported(
             "EXISTS over more than SELECT … FROM one input WHERE … is", exists, "write LEFT SEMI JOIN … ON …"
         )
-    leaf = _leaf(origin.this, catalog, text)
+    leaf = _right(origin.this, part, kind, catalog, text)
     _check_names(part, leaf, origin.this, text)
     where = select.args.get("where")
     condition: Expr | None = None
@@ -224,7 +225,7 @@ def _joined(part: _Part, holder: exp.Expression, catalog: Catalog, text: Text) -
 
 def _join(left: _Part, join: exp.Join, catalog: Catalog, text: Text) -> _Part:
     kind = _kind(join, text)
-    right = _leaf(join.this, catalog, text)
+    right = _right(join.this, left, kind, catalog, text)
     _check_names(left, right, join.this, text)
     scope = Scope(left.scope.relations + right.scope.relations, left.scope.merged + right.scope.merged)
     # Names above the join: what this join pads with NULLs has to be NULL there, whatever computes it.
@@ -253,6 +254,21 @@ def _join(left: _Part, join: exp.Join, catalog: Catalog, text: Text) -> _Part:
     if kind.hides_right:
         return _Part(joined, left.scope)
     return _Part(joined, Scope(above[0].relations + above[1].relations, merged))
+
+
+def _right(item: exp.Expression, left: _Part, kind: JoinKind, catalog: Catalog, text: Text) -> _Part:
+    """The right side of a join: a FROM item, or a table that rows of the left side meet as it is."""
+    if not is_as_of(item):
+        return _leaf(item, catalog, text)
+    assert isinstance(item, exp.Table)
+    if kind.pads_right:
+        raise text.not_supported(
+            f"{kind.value} JOIN with a table FOR SYSTEM_TIME AS OF is",
+            item,
+            "rows of the table do not come, so none is missing: INNER, LEFT, LEFT SEMI and LEFT ANTI are",
+        )
+    flow, table = table_as_of(item, left.scope, lambda each: relation_flow(each, catalog, text), text)
+    return _Part(table, Scope((Named(table.alias, flow.columns),)))
 
 
 def _check_names(left: _Part, right: _Part, where: exp.Expression, text: Text) -> None:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from watersmeet.errors import near_names
 from watersmeet.front.aggregates import aggregated
+from watersmeet.front.as_of import written_version
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.checks import check_clauses, check_expression
 from watersmeet.front.dialect import ImposeOrder
@@ -66,9 +67,14 @@ def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[F
 
 
 def _check_table(item: exp.Table, text: Text) -> None:
-    version = item.args.get("version")
-    if version is not None:
-        raise text.not_supported("FOR SYSTEM_TIME AS OF (a join with a table as of each row's tick) is", item)
+    if item.args.get("version") is not None:
+        raise text.error(
+            f"{written_version(item)} is said of the right side of a join: there rows of a stream meet a"
+            " table",
+            "not-supported",
+            item,
+            "write stream JOIN table FOR SYSTEM_TIME AS OF stream.time AS t ON …",
+        )
     for key, value in item.args.items():
         if value and key not in _TABLE_ARGS:
             raise text.not_supported(f"{key.upper()} after a table is", item)

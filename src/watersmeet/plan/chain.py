@@ -7,7 +7,7 @@ come after what they feed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from sqlglot import exp
 
@@ -19,6 +19,7 @@ from watersmeet.plan.columns import kept_columns
 from watersmeet.plan.conditions import Conditions
 from watersmeet.plan.conjuncts import Conjunct, text_of
 from watersmeet.plan.feed import Derived, Feed, needed, open_key
+from watersmeet.plan.fingerprint import table_fingerprint
 from watersmeet.plan.flags import SideConditions
 from watersmeet.plan.input_side import InputSide, never_null, residual_refs
 from watersmeet.plan.join import Draft, bounds_in, looks_above
@@ -28,6 +29,7 @@ from watersmeet.plan.model import (
     FeedPlan,
     JoinPlan,
     Key,
+    LookupPlan,
     NodePlan,
     PassPlan,
     SidePlan,
@@ -36,7 +38,7 @@ from watersmeet.plan.model import (
 from watersmeet.plan.residual import after_join
 from watersmeet.plan.scope import Ref, refs
 from watersmeet.plan.stage_feed import StageFeed
-from watersmeet.plan.tree import AggregateNode, JoinNode, Node, Tree
+from watersmeet.plan.tree import AggregateNode, JoinNode, LookupNode, Node, Tree
 from watersmeet.spec.model import Expr, Input, StageBranch
 
 
@@ -204,7 +206,7 @@ class _Chain:
     ) -> JoinPlan:
         parts, residual = draft.parts, draft.residual
         bounds = bounds_in(draft, self.drafts)
-        return JoinPlan(
+        asked = JoinPlan(
             number=node.number,
             kind=node.kind,
             sides=tuple(sides.values()),
@@ -225,6 +227,7 @@ class _Chain:
             warnings=draft.warnings,
             asof=asof_of(draft),
         )
+        return _lookup(asked) if isinstance(node, LookupNode) else asked
 
     def _timed(self, node: Node) -> list[Ref]:
         """The time of windows."""
@@ -302,3 +305,11 @@ class _Chain:
         self.beneath += chain.plan(needed(plan))
         self.errors += [*feed.errors, *chain.errors]
         return plan
+
+
+def _lookup(join: JoinPlan) -> LookupPlan:
+    """A join with a table as of the tick, from what it would be as any other: no bound releases anything."""
+    asked = {each.name: getattr(join, each.name) for each in fields(join)}
+    table = join.right
+    changed = {"sides": (join.left,), "bounds": (), "looks_above": False, "table": table}
+    return LookupPlan(**(asked | changed), table_fingerprint=table_fingerprint(table, join.keys))

@@ -13,7 +13,7 @@ def check_query(
     outputs: Sequence[OutputColumn], sink: Sink, options: Options, scope: Scope
 ) -> list[PlanError]:
     """What is wrong with a query whatever it joins; ``scope``: all inputs, those of stages too."""
-    return [*_append(scope, options), *_names(outputs, sink), *_follow(scope)]
+    return [*_append(scope, options), *_names(outputs, sink), *_follow(scope), *_read_as_streams(scope)]
 
 
 def _append(scope: Scope, options: Options) -> list[PlanError]:
@@ -28,6 +28,25 @@ def _append(scope: Scope, options: Options) -> list[PlanError]:
             hint="SET output_mode = changelog: results then carry +1 or -1",
         )
     ]
+
+
+def _read_as_streams(scope: Scope) -> list[PlanError]:
+    """Tables that are named like streams."""
+    errors = []
+    for i in scope.inputs:
+        source = next((s for s in i.sources if s.connector == "jdbc" or s.refresh_us is not None), None)
+        if source is None or i.as_of:
+            continue
+        why = "it is what a database holds" if source.connector == "jdbc" else "it has the option 'refresh'"
+        errors.append(
+            PlanError(
+                f'"{source.name}" ({i.alias}) is a table, for {why}, and a table cannot be read as a stream',
+                code="not-a-stream",
+                hint=f"meet it as it is when a row comes: stream JOIN {source.name} FOR SYSTEM_TIME AS OF"
+                f" stream.time AS {i.alias.rsplit('.', 1)[-1]} ON …",
+            )
+        )
+    return errors
 
 
 def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:

@@ -2,7 +2,8 @@
 
 In it: inputs and their sources (with the path or topic that they read), the expressions and types of kept
 columns, flags, event times, keys, the condition, kind and output mode. Not in it: lags, sinks, the projection
-(while it keeps the same columns).
+(while it keeps the same columns); of a join with a table as of the tick its condition and the table, for
+nothing is kept by them: where the table is, what is read of it and how often may change between runs.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from watersmeet.plan.model import (
     BranchPlan,
     FeedPlan,
     JoinPlan,
+    Key,
+    LookupPlan,
     NodePlan,
     SidePlan,
     joined_name,
 )
 from watersmeet.spec.model import Options, Source
+from watersmeet.spec.secrets import public
 
 _VERSION = 2
 
@@ -33,6 +37,23 @@ def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
         "output_mode": options.output_mode.value,
         "nodes": [_node(node) for node in nodes],
     }
+    return _digest(content)
+
+
+def table_fingerprint(table: SidePlan, keys: Sequence[Key]) -> str:
+    """A digest of what is read of a table and how it is held, whatever its content. No secret is in it."""
+    content = {
+        "side": _side(table),
+        "keys": [[text_of(key.right), key.right_column] for key in keys],
+        "options": [
+            sorted((name.lower(), str(public(name, value))) for name, value in branch.source.options.items())
+            for _, branch in table.sources
+        ],
+    }
+    return _digest(content)
+
+
+def _digest(content: object) -> str:
     text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -42,6 +63,8 @@ def _node(node: NodePlan) -> dict[str, object]:
         "sides": [_side(side) for side in node.sides],
         "bounds": [[b.evicted, b.by, b.c] for b in node.bounds],
     }
+    if isinstance(node, LookupPlan):
+        return found | {"kind": "LOOKUP", "table": node.table.name}
     if isinstance(node, AggregatePlan):
         return found | _windows(node)
     return found | (_join(node) if isinstance(node, JoinPlan) else {"kind": "PASS"})

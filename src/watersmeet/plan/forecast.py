@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -20,6 +21,7 @@ from watersmeet.plan.model import (
     Bound,
     BranchPlan,
     JoinPlan,
+    LookupPlan,
     NodePlan,
     QueryPlan,
     SidePlan,
@@ -92,11 +94,16 @@ def flows(query: QueryPlan) -> list[dict[str, Behind]]:
         for key in node.watermark_keys:
             leaving = None
             if key in known:
-                leaving = _leaving(query, node, key, known) if isinstance(node, JoinPlan) else known[key]
+                leaving = _leaving(query, node, key, known) if _retains(node) else known[key]
             if leaving is not None:
                 out[key] = leaving
         found.append(out)
     return found
+
+
+def _retains(node: NodePlan) -> TypeGuard[JoinPlan]:
+    """It is a join that keeps rows; one with a table as of the tick keeps none, and lets watermarks pass."""
+    return isinstance(node, JoinPlan) and not isinstance(node, LookupPlan)
 
 
 def _of_windows(node: AggregatePlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
@@ -194,7 +201,7 @@ def side_forecasts(query: QueryPlan) -> list[tuple[JoinPlan, tuple[SideForecast,
     leaving = flows(query)
     found = []
     for node in query.nodes:
-        if isinstance(node, JoinPlan):
+        if _retains(node):
             known = incoming(query, node, leaving)
             found.append((node, (_side(node, Side.LEFT, known), _side(node, Side.RIGHT, known))))
     return found

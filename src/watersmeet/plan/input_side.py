@@ -96,7 +96,8 @@ class InputSide:
         if i.changes:  # a delete names a whole row
             needed |= set(names)
         every = [*names, *self.derived, *key_columns]
-        return kept_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)
+        found = kept_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)
+        return found if found.kept else Kept((names[0],), ())  # rows without a column could not be counted
 
     def _not_null(self) -> tuple[Expr, ...]:
         """Keys and band columns whose NULL lets the row match nothing; an event time of a source is never

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import distance, shifted
+from watersmeet.plan.explain.lookups import place_of
 from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
 from watersmeet.plan.forecast import key_in_time
-from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, QueryPlan, SidePlan
+from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, LookupPlan, QueryPlan, SidePlan
 from watersmeet.spec.model import Branch
 
 _SAFE = re.compile(r"[^\w .,:()\[\]/*+=?!'|-]")
@@ -51,6 +52,9 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
                 yield f"  {drawn[feed.node]} --> {taken}"
             if side.feed is None and drawn[node.number] == own:
                 yield f"  {inputs[side.name]} --> {own}"
+        if isinstance(node, LookupPlan):
+            yield f"  {own}t[({_label(_table(node))})]"
+            yield f"  {own}t -.-> {own}"
     last = drawn[query.root.number]
     if query.where is not None:
         yield f"  {name}f[/{_label(['filter', plain(text_of(query.where))])}/]"
@@ -98,6 +102,12 @@ def _join(join: JoinPlan) -> Iterator[str]:
     yield from join.recheck_texts
     if join.residual is not None:
         yield plain(text_of(join.residual))
+
+
+def _table(node: LookupPlan) -> Iterator[str]:
+    yield f"table {node.table.name}"
+    yield f"{node.source.name} ({place_of(node.source)})"
+    yield "as of the tick"
 
 
 def _windows(node: AggregatePlan) -> Iterator[str]:

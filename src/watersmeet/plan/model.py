@@ -217,6 +217,11 @@ class NodePlan:
     warnings: tuple[str, ...] = ()
 
     @property
+    def tables(self) -> tuple[SidePlan, ...]:
+        """What its rows meet that is no side: nothing comes from there, and nothing is kept."""
+        return ()
+
+    @property
     def leaving(self) -> tuple[SidePlan, ...]:
         """The sides of which columns leave the node."""
         return self.sides
@@ -297,6 +302,36 @@ class JoinPlan(NodePlan):
     def by_value(self) -> bool:
         """No equality key: rows are sorted by the time of the first band, and tasks own ranges of it."""
         return not self.keys and bool(self.bands) and self.asof is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupPlan(JoinPlan):
+    """Rows of the one side, each joined with ``table`` as that is in the row's tick: INNER, LEFT, SEMI, ANTI.
+
+    Nothing is retained of the side, and no watermark is held back. Tasks look rows up in a copy of the table,
+    made of its one branch; ``table_fingerprint``: a digest of what the copy depends on but the content.
+    """
+
+    table: SidePlan
+    table_fingerprint: str
+
+    @property
+    def tables(self) -> tuple[SidePlan, ...]:
+        return (self.table,)
+
+    @property
+    def right(self) -> SidePlan:
+        return self.table
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        return self.sides if self.kind.hides_right else (*self.sides, self.table)
+
+    @property
+    def source(self) -> Source:
+        """The table's source."""
+        ((_, branch),) = self.table.sources
+        return branch.source
 
 
 @dataclass(frozen=True)
@@ -431,6 +466,13 @@ class JobPlan:
                 for _, branch in side.sources:
                     found.setdefault(branch.source.name, branch.source)
         return tuple(found.values())
+
+    @property
+    def lookups(self) -> tuple[tuple[QueryPlan, LookupPlan], ...]:
+        """All joins with tables as of the tick."""
+        return tuple(
+            (query, node) for query in self.queries for node in query.nodes if isinstance(node, LookupPlan)
+        )
 
 
 def joined_name(alias: str, column: str) -> str:

@@ -120,6 +120,16 @@ def _changelog(tree: Tree, scope: Scope) -> list[PlanError]:
                 hint="write one INSERT per branch, into the same sink",
             )
         ]
+    lookups = [i.alias for i in scope.inputs if i.as_of]
+    if lookups:
+        return [
+            PlanError(
+                f"a join with a table FOR SYSTEM_TIME AS OF ({', '.join(lookups)}) is not run in output_mode"
+                " changelog: a row that is taken back might meet another table than when it came",
+                code="not-yet",
+                hint="SET output_mode = append, or declare the table's changes as a stream of updates",
+            )
+        ]
     if len(tree.nodes) > 1:
         return [
             PlanError(

@@ -109,6 +109,11 @@ class JoinNode(Node):
 
 
 @dataclass(frozen=True)
+class LookupNode(JoinNode):
+    """Rows of the left side meet a table as it is in their tick."""
+
+
+@dataclass(frozen=True)
 class PassNode(Node):
     """The one input of a query that does not join."""
 
@@ -175,7 +180,8 @@ def tree_of(query: Query, numbers: Iterator[int] | None = None) -> Tree:
                     stages[part.alias, place] = tree_of(branch.stage, numbers)
             return part
         children = (build(part.left), build(part.right))
-        return added(JoinNode(next(numbers), children, (part.left, part.right), part))
+        kind = LookupNode if part.is_lookup else JoinNode
+        return added(kind(next(numbers), children, (part.left, part.right), part))
 
     def added(node: Node) -> Node:
         nodes.append(node)

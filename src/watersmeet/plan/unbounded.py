@@ -19,7 +19,7 @@ from watersmeet.plan.conjuncts import Conjunct, text_of
 from watersmeet.plan.join import Draft, bounds_in
 from watersmeet.plan.model import Bound
 from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
-from watersmeet.plan.tree import AggregateNode, JoinNode
+from watersmeet.plan.tree import AggregateNode, JoinNode, LookupNode
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Branch, Input, Options, WatermarkRule
 from watersmeet.spec.stages import time_of
 
@@ -46,7 +46,7 @@ def check_bounded(
         conjuncts: all of the query.
         stages: what leaves those beneath its inputs, by (alias, branch).
     """
-    inputs = tuple(i for draft in drafts for i in draft.scope.inputs)
+    inputs = tuple(i for draft in drafts for i in draft.scope.inputs if not i.as_of)
     scope = Scope(tuple({i.alias: i for i in inputs}.values()))
     streams = [i for i in scope.inputs if not i.is_table]
     if len(streams) == 1 and len(scope.inputs) > 1:
@@ -63,7 +63,7 @@ def check_bounded(
             (time,) = refs(draft.node.asked.window.time)
             if name_of(time) not in coming[Side.LEFT]:
                 found.append(_never_closed(draft.node, time))
-        if not isinstance(draft.node, JoinNode):
+        if not isinstance(draft.node, JoinNode) or isinstance(draft.node, LookupNode):
             continue
         for side in Side:
             child, inputs = draft.node.side(side), draft.node.inputs(side)
@@ -110,8 +110,8 @@ def _with_watermark(
     keys = {
         key for side, own in coming.items() if side is Side.LEFT or not draft.node.hides_right for key in own
     }
-    passed = draft.node.is_asof or not isinstance(draft.node, JoinNode)
-    if passed or options.watermark_rule is WatermarkRule.TIGHT:
+    retains = isinstance(draft.node, JoinNode) and not isinstance(draft.node, LookupNode)
+    if draft.node.is_asof or not retains or options.watermark_rule is WatermarkRule.TIGHT:
         return keys
     both = {key for own in coming.values() for key in own}
     return keys & {bound.evicted for bound in bounds if bound.by in both}
@@ -211,7 +211,8 @@ def _hint(i: Input, scope: Scope) -> str:
     if not others:
         names = ", ".join(o.alias for o in scope.inputs if o.alias != i.alias)
         return (
-            f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by it"
+            f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by"
+            f" it; or, if {names} can be read as a table, JOIN … FOR SYSTEM_TIME AS OF {_first_time(i)}"
         )
     for other in others:
         for column in i.event_times:

@@ -57,7 +57,8 @@ class Source:
     keys as written. ``event_times`` are those declared on the source itself (WATERMARK FOR). A table
     (``is_table``) has none and keeps its rows until they are deleted. ``changes``: rows carry diffs (+1, −1).
     ``partitions`` are the declared ones; others are known from their first row. ``rows_per_second``: how many
-    are expected, for forecasts alone.
+    are expected, for forecasts alone. ``refresh_us``: read as a table, it is looked at no more often; None:
+    as its connector has it.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Source:
     is_table: bool = False
     changes: bool = False
     rows_per_second: float | None = None
+    refresh_us: int | None = None
 
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)
@@ -113,13 +115,15 @@ class Input:
     """One alias of a query: a UNION ALL of branches (most often one), its columns and event times.
 
     ``event_times`` names those columns that every branch orders: a source's by a lag, a stage's because they
-    are event times there.
+    are event times there. ``as_of``: its one source is read as a table, and a row that is joined with it
+    meets it as it is in the row's tick (FOR SYSTEM_TIME AS OF); such an input is the right side of a join.
     """
 
     alias: str
     columns: tuple[Column, ...]
     event_times: tuple[str, ...]
     branches: tuple[Branch | StageBranch, ...]
+    as_of: bool = False
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -132,11 +136,14 @@ class Input:
 
     @property
     def is_table(self) -> bool:
-        return not self.stages and all(source.is_table for source in self.sources)
+        return self.as_of or (not self.stages and all(source.is_table for source in self.sources))
 
     @property
     def changes(self) -> bool:
-        """Rows of it, or of what is beneath, may be taken back."""
+        """Rows of it, or of what is beneath, may be taken back. What a row met of a table as of its tick
+        stays as it was."""
+        if self.as_of:
+            return False
         own = any(source.changes or source.is_table for source in self.sources)
         return own or any(i.changes for stage in self.stages for i in stage.inputs)
 
@@ -190,6 +197,11 @@ class Join:
     on: Expr | None
     where: Expr | None = None
     match: Expr | None = None
+
+    @property
+    def is_lookup(self) -> bool:
+        """Rows of the left side meet a table as it is in their tick; neither is kept for the other."""
+        return isinstance(self.right, Input) and self.right.as_of
 
 
 Relation = Input | Join

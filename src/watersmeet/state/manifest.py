@@ -55,12 +55,27 @@ class AsofState(Record):
     waiting: int | None = None
 
 
+class TableCopy(Record):
+    """A table as it was read, in runs. ``version``: by what it is told whether it has changed since;
+    ``looked_us``: the clock of the tick that looked last."""
+
+    version: str
+    looked_us: int
+    runs: list[Run] = Field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(run.rows for run in self.runs)
+
+
 class NodeState(Record):
-    """One node: the arrangements of its sides, by name, and its output watermarks as last put out."""
+    """One node: the arrangements of its sides, by name, and its output watermarks as last put out; ``table``:
+    the copy of the table that its rows met last."""
 
     arrangements: dict[str, Arrangement] = Field(default_factory=dict)
     emitted: dict[str, Watermark] = Field(default_factory=dict)
     asof: AsofState | None = None
+    table: TableCopy | None = None
 
 
 class QueryState(Record):
@@ -98,11 +113,13 @@ class Manifest(Record):
         return names
 
     def runs(self) -> Iterator[LiveRun]:
-        """All runs of all queries."""
+        """All runs of all queries, those of copies of tables too."""
         for query in self.queries.values():
             for node in query.nodes:
                 for arrangement in node.arrangements.values():
                     yield from arrangement.runs
+                if node.table is not None:
+                    yield from (LiveRun(run=run) for run in node.table.runs)
 
 
 def manifest_name(tick: int) -> str:

@@ -83,8 +83,17 @@ class Oracle:
             for branch in source.branches
             if isinstance(branch, Branch)
         }
+        met = {
+            branch.stream
+            for block in self.blocks
+            for source in block.query.inputs
+            for branch in source.branches
+            if source.as_of and isinstance(branch, Branch)
+        }
+        if met and self.changelog:
+            raise Refused("a join with a table FOR SYSTEM_TIME AS OF is not run in output_mode changelog")
         if not self.changelog:
-            for name in used:
+            for name in used.keys() - met:
                 if name in case.get("tables", {}) or self.declared[name].get("changes"):
                     raise Refused(f'append mode, but "{name}" carries deletes; use output_mode changelog')
         self.clocks = {n: StreamClock(n, self.declared[n]) for n in used}
@@ -116,6 +125,7 @@ class Oracle:
             for block in self.blocks
             for alias, counts in block.counts.items()
             for name in [block.prefix + alias]
+            if name in retained
         }
 
     def step(self, step: dict[str, Any]) -> dict[str, Any]:

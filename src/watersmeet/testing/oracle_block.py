@@ -15,7 +15,8 @@ from watersmeet.testing.oracle_changes import ChangingJoin
 from watersmeet.testing.oracle_clock import StreamClock, merged
 from watersmeet.testing.oracle_inputs import Branch, Key, Source, StageBranch
 from watersmeet.testing.oracle_join import COUNTS, Changes, JoinState
-from watersmeet.testing.oracle_query import Query
+from watersmeet.testing.oracle_lookup import Lookup
+from watersmeet.testing.oracle_query import JoinPlan, Query
 from watersmeet.testing.oracle_sql import Rows
 from watersmeet.testing.oracle_values import ENDED, NEVER, Refused, saturate, to_json
 
@@ -59,12 +60,8 @@ class Block:
         self.marks = {(s.alias, t): NEVER for s in inputs for t in s.times}
         self.counts = {s.alias: dict.fromkeys(COUNTS, 0) for s in inputs}
         make = ChangingJoin if self.rules.changelog else JoinState
-        self.joins = [
-            (make if plan.asof is None else AsofJoin)(
-                plan, self.query, self.rules.watermark_rule, self.counts
-            )
-            for plan in self.query.joins
-        ]
+        rule = self.rules.watermark_rule
+        self.joins = [_join_of(plan, make)(plan, self.query, rule, self.counts) for plan in self.query.joins]
         for position, source in enumerate(inputs):
             for number, branch in source.stages:
                 several = f"{number + 1}." if len(source.branches) > 1 else ""
@@ -79,7 +76,7 @@ class Block:
     @property
     def idle(self) -> bool:
         """All inputs are."""
-        return all(self._idle(position) for position in range(len(self.query.inputs)))
+        return all(self._idle(n) for n, source in enumerate(self.query.inputs) if not source.as_of)
 
     def _idle(self, position: int) -> bool:
         return all(
@@ -96,8 +93,9 @@ class Block:
 
     def retained(self) -> dict[str, int]:
         """Per input, how many of its rows are kept in the join that it feeds directly."""
-        found = {self.prefix + source.alias: 0 for source in self.query.inputs}
-        for source in self.query.inputs:
+        streams = [source for source in self.query.inputs if not source.as_of]
+        found = {self.prefix + source.alias: 0 for source in streams}
+        for source in streams:
             for join in self.joins:
                 for side in (0, 1):
                     if join.plan.feeds[side] is None and join.plan.sides[side] == [source]:
@@ -227,3 +225,9 @@ class Block:
             if most is not None and join.retained() > most:
                 raise Refused(f"max_rows: the join retains {join.retained()} rows, {most} are allowed")
         return put_out[-1], rose
+
+
+def _join_of(plan: JoinPlan, make: type[JoinState]) -> type[JoinState]:
+    if plan.as_of:
+        return Lookup
+    return make if plan.asof is None else AsofJoin

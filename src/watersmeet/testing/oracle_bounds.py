@@ -158,7 +158,7 @@ def join_bounds(joins: list[JoinPlan], number: int) -> Bounds:
     join = joins[number]
     if join.asof is not None:
         return dict(join.links)
-    if all(j.kind == "INNER" for j in joins):
+    if all(j.kind == "INNER" for j in joins if not j.as_of):
         used = list(range(len(joins)))
         known = {key for j in joins for pair in j.links for key in pair}
     else:
@@ -209,6 +209,8 @@ def _rises(joins: list[JoinPlan], number: int, side: int, key: Key, rule: str) -
     if feed is None:
         source = next(s for s in joins[number].sides[side] if s.alias == key[0])
         return all(_leaves(branch.query, branch.times[key[1]], rule) for _, branch in source.stages)
+    if joins[feed].as_of:
+        return _rises(joins, feed, 0, key, rule)
     own = 0 if key[0] in [source.alias for source in joins[feed].sides[0]] else 1
     if joins[feed].asof is not None:
         return _rises(joins, feed, own, key, rule)
@@ -237,9 +239,9 @@ def refuse_unbounded(joins: list[JoinPlan], rule: str) -> None:
     """
     problems = []
     for number, join in enumerate(joins):
-        if join.asof is not None:
-            if not _rises(joins, number, 0, join.asof.left, rule):
-                problems.append(_problem(join.sides[1], join.sides[0]))
+        if join.asof is not None and not _rises(joins, number, 0, join.asof.left, rule):
+            problems.append(_problem(join.sides[1], join.sides[0]))
+        if join.asof is not None or join.as_of:
             continue
         retained = _never_null(joins, number)
         for mine, theirs in (join.sides, join.sides[::-1]):

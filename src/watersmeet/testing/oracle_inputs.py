@@ -50,6 +50,8 @@ class Source:
     kinds: dict[str, str]
     branches: list[Branch | StageBranch]
     table: bool
+    as_of: bool = False
+    """A table that rows meet as it is in their tick."""
 
     @property
     def times(self) -> list[str]:
@@ -90,7 +92,10 @@ def read_source(node: exp.Expression, case: dict[str, Any], read_stage: ReadStag
             kinds = dict(zip(names, own, strict=True))
         branches += [_renamed(branch, list(kinds)) for branch in found]
     tables = [isinstance(b, Branch) and b.stream in case.get("tables", {}) for b in branches]
-    return Source(node.alias_or_name, kinds, branches, all(tables))
+    as_of = node.args.get("version") is not None
+    if as_of and not (all(tables) and len(branches) == 1):
+        raise Unsupported(f"FOR SYSTEM_TIME AS OF of what is no table: {node.sql()}")
+    return Source(node.alias_or_name, kinds, branches, all(tables), as_of)
 
 
 def _ways(

@@ -63,6 +63,11 @@ class JoinPlan:
         """Whether it puts out rows of its left side as they are: nothing of the right one."""
         return self.kind in LEFT_ONLY
 
+    @property
+    def as_of(self) -> bool:
+        """Whether its rows meet a table as that is in their tick."""
+        return any(source.as_of for source in self.sides[1])
+
 
 @dataclass
 class Query:
@@ -119,6 +124,9 @@ def _read(tree: exp.Select, case: dict[str, Any]) -> tuple[Query, list[Key | Non
         [compile_expr(c, scope)[1] for c in above],
         [(name, *compile_expr(value, scope)) for name, value in outputs],
     )
+    for join in joins:
+        if join.as_of and join.kind in ("RIGHT", "FULL"):
+            raise Refused(f"{join.kind} JOIN with a table FOR SYSTEM_TIME AS OF is not there")
     for number, join in enumerate(joins):
         join.bounds = join_bounds(joins, number)
     refuse_unbounded(joins, case.get("options", {}).get("watermark_rule", "tight"))

@@ -88,6 +88,13 @@ CHOSEN = {
         "aggregation-join-aggregation",
         "windows-of-timestamps-before-1970",
     ],
+    "tables_as_of": [
+        "table-as-of-left",
+        "table-as-of-semi",
+        "table-as-of-null-safe",
+        "table-as-of-without-a-key",
+        "table-as-of-before-a-join",
+    ],
     "refused": ["hz-E1-key-only", "refused-unknown-column"],
 }
 

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
+from watersmeet.engine.local.tables import reader_of
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.engine.step.ingest import LATE, ON_TIME, PARTITION, IngestWriter, Judgement
 from watersmeet.engine.step.node import NodeTask
+from watersmeet.engine.step.tables import TableReader
 from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape, TickStart
 from watersmeet.engine.step.write import Placing
-from watersmeet.engine.values import to_json, to_table
+from watersmeet.engine.values import HeldTables, to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.plan.model import AggregatePlan, JobPlan, QueryPlan
 from watersmeet.spec.model import OutputMode
@@ -56,6 +58,7 @@ class LocalJob:
         clock_us: the clock at the start.
         watcher: is told of each tick's stages.
         placing: for tests, where in the hash space keys fall.
+        tables: what tables hold whose rows are given (`tick`); they are there before and after the job.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class LocalJob:
         placing: Placing | None = None,
         clock_us: int = 0,
         watcher: Watcher | None = None,
+        tables: HeldTables | None = None,
     ) -> None:
         self.plan = plan
         self.store = store
@@ -92,11 +96,20 @@ class LocalJob:
         for (arrangement, _), (source, evaluator) in self._branches.items():
             if arrangement not in schemas:
                 schemas[arrangement] = evaluator.schema(sources[source])
+        self._tables = HeldTables() if tables is None else tables
+        self._table_sources = {node.source.name: node.source for _, node in plan.lookups}
+        readers: dict[str, TableReader] = {}
+        for query, node in plan.lookups:
+            ((_, branch),) = node.table.sources
+            evaluator = BranchEvaluator(node.table, branch)
+            name = f"{query.name}/{node.table.name}"
+            schemas[name] = evaluator.schema(branch.source)
+            readers[name] = reader_of(branch, evaluator, self._tables)
         self._projections = {
             query.name: Projection(query, query.options.output_mode is OutputMode.CHANGELOG)
             for query in plan.queries
         }
-        self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us)
+        self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us, tables=readers)
         self.driver.placing = placing
         for query in plan.queries:
             _check_aggregates(query, self.driver.shapes[query.name])
@@ -118,6 +131,9 @@ class LocalJob:
     ) -> StepOutput:
         """One tick. ``rows``: per source (row, diff) as they arrive; the rest as `TickDriver.advance`."""
         driver = self.driver
+        for name, table in self._table_sources.items():
+            if rows.get(name):
+                self._tables.change(table, rows[name])
         start = driver.begin(clock_us)
         if self._watcher is not None:
             self._watcher.began(start)

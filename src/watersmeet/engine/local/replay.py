@@ -10,6 +10,7 @@ from watersmeet.engine.local.job import LocalJob
 from watersmeet.engine.local.tracer import Tracer
 from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, replay
 from watersmeet.engine.step.write import Placing
+from watersmeet.engine.values import HeldTables
 from watersmeet.plan.model import JobPlan
 from watersmeet.state.store import LocalStore, MemoryStore, Store
 
@@ -37,6 +38,7 @@ def replay_case(
 class _LocalCase:
     def __init__(self, plan: JobPlan, store: Store, placing: Placing | None, tracer: Tracer | None) -> None:
         self._plan, self._store, self._placing, self._tracer = plan, store, placing, tracer
+        self._tables = HeldTables()
 
     def open(self, partitions: int, clock_us: int) -> None:
         self._job = LocalJob(
@@ -46,6 +48,7 @@ class _LocalCase:
             placing=self._placing,
             clock_us=clock_us,
             watcher=self._tracer,
+            tables=self._tables,
         )
         if self._tracer is not None:
             self._tracer.opened(self._job.driver)

@@ -127,7 +127,8 @@ class JoinStep:
     """One join in one step.
 
     ``brought``: per side that takes the rows of a join beneath, the rows that may match here; ``dropped``:
-    how many others there were. ``fed``: the watermarks out of the joins beneath.
+    how many others there were. ``fed``: the watermarks out of the joins beneath. ``table_rows``: of a join
+    with a table as of the tick, how many rows could be met; it has no limits and no buffers.
     """
 
     join: JoinPlan
@@ -139,6 +140,7 @@ class JoinStep:
     released: list[Released]
     buffers: Mapping[Side, list[Kept]]
     outputs: list[OutputWatermark]
+    table_rows: int | None = None
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def again(plan: JoinPlan, task: NodeTask) -> Joined:
     *batches, last = NodeTask(shape, store, name, task.tick, task.placing).run(0, 1)
     report = NodeReport.model_validate_json(last.column(CONTROL)[0].as_py())
     released, brought, least = [], {}, {}
-    for side in Side:
+    for side, _ in zip(Side, plan.sides, strict=False):
         planned, told = plan.side(side), work.side(side)
         released += list(_released(plan, side, shape, told, report, store))
         if planned.feeds:

@@ -37,7 +37,7 @@ from watersmeet.event_time import NEVER, Side, Watermark, shift
 from watersmeet.kernel.times import to_canonical
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.explain.words import node_name
-from watersmeet.plan.model import AggregatePlan, JoinPlan, QueryPlan, SidePlan
+from watersmeet.plan.model import AggregatePlan, JoinPlan, LookupPlan, QueryPlan, SidePlan
 from watersmeet.plan.retention import limits
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.state.manifest import QueryState
@@ -193,8 +193,7 @@ class Tracer:
         fed: dict[str, Watermark] = {}
         own: dict[str, Watermark] = {}
         dropped: dict[Side, int] = {}
-        for side in Side:
-            plan = join.side(side)
+        for side, plan in zip(Side, join.sides, strict=False):
             if plan.feed is not None:
                 emitted = state.nodes[plan.feed.node].emitted
                 fed |= {key: emitted.get(key, NEVER) for key in plan.event_times}
@@ -210,8 +209,13 @@ class Tracer:
             pairs=found.pairs,
             limits=self._limits(join, state, own | fed),
             released=found.released,
-            buffers={side: self._buffer(join, side, state) for side in Side},
+            buffers={
+                side: self._buffer(join, side, state)
+                for side in Side
+                if not isinstance(join, LookupPlan)  # it has none
+            },
             outputs=self._outputs(join, state, own, fed, found.least),
+            table_rows=_table_rows(join, state),
         )
 
     def _window(self, node: AggregatePlan, state: QueryState) -> WindowStep:
@@ -235,15 +239,14 @@ class Tracer:
     def _limits(self, join: JoinPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
         lateness = self._lateness(join)
         found = []
-        for side in Side:
-            plan = join.side(side)
+        for plan in join.sides:
             stored = state.nodes[join.number].arrangements[plan.name].limits
             for column in plan.event_times:
                 key = plan.watermark_key(column)
                 parts = [
                     (bound, watermarks[bound.by], limits(alone, watermarks, lateness).get(key, NEVER))
                     for bound in join.bounds
-                    if bound.evicted == key and not (join.asof is not None and side is Side.RIGHT)
+                    if bound.evicted == key and not (join.asof is not None and plan is join.right)
                     for alone in (replace(join, bounds=(bound,)),)
                 ]
                 found.append(Limit(key, stored.get(column, NEVER), tuple(parts)))
@@ -274,7 +277,7 @@ class Tracer:
         lateness = self._lateness(join)
         stored = {
             plan.watermark_key(column): limit
-            for plan in (join.left, join.right)
+            for plan in join.sides
             for column, limit in after.arrangements[plan.name].limits.items()
         }
         bounded = {bound.evicted for bound in join.bounds}
@@ -295,3 +298,10 @@ class Tracer:
         task = self._driver.shapes[self._query.name][join.number].side(side)
         arrangement = state.nodes[join.number].arrangements[join.side(side).name]
         return kept_rows(join, side, task, arrangement, self._driver.store)
+
+
+def _table_rows(join: JoinPlan, state: QueryState) -> int | None:
+    if not isinstance(join, LookupPlan):
+        return None
+    copy = state.nodes[join.number].table
+    return 0 if copy is None else copy.rows

@@ -9,10 +9,13 @@ from watersmeet.spec.model import Source
 
 OURS = ("path", "format")
 
-_ANY = (
+_OF_STREAMS = (
     "maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "fileNameOnly", "maxCachedFiles",
-    "discardCachedInputRatio", "cleanSource", "sourceArchiveDir", "pathGlobFilter", "recursiveFileLookup",
-    "ignoreCorruptFiles", "ignoreMissingFiles", "basePath",
+    "discardCachedInputRatio", "cleanSource", "sourceArchiveDir",
+)  # fmt: skip
+_ANY = (
+    *_OF_STREAMS, "pathGlobFilter", "recursiveFileLookup", "ignoreCorruptFiles", "ignoreMissingFiles",
+    "basePath",
 )  # fmt: skip
 _TEXT = (
     "encoding", "charset", "lineSep", "locale", "timeZone", "dateFormat", "timestampFormat",
@@ -44,14 +47,18 @@ _POINTLESS = {
 """Options that Spark has, and that would do nothing here."""
 
 
-def check_file_options(source: Source, wanted: str, names: Iterable[str]) -> None:
+def check_file_options(source: Source, wanted: str, names: Iterable[str], *, table: bool = False) -> None:
     """Refuse what no reader of the format ``wanted`` takes, whatever its letters' cases.
+
+    Args:
+        table: it is read as a whole, again and again.
 
     Raises:
         SpecError: ``unknown-option``, with the names that are near.
     """
-    known = (*OURS, *KNOWN[wanted])
+    known = [*OURS, *(name for name in KNOWN[wanted] if not (table and name in _OF_STREAMS))]
     lowered = {name.lower() for name in known}
+    of_streams = {name.lower() for name in _OF_STREAMS} - lowered
     for name in names:
         if name.lower() in lowered:
             continue
@@ -59,7 +66,9 @@ def check_file_options(source: Source, wanted: str, names: Iterable[str]) -> Non
             f'file source "{source.name}" has no option "{name}"'
             + (f" for the format {wanted}" if _is_known(name) else ""),
             code="unknown-option",
-            hint=_POINTLESS.get(name.lower()) or near_names(name, known),
+            hint=_POINTLESS.get(name.lower())
+            or ("it is for streams: a table is read as a whole" if name.lower() in of_streams else None)
+            or near_names(name, known),
         )
 
 

@@ -36,6 +36,7 @@ from watersmeet.engine.spark.restart import (
 )
 from watersmeet.engine.spark.scan import scan
 from watersmeet.engine.spark.sources import read
+from watersmeet.engine.spark.tables import table_of, table_readers
 from watersmeet.engine.spark.text import seconds_of
 from watersmeet.engine.spark.tick import Outputs, Ticks
 from watersmeet.engine.step.driver import TickDriver, TickResult
@@ -165,7 +166,8 @@ class Run:
             keep_broken=self.outputs.broken is not None,
         )
         store = self.checkpoint.store
-        self.driver = TickDriver.open(self.plan, found.schemas, store, started_us=_now_us())
+        tables = table_readers(self.plan, found, lambda source: table_of(spark, source))
+        self.driver = TickDriver.open(self.plan, found.schemas, store, started_us=_now_us(), tables=tables)
         self.driver.declare_partitions(partitions)
         self._reports = found.frame.mapInArrow(Ingest(found.split, store), SCHEMA)
         count = settings.partitions or spark.sparkContext.defaultParallelism

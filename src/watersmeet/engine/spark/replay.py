@@ -21,10 +21,11 @@ from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.ingest import SCHEMA, Ingest
 from watersmeet.engine.spark.scan import scan
 from watersmeet.engine.spark.split import DIFF, PARTITION
+from watersmeet.engine.spark.tables import Table, table_readers
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.tick import Outputs, Ticks
 from watersmeet.engine.step.driver import TickDriver
-from watersmeet.engine.values import to_json, to_table
+from watersmeet.engine.values import HeldTables, to_json, to_table
 from watersmeet.plan.model import JobPlan
 from watersmeet.sinks.base import ArrowPart, Schema
 from watersmeet.spec.model import Source
@@ -90,11 +91,19 @@ class _SparkCase:
         self._plan = plan
         self._store = LocalStore(folder)
         self._spark: SparkSession = session.start(session.settings(master="local[2]"))
+        self._tables = HeldTables()
+        self._table_sources = {node.source.name: node.source for _, node in plan.lookups}
         self._out, self._late = _Collected(), _Collected()
 
     def open(self, partitions: int, clock_us: int) -> None:
         found = scan(self._spark, self._plan, lambda source: self._frame(source, []), keep_late=True)
-        driver = TickDriver.open(self._plan, found.schemas, self._store, started_us=clock_us)
+        driver = TickDriver.open(
+            self._plan,
+            found.schemas,
+            self._store,
+            started_us=clock_us,
+            tables=table_readers(self._plan, found, self._table),
+        )
         outputs = Outputs({QUERY: self._out}, late=self._late)
         self._ticks = Ticks(self._spark, self._plan, driver, outputs, partitions)
 
@@ -104,8 +113,10 @@ class _SparkCase:
 
     def tick(self, step: CaseStep) -> CaseOutput:
         self._out.rows, self._late.rows = [], []
+        for name, source in self._table_sources.items():
+            self._tables.change(source, step.rows.get(name, []))
         reports: DataFrame | None = None
-        if any(step.rows.values()):
+        if any(step.rows.get(source.name) for source in self._plan.sources):
             found = scan(
                 self._spark,
                 self._plan,
@@ -131,6 +142,12 @@ class _SparkCase:
                 number = row.get(ROW, len(known))
                 known[number] = step.rows[entry["stream"]][number][0] if ROW in row else row
         return [(stream, rows[number]) for stream, rows in found.items() for number in sorted(rows)]
+
+    def _table(self, source: Source) -> Table:
+        def rows() -> DataFrame:
+            return self._frame(source, [(row, 1) for row in self._tables.rows(source)])
+
+        return Table(rows, lambda: self._tables.version(source))
 
     def _frame(self, source: Source, rows: list[tuple[Row, int]]) -> DataFrame:
         numbered = any(column.name == ROW for column in source.columns)

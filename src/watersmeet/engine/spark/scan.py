@@ -33,7 +33,7 @@ from watersmeet.engine.spark.split import (
 )
 from watersmeet.engine.spark.text import quoted, sql_of
 from watersmeet.event_time import Side
-from watersmeet.plan.model import BranchPlan, JobPlan, JoinPlan, QueryPlan, SidePlan
+from watersmeet.plan.model import BranchPlan, JobPlan, JoinPlan, LookupPlan, QueryPlan, SidePlan
 from watersmeet.spec.model import Source
 
 Read = Callable[[Source], DataFrame]
@@ -41,11 +41,17 @@ Read = Callable[[Source], DataFrame]
 
 @dataclass(frozen=True)
 class Scan:
-    """The frame, how to take it apart, and the Arrow types of the kept columns per ``query/alias``."""
+    """The frame, how to take it apart, and the Arrow types of the kept columns per ``query/alias``.
+
+    ``tables``: of tables that rows meet as of their tick, which are no part of the frame, per ``query/alias``
+    what is asked of their rows: (Spark SQL over the declared columns, name), ``_flag`` if some can match
+    nothing.
+    """
 
     frame: DataFrame
     split: Split
     schemas: Mapping[str, pa.Schema]
+    tables: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -83,8 +89,15 @@ def scan(
     sources = [_Source(source, read(source)) for source in plan.sources]
     by_name = {each.source.name: each for each in sources}
     frames = {each.source.name: each.frame for each in sources}
+    for _, node in plan.lookups:
+        frames.setdefault(node.source.name, _declared_rows(spark, node.source))
+    tables: dict[str, tuple[tuple[str, str], ...]] = {}
     for query in plan.queries:
         casts = _key_casts(spark, query, frames)
+        for lookup in query.nodes:
+            if isinstance(lookup, LookupPlan):
+                name = f"{query.name}/{lookup.table.name}"
+                tables[name] = _table_sql(lookup, casts.get(lookup.table.name, {}))
         for side in query.sides:
             wanted = _meeting_stages(side) | casts.get(side.name, {})
             for number, branch in side.sources:
@@ -97,7 +110,31 @@ def scan(
     _find_types(sources)
     _unify_branches(spark, sources)
     found = _union(sources, keep_broken)
-    return replace(found, schemas={**found.schemas, **_declared_schemas(spark, plan)})
+    schemas = {**found.schemas, **_declared_schemas(spark, plan)}
+    for query, node in plan.lookups:
+        name = f"{query.name}/{node.table.name}"
+        schemas[name] = _table_schema(frames[node.source.name], tables[name])
+    return replace(found, schemas=schemas, tables=tables)
+
+
+def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
+    return _empty(spark, {column.name: column.type for column in source.columns})
+
+
+def _table_sql(node: LookupPlan, casts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    ((_, branch),) = node.table.sources
+    found = [
+        (f"CAST({sql_of(expr)} AS {casts[name]})" if name in casts else sql_of(expr), name)
+        for name, expr in branch.columns
+    ]
+    if branch.flag is not None:
+        found.append((f"CAST({sql_of(branch.flag)} AS TINYINT)", FLAG))
+    return tuple(found)
+
+
+def _table_schema(declared: DataFrame, columns: Sequence[tuple[str, str]]) -> pa.Schema:
+    fields = declared.selectExpr(*(f"{text} AS {quoted(name)}" for text, name in columns)).schema.fields
+    return pa.schema([pa.field(f.name, _arrow_type(f.dataType)) for f in fields if f.name != FLAG])
 
 
 def _meeting_stages(side: SidePlan) -> dict[str, str]:

@@ -14,10 +14,12 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from watersmeet.engine.spark import generator, kafka
 from watersmeet.engine.spark.file_options import OURS, check_file_options
@@ -94,19 +96,38 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     options = {name: value for name, value in given.items() if name not in OURS}
     if not _BOUNDS & set(options):
         options["maxbytespertrigger"] = BYTES_PER_TICK
-    reader = spark.readStream.format(wanted).options(**options)
+    frame = read_records(spark.readStream, source, wanted, path, options)
+    null = F.lit(None).cast("string")
+    columns = [F.col(quoted(column.name)) for column in source.columns]
+    return frame.select(
+        *columns, null.alias(PARTITION), F.col(BROKEN) if parses(source) else null.alias(BROKEN)
+    )
+
+
+def read_records(
+    reading: DataFrameReader | DataStreamReader,
+    source: Source,
+    wanted: str,
+    path: str,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The declared columns of the files at ``path``, and for formats that parse ``_broken``.
+
+    Args:
+        options: for the reader; None: those of ``source``.
+    """
+    if options is None:
+        options = {name: value for name, value in lowered(source.options).items() if name not in OURS}
+    reader: Any = reading.format(wanted).options(**options)
     if wanted == "parquet":
-        frame = reader.schema(declared(source)).load(path)
-        return frame.select(
-            "*", F.lit(None).cast("string").alias(PARTITION), F.lit(None).cast("string").alias(BROKEN)
-        )
+        found: DataFrame = reader.schema(declared(source)).load(path)
+        return found
     if wanted == "csv":
         reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
         reader = reader.option("header", options.get("header", "true"))
     reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
-    frame = reader.schema(f"{declared(source)}, {BROKEN} STRING").load(path)
-    columns = [F.col(quoted(column.name)) for column in source.columns]
-    return frame.select(*columns, F.lit(None).cast("string").alias(PARTITION), F.col(BROKEN))
+    found = reader.schema(f"{declared(source)}, {BROKEN} STRING").load(path)
+    return found
 
 
 def _check_there(source: Source, path: str) -> None:

@@ -21,13 +21,28 @@ from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.opening import check_same_job, verify_files
 from watersmeet.engine.step.query_tick import QueryResult, QueryTick, late_below, late_columns
 from watersmeet.engine.step.shape import node_shapes, tracker_rules
-from watersmeet.engine.step.tasks import IngestReport, NodeShape, PadFile, TickStart
+from watersmeet.engine.step.tables import TableReader, Tables
+from watersmeet.engine.step.tasks import (
+    IngestReport,
+    LookupShape,
+    NodeShape,
+    NodeWork,
+    PadFile,
+    TickStart,
+)
 from watersmeet.engine.step.write import FLUSH_BYTES, FLUSH_ROWS, Placing
 from watersmeet.errors import EngineError, StateError
 from watersmeet.event_time import Watermark
-from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.plan.model import JobPlan, LookupPlan, QueryPlan
 from watersmeet.spec.model import NullTime
-from watersmeet.state.manifest import Manifest, QueryState, collect_garbage, commit, load_newest
+from watersmeet.state.manifest import (
+    Manifest,
+    QueryState,
+    TableCopy,
+    collect_garbage,
+    commit,
+    load_newest,
+)
 from watersmeet.state.store import Store
 from watersmeet.watermark import tracker
 from watersmeet.watermark.holding import Holding, holding, unheard
@@ -65,6 +80,7 @@ class TickDriver:
         store: Store,
         manifest: Manifest | None,
         started_us: int | None,
+        tables: Mapping[str, TableReader],
     ) -> None:
         self.plan = plan
         self.store = store
@@ -75,6 +91,7 @@ class TickDriver:
         }
         self._rules = {q.name: tracker_rules(q) for q in plan.queries}
         self._open: _OpenTick | None = None
+        self._tables = Tables(tables)
         self._idleness = Idleness(started_us, (source.idle_timeout_us for source in plan.sources))
         self.flush_rows = FLUSH_ROWS
         self.flush_bytes = FLUSH_BYTES
@@ -90,6 +107,7 @@ class TickDriver:
         *,
         started_us: int | None = None,
         verify: bool = True,
+        tables: Mapping[str, TableReader] | None = None,
     ) -> TickDriver:
         """Load the newest state, if any, and check that it belongs to this plan and is whole.
 
@@ -97,6 +115,7 @@ class TickDriver:
             schemas: per ``query/alias`` the kept columns in native Arrow types; see `node_shapes`.
             started_us: the clock now: idle times start here (None: with the first tick).
             verify: also read every run and compare checksums.
+            tables: what reads the tables that rows meet as of their tick, per ``query/alias``.
 
         Raises:
             StateError: the state is of another query, other sources, or damaged.
@@ -107,7 +126,7 @@ class TickDriver:
             check_same_job(manifest, plan)
             if verify:
                 verify_files(manifest, store)
-        return cls(plan, schemas, store, manifest, started_us)
+        return cls(plan, schemas, store, manifest, started_us, tables or {})
 
     def declare_partitions(self, partitions: Mapping[str, Sequence[str]]) -> None:
         """Partitions that a source (by name) is known to have, silent ones too: they hold its watermark."""
@@ -189,8 +208,10 @@ class TickDriver:
 
     def repeat(self) -> None:
         """The next tick was begun by an earlier run, which may have put out a part of it: what that run
-        decided about partitions (which there are, which are idle) counts, not the clock of this one."""
+        decided about partitions (which there are, which are idle) and about tables counts, not the clock of
+        this one."""
         self._idleness.repeat(self.store, self.tick + 1)
+        self._tables.repeat(self.store, self.tick + 1)
 
     def going_idle(self, start: TickStart, reports: Sequence[str]) -> frozenset[str]:
         """The sources of which `advance` would let a partition go idle, were none of them ``busy``."""
@@ -300,11 +321,30 @@ class TickDriver:
         tick = self._current()
         work = tick.queries[query].work(number)
         place = [each.name for each in self.plan.queries].index(query)
+        node = self.plan.queries[place].nodes[number]
+        if isinstance(node, LookupPlan):
+            work.table = self._met(tick, query, place, node, work)
         name = f"work/{work.tick}-{tick.start.attempt}-{place}-{number}.json"
         if name.endswith(FIRST_WORK):
             work.idle = decisions(tick.inputs)
         self.store.write(name, work.model_dump_json().encode())
         return NodeTask(self.shapes[query][number], self.store, name, work.tick, self.placing)
+
+    def _met(
+        self, tick: _OpenTick, query: str, place: int, node: LookupPlan, work: NodeWork
+    ) -> TableCopy | None:
+        """What the tick's rows of a join with a table meet."""
+        shape = self.shapes[query][node.number]
+        assert isinstance(shape, LookupShape)
+        return self._tables.as_of(
+            shape.table.arrangement,
+            (place, node.number),
+            node,
+            work,
+            tick.queries[query].table_before(node.number),
+            tick.start.clock_us,
+            lambda reader: reader.read(shape.table, self.store, work.tick, self.placing),
+        )
 
     def settle(self, query: str, number: int, reports: Iterable[str]) -> None:
         """Take the control texts of a node's tasks, one per partition (of one attempt each).
@@ -360,6 +400,7 @@ class TickDriver:
         commit(self.store, manifest)
         self._previous, self.manifest, self._open = self.manifest, manifest, None
         self._idleness.committed(manifest.clock_us)
+        self._tables.committed()
         collect_garbage(self.store, [m for m in (self._previous, manifest) if m is not None])
 
     def _current(self) -> _OpenTick:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from watersmeet.event_time import NEVER, Watermark, shift
-from watersmeet.plan.model import AggregatePlan, JoinPlan, NodePlan, PassPlan
+from watersmeet.plan.model import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan
 from watersmeet.plan.retention import limits
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 from watersmeet.watermark.output import output_watermarks
@@ -51,7 +51,7 @@ def _of_join(join: JoinPlan, given: Outgoing) -> dict[str, Watermark]:
     )
 
 
-def _of_pass(node: PassPlan, given: Outgoing) -> dict[str, Watermark]:
+def _of_pass(node: PassPlan | LookupPlan, given: Outgoing) -> dict[str, Watermark]:
     found = {
         key: max(given.watermarks.get(key, NEVER), given.emitted.get(key, NEVER))
         for key in node.watermark_keys
@@ -81,6 +81,7 @@ KINDS: Mapping[type[NodePlan], Kind] = {
     JoinPlan: Kind(limits=limits, outputs=_of_join),
     AggregatePlan: Kind(limits=_closed, outputs=_of_windows),
     PassPlan: Kind(limits=lambda node, watermarks, lateness: {}, outputs=_of_pass),
+    LookupPlan: Kind(limits=lambda node, watermarks, lateness: {}, outputs=_of_pass),
 }
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from watersmeet.engine.step.aggregate import aggregate_rows
 from watersmeet.engine.step.feed import FeedWriter
 from watersmeet.engine.step.join import join_rows
+from watersmeet.engine.step.lookup import lookup_rows
 from watersmeet.engine.step.passing import pass_rows
 from watersmeet.engine.step.results import note_least
 from watersmeet.engine.step.slice import concat_batches
@@ -25,6 +26,7 @@ from watersmeet.engine.step.tasks import (
     CONTROL,
     AggregateShape,
     JoinShape,
+    LookupShape,
     NodeReport,
     NodeShape,
     NodeWork,
@@ -40,6 +42,7 @@ OUTPUT_ROWS = 200_000
 
 KINDS: dict[type[NodeShape], Callable[[Any, Share], Iterator[pa.RecordBatch]]] = {
     JoinShape: join_rows,
+    LookupShape: lookup_rows,
     PassShape: pass_rows,
     AggregateShape: aggregate_rows,
 }

@@ -29,9 +29,16 @@ from watersmeet.engine.step.tasks import (
 )
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shift
-from watersmeet.plan.model import JoinPlan, NodePlan, QueryPlan, SidePlan
+from watersmeet.plan.model import JoinPlan, LookupPlan, NodePlan, QueryPlan, SidePlan
 from watersmeet.spec.model import OutputMode, WatermarkRule
-from watersmeet.state.manifest import Arrangement, AsofState, LiveRun, NodeState, QueryState
+from watersmeet.state.manifest import (
+    Arrangement,
+    AsofState,
+    LiveRun,
+    NodeState,
+    QueryState,
+    TableCopy,
+)
 from watersmeet.state.marks import overlay
 from watersmeet.state.run import whole_run_released
 from watersmeet.watermark.holding import Holding
@@ -121,6 +128,10 @@ class QueryTick:
         self._work[number] = work
         return work
 
+    def table_before(self, number: int) -> TableCopy | None:
+        """The copy of a table that rows of node ``number`` met last."""
+        return self._node_before(number).table
+
     def _hear_stages(self, side: SidePlan) -> None:
         """Move the watermarks of an input with stages."""
         told: dict[int, tuple[dict[str, Watermark], bool]] = {}
@@ -149,7 +160,10 @@ class QueryTick:
         least: dict[str, int] = {}
         for place, side in enumerate(node.sides):
             own = [report.sides[place] for report in found]
-            arrangements[side.name] = self._next_arrangement(number, place, work.sides[place], own)
+            if isinstance(node, LookupPlan):  # all its rows have left
+                arrangements[side.name] = Arrangement(limits=work.sides[place].new_limits)
+            else:
+                arrangements[side.name] = self._next_arrangement(number, place, work.sides[place], own)
             for report in own:
                 for column, time in report.least.items():
                     lower(least, side.watermark_key(column), time)
@@ -166,7 +180,7 @@ class QueryTick:
             ),
         )
         asof = self._asof_state(node, work, least)
-        self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted, asof=asof))
+        self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted, asof=asof, table=work.table))
         self._take_fed(number, [report.fed for report in found if report.fed is not None])
         self._matches += sum(report.matches for report in found)
         self._rows_out = sum(report.rows_out for report in found)

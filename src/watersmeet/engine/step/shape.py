@@ -12,6 +12,7 @@ from watersmeet.engine.step.tasks import (
     AggregateShape,
     FeedShape,
     JoinShape,
+    LookupShape,
     NodeShape,
     PassShape,
     SideTask,
@@ -29,6 +30,7 @@ from watersmeet.plan.model import (
     BranchPlan,
     FeedPlan,
     JoinPlan,
+    LookupPlan,
     NodePlan,
     PassPlan,
     QueryPlan,
@@ -43,16 +45,17 @@ def node_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema]) -> tuple[Nod
     """The nodes of ``query``, in order.
 
     Args:
-        schemas: per ``query/alias`` of an input the kept columns in native types; of one that only stages
-            feed, as far as their types are declared.
+        schemas: per ``query/alias`` of an input or table the kept columns in native types; of one that only
+            stages feed, as far as their types are declared.
     """
     shapes: list[NodeShape] = []
     for node in query.nodes:
         tasks = tuple(
-            _side_task(query, node, side, _schema(query, side, schemas, shapes)) for side in node.sides
+            _side_task(query, node, side, _schema(query, side, schemas, shapes))
+            for side in (*node.sides, *node.tables)
         )
         shapes.append(_SHAPES[type(node)](query, node, tasks))
-        for side, task in zip(node.sides, tasks, strict=True):
+        for side, task in zip(node.sides, tasks, strict=False):
             for feed in side.feeds:
                 fed = _feed_shape(feed, task, of_stage=side.feed is None)
                 shapes[feed.node] = replace(shapes[feed.node], feed=fed)
@@ -102,6 +105,11 @@ def _reach(join: JoinPlan) -> Reach | None:
         ceilings=join.asof.ceilings,
         slack=join.slack,
     )
+
+
+def _lookup_shape(query: QueryPlan, join: LookupPlan, tasks: tuple[SideTask, ...]) -> LookupShape:
+    asked = _join_shape(query, join, tasks)
+    return LookupShape(**(vars(asked) | {"sides": tasks[:1], "table": tasks[1]}))
 
 
 def _aggregate_shape(query: QueryPlan, node: AggregatePlan, tasks: tuple[SideTask, ...]) -> AggregateShape:
@@ -156,6 +164,7 @@ def _aggregates(query: QueryPlan, node: AggregatePlan, task: SideTask) -> tuple[
 
 _SHAPES: Mapping[type[NodePlan], Callable[[QueryPlan, Any, tuple[SideTask, ...]], NodeShape]] = {
     JoinPlan: _join_shape,
+    LookupPlan: _lookup_shape,
     PassPlan: _pass_shape,
     AggregatePlan: _aggregate_shape,
 }
@@ -167,7 +176,7 @@ def _is_changelog(query: QueryPlan) -> bool:
 
 
 def _carried(node: NodePlan, tasks: Sequence[SideTask]) -> tuple[JoinedColumn, ...]:
-    sides = zip(Side, node.sides, tasks, strict=False)
+    sides = zip(Side, (*node.sides, *node.tables), tasks, strict=False)
     return tuple(_joined(side, plan, task, name) for side, plan, task in sides for name in task.carried)
 
 

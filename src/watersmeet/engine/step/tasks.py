@@ -19,7 +19,7 @@ from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.pairs import Condition, JoinedColumn
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, JoinKind, WindowKind
-from watersmeet.state.manifest import LiveRun
+from watersmeet.state.manifest import LiveRun, TableCopy
 from watersmeet.state.marks import Marks
 from watersmeet.state.record import Record
 from watersmeet.state.run import Run, RunLayout
@@ -141,14 +141,15 @@ class AsofWork(Record):
 class NodeWork(Record):
     """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
     stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
-    late ones are wanted. ``idle``, in the first of a tick: what the attempt decided, per query, alias and
-    branch: all partitions, and which are idle."""
+    late ones are wanted. ``table``: what the rows meet, as it is in this tick. ``idle``, in the first of a
+    tick: what the attempt decided, per query, alias and branch: all partitions, and which are idle."""
 
     tick: int
     sides: list[SideWork]
     fed_late_below: dict[str, Watermark] = Field(default_factory=dict)
     keep_late: bool = False
     asof: AsofWork | None = None
+    table: TableCopy | None = None
     idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
 
     def side(self, side: Side) -> SideWork:
@@ -321,3 +322,17 @@ class JoinShape(NodeShape):
     @property
     def right(self) -> SideTask:
         return self.sides[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupShape(JoinShape):
+    """Rows of the one side meet a copy of a table, whose rows are as those of ``table``."""
+
+    table: SideTask
+
+    @property
+    def right(self) -> SideTask:
+        return self.table
+
+    def side(self, side: Side) -> SideTask:
+        return self.left if side is Side.LEFT else self.table

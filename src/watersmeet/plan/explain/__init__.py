@@ -9,6 +9,7 @@ from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import distance, duration
 from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.joins import join_sections
+from watersmeet.plan.explain.lookups import lookup_sections
 from watersmeet.plan.explain.state import state_sections
 from watersmeet.plan.explain.windows import as_written, window_sections
 from watersmeet.plan.explain.words import (
@@ -27,6 +28,7 @@ from watersmeet.plan.model import (
     FeedPlan,
     JobPlan,
     JoinPlan,
+    LookupPlan,
     NodePlan,
     QueryPlan,
     SidePlan,
@@ -78,6 +80,8 @@ def explain_query(query: QueryPlan) -> str:
 
 def _node_sections(query: QueryPlan, node: NodePlan) -> Sections:
     changelog = query.options.output_mode is OutputMode.CHANGELOG
+    if isinstance(node, LookupPlan):
+        return lookup_sections(node)
     if isinstance(node, JoinPlan):
         return join_sections(node, changelog)
     if isinstance(node, AggregatePlan):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from watersmeet.plan.durations import distance
 from watersmeet.plan.explain.words import kind_name, node_name
 from watersmeet.plan.forecast import Behind, flows, incoming, key_in_time
-from watersmeet.plan.model import AggregatePlan, JoinPlan, QueryPlan, SidePlan
+from watersmeet.plan.model import AggregatePlan, JoinPlan, LookupPlan, QueryPlan, SidePlan
 from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import WatermarkRule, WindowKind
 
@@ -31,7 +31,9 @@ def _steps(query: QueryPlan, side: SidePlan, key: str, leaving: list[dict[str, B
         came = incoming(query, node, leaving)
         if key not in came:
             return
-        if isinstance(node, JoinPlan):
+        if isinstance(node, LookupPlan):
+            yield f"{node_name(query, node)}: passes as it is"
+        elif isinstance(node, JoinPlan):
             yield _through(query, node, key, came[key], leaving[node.number].get(key))
         if isinstance(node, AggregatePlan):
             yield _closes(query, node, key)

@@ -18,7 +18,7 @@ def join_sections(join: JoinPlan, changelog: bool) -> Sections:
     """What there is to say of a join. ``changelog``: of one whose rows may be taken back."""
     sides = (join.left, join.right)
     return [
-        ("Keys", list(_keys(join)) or ["none: matches are looked up by time alone"]),
+        ("Keys", list(key_lines(join)) or ["none: matches are looked up by time alone"]),
         ("Nearest row", [] if join.asof is None else list(nearest_lines(join, join.asof))),
         ("Time bounds", list(_bounds(join))),
         ("Postpone map", list(_postpone_map(join))),
@@ -31,7 +31,8 @@ def join_sections(join: JoinPlan, changelog: bool) -> Sections:
     ]
 
 
-def _keys(join: JoinPlan) -> Iterator[str]:
+def key_lines(join: JoinPlan) -> Iterator[str]:
+    """The equalities, one per line."""
     for key in join.keys:
         left, right = (qualified(text_of(key.expr(side)), join.side(side)) for side in Side)
         yield f"{left} {'<=>' if key.null_safe else '='} {right}"

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from watersmeet.plan.model import AggregatePlan, JoinPlan, NodePlan, QueryPlan, SidePlan, joined_name
+from watersmeet.plan.model import (
+    AggregatePlan,
+    JoinPlan,
+    LookupPlan,
+    NodePlan,
+    QueryPlan,
+    SidePlan,
+    joined_name,
+)
 from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import Input, JoinKind, Sink
 
@@ -25,7 +33,8 @@ def title_of(node: NodePlan) -> str:
     if isinstance(node, AggregatePlan):
         return f"{node.kind.value} windows of {node.side.title}"
     if isinstance(node, JoinPlan):
-        return f"{node.left.title} {kind_name(node.kind)} {node.right.title}"
+        as_of = " as of the tick" if isinstance(node, LookupPlan) else ""
+        return f"{node.left.title} {kind_name(node.kind)} {node.right.title}{as_of}"
     return " and ".join(side.title for side in node.sides)
 
 

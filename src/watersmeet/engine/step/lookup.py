@@ -1,0 +1,74 @@
+"""A join with a table as of the tick: the tick's rows of the left side are looked up in a copy of the table,
+go out with what they found, and are not retained.
+
+With equality keys a task owns a hash range of the rows and of the copy. Without, it takes its share of the
+rows and looks at the whole copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.step.results import NO_ROWS, count, pad, pad_files
+from watersmeet.engine.step.slice import RunSlice, SideSlice
+from watersmeet.engine.step.tasks import LookupShape, Share, SideWork
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side
+from watersmeet.kernel.pairs import SortedRows, find, gather, matched
+from watersmeet.kernel.slots import borders
+from watersmeet.spec.model import JoinKind
+from watersmeet.state.manifest import LiveRun
+
+
+def lookup_rows(shape: LookupShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """Rows with their partners; then those of a padded side that found none."""
+    low, high = MIN_TIME, MAX_TIME + 1
+    if shape.left.keys:
+        cuts = borders(share.partitions)
+        low, high = cuts[share.partition], cuts[share.partition + 1]
+    left = SideSlice(shape.left, share.work.sides[0], share.store, low, high)
+    if left.new is not None:
+        rows = left.new.rows if shape.left.keys else _share_of(left.new.rows, share)
+        hits = np.zeros(len(rows), dtype=np.bool_)
+        yield from _found(shape, rows, _table(shape, share, low, high), hits, share)
+        report = share.report.sides[0]
+        found = int(hits.sum())
+        count(report, "matched", found)
+        count(report, "padded" if shape.left.padded else "released_unmatched", len(rows) - found)
+        if shape.left.padded and found < len(rows):
+            yield pad(shape, Side.LEFT, rows.batch, np.flatnonzero(~hits))
+    for batch, first, end in pad_files(share.work.sides[0], share.store, share.partition, share.partitions):
+        yield pad(shape, Side.LEFT, batch, np.arange(first, end))
+
+
+def _share_of(rows: SortedRows, share: Share) -> SortedRows:
+    cuts = [len(rows) * part // share.partitions for part in (share.partition, share.partition + 1)]
+    return rows.part(*cuts)
+
+
+def _table(shape: LookupShape, share: Share, low: int, high: int) -> list[RunSlice]:
+    """The slices of the copy that may hold partners."""
+    copy = share.work.table
+    runs = [] if copy is None else [LiveRun(run=run) for run in copy.runs]
+    work = SideWork(runs=runs, new_runs=[], pads=[], old_limits={}, new_limits={})
+    return SideSlice(shape.table, work, share.store, low, high).old
+
+
+def _found(
+    shape: LookupShape, rows: SortedRows, table: list[RunSlice], hits: Mask, share: Share
+) -> Iterator[pa.RecordBatch]:
+    """Joined rows; of a SEMI join the rows that have a partner, of an ANTI join none. Fills ``hits``."""
+    if shape.kind.hides_right:
+        for piece in table:
+            hits |= matched(shape.condition, rows, Side.LEFT, piece.rows)[0]
+        if shape.kind is JoinKind.SEMI and hits.any():
+            share.report.matches += int(hits.sum())
+            yield gather(shape.columns, rows.batch, np.flatnonzero(hits), None, NO_ROWS)
+        return
+    for piece in table:
+        for needle, row in find(shape.condition, rows, Side.LEFT, piece.rows):
+            hits[needle] = True
+            share.report.matches += len(needle)
+            yield gather(shape.columns, rows.batch, needle, piece.rows.batch, row)

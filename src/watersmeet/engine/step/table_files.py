@@ -1,0 +1,76 @@
+"""The files of a table in local folders: which there are, and by what it is known whether one has changed."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterable
+from urllib.parse import unquote, urlsplit
+
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.spec.model import Source
+
+Entry = tuple[str, int, int]
+"""Path, size, time of the last change (in whatever unit the file system has)."""
+
+
+def table_path(source: Source) -> str:
+    """The option 'path'. Raises: SpecError without one."""
+    path = next((v for name, v in source.options.items() if name.lower() == "path"), "").strip()
+    if not path:
+        raise SpecError(
+            f'table "{source.name}" needs the option "path"',
+            code="missing-option",
+            hint="'path' = 'tables/customers'",
+        )
+    return path
+
+
+def local_path(path: str) -> str | None:
+    """The path as the operating system has it; None for another file system's."""
+    parts = urlsplit(path)
+    if len(parts.scheme) > 1 and parts.scheme != "file":
+        return None
+    return unquote(parts.path) if parts.scheme == "file" else os.path.expanduser(path)
+
+
+def local_files(source: Source, path: str) -> list[Entry]:
+    """All files beneath a local path, which may hold wildcards, in order; hidden ones (``.x``, ``_x``) are
+    none of the table's.
+
+    Raises:
+        EngineError: there is nothing at the path.
+    """
+    roots = [path] if os.path.exists(path) else sorted(glob.glob(path))
+    if not roots:
+        raise EngineError(
+            f'table "{source.name}": there is no "{path}"',
+            code="path-missing",
+            hint="name a file, or a directory of files, that is there",
+        )
+    return sorted(entry for root in roots for entry in _beneath(root))
+
+
+def _beneath(root: str) -> Iterable[Entry]:
+    if not os.path.isdir(root):
+        found = os.stat(root)
+        yield root, found.st_size, found.st_mtime_ns
+        return
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if entry.name.startswith((".", "_")):
+                continue
+            if entry.is_dir():
+                yield from _beneath(entry.path)
+                continue
+            try:
+                found = entry.stat()
+            except FileNotFoundError:  # it was replaced just now; the next look sees what came for it
+                continue
+            yield entry.path, found.st_size, found.st_mtime_ns
+
+
+def version_of(entries: Iterable[Entry]) -> str:
+    """A digest of a listing."""
+    return hashlib.blake2b(repr(sorted(entries)).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,70 @@
+"""EXPLAIN of a join with a table as of the tick: where the table is, what is asked of it, when it is read."""
+
+from __future__ import annotations
+
+from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.durations import duration
+from watersmeet.plan.explain.joins import key_lines
+from watersmeet.plan.explain.words import Sections, plain
+from watersmeet.plan.model import LookupPlan
+from watersmeet.spec.model import JoinKind, Source
+
+JDBC_REFRESH = "60 s"
+
+
+def lookup_sections(join: LookupPlan) -> Sections:
+    """What there is to say of it."""
+    alias, source = join.table.name, join.source
+    conditions = [f"{name}: {text}" for name, text in (*join.one_sided, *join.filters)]
+    return [
+        (
+            "Table",
+            [
+                f"{alias}: {source.name} ({place_of(source)})",
+                f"as it is in the tick in which the row of {join.left.title} comes, not as it was at an event"
+                " time",
+                _reading(source),
+            ],
+        ),
+        ("Keys", list(key_lines(join)) or ["none: each row is compared with all rows of the table"]),
+        (
+            "Kept in state for",
+            [f"{join.left.title}: not at all: {_fate(join)} in the tick in which it comes"],
+        ),
+        ("Conditions on one input", conditions),
+        (
+            "Checked on each candidate pair",
+            [] if join.residual is None else [plain(text_of(join.residual))],
+        ),
+        ("Columns of the table that are copied", [", ".join(join.table.kept)]),
+        (
+            "Spread over tasks",
+            ["by ranges of the key's hash" if join.keys else "each task looks its share of the rows up"],
+        ),
+    ]
+
+
+def place_of(source: Source) -> str:
+    """The connector, and where the table is as far as that may be shown."""
+    named = {name.lower(): value for name, value in source.options.items()}
+    where = next((named[name] for name in ("path", "dbtable") if name in named), None)
+    return source.connector if where is None else f"{source.connector} {where}"
+
+
+def _reading(source: Source) -> str:
+    if source.connector == "jdbc":
+        every = JDBC_REFRESH if source.refresh_us is None else duration(source.refresh_us)
+        return f"read anew after {every}, when a row comes"
+    if source.refresh_us is None:
+        return "read anew when it has changed, when a row comes"
+    return f"looked at after {duration(source.refresh_us)}, when a row comes; read anew when it has changed"
+
+
+def _fate(join: LookupPlan) -> str:
+    found = {
+        JoinKind.INNER: "it goes out with each row that it meets, or is dropped,",
+        JoinKind.LEFT: "it goes out with each row that it meets, or with NULLs,",
+        JoinKind.SEMI: "it goes out if it meets a row, or is dropped,",
+        JoinKind.ANTI: "it goes out if it meets no row, or is dropped,",
+    }
+    return found[join.kind]

@@ -1,0 +1,44 @@
+"""Options that nobody may see: passwords and the like are not printed, and no digest is made of them."""
+
+from __future__ import annotations
+
+import re
+
+_SECRET = re.compile(r"passw|secret|token|credential|jaas|private.?key|access.?key", re.IGNORECASE)
+_IN_URL = re.compile(r"((?:passw\w*|secret\w*|token)=)[^&;]*|(?<=//)[^/@]*@", re.IGNORECASE)
+
+HIDDEN = "***"
+
+
+class Secret(str):
+    """A text that is shown as stars wherever an object that holds it is shown."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(HIDDEN)
+
+
+def guarded(name: str, value: str) -> str:
+    """The value of an option, as a `Secret` where its name says that it is one.
+
+    >>> {"user": guarded("user", "reader"), "password": guarded("password", "x")}
+    {'user': 'reader', 'password': '***'}
+    """
+    is_open = public(name, value) == value
+    return value if is_open else Secret(value)
+
+
+def public(name: str, value: str) -> str:
+    """What may be shown of an option's value: of a URL all but who is in it, and with which password."""
+    if _SECRET.search(name):
+        return HIDDEN
+    return without_secrets(value) if name.lower() == "url" else value
+
+
+def without_secrets(url: str) -> str:
+    """
+    >>> without_secrets("jdbc:postgresql://me:secret@db:5432/shop?ssl=true&password=x")
+    'jdbc:postgresql://***@db:5432/shop?ssl=true&password=***'
+    """
+    return _IN_URL.sub(lambda found: f"{found[1]}{HIDDEN}" if found[1] else f"{HIDDEN}@", url)

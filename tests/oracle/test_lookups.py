@@ -1,0 +1,49 @@
+"""The in-process engine and the oracle agree on random joins with tables as of the tick.
+
+200 cases; ``WATERSMEET_RANDOM_CASES`` may ask for more.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.oracle.test_engine_against_oracle import PARTITIONS, check, disagreements
+from watersmeet.engine.local import tables
+from watersmeet.testing.oracle import run_case, run_case_with_account
+from watersmeet.testing.random_lookups import random_lookup_case
+
+CASES = max(200, int(os.environ.get("WATERSMEET_RANDOM_CASES", "0")))
+CHUNKS = 6
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_engine_agrees_on_tables(seed, chunk):
+    for number in range(seed + chunk, seed + CASES, CHUNKS):
+        check(
+            random_lookup_case(number),
+            PARTITIONS[number % len(PARTITIONS)],
+            "borders" if number % 2 else None,
+        )
+
+
+def test_cases_are_worth_their_time(seed):
+    """Most are run, find something, and are told by the oracle without a failure."""
+    outputs = [run_case(random_lookup_case(number)) for number in range(seed, seed + 60)]
+    assert sum("error" in lines[-1] for lines in outputs) < 25
+    assert sum(any(line.get("rows") for line in lines) for lines in outputs) > 20
+
+
+def test_the_oracles_account_adds_up(seed):
+    for number in range(seed, seed + 60):
+        for counts in run_case_with_account(random_lookup_case(number))[1].values():
+            assert counts["in"] == sum(
+                rows for what, rows in counts.items() if what not in ("in", "not_there")
+            )
+
+
+def test_an_old_copy_of_a_table_is_seen(seed, monkeypatch):
+    """An engine that never reads a table twice does otherwise than the oracle."""
+    monkeypatch.setattr(tables._Held, "version", lambda self: "always")
+    assert any(disagreements(random_lookup_case(number), 2, None) for number in range(seed, seed + 60))
