@@ -115,3 +115,12 @@ def test_the_rows_of_every_tick_are_the_same(seed):
         assert first == second
         found += first.total()
     assert found > 100
+
+
+def test_a_table_as_of_the_tick_keeps_its_place():
+    query = UNCONNECTED.format(ac=AC, cb=CB).replace(
+        "FROM a, b, c", "FROM a JOIN places FOR SYSTEM_TIME AS OF PROCTIME() AS p ON p.k = a.k, b, c"
+    )
+    table = "CREATE TABLE places (k BIGINT) WITH ('connector' = 'file', 'path' = 'x', 'format' = 'json');\n"
+    (found,) = plan(table + query).queries
+    assert found.reordered == ("a", "p", "c", "b")

@@ -277,19 +277,17 @@ def state_bytes(query: QueryPlan) -> float | None:
     How many rows leave a join depends on the data. Assumed is that by an equality key each row of the slower
     side finds one of the other, and that without one all that is within the band's reach match.
     """
-    if not all(isinstance(node, JoinPlan) for node in query.nodes):
-        return None
-    total, rates = 0.0, list[float]()
+    total, rates = 0.0, dict[int, float]()
     for join, both in side_forecasts(query):
         own: list[float] = []
         for each in both:
-            rate = each.rate if each.side.feed is None else rates[each.side.feed.node]
+            rate = each.rate if each.side.feed is None else rates.get(each.side.feed.node)
             if rate is None or each.kept is None or not each.in_time:
                 return None
             own.append(rate)
             total += (each.rows(rate) or 0.0) * each.row.bytes
-        rates.append(_rate_out(join, own[0], own[1]))
-    return total
+        rates[join.number] = _rate_out(join, own[0], own[1])
+    return total if len(rates) == len(query.nodes) else None
 
 
 def _rate_out(join: JoinPlan, left: float, right: float) -> float:

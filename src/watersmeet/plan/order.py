@@ -6,7 +6,8 @@ The query's own order is kept unless another one is better for a reason that is 
   c, and c and b): it would make every pair that derived bounds let meet, for a later join to throw away;
 * all streams declare ``rows_per_second``, and the forecast for another order is smaller.
 
-Outer, SEMI and ANTI joins keep their place: each is one part among the inner joins around it.
+All other joins (outer, SEMI, ANTI, ASOF, with a table as of the tick) keep their place: each is one part
+among the inner joins around it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -56,15 +58,20 @@ def _clusters(relation: Relation) -> Iterator[Join]:
     if isinstance(relation, Input):
         return
     parts = _parts(relation)
-    if relation.kind is JoinKind.INNER and 3 <= len(parts) <= MOST_PARTS:
+    is_inner = _is_inner(relation)
+    if is_inner and 3 <= len(parts) <= MOST_PARTS:
         yield relation
-    for part in parts if relation.kind is JoinKind.INNER else (relation.left, relation.right):
+    for part in parts if is_inner else (relation.left, relation.right):
         yield from _clusters(part)
+
+
+def _is_inner(relation: Relation) -> TypeGuard[Join]:
+    return isinstance(relation, Join) and relation.kind is JoinKind.INNER and not relation.is_lookup
 
 
 def _parts(relation: Relation) -> list[Relation]:
     """What the inner joins at the top join, in the query's order."""
-    if isinstance(relation, Input) or relation.kind is not JoinKind.INNER:
+    if not _is_inner(relation):
         return [relation]
     return _parts(relation.left) + _parts(relation.right)
 
@@ -102,7 +109,7 @@ def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
 
 def _own_conditions(relation: Relation) -> list[Expr]:
     """Those of the inner joins at the top."""
-    if isinstance(relation, Input) or relation.kind is not JoinKind.INNER:
+    if not _is_inner(relation):
         return []
     own = [*_written(relation.on), *_written(relation.where)]
     return _own_conditions(relation.left) + _own_conditions(relation.right) + own
