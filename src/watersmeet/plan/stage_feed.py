@@ -59,7 +59,7 @@ class StageFeed:
         """
         outputs = {output.name: output.expr for output in self.stage.query.outputs}
         own = columns_of(self.branch, self.i, outputs)
-        wanted = {name: over_source(expr, own).unnest() for name, expr in columns.items()}
+        wanted = {name: _plain(over_source(expr, own)) for name, expr in columns.items()}
         above = [] if self.branch.above is None else [over_source(self.branch.above, outputs)]
         asked = {
             "beneath": [c.expr for c in self.after],
@@ -100,7 +100,7 @@ class StageFeed:
 
     def _column(self, expr: Expr) -> str | None:
         """The column of the stage's rows that holds ``expr``; None: it has to be computed of them."""
-        plain = expr.unnest()
+        plain = _plain(expr)
         if isinstance(plain, exp.Column):
             return joined_name(plain.table, plain.name)
         aliases = self.stage.rows.mentioned(expr)
@@ -118,6 +118,13 @@ class StageFeed:
         if problem is not None:
             self.errors.append(problem)
         return problem is None
+
+
+def _plain(expr: Expr) -> Expr:
+    """Without parentheses around all of it."""
+    while isinstance(expr, exp.Paren):
+        expr = expr.this
+    return expr
 
 
 def _truth(condition: Expr) -> Expr:
