@@ -39,25 +39,28 @@ CREATE MAPPING a (id BIGINT, k STRING, v DOUBLE, t TIMESTAMP, WATERMARK FOR t AS
 CREATE MAPPING b (id BIGINT, k STRING, v DOUBLE, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '{lag}' SECONDS)
   TYPE File OPTIONS ('path' = '{folder}/in/b', 'maxFilesPerTrigger' = '1');
 CREATE MAPPING joined TYPE File OPTIONS ('path' = '{folder}/out/joined');
-CREATE MAPPING close TYPE File OPTIONS ('path' = '{folder}/out/close');
+CREATE MAPPING chain TYPE File OPTIONS ('path' = '{folder}/out/chain');
 
 INSERT INTO joined
 SELECT x.id AS a_id, x.k AS a_k, x.v AS a_v, x.t AS a_t, y.id AS b_id, y.k AS b_k, y.v AS b_v, y.t AS b_t
 FROM a x FULL JOIN b y
   ON x.k = y.k AND y.t BETWEEN x.t - INTERVAL '20' SECONDS AND x.t + INTERVAL '45' SECONDS AND x.v < y.v + 60;
 
-INSERT INTO close
-SELECT x.id AS a_id, y.id AS b_id
-FROM a x LEFT JOIN b y ON x.k = y.k AND y.t BETWEEN x.t - INTERVAL '5' SECONDS AND x.t + INTERVAL '5' SECONDS;
+INSERT INTO chain
+SELECT x.id AS a_id, y.id AS b_id, z.id AS c_id
+FROM a x
+LEFT JOIN b y ON x.k = y.k AND y.t BETWEEN x.t - INTERVAL '5' SECONDS AND x.t + INTERVAL '5' SECONDS
+FULL JOIN b z ON z.k = x.k AND z.t BETWEEN x.t + INTERVAL '5' SECONDS AND x.t + INTERVAL '10' SECONDS;
 """
 
 BATCH = {
     "joined": """
 SELECT x.id, x.k, x.v, x.t, y.id, y.k, y.v, y.t FROM {a} x FULL JOIN {b} y
   ON x.k = y.k AND y.t BETWEEN x.t - INTERVAL 20 SECONDS AND x.t + INTERVAL 45 SECONDS AND x.v < y.v + 60""",
-    "close": """
-SELECT x.id, y.id FROM {a} x LEFT JOIN {b} y
-  ON x.k = y.k AND y.t BETWEEN x.t - INTERVAL 5 SECONDS AND x.t + INTERVAL 5 SECONDS""",
+    "chain": """
+SELECT x.id, y.id, z.id FROM {a} x LEFT JOIN {b} y
+  ON x.k = y.k AND y.t BETWEEN x.t - INTERVAL 5 SECONDS AND x.t + INTERVAL 5 SECONDS
+FULL JOIN {b} z ON z.k = x.k AND z.t BETWEEN x.t + INTERVAL 5 SECONDS AND x.t + INTERVAL 10 SECONDS""",
 }
 
 

@@ -3,6 +3,7 @@
 TICK counts from 1; the end of input is the tick that follows its intent, whatever its number. Points:
 
     advanced        the watermarks moved, nothing is staged
+    beneath         the first join of a chain is done, the last one is not
     staged          the first sink has staged the tick's rows
     half-published  of two sinks the first one shows the tick
     published       all sinks show it, no manifest has it
@@ -20,7 +21,7 @@ import sys
 
 from watersmeet.cli.main import main
 from watersmeet.engine.spark.checkpoint import Checkpoint
-from watersmeet.engine.spark.join import JoinFrame
+from watersmeet.engine.spark.join import FeedFrame, JoinFrame
 from watersmeet.engine.spark.tick import Ticks
 from watersmeet.engine.step.driver import TickDriver
 from watersmeet.sinks.files import FileSink
@@ -41,7 +42,7 @@ def kill_at(point: str, tick: int) -> None:
 
     run, intend = Ticks.run, Checkpoint.intend
     advance, commit = TickDriver.advance, TickDriver.commit
-    write, publish = JoinFrame.write, FileSink.publish
+    write, publish, feed = JoinFrame.write, FileSink.publish, FeedFrame.run
 
     def patched_run(self, reports, clock_us, *, end=False, **others):
         now["ending"], now["published"] = end, 0
@@ -66,6 +67,12 @@ def kill_at(point: str, tick: int) -> None:
             die()
         return found
 
+    def patched_feed(self, task):
+        found = feed(self, task)
+        if point == "beneath" and is_time(task.tick):
+            die()
+        return found
+
     def patched_publish(self, insert, number, attempt):
         publish(self, insert, number, attempt)
         now["published"] += 1
@@ -81,7 +88,7 @@ def kill_at(point: str, tick: int) -> None:
     Ticks.run = patched_run
     Checkpoint.intend = patched_intend
     TickDriver.advance, TickDriver.commit = patched_advance, patched_commit
-    JoinFrame.write, FileSink.publish = patched_write, patched_publish
+    JoinFrame.write, FileSink.publish, FeedFrame.run = patched_write, patched_publish, patched_feed
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Killed at any instant and run again: no row is lost, doubled or padded anew.
 
-Two directories grow (FULL and LEFT joins, one file a side and tick) while the job runs and is killed. In the
-end every row is there as often as an uninterrupted run and a batch join of the same files have it.
+Two directories grow (one file a side and tick) while the job, a FULL join and a chain of a LEFT and a FULL
+one, runs and is killed. In the end every row is there as often as an uninterrupted run and a batch join of
+the same files have it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.kill, pytest.mark.spark]
 KILLS = 12
 FILES = 24
 TO_THE_END = ("--until-caught-up", "--finish")
-SINKS = ("joined", "close")
+SINKS = ("joined", "chain")
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +94,7 @@ def test_killed_at_random(seed, tmp_path, uninterrupted):
 
 POINTS = [
     ("advanced", 1),
+    ("beneath", 2),
     ("staged", 2),
     ("half-published", 2),
     ("published", 2),
