@@ -23,21 +23,21 @@ def test_help_is_quick_and_loads_nothing_heavy():
     code = (
         "import sys; from watersmeet.cli.main import main; status = main(['--help']);"
         "heavy = {'pyspark', 'duckdb', 'pyarrow', 'numpy', 'sqlglot'} & sys.modules.keys();"
-        "print('HEAVY', *heavy); sys.exit(status)"
+        "import time; print('HEAVY', *heavy); print(time.process_time()); sys.exit(status)"
     )
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
 
     def call():
-        started = time.monotonic()
         found = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
         )
-        return time.monotonic() - started, found.stdout
+        *shown, heavy, cpu_s = found.stdout.splitlines()
+        return float(cpu_s), heavy, shown
 
-    took, out = min(call() for _ in range(3))
-    assert out.splitlines()[-1] == "HEAVY"
-    assert "replay" in out
-    assert took < 0.5
+    took, heavy, shown = min(call() for _ in range(3))
+    assert heavy == "HEAVY"
+    assert "replay" in "\n".join(shown)
+    assert took < 0.5, "seconds of CPU: the machine may be busy"
 
 
 def test_every_option_has_a_help_text(watersmeet):

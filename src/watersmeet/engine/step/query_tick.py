@@ -156,6 +156,7 @@ class QueryTick:
         """
         node, work = self.query.nodes[number], self._work[number]
         found = [NodeReport.model_validate_json(text) for text in reports]
+        found.sort(key=lambda report: report.partition)
         arrangements: dict[str, Arrangement] = {}
         least: dict[str, int] = {}
         for place, side in enumerate(node.sides):
@@ -357,7 +358,7 @@ class QueryTick:
         for report in found:
             fresh = [*report.merged, *report.inserted]
             runs += [live for live in fresh if live.released < live.run.rows]
-        runs.sort(key=lambda live: (live.run.tick, live.run.group, live.run.low))
+        runs.sort(key=lambda live: live.run.tick)  # else as they came: a repeated tick repeats itself
         return Arrangement(
             runs=runs,
             limits=work.new_limits,
