@@ -138,7 +138,8 @@ class QueryTick:
             EngineError: a limit was reached (``max_rows``).
         """
         node, work = self.query.nodes[number], self._work[number]
-        found = [NodeReport.model_validate_json(text) for text in reports]
+        parsed = [NodeReport.model_validate_json(text) for text in reports]
+        found = sorted(parsed, key=lambda report: report.partition)
         arrangements: dict[str, Arrangement] = {}
         least: dict[str, int] = {}
         for place, side in enumerate(node.sides):
@@ -306,7 +307,7 @@ class QueryTick:
         for report in found:
             fresh = [*report.merged, *report.inserted]
             runs += [live for live in fresh if live.released < live.run.rows]
-        runs.sort(key=lambda live: (live.run.tick, live.run.group, live.run.low))
+        runs.sort(key=lambda live: live.run.tick)  # those of a tick stay as they came: names are random
         return Arrangement(
             runs=runs,
             limits=work.new_limits,
