@@ -98,7 +98,7 @@ class _Chain:
         available += [
             joined_name(i.alias, name) for i in inputs for name in self.derived.columns.get(i.alias, ())
         ]
-        needed = {*times, *(joined_name(*ref) for ref in _residual_refs(draft, side))}
+        needed = {*times, *(joined_name(*ref) for ref in _compared_refs(draft, side))}
         needed |= {key.column(side) for key in keys}
         kept = kept_columns(
             [*available, *feed.computed], lambda name: name, needed, self.leaving[node.number]
@@ -156,6 +156,7 @@ class _Chain:
             filters=tuple(filters),
             recheck_texts=tuple(dict.fromkeys(p.conjunct.text for p in parts.times if not p.is_exact)),
             warnings=draft.warnings,
+            values=draft.values,
         )
 
     def _filters(self, node: Node, side: Side) -> Sequence[Conjunct]:
@@ -177,7 +178,7 @@ class _Chain:
         derived = self.derived.columns.get(i.alias, {})
         names = [column.name for column in i.columns]
         key_columns = [key.column(side) for key in keys]
-        needed = {*i.event_times, *(column for _, column in _residual_refs(draft, side)), *key_columns}
+        needed = {*i.event_times, *(column for _, column in _compared_refs(draft, side)), *key_columns}
         if i.changes:  # a delete names a whole row
             needed |= set(names)
         kept = kept_columns(
@@ -233,9 +234,10 @@ def _own_column(draft: Draft, expr: Expr, number: int, is_open: bool) -> str:
     return str(expr.name) if plain and not is_open else f"#key{number + 1}"
 
 
-def _residual_refs(draft: Draft, side: Side) -> list[Ref]:
-    if draft.residual is None:
-        return []
-    found = [ref for conjunct in draft.conjuncts for ref in refs(conjunct.expr)]
-    named = [ref for ref in dict.fromkeys(found) if joined_name(*ref) in draft.residual.columns]
-    return [ref for ref in named if draft.scope.side(ref[0]) is side]
+def _compared_refs(draft: Draft, side: Side) -> list[Ref]:
+    """Columns of a side that bands and the residual look at."""
+    found = [ref for part in draft.parts.bands for ref in part.refs]
+    if draft.residual is not None:
+        mentioned = [ref for conjunct in draft.conjuncts for ref in refs(conjunct.expr)]
+        found += [ref for ref in mentioned if joined_name(*ref) in draft.residual.columns]
+    return [ref for ref in dict.fromkeys(found) if draft.scope.side(ref[0]) is side]

@@ -35,8 +35,9 @@ def _join(join: JoinPlan) -> dict[str, object]:
         "sides": [_side(join.left), _side(join.right)],
         "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
         "bands": [[b.left_column, b.right_column, b.lower, b.upper] for b in join.bands],
+        "values": [repr(band) for band in join.values.every],
         "bounds": [[b.evicted, b.by, b.c] for b in join.bounds],
-        "rechecks": [repr(comparison) for comparison in join.rechecks],
+        "rechecks": [repr(comparison) for comparison in (*join.rechecks, *join.values.rechecks)],
         "residual": None if join.residual is None else text_of(join.residual),
         "matchable": join.matchable,
     }

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
+from watersmeet.plan.bands import Bands
+from watersmeet.plan.bands import bands_of as value_bands_of
 from watersmeet.plan.bounds import Links, bands_of, bounds_of, inverted_pairs, links_of, together
 from watersmeet.plan.classify import Parts, classify
 from watersmeet.plan.conjuncts import Conjunct
@@ -29,6 +31,7 @@ class Draft:
     keys: tuple[Equality, ...]
     residual: Residual | None
     bands: tuple[TimeBand, ...]
+    values: Bands
     links: Links
     never: tuple[str, ...]
 
@@ -44,7 +47,12 @@ class Draft:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return (*_empty_intervals(inverted_pairs(self.links), self.bands, self.scope), *self.never)
+        empty = [
+            f"no pair can satisfy {' and '.join(band.texts)}: nothing can match"
+            for band in self.values.exact
+            if band.lower is not None and band.upper is not None and band.lower > band.upper
+        ]
+        return (*_empty_intervals(inverted_pairs(self.links), self.bands, self.scope), *empty, *self.never)
 
 
 def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[PlanError]]:
@@ -62,6 +70,7 @@ def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[Pla
         keys=keys,
         residual=residual,
         bands=bands_of(parts.times, scope),
+        values=value_bands_of(parts.bands),
         links=links_of(parts.times),
         never=tuple(never),
     )

@@ -24,9 +24,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.event_time import NEVER, Mask, Watermark, below
+from watersmeet.kernel.ordinals import ordinals, raw
 from watersmeet.kernel.pairs import SortedRows
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
+from watersmeet.measure import Measured
 from watersmeet.state.damage import damaged
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
@@ -38,15 +40,17 @@ FIRST_LOOK = 16
 
 
 class Run(FrozenRecord):
-    """What a manifest says of a run. ``spans``: least and greatest of each event time; ``base``, ``shift``:
-    of its slots; ``low``, ``high``: least and greatest slot; ``tick``: when its rows (the newest of them)
-    arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it."""
+    """What a manifest says of a run. ``index``: the name of what its rows are sorted by (within a hash);
+    ``spans``: least and greatest of each event time and of each index that it could have; ``base``,
+    ``shift``: of its slots; ``low``, ``high``: least and greatest slot; ``tick``: when its rows (the newest
+    of them) arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it."""
 
     name: str
     rows: int
     nbytes: int
     checksum: int
     tick: int
+    index: str | None
     base: int
     shift: int
     low: int
@@ -60,12 +64,12 @@ class Run(FrozenRecord):
 class RunLayout:
     """How runs of an arrangement are laid out.
 
-    ``index_column``: the event time in the slots (None: hashes only). ``event_times``: all event-time
-    columns; ``releasing``: those of them by which rows are released. ``by_value``: there is no key, and slots
-    are the index times themselves.
+    ``indexes``: what the rows of a hash can be sorted by, the one to begin with first (none: hashes only).
+    ``event_times``: all event-time columns; ``releasing``: those of them by which rows are released.
+    ``by_value``: there is no key, and slots are the ordinals of the index themselves.
     """
 
-    index_column: str | None
+    indexes: tuple[Measured, ...]
     event_times: tuple[str, ...]
     releasing: tuple[str, ...]
     by_value: bool = False
@@ -76,29 +80,36 @@ class RunLayout:
             return ()
         return tuple(column for column in self.event_times if column not in self.releasing)
 
+    def index(self, name: str | None) -> Measured | None:
+        """The index of that name; the first one for None, or for a name of an earlier version's."""
+        found = next((index for index in self.indexes if index.name == name), None)
+        return found or next(iter(self.indexes), None)
 
-def sort_rows(batch: pa.RecordBatch, hashes: Slots, layout: RunLayout) -> tuple[SortedRows, Rows]:
+
+def sort_rows(
+    batch: pa.RecordBatch, hashes: Slots, layout: RunLayout, index: str | None = None
+) -> tuple[SortedRows, Rows]:
     """``batch`` in slot order, and the positions that its rows had: int64[n].
 
     Args:
         hashes: int64[n], only the upper halves count.
+        index: the name of what to sort by within a hash; None: the first of the layout's.
     """
-    count = batch.num_rows
+    count, chosen = batch.num_rows, layout.index(index)
+    measured = dict.fromkeys([*(Measured(column) for column in layout.event_times), *layout.indexes])
     spans = {}
-    for column in layout.event_times:
-        times = batch.column(column).to_numpy(zero_copy_only=True)
-        spans[column] = (int(times.min()), int(times.max())) if count else (0, 0)
-    if layout.index_column is None:
-        base = greatest = shift = 0
-        times = np.zeros(count, dtype=np.int64)
-    else:
-        base, greatest = spans[layout.index_column]
-        shift = shift_for(base, greatest)
-        times = batch.column(layout.index_column).to_numpy(zero_copy_only=True)
+    values = np.zeros(count, dtype=np.int64)
+    for each in measured:
+        found = ordinals(raw(batch.column(each.column)), batch.schema.field(each.column).type, each.measure)
+        spans[each.name] = (int(found.min()), int(found.max())) if count else (0, 0)
+        if each == chosen:
+            values = found
+    base, greatest = (0, 0) if chosen is None else spans[chosen.name]
     if layout.by_value:
-        shift, slots = 0, times
+        shift, slots = 0, values
     else:
-        slots = encode(hashes, times, base, shift)
+        shift = shift_for(base, greatest)
+        slots = encode(hashes, values, base, shift)
     order = order_of(slots)
     rows = SortedRows(
         slots[order],
@@ -106,7 +117,7 @@ def sort_rows(batch: pa.RecordBatch, hashes: Slots, layout: RunLayout) -> tuple[
         shift,
         greatest,
         take_rows(batch, order),
-        layout.index_column,
+        chosen,
         spans,
         layout.by_value,
     )
@@ -156,6 +167,7 @@ def write_run(
         nbytes=data.size,
         checksum=zlib.crc32(data),
         tick=tick,
+        index=None if rows.index is None else rows.index.name,
         base=rows.base,
         shift=rows.shift,
         low=int(rows.slots[0]),
@@ -188,16 +200,16 @@ class OpenRun:
 
     @cached_property
     def sorted_rows(self) -> SortedRows:
-        index = self.layout.index_column
+        index = self.layout.index(self.run.index)
         internal = 1 + len(self.layout.releasing) * (1 + len(self.layout.suffix_minima))
         kept = self._batch.schema.names[internal:]
         return SortedRows(
             slots=self._numpy(SLOT),
             base=self.run.base,
             shift=self.run.shift,
-            greatest=self.run.spans[index][1] if index else 0,
+            greatest=self.run.spans[index.name][1] if index else 0,
             batch=self._batch.select(kept),
-            index_column=index,
+            index=index,
             spans=self.run.spans,
             by_value=self.layout.by_value,
         )
@@ -241,7 +253,7 @@ class OpenRun:
         releasing = self.layout.releasing
         firsts = {column: self.below(column, limits.get(column, NEVER)) for column in releasing}
         if not any(firsts.values()):
-            return {column: span[0] for column, span in self.run.spans.items()}
+            return {column: self.run.spans[column][0] for column in self.layout.event_times}
         if any(first == self.run.rows for first in firsts.values()):
             return None
         if len(releasing) == 1:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from watersmeet.engine.step.counts import added, late_total, lower
 from watersmeet.engine.step.merge import choose
 from watersmeet.engine.step.monotony import check_promises
+from watersmeet.engine.step.orders import next_index
 from watersmeet.engine.step.tasks import FeedReport, IngestReport, JoinReport, JoinShape, JoinWork, SideWork
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Side, Watermark, shift
@@ -89,9 +90,19 @@ class QueryTick:
             tick=self.tick,
             left=self._side_work(join, join.left, found),
             right=self._side_work(join, join.right, found),
+            fed_index=self._fed_index(number),
         )
         self._work[number] = work
         return work
+
+    def _fed_index(self, number: int) -> str | None:
+        """By what the runs for the next join are sorted."""
+        parent = self.query.parent(number)
+        if parent is None:
+            return None
+        join, side = parent
+        known = self._joined_before(join.number).arrangements.get(join.side(side).name, Arrangement())
+        return known.index
 
     def settle(self, number: int, reports: Iterable[str]) -> None:
         """Take the control texts of the join's tasks, one per partition (of one attempt each).
@@ -105,14 +116,21 @@ class QueryTick:
         least: dict[str, int] = {}
         for side in Side:
             plan = join.side(side)
+            known = self._joined_before(number).arrangements.get(plan.name, Arrangement())
             arrangements[plan.name] = self._next_arrangement(number, side, work.side(side), found)
+            arrangements[plan.name].index, arrangements[plan.name].candidates = next_index(
+                self.shapes[number].side(side).layout,
+                known.index,
+                known.candidates,
+                (report.side(side) for report in found),
+            )
             for report in found:
                 for column, time in report.side(side).least.items():
                     lower(least, plan.watermark_key(column), time)
                 for what, rows in report.side(side).counts.items():
                     if plan.feed is None:
-                        known = self._counts[plan.name]
-                        known[what] = known.get(what, 0) + rows
+                        counts = self._counts[plan.name]
+                        counts[what] = counts.get(what, 0) + rows
         _check_max_rows(self.query, join, arrangements)
         watermarks = self._watermarks(join, self.query.options.allowed_lateness)
         if join.kind.hides_right:
@@ -218,6 +236,7 @@ class QueryTick:
                 for column in side.event_times
             },
             merges=choose(arrangement.runs),
+            index=arrangement.index,
         )
 
     def _next_arrangement(

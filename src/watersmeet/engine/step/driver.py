@@ -146,9 +146,12 @@ class TickDriver:
         late_below: dict[str, dict[str, Watermark]] = {}
         max_ahead: dict[str, tuple[int | None, ...]] = {}
         sources: dict[str, tuple[str, ...]] = {}
+        indexes: dict[str, str | None] = {}
         sides = {}
         for query in self.plan.queries:
             below = self._late_below(query, inputs[query.name])
+            states = self.manifest.queries[query.name].joins if self.manifest else []
+            known = {name: state.index for join in states for name, state in join.arrangements.items()}
             for join in query.joins:
                 for side in Side:
                     plan = join.side(side)
@@ -161,6 +164,7 @@ class TickDriver:
                     }
                     max_ahead[task.arrangement] = tuple(b.source.max_ahead_us for b in plan.branches)
                     sources[task.arrangement] = tuple(b.source.name for b in plan.branches)
+                    indexes[task.arrangement] = known.get(plan.name)
         start = TickStart(
             tick=self.tick + 1,
             attempt=uuid.uuid4().hex,
@@ -171,6 +175,7 @@ class TickDriver:
             flush_rows=self.flush_rows,
             flush_bytes=self.flush_bytes,
             sources=sources,
+            indexes=indexes,
             null_fails=self.plan.queries[0].options.null_time is NullTime.FAIL,
             placing=self.placing,
         )

@@ -46,7 +46,13 @@ class IngestWriter:
         max_ahead = start.max_ahead[arrangement][branch]
         self._ahead_above = None if max_ahead is None else start.clock_us + max_ahead
         self._writer = SideWriter(
-            self._side, store, start.tick, start.flush_rows, start.flush_bytes, start.placing
+            self._side,
+            store,
+            start.tick,
+            start.flush_rows,
+            start.flush_bytes,
+            start.placing,
+            start.indexes.get(arrangement),
         )
         self._integer = {
             column: pa.types.is_integer(self._side.schema.field(column).type)

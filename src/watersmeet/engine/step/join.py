@@ -10,7 +10,7 @@ row; only a report that the driver commits counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,10 @@ from watersmeet.engine.step.counts import lower
 from watersmeet.engine.step.existence import first_matches, mark_gone
 from watersmeet.engine.step.feed import FeedWriter
 from watersmeet.engine.step.merge import merge_runs
-from watersmeet.engine.step.ranges import Reach, matches_by_range, value_borders
+from watersmeet.engine.step.orders import choose_orders
+from watersmeet.engine.step.ranges import matches_by_range, reach_of, shares
 from watersmeet.engine.step.results import count, least_alive, note_least, pad, pad_files
-from watersmeet.engine.step.slice import SideSlice, concat_batches
+from watersmeet.engine.step.slice import HashRange, SideSlice, concat_batches
 from watersmeet.engine.step.tasks import CONTROL, JoinReport, JoinShape, JoinWork, SideReport
 from watersmeet.engine.step.write import Placing, SideWriter
 from watersmeet.event_time import Side
@@ -59,19 +60,27 @@ class JoinTask:
         """
         query = JoinWork.model_validate_json(bytes(self.store.read(self.work)))
         by_value = self.shape.left.layout.by_value
-        cuts = value_borders(self.shape, query, partitions) if by_value else borders(partitions)
-        low, high = cuts[partition], cuts[partition + 1]
-        slices = {
-            side: SideSlice(self.shape.side(side), query.side(side), self.store, low, high) for side in Side
-        }
         reach = None
-        if by_value and partitions > 1 and low < high:
-            reach = Reach.of(self.shape, query, self.store, low, high)
+        if by_value:
+            slices = shares(self.shape, query, self.store, partition, partitions)
+            if partitions > 1:
+                reach = reach_of(self.shape, query, self.store, slices)
+        else:
+            cuts = borders(partitions)
+            own = HashRange(cuts[partition], cuts[partition + 1])
+            slices = {
+                side: SideSlice(self.shape.side(side), query.side(side), self.store, own, own)
+                for side in Side
+            }
         report = JoinReport(partition=partition, left=SideReport(), right=SideReport())
+        self._choose_orders(slices, reach, report)
         feed = self.shape.feed
         writer = None
         if feed is not None:
-            writer = FeedWriter(feed, SideWriter(feed.side, self.store, self.tick, placing=self.placing))
+            side_writer = SideWriter(
+                feed.side, self.store, self.tick, placing=self.placing, index=query.fed_index
+            )
+            writer = FeedWriter(feed, side_writer)
         if self.shape.changelog:
             batches = run_changelog(self, query, slices, report, partition, partitions)
         else:
@@ -89,18 +98,27 @@ class JoinTask:
         )
         yield _with_control(empty, self.schema, report.model_dump_json())
 
+    def _choose_orders(
+        self, slices: Mapping[Side, SideSlice], reach: Mapping[Side, SideSlice] | None, report: JoinReport
+    ) -> None:
+        for side in Side:
+            for own, others in ((slices, reach or slices), (reach, slices)):
+                if own is not None:
+                    new = others[side.other].new
+                    needles = None if new is None else new.rows
+                    choose_orders(self.shape, side, own[side], needles, report.side(side))
+
 
 def _run_append(
     task: JoinTask,
     slices: dict[Side, SideSlice],
-    reach: Reach | None,
+    reach: Mapping[Side, SideSlice] | None,
     report: JoinReport,
     partition: int,
     partitions: int,
 ) -> Iterator[pa.RecordBatch]:
     if task.shape.kind.hides_right:
-        around = slices if reach is None else {Side.LEFT: reach.left, Side.RIGHT: reach.right}
-        yield from first_matches(task.shape, slices, around, report)
+        yield from first_matches(task.shape, slices, reach or slices, report)
     elif reach is None:
         yield from _matches(task.shape, slices, report)
     else:
@@ -152,7 +170,7 @@ def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: JoinReport
                 else:
                     yield gather(shape.columns, batches[1], row, batches[0], needle)
         if side is Side.LEFT and right.new is not None:
-            for needle, row in find(shape.condition, own.new.rows, side, right.new.rows):
+            for needle, row in find(shape.condition, own.new.rows, side, right.new.looked_up):
                 own.new.matched[needle] = True
                 right.new.matched[row] = True
                 report.matches += len(needle)

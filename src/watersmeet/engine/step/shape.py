@@ -10,8 +10,9 @@ import pyarrow as pa
 from watersmeet.engine.step.tasks import FeedShape, JoinShape, SideTask, null_column
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
+from watersmeet.kernel.bands import Band, RealBand
 from watersmeet.kernel.hashing import family
-from watersmeet.kernel.pairs import Band, Condition, JoinedColumn, KeyColumns
+from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns
 from watersmeet.kernel.residual import computed
 from watersmeet.plan.model import FeedPlan, JoinPlan, QueryPlan, SidePlan
 from watersmeet.spec.model import OnIdle, OutputMode
@@ -114,13 +115,12 @@ def _joined(side: Side, plan: SidePlan, task: SideTask, name: str) -> JoinedColu
 def _side_task(query: QueryPlan, join: JoinPlan, side: Side, schema: pa.Schema, changelog: bool) -> SideTask:
     plan = join.side(side)
     evicted = {bound.evicted for bound in join.bounds}
-    index = join.bands[0].column(side) if join.bands else None
     never_null = () if plan.feed is None or plan.padded else plan.feed.not_null
     return SideTask(
         query=query.name,
         name=plan.name,
         layout=RunLayout(
-            index_column=index,
+            indexes=join.indexes(side),
             event_times=plan.event_times,
             releasing=tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted),
             by_value=join.by_value and not changelog,
@@ -143,12 +143,22 @@ def _condition(join: JoinPlan, tasks: Mapping[Side, SideTask]) -> Condition:
     }
     return Condition(
         keys=tuple(KeyColumns(key.left_column, key.right_column, key.null_safe) for key in join.keys),
-        bands=tuple(Band(b.left_column, b.right_column, b.lower, b.upper) for b in join.bands),
-        comparisons=join.comparisons,
-        rechecks=join.rechecks,
-        slack=join.slack,
+        bands=(
+            *(Band(b.left_column, b.right_column, b.lower, b.upper) for b in join.bands),
+            *(
+                Band(b.left.column, b.right.column, b.lower, b.upper, b.left.measure)
+                for b in join.values.exact
+            ),
+        ),
+        comparisons=(*join.comparisons, *join.values.comparisons),
+        rechecks=(*join.rechecks, *join.values.rechecks),
+        slack=max(join.slack, join.values.slack),
         residual=join.residual_duckdb,
         residual_columns=tuple(columns[name] for name in join.residual_columns),
+        reals=tuple(
+            RealBand(b.left, b.right, b.lower, b.upper, b.size, b.error, b.limit, b.falls, b.comparison)
+            for b in join.values.real
+        ),
     )
 
 

@@ -26,7 +26,7 @@ Placing = Callable[[Slots], Slots]
 
 
 class SideWriter:
-    """Writes the runs and pads of one side in one task."""
+    """Writes the runs and pads of one side in one task. ``index``: by what runs are sorted."""
 
     def __init__(
         self,
@@ -36,10 +36,12 @@ class SideWriter:
         flush_rows: int = FLUSH_ROWS,
         flush_bytes: int = FLUSH_BYTES,
         placing: Placing | None = None,
+        index: str | None = None,
     ) -> None:
         self._side, self._store, self._tick = side, store, tick
         self._flush_rows, self._flush_bytes = flush_rows, flush_bytes
         self._placing = placing
+        self._index = index
         self._held: list[tuple[pa.RecordBatch, Slots]] = []
         self._held_rows = self._held_bytes = 0
         self._pads: list[pa.RecordBatch] = []
@@ -80,6 +82,6 @@ class SideWriter:
         table = pa.Table.from_batches([rows for rows, _ in self._held]).combine_chunks()
         hashes = np.concatenate([found for _, found in self._held])
         self._held, self._held_rows, self._held_bytes = [], 0, 0
-        rows, _ = sort_rows(table.to_batches()[0], hashes, self._side.layout)
+        rows, _ = sort_rows(table.to_batches()[0], hashes, self._side.layout, self._index)
         run = write_run(self._store, self._side.arrangement, rows, self._side.layout, tick=self._tick)
         self.runs.append(run)
