@@ -88,7 +88,7 @@ def reals_hold(comparison: RealComparison, columns: Mapping[tuple[Side, str], Ra
     """For which rows ``comparison`` is TRUE. ``columns``: by side and column name, as they are."""
     left, right = _evaluated(comparison.left, columns), _evaluated(comparison.right, columns)
     if np.isnan(left).any() or np.isnan(right).any():
-        left, right = (real_ordinals(np.asarray(each, dtype=np.float64)) for each in (left, right))
+        left, right = (real_ordinals(np.atleast_1d(each).astype(np.float64)) for each in (left, right))
     result: Mask = _COMPARE[comparison.op](left, right)
     return result
 

@@ -76,7 +76,9 @@ class RealBand:
 
 @dataclass(frozen=True)
 class Bands:
-    """All bands of a join. ``comparisons``, ``rechecks``, ``slack``: of the exact ones, as in `JoinPlan`."""
+    """All bands of a join. ``comparisons``, ``rechecks``, ``slack``: of the exact ones, as in `JoinPlan`.
+    ``inverted``: the texts of exact ones that hold nothing though their ends are closed. (In floating point
+    such a band holds pairs of NaN.)"""
 
     exact: tuple[ExactBand, ...] = ()
     real: tuple[RealBand, ...] = ()
@@ -84,6 +86,7 @@ class Bands:
     rechecks: tuple[TimeComparison, ...] = ()
     recheck_texts: tuple[str, ...] = ()
     slack: int = 0
+    inverted: tuple[str, ...] = ()
 
     @property
     def every(self) -> tuple[ExactBand | RealBand, ...]:
@@ -92,7 +95,8 @@ class Bands:
 
 @dataclass(frozen=True)
 class ExactPart:
-    """One conjunct of an `ExactBand`. ``is_exact`` False: the comparison has to be asked as well."""
+    """One conjunct of an `ExactBand`. ``closed_lower``, ``closed_upper``: its ends, strict ones read as
+    closed. ``is_exact`` False: the comparison has to be asked as well."""
 
     conjunct: Conjunct
     first: Measured
@@ -100,9 +104,15 @@ class ExactPart:
     refs: tuple[Ref, Ref]
     lower: int | None
     upper: int | None
+    closed_lower: int | None
+    closed_upper: int | None
     is_exact: bool
     span: int
     comparison: TimeComparison
+
+    def in_units(self, end: int) -> Fraction:
+        """An end as a number, whatever it is counted in."""
+        return Fraction(end, 10**self.first.measure.places)
 
 
 @dataclass(frozen=True)
@@ -139,7 +149,21 @@ def bands_of(parts: Sequence[BandPart]) -> Bands:
         rechecks=tuple(dict.fromkeys(part.comparison for part in counted if not part.is_exact)),
         recheck_texts=tuple(dict.fromkeys(part.conjunct.text for part in counted if not part.is_exact)),
         slack=min(max((part.span for part in counted), default=0), MAX_TIME),
+        inverted=_inverted(counted),
     )
+
+
+def _inverted(parts: Sequence[ExactPart]) -> tuple[str, ...]:
+    found: dict[tuple[Ref, Ref], list[ExactPart]] = {}
+    for part in parts:
+        found.setdefault(part.refs, []).append(part)
+    texts = []
+    for same in found.values():
+        lower = [part.in_units(part.closed_lower) for part in same if part.closed_lower is not None]
+        upper = [part.in_units(part.closed_upper) for part in same if part.closed_upper is not None]
+        if lower and upper and max(lower) > min(upper):
+            texts.append(" and ".join(dict.fromkeys(part.conjunct.text for part in same)))
+    return tuple(texts)
 
 
 def number_part(conjunct: Conjunct, op: Operator, scope: Scope) -> BandPart | None:
@@ -206,8 +230,8 @@ class _Numbers:
         measure = Measure("decimal", places)
         plus, minus = (self._measured(ref, measure) for ref in (self.plus, self.minus))
         e, step = int(self.constant * 10**places), 1 if self.op in ("<", ">") else 0
-        lower = -e + step if self.op in (">", ">=", "=") else None
-        upper = -e - step if self.op in ("<", "<=", "=") else None
+        lower = -e if self.op in (">", ">=", "=") else None
+        upper = -e if self.op in ("<", "<=", "=") else None
         first, second, refs = minus, plus, (self.minus, self.plus)
         if self.scope.side(self.plus[0]) is Side.LEFT:
             first, second, refs = plus, minus, (self.plus, self.minus)
@@ -217,6 +241,8 @@ class _Numbers:
             first,
             second,
             refs,
+            None if lower is None else lower + step,
+            None if upper is None else upper - step,
             lower,
             upper,
             is_exact=True,

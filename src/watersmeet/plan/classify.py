@@ -186,6 +186,8 @@ def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: Scope) 
         refs=(found.first, found.second),
         lower=found.lower,
         upper=found.upper,
+        closed_lower=found.closed_lower,
+        closed_upper=found.closed_upper,
         is_exact=difference.is_exact,
         span=difference.span,
         comparison=found.comparison,

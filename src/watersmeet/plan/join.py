@@ -38,7 +38,7 @@ class Draft:
     @property
     def matchable(self) -> bool:
         """Some pair may match: no interval is inverted, no constant condition is false."""
-        return not self.never and not inverted_pairs(self.links)
+        return not self.never and not inverted_pairs(self.links) and not self.values.inverted
 
     @property
     def timed(self) -> frozenset[str]:
@@ -47,10 +47,14 @@ class Draft:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        empty = [
-            f"no pair can satisfy {' and '.join(band.texts)}: nothing can match"
+        texts = [
+            " and ".join(band.texts)
             for band in self.values.exact
             if band.lower is not None and band.upper is not None and band.lower > band.upper
+        ]
+        empty = [
+            f"no pair can satisfy {text}: nothing can match"
+            for text in dict.fromkeys((*texts, *self.values.inverted))
         ]
         return (*_empty_intervals(inverted_pairs(self.links), self.bands, self.scope), *empty, *self.never)
 
