@@ -18,13 +18,14 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
 
-BASE = {"errors", "event_time"}
+BASE = {"errors", "event_time", "measure"}
 CORE = {"plan", "watermark", "kernel", "state"}
 
 ALLOWED: dict[str, set[str]] = {
     # what is asked
     "errors": set(),
     "event_time": {"errors"},
+    "measure": {"event_time"},
     "spec": BASE,
     "front": BASE | {"spec"},
     # how it is done: none of these knows the text of a job, an engine, or each other's neighbours

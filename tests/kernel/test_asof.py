@@ -8,6 +8,7 @@ import pytest
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, TimeColumn, TimeComparison, TimeConstant, TimeSum
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Reach, Sought, nearest
+from watersmeet.measure import Measured
 from watersmeet.state.run import RunLayout, sort_rows
 
 LEFT, RIGHT = TimeColumn(Side.LEFT, "t"), TimeColumn(Side.RIGHT, "t")
@@ -17,7 +18,7 @@ def asked(rng: np.random.Generator, rows: int, span: int, latest: bool, hashes: 
     """One run, many askers: each finds what a loop over all rows finds."""
     times, keys = rng.integers(0, span, rows), rng.integers(0, 6, rows)
     batch = pa.record_batch({"t": times, "k": keys, CAME: rng.permutation(rows)})
-    layout = RunLayout("t", ("t",), ("t",), ties="descending" if latest else "ascending")
+    layout = RunLayout((Measured("t"),), ("t",), ("t",), ties="descending" if latest else "ascending")
     run, _ = sort_rows(batch, (keys % hashes) << 40, layout)
     own = rng.integers(0, 7, 300)
     low = rng.integers(-5, span, 300)
@@ -52,7 +53,7 @@ def test_nearest_is_what_a_loop_finds(seed: int, latest: bool, hashes: int, span
 def test_nothing_is_found_in_nothing() -> None:
     batch = pa.record_batch({"t": pa.array([], pa.int64()), CAME: pa.array([], pa.int64())})
     none = np.zeros(0, np.int64)
-    run, _ = sort_rows(batch, none, RunLayout("t", ("t",), ("t",), ties="ascending"))
+    run, _ = sort_rows(batch, none, RunLayout((Measured("t"),), ("t",), ("t",), ties="ascending"))
     one = np.zeros(1, np.int64)
     askers = Askers(pa.record_batch({"t": one}), one, one, (), one, one)
     assert nearest(askers, Sought((), (), "t"), run, latest=True).tolist() == [-1]

@@ -20,7 +20,9 @@ from watersmeet.event_time import (
     TimeSum,
     saturate,
 )
-from watersmeet.kernel.pairs import Band, Condition, JoinedColumn, KeyColumns, find, gather
+from watersmeet.kernel.bands import Band
+from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns, find, gather
+from watersmeet.measure import Measured
 from watersmeet.state.run import RunLayout, sort_rows
 
 LEFT_TIME, RIGHT_TIME = TimeColumn(Side.LEFT, "t"), TimeColumn(Side.RIGHT, "t")
@@ -55,7 +57,9 @@ def side_rows(times, keys=None, index="t", hashes=None):
     columns = {"t": pa.array(times, pa.int64()), "k": pa.array(keys or [0] * len(times))}
     columns["n"] = pa.array(range(len(times)), pa.int64())
     batch = pa.RecordBatch.from_pydict(columns)
-    layout = RunLayout(index_column=index, event_times=("t",), releasing=("t",))
+    layout = RunLayout(
+        indexes=() if index is None else (Measured(index),), event_times=("t",), releasing=("t",)
+    )
     values = np.zeros(len(times), dtype=np.int64) if hashes is None else np.array(hashes)
     return sort_rows(batch, values, layout)[0]
 

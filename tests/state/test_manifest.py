@@ -25,7 +25,7 @@ from watersmeet.watermark.tracker import BranchState, InputState, PartitionState
 
 def live(name, *mark_files):
     run = Run(
-        name=name, rows=3, nbytes=9, checksum=1, tick=1, base=0, shift=0, low=-1, high=1,
+        name=name, rows=3, nbytes=9, checksum=1, tick=1, index="t", base=0, shift=0, low=-1, high=1,
         spans={"t": (MIN_TIME, MAX_TIME)}, group=name,
     )  # fmt: skip
     segments = tuple(

@@ -9,6 +9,7 @@ import pytest
 from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
 from watersmeet.kernel.slots import encode
+from watersmeet.measure import Measured
 from watersmeet.state.run import OpenRun, RunLayout, sort_rows, whole_run_released, write_run
 from watersmeet.state.store import LocalStore, MemoryStore
 
@@ -16,7 +17,11 @@ NAMES = ("t", "u", "w")
 
 
 def layout(times=1, releasing=1, index="t"):
-    return RunLayout(index_column=index, event_times=NAMES[:times], releasing=NAMES[:releasing])
+    return RunLayout(
+        indexes=() if index is None else (Measured(index),),
+        event_times=NAMES[:times],
+        releasing=NAMES[:releasing],
+    )
 
 
 def rows_of(rng, shape, count, low=-20, high=20):

@@ -7,7 +7,7 @@ left: time bands, keys, comparisons as written, residual.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,21 +15,27 @@ import pyarrow.compute as pc
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeComparison, Times, holds, saturating_add
 from watersmeet.kernel import residual
+from watersmeet.kernel.bands import Band, RealBand, reals_hold
 from watersmeet.kernel.equality import equal_pairs
-from watersmeet.kernel.probe import EVERYTHING, Rows, Window, expand, ranges
-from watersmeet.kernel.slots import Slots
+from watersmeet.kernel.ordinals import Raw, Reals, ordinals, ordinals_to_reals, raw, reals
+from watersmeet.kernel.probe import Rows, expand, ranges
+from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.kernel.times import to_native
+from watersmeet.measure import Measured
+
+Spans = Mapping[str, tuple[int, int]]
+"""Least and greatest ordinal by the name of what is measured."""
 
 
 @dataclass
 class SortedRows:
-    """Rows of one side in slot order.
+    """Rows of one side and the slots by which they are looked up.
 
-    ``slots``: int64[n] ascending, encoded with ``base`` and ``shift``; ``greatest``: the greatest index time.
-    ``batch``: the rows' columns; event times are int64 without NULLs. ``index_column`` names the time that
-    slots are made from; None: slots hold hashes only (``base`` = ``shift`` = ``greatest`` = 0).
-    ``spans``: least and greatest value of every event-time column (of the whole run, for a part of one).
-    ``by_value``: slots are the index times themselves (``base``: the least of them, ``shift`` 0).
+    ``slots``: int64[n] ascending, encoded with ``base`` and ``shift``; ``greatest``: the greatest ordinal of
+    ``index``, from which slots are made; None: slots hold hashes only (``base`` = ``shift`` = ``greatest`` =
+    0). ``batch``: the rows' columns, in the order of slots unless ``places`` says where each slot's row is;
+    event times are int64 without NULLs. ``spans``: of every event time and index (of the whole run, for a
+    part of one). ``by_value``: slots are the ordinals themselves (``base``: the least of them, ``shift`` 0).
     """
 
     slots: Slots
@@ -37,31 +43,62 @@ class SortedRows:
     shift: int
     greatest: int
     batch: pa.RecordBatch
-    index_column: str | None
-    spans: Mapping[str, tuple[int, int]]
+    index: Measured | None
+    spans: Spans
     by_value: bool = False
-    _times: dict[str, Times] = field(default_factory=dict, repr=False)
+    places: Rows | None = None
+    _raw: dict[str, Raw] = field(default_factory=dict, repr=False)
+    _ordinals: dict[Measured, Times] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.slots)
 
     def times(self, column: str) -> Times:
         """An event-time column as int64[n]."""
-        if column not in self._times:
-            self._times[column] = self.batch.column(column).to_numpy(zero_copy_only=True)
-        return self._times[column]
+        return self.raw(column)
+
+    def raw(self, column: str) -> Raw:
+        """A column of a band as it lies in memory."""
+        if column not in self._raw:
+            self._raw[column] = raw(self.batch.column(column))
+        return self._raw[column]
+
+    def ordinals(self, measured: Measured, rows: Rows | None = None) -> Times:
+        """What counts of the rows chosen (of all of them, kept for the next time). int64."""
+        kind = self.batch.schema.field(measured.column).type
+        if rows is not None:
+            return ordinals(self.raw(measured.column)[rows], kind, measured.measure)
+        if measured not in self._ordinals:
+            self._ordinals[measured] = ordinals(self.raw(measured.column), kind, measured.measure)
+        return self._ordinals[measured]
+
+    def reals(self, measured: Measured, rows: Rows | None = None) -> Reals:
+        """A column of numbers as doubles, of the rows chosen or of all."""
+        values = self.raw(measured.column)
+        kind = self.batch.schema.field(measured.column).type
+        return reals(values if rows is None else values[rows], kind)
 
     def part(self, start: int, stop: int) -> SortedRows:
         """The rows in [start, stop), without a copy."""
+        slots, spans = self.slots[start:stop], self.spans
+        if self.by_value and self.index is not None and start < stop:
+            spans = {**spans, self.index.name: (int(slots[0]), int(slots[-1]))}
+        batch = self.batch.slice(start, stop - start)
         return SortedRows(
-            self.slots[start:stop],
-            self.base,
-            self.shift,
-            self.greatest,
-            self.batch.slice(start, stop - start),
-            self.index_column,
-            self.spans,
-            self.by_value,
+            slots, self.base, self.shift, self.greatest, batch, self.index, spans, self.by_value
+        )
+
+    def sorted_by(self, index: Measured) -> SortedRows:
+        """The same rows to be looked up by another index. Cost: a sort of one column."""
+        if index == self.index:
+            return self
+        values = self.ordinals(index)
+        base, greatest = self.spans[index.name]
+        shift = 0 if self.by_value else shift_for(base, greatest)
+        slots = values if self.by_value else encode(self.slots, values, base, shift)
+        order = order_of(slots)
+        return replace(
+            self, slots=slots[order], base=base, shift=shift, greatest=greatest, index=index, places=order
         )
 
 
@@ -70,16 +107,6 @@ class KeyColumns:
     left: str
     right: str
     null_safe: bool
-
-
-@dataclass(frozen=True)
-class Band:
-    """``lower <= right - left <= upper`` over one time column of each side; None is open."""
-
-    left: str
-    right: str
-    lower: int | None
-    upper: int | None
 
 
 @dataclass(frozen=True)
@@ -98,7 +125,10 @@ class JoinedColumn:
 
 @dataclass(frozen=True)
 class Condition:
-    """A join's whole condition on pairs; see `plan.model.JoinPlan` for what the parts promise."""
+    """A join's whole condition on pairs; see `plan.model.JoinPlan` for what the parts promise.
+
+    ``bands``: of time bounds and of other values; ``reals``: those in floating point.
+    """
 
     keys: tuple[KeyColumns, ...]
     bands: tuple[Band, ...]
@@ -107,13 +137,53 @@ class Condition:
     slack: int
     residual: str | None
     residual_columns: tuple[JoinedColumn, ...]
+    reals: tuple[RealBand, ...] = ()
 
-    def window(self, needles: Side) -> Window:
-        """Where partners of needles of that side are, by the band that slots index."""
-        if not self.bands:
-            return EVERYTHING
-        window = Window(self.bands[0].lower, self.bands[0].upper, self.slack)
-        return window if needles is Side.LEFT else window.mirrored()
+    def around(
+        self, needles: SortedRows, side: Side, index: Measured, greatest: int, chosen: Rows | None = None
+    ) -> tuple[Times, Times]:
+        """Least and greatest ordinal of ``index`` among partners of needles of that side, inclusive.
+
+        Args:
+            greatest: the greatest ordinal among the rows looked up.
+            chosen: only of these needles.
+        """
+        ends = [
+            band.window(side, self.slack).around(needles.ordinals(band.measured(side), chosen))
+            for band in self.bands
+            if band.measured(side.other) == index
+        ]
+        ends += [
+            real.around(side, needles.reals(real.measured(side), chosen), greatest)
+            for real in self.reals
+            if real.measured(side.other) == index
+        ]
+        low, high = ends[0]
+        for one, other in ends[1:]:
+            low, high = np.maximum(low, one), np.minimum(high, other)
+        return low, high
+
+    def over(self, side: Side, spans: Spans, index: Measured, greatest: int) -> tuple[int, int]:
+        """Least and greatest ordinal of ``index`` among partners of all needles of that side."""
+        low, high = MIN_TIME, MAX_TIME
+        for band in self.bands:
+            if band.measured(side.other) == index:
+                ends = band.window(side, self.slack).over(*spans[band.measured(side).name])
+                low, high = max(low, ends[0]), min(high, ends[1])
+        for real in self.reals:
+            if real.measured(side.other) == index:
+                span = np.array(spans[real.measured(side).name])
+                least, most = real.around(side, ordinals_to_reals(span), greatest)
+                low, high = max(low, int(least.min())), min(high, int(most.max()))
+        return low, high
+
+    def reached(self, side: Side, spans: Spans, rows: SortedRows) -> tuple[int, int]:
+        """The half-open range of positions in rows, sorted by value, where partners are of needles with these
+        spans."""
+        assert rows.index is not None
+        low, high = self.over(side, spans, rows.index, rows.spans[rows.index.name][1])
+        start = int(np.searchsorted(rows.slots, low, side="left"))
+        return start, max(start, int(np.searchsorted(rows.slots, high, side="right")))
 
 
 def find(
@@ -126,12 +196,11 @@ def find(
     found = _ranges(condition, needles, side, rows)
     if found is None:
         return
-    first, end = found
-    exact = rows.shift == 0
-    for needle, row in expand(first, end):
-        left, right = (needles, rows) if side is Side.LEFT else (rows, needles)
-        left_rows, right_rows = (needle, row) if side is Side.LEFT else (row, needle)
-        keep = _accepted(condition, left, left_rows, right, right_rows, exact)
+    skipped, first, end = found
+    for needle, place in expand(first, end):
+        needle = needle + skipped if skipped else needle
+        row = place if rows.places is None else rows.places[place]
+        keep = _accepted(condition, needles, side, needle, rows, row)
         if keep is None:
             yield needle, row
         elif len(keep):
@@ -140,20 +209,38 @@ def find(
 
 def _ranges(
     condition: Condition, needles: SortedRows, side: Side, rows: SortedRows
-) -> tuple[Rows, Rows] | None:
-    """Per needle the positions [first, end) of its candidates; None when there are none at all."""
-    if len(needles) == 0 or len(rows) == 0:
+) -> tuple[int, Rows, Rows] | None:
+    """(needles passed over at the start, per needle the places [first, end) of its candidates); None when
+    there are none at all. Needles at the end may be left out, too."""
+    if len(needles) == 0 or len(rows) == 0 or _are_apart(condition, needles, side, rows):
         return None
-    if needles.index_column is None:
+    skipped = 0
+    if needles.by_value and needles.places is None:
+        skipped, stop = condition.reached(side.other, rows.spans, needles)
+        if skipped >= stop:
+            return None
+        if stop - skipped < len(needles):
+            needles = needles.part(skipped, stop)
+    if rows.index is None:
         low = high = np.zeros(len(needles), dtype=np.int64)
     else:
-        low, high = condition.window(side).around(needles.times(needles.index_column))
+        low, high = condition.around(needles, side, rows.index, rows.greatest)
         if low.min() > rows.greatest or high.max() < rows.base:
             return None
     if rows.by_value:
         first = np.searchsorted(rows.slots, low, side="left")
-        return first, np.maximum(np.searchsorted(rows.slots, high, side="right"), first)
-    return ranges(needles.slots, low, high, rows.slots, rows.base, rows.shift, rows.greatest)
+        return skipped, first, np.maximum(np.searchsorted(rows.slots, high, side="right"), first)
+    return skipped, *ranges(needles.slots, low, high, rows.slots, rows.base, rows.shift, rows.greatest)
+
+
+def _are_apart(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
+    """Whether by some exact band no row can be a partner of any needle."""
+    for band in condition.bands:
+        least, most = rows.spans[band.measured(side.other).name]
+        low, high = band.window(side, condition.slack).over(*needles.spans[band.measured(side).name])
+        if low > most or high < least:
+            return True
+    return False
 
 
 def matched(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> tuple[Mask, Mask]:
@@ -162,15 +249,16 @@ def matched(condition: Condition, needles: SortedRows, side: Side, rows: SortedR
     Where the look-up itself decides, nothing is expanded: O(needles · log rows + rows).
     """
     of_needles, of_rows = np.zeros(len(needles), dtype=np.bool_), np.zeros(len(rows), dtype=np.bool_)
-    if _is_decided_by_look_up(condition, needles, rows):
+    if _is_decided_by_look_up(condition, needles, side, rows):
         found = _ranges(condition, needles, side, rows)
         if found is not None:
-            first, end = found
-            of_needles = end > first
+            skipped, first, end = found
+            hits = end > first
+            of_needles[skipped : skipped + len(hits)] = hits
             depth = np.zeros(len(rows) + 1, dtype=np.int64)
-            np.add.at(depth, first[of_needles], 1)
-            np.add.at(depth, end[of_needles], -1)
-            of_rows = np.cumsum(depth)[:-1] > 0
+            np.add.at(depth, first[hits], 1)
+            np.add.at(depth, end[hits], -1)
+            of_rows[slice(None) if rows.places is None else rows.places] = np.cumsum(depth)[:-1] > 0
         return of_needles, of_rows
     for needle, row in find(condition, needles, side, rows):
         of_needles[needle] = True
@@ -178,71 +266,80 @@ def matched(condition: Condition, needles: SortedRows, side: Side, rows: SortedR
     return of_needles, of_rows
 
 
-def _is_decided_by_look_up(condition: Condition, needles: SortedRows, rows: SortedRows) -> bool:
-    whole = not condition.keys and len(condition.bands) == 1 and condition.residual is None
-    if not whole or condition.rechecks or not rows.by_value:
+def _is_decided_by_look_up(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
+    if condition.keys or condition.reals or condition.residual is not None or condition.rechecks:
         return False
-    column = needles.index_column
-    edges = [*needles.spans[str(column)], *rows.spans[str(rows.index_column)]]
-    return all(MIN_TIME + condition.slack <= edge <= MAX_TIME - condition.slack for edge in edges)
+    indexed = all(band.measured(side.other) == rows.index for band in condition.bands)
+    return indexed and rows.by_value and not _near_ends(condition, needles, side, rows)
 
 
 def _accepted(
-    condition: Condition, left: SortedRows, li: Rows, right: SortedRows, ri: Rows, exact: bool
+    condition: Condition, needles: SortedRows, side: Side, ni: Rows, rows: SortedRows, ri: Rows
 ) -> Rows | None:
     """Positions of the accepted pairs, None for all."""
     keep: Rows | None = None
 
     def narrow(mask: Mask) -> None:
-        nonlocal keep, li, ri
+        nonlocal keep, ni, ri
         if mask.all():
             return
         chosen = np.flatnonzero(mask)
         keep = chosen if keep is None else keep[chosen]
-        li, ri = li[chosen], ri[chosen]
+        ni, ri = ni[chosen], ri[chosen]
 
-    near_ends = _near_ends(condition, left, right)
+    def of(own: Side) -> tuple[SortedRows, Rows]:
+        return (needles, ni) if own is side else (rows, ri)
+
+    near_ends = _near_ends(condition, needles, side, rows)
     if not near_ends:
-        for number, band in enumerate(condition.bands):
-            if number == 0 and exact:
-                continue
-            a, b = left.times(band.left)[li], right.times(band.right)[ri]
-            if band.lower is not None:
-                narrow(b >= saturating_add(a, band.lower))
-                a, b = left.times(band.left)[li], right.times(band.right)[ri]
+        for band in condition.bands:
+            if rows.shift == 0 and band.measured(side.other) == rows.index:
+                continue  # the look-up has decided
+            (left, li), (right, ri_) = of(Side.LEFT), of(Side.RIGHT)
+            a, b = left.ordinals(band.measured(Side.LEFT), li), right.ordinals(band.measured(Side.RIGHT), ri_)
+            mask = None if band.lower is None else b >= saturating_add(a, band.lower)
             if band.upper is not None:
-                narrow(b <= saturating_add(a, band.upper))
+                below = b <= saturating_add(a, band.upper)
+                mask = below if mask is None else mask & below
+            if mask is not None:
+                narrow(mask)
+    for real in condition.reals:
+        if real.comparison is not None:
+            columns = {
+                (own, real.measured(own).column): of(own)[0].raw(real.measured(own).column)[of(own)[1]]
+                for own in Side
+            }
+            narrow(reals_hold(real.comparison, columns))
+        elif real.measured(side.other) != rows.index:
+            partners = rows.ordinals(real.measured(side.other), ri)
+            narrow(real.within(side, needles.reals(real.measured(side), ni), partners))
     for key in condition.keys:
+        (left, li), (right, ri_) = of(Side.LEFT), of(Side.RIGHT)
         narrow(
             equal_pairs(
-                left.batch.column(key.left), li, right.batch.column(key.right), ri, null_safe=key.null_safe
+                left.batch.column(key.left), li, right.batch.column(key.right), ri_, null_safe=key.null_safe
             )
         )
     for comparison in condition.comparisons if near_ends else condition.rechecks:
-        columns = {
-            (side, column): (left if side is Side.LEFT else right).times(column)[
-                li if side is Side.LEFT else ri
-            ]
-            for side, column in _columns_of(condition)
+        times = {
+            (own, measured.name): of(own)[0].ordinals(measured, of(own)[1])
+            for own, measured in _columns_of(condition)
         }
-        narrow(holds(comparison, columns, len(li)))
-    if condition.residual is not None and len(li):
-        narrow(residual.holds(condition.residual, _residual_table(condition, left, li, right, ri)))
+        narrow(holds(comparison, times, len(ni)))
+    if condition.residual is not None and len(ni):
+        (left, li), (right, ri_) = of(Side.LEFT), of(Side.RIGHT)
+        narrow(residual.holds(condition.residual, _residual_table(condition, left, li, right, ri_)))
     return keep
 
 
-def _columns_of(condition: Condition) -> list[tuple[Side, str]]:
-    return list(
-        dict.fromkeys(
-            pair for band in condition.bands for pair in ((Side.LEFT, band.left), (Side.RIGHT, band.right))
-        )
-    )
+def _columns_of(condition: Condition) -> list[tuple[Side, Measured]]:
+    return list(dict.fromkeys((side, band.measured(side)) for band in condition.bands for side in Side))
 
 
-def _near_ends(condition: Condition, left: SortedRows, right: SortedRows) -> bool:
-    """Whether arithmetic on some time may saturate, so that only the conjuncts as written decide."""
-    for side, column in _columns_of(condition):
-        least, greatest = (left if side is Side.LEFT else right).spans[column]
+def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
+    """Whether arithmetic on some value may saturate, so that only the conjuncts as written decide."""
+    for own, measured in _columns_of(condition):
+        least, greatest = (needles if own is side else rows).spans[measured.name]
         if greatest > MAX_TIME - condition.slack or least < MIN_TIME + condition.slack:
             return True
     return False

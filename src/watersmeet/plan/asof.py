@@ -151,7 +151,8 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
                 code=CODE,
                 hint="compare the times themselves",
             )
-    for conjunct in draft.parts.residuals:
+    compared = [*draft.parts.residuals, *(part.conjunct for part in draft.parts.bands)]
+    for conjunct in dict.fromkeys(compared):
         yield PlanError(
             f"{conjunct.text} cannot be asked in an ASOF join: it is open whether the nearest row of {right} "
             "is looked for among those that satisfy it, or found first and dropped if it does not",
@@ -159,7 +160,7 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
             hint="put it into WHERE, where it is asked of the rows that are found; ON takes equalities, "
             "conditions on one side, and a tolerance",
         )
-    if draft.residual is not None and not draft.parts.residuals:
+    if draft.residual is not None and not compared:
         yield PlanError(
             "a condition over neither side cannot be asked in an ASOF join", code=CODE, hint="leave it out"
         )

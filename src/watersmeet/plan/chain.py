@@ -21,7 +21,7 @@ from watersmeet.plan.conjuncts import Conjunct, text_of
 from watersmeet.plan.feed import Derived, Feed, needed, open_key
 from watersmeet.plan.fingerprint import table_fingerprint
 from watersmeet.plan.flags import SideConditions
-from watersmeet.plan.input_side import InputSide, never_null, residual_refs
+from watersmeet.plan.input_side import InputSide, compared_refs, never_null
 from watersmeet.plan.join import Draft, bounds_in, looks_above
 from watersmeet.plan.keys import Equality, bare
 from watersmeet.plan.model import (
@@ -155,7 +155,7 @@ class _Chain:
         available += [
             joined_name(i.alias, name) for i in inputs for name in self.derived.columns.get(i.alias, ())
         ]
-        wanted = {*times, *(joined_name(*ref) for ref in residual_refs(draft, side))}
+        wanted = {*times, *(joined_name(*ref) for ref in compared_refs(draft, side))}
         wanted |= {key.column(side) for key in keys}
         kept = kept_columns(
             [*available, *feed.computed], lambda name: name, wanted, self.leaving[node.number]
@@ -225,6 +225,7 @@ class _Chain:
             filters=filters,
             recheck_texts=tuple(dict.fromkeys(p.conjunct.text for p in parts.times if not p.is_exact)),
             warnings=draft.warnings,
+            values=draft.values,
             asof=asof_of(draft),
         )
         return _lookup(asked) if isinstance(node, LookupNode) else asked

@@ -1,7 +1,7 @@
 """Rule: what each conjunct of a join's condition is good for (semantics.md, section 3).
 
 Order of the tests: constant, one-sided, time bound, equality key, band, residual. A conjunct is exactly one
-of them, but a band is checked as a residual too.
+of them, but for bands that only find candidates: those are residuals, too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side, TimeComparison
+from watersmeet.measure import Measured
+from watersmeet.plan.bands import BandPart, ExactPart, RealPart, number_part
 from watersmeet.plan.conjuncts import Conjunct
 from watersmeet.plan.forms import LinearForm
 from watersmeet.plan.linear import compared, linear_form
@@ -71,6 +73,7 @@ class Parts:
     one_sided: tuple[tuple[Side, Conjunct], ...] = ()
     constants: tuple[Conjunct, ...] = ()
     residuals: tuple[Conjunct, ...] = ()
+    bands: tuple[BandPart, ...] = ()
     band_columns: tuple[Ref, ...] = ()
 
 
@@ -81,6 +84,7 @@ def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[P
     one_sided: list[tuple[Side, Conjunct]] = []
     constants: list[Conjunct] = []
     residuals: list[Conjunct] = []
+    bands: list[BandPart] = []
     band_columns: list[Ref] = []
     errors: list[PlanError] = []
     for conjunct in conjuncts:
@@ -103,7 +107,12 @@ def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[P
         elif key is not None:
             keys.append(key)
         else:
-            residuals.append(conjunct)
+            band = _band_part(conjunct, difference, scope)
+            if band is not None:
+                bands.append(band)
+                band_columns += band.refs
+            if band is None or (isinstance(band, RealPart) and band.band.comparison is None):
+                residuals.append(conjunct)
             if difference is not None and not isinstance(conjunct.expr, exp.NullSafeEQ):
                 band_columns += _pair(difference, scope) or ()
     parts = Parts(
@@ -112,7 +121,8 @@ def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[P
         tuple(one_sided),
         tuple(constants),
         tuple(residuals),
-        tuple(ref for ref in dict.fromkeys(band_columns) if not scope.is_event_time(ref)),
+        tuple(bands),
+        tuple(dict.fromkeys(band_columns)),
     )
     return parts, errors
 
@@ -144,6 +154,60 @@ def _time_part(conjunct: Conjunct, difference: LinearForm, scope: Scope) -> Time
         return None
     if not all(scope.is_event_time(ref) for ref in difference.mentioned):
         return None
+    found = _interval(conjunct, difference, pair, scope)
+    return TimePart(
+        conjunct,
+        first=found.first,
+        second=found.second,
+        lower=found.lower,
+        upper=found.upper,
+        closed_lower=found.closed_lower,
+        closed_upper=found.closed_upper,
+        is_exact=difference.is_exact,
+        span=difference.span,
+        comparison=found.comparison,
+    )
+
+
+def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: Scope) -> BandPart | None:
+    """A band of integers or times by the difference, of other numbers by their sums."""
+    if type(conjunct.expr) not in OPERATORS or isinstance(conjunct.expr, exp.NullSafeEQ):
+        return None
+    if difference is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
+        return number_part(conjunct, OPERATORS[type(conjunct.expr)], scope)
+    pair = _pair(difference, scope)
+    if pair is None or difference.mentioned != frozenset(pair):
+        return None
+    found = _interval(conjunct, difference, pair, scope)
+    return ExactPart(
+        conjunct,
+        first=Measured(scope.column_name(found.first)),
+        second=Measured(scope.column_name(found.second)),
+        refs=(found.first, found.second),
+        lower=found.lower,
+        upper=found.upper,
+        closed_lower=found.closed_lower,
+        closed_upper=found.closed_upper,
+        is_exact=difference.is_exact,
+        span=difference.span,
+        comparison=found.comparison,
+    )
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """See `TimePart`."""
+
+    first: Ref
+    second: Ref
+    lower: int | None
+    upper: int | None
+    closed_lower: int | None
+    closed_upper: int | None
+    comparison: TimeComparison
+
+
+def _interval(conjunct: Conjunct, difference: LinearForm, pair: tuple[Ref, Ref], scope: Scope) -> _Interval:
     op, expr = OPERATORS[type(conjunct.expr)], conjunct.expr
     # difference op 0, with difference = plus - minus + e, low <= e <= high; strict is one unit tighter
     step = 1 if op in ("<", ">") else 0
@@ -158,18 +222,7 @@ def _time_part(conjunct: Conjunct, difference: LinearForm, scope: Scope) -> Time
     left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
     assert left is not None
     assert right is not None
-    return TimePart(
-        conjunct,
-        first=minus,
-        second=plus,
-        lower=lower,
-        upper=upper,
-        closed_lower=least,
-        closed_upper=most,
-        is_exact=difference.is_exact,
-        span=difference.span,
-        comparison=TimeComparison(left.tree, op, right.tree),
-    )
+    return _Interval(minus, plus, lower, upper, least, most, TimeComparison(left.tree, op, right.tree))
 
 
 def _minus(value: int | None) -> int | None:

@@ -88,7 +88,8 @@ def _join(join: JoinPlan) -> dict[str, object]:
         "kind": join.kind.value,
         "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
         "bands": [[b.left_column, b.right_column, b.lower, b.upper] for b in join.bands],
-        "rechecks": [repr(comparison) for comparison in join.rechecks],
+        "values": [repr(band) for band in join.values.every],
+        "rechecks": [repr(comparison) for comparison in (*join.rechecks, *join.values.rechecks)],
         "residual": None if join.residual is None else text_of(join.residual),
         "matchable": join.matchable,
     }

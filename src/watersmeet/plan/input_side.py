@@ -90,7 +90,7 @@ class InputSide:
         key_columns = [key.column(self.side) for key in self.keys]
         needed = {
             *i.event_times,
-            *(column for _, column in residual_refs(self.draft, self.side)),
+            *(column for _, column in compared_refs(self.draft, self.side)),
             *key_columns,
         }
         if i.changes:  # a delete names a whole row
@@ -147,13 +147,13 @@ def never_null(draft: Draft, side: Side) -> list[Ref]:
     return [ref for ref in found if draft.scope.side(ref[0]) is side]
 
 
-def residual_refs(draft: Draft, side: Side) -> list[Ref]:
-    """Columns of a side that the residual mentions."""
-    if draft.residual is None:
-        return []
-    found = [ref for conjunct in draft.conjuncts for ref in refs(conjunct.expr)]
-    named = [ref for ref in dict.fromkeys(found) if joined_name(*ref) in draft.residual.columns]
-    return [ref for ref in named if draft.scope.side(ref[0]) is side]
+def compared_refs(draft: Draft, side: Side) -> list[Ref]:
+    """Columns of a side that bands and the residual look at."""
+    found = [ref for part in draft.parts.bands for ref in part.refs]
+    if draft.residual is not None:
+        mentioned = [ref for conjunct in draft.conjuncts for ref in refs(conjunct.expr)]
+        found += [ref for ref in mentioned if joined_name(*ref) in draft.residual.columns]
+    return [ref for ref in dict.fromkeys(found) if draft.scope.side(ref[0]) is side]
 
 
 def _column(name: str) -> Expr:

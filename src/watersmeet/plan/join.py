@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
+from watersmeet.plan.bands import Bands
+from watersmeet.plan.bands import bands_of as value_bands_of
 from watersmeet.plan.bounds import Links, bands_of, bounds_of, inverted_pairs, links_of, together
 from watersmeet.plan.classify import Parts, classify
 from watersmeet.plan.conjuncts import Conjunct
@@ -33,13 +35,14 @@ class Draft:
     keys: tuple[Equality, ...]
     residual: Residual | None
     bands: tuple[TimeBand, ...]
+    values: Bands
     links: Links
     never: tuple[str, ...]
 
     @property
     def matchable(self) -> bool:
         """Some pair may match: no interval is inverted, no constant condition is false."""
-        return not self.never and not inverted_pairs(self.links)
+        return not self.never and not inverted_pairs(self.links) and not self.values.inverted
 
     @property
     def timed(self) -> frozenset[str]:
@@ -60,7 +63,16 @@ class Draft:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return (*_empty_intervals(inverted_pairs(self.links), self.bands, self.scope), *self.never)
+        texts = [
+            " and ".join(band.texts)
+            for band in self.values.exact
+            if band.lower is not None and band.upper is not None and band.lower > band.upper
+        ]
+        empty = [
+            f"no pair can satisfy {text}: nothing can match"
+            for text in dict.fromkeys((*texts, *self.values.inverted))
+        ]
+        return (*_empty_intervals(inverted_pairs(self.links), self.bands, self.scope), *empty, *self.never)
 
 
 def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[PlanError]]:
@@ -78,6 +90,7 @@ def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[Pla
         keys=keys,
         residual=residual,
         bands=bands_of(parts.times, scope),
+        values=value_bands_of(parts.bands),
         links=links_of(parts.times),
         never=tuple(never),
     )

@@ -15,9 +15,11 @@ Columns of a side: of an input they have their declared names, of rows that are 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from watersmeet.event_time import Side, TimeComparison
+from watersmeet.measure import Measured
+from watersmeet.plan.bands import Bands
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -256,8 +258,8 @@ class PassPlan(NodePlan):
 class JoinPlan(NodePlan):
     """A join of two sides.
 
-    ``bands[0]``, when there is one, is the one that look-ups use. ``rechecks``: time comparisons that the
-    bands do not decide exactly (lossy casts); ``comparisons``: all of them, as written, for times so near the
+    ``bands``: of its time bounds; ``values``: bands over anything else. ``rechecks``: time comparisons that
+    the bands do not decide exactly (lossy casts); ``comparisons``: all, as written, for times so near the
     ends of int64 (within ``slack``) that arithmetic saturates. ``residual``: any other condition over both
     sides; it mentions columns named ``alias.column`` (one quoted identifier, `joined_name`), and is checked
     on candidate pairs. ``residual_duckdb``: the same as DuckDB text.
@@ -280,6 +282,7 @@ class JoinPlan(NodePlan):
     """(side, text) of ON conditions on one side alone, for people: rows that fail them match nothing."""
     recheck_texts: tuple[str, ...] = ()
     """The conjuncts of ``rechecks``, for EXPLAIN."""
+    values: Bands = field(default_factory=Bands)
     asof: AsofPlan | None = None
     """Of an ASOF join. Its ``bounds`` are those of its own condition."""
 
@@ -300,8 +303,23 @@ class JoinPlan(NodePlan):
 
     @property
     def by_value(self) -> bool:
-        """No equality key: rows are sorted by the time of the first band, and tasks own ranges of it."""
-        return not self.keys and bool(self.bands) and self.asof is None
+        """No equality key: rows are sorted by the values of a band, and tasks own ranges of them."""
+        return not self.keys and bool(self.bands or self.values.every) and self.asof is None
+
+    def indexes(self, side: Side) -> tuple[Measured, ...]:
+        """What rows of a side can be sorted by to be looked up: the columns of its bands.
+
+        The first is the one to begin with: those that are bounded at both ends before others, then times.
+        """
+        lower: dict[Measured, bool] = {}
+        upper: dict[Measured, bool] = {}
+        for band in (*self.bands, *self.values.every):
+            own = Measured(band.column(side)) if isinstance(band, TimeBand) else band.side(side)
+            ends = (band.lower is not None, band.upper is not None)
+            low, high = ends if side is Side.RIGHT else ends[::-1]
+            lower[own] = lower.get(own, False) or low
+            upper[own] = upper.get(own, False) or high
+        return tuple(sorted(lower, key=lambda own: not (lower[own] and upper[own])))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 KEPT = 2
 
 
@@ -37,12 +37,15 @@ class Arrangement(Record):
     """The state of one side of a node: rows of an input, or of a node beneath.
 
     ``limits``: per event-time column, rows below are released (allowed_lateness taken off, never going back).
-    ``retained``: rows that are neither released nor deleted.
+    ``retained``: rows that are neither released nor deleted. ``index``: by what new runs are sorted (None:
+    the first of the plan's indexes); ``candidates``: what look-ups found by each, about, in the last ticks.
     """
 
     runs: list[LiveRun] = Field(default_factory=list)
     limits: dict[str, Watermark] = Field(default_factory=dict)
     retained: int = 0
+    index: str | None = None
+    candidates: dict[str, float] = Field(default_factory=dict)
 
 
 class AsofState(Record):

@@ -28,9 +28,11 @@ import pyarrow as pa
 
 from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.asof import CAME
+from watersmeet.kernel.ordinals import ordinals, raw
 from watersmeet.kernel.pairs import SortedRows
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
+from watersmeet.measure import Measured
 from watersmeet.state.damage import damaged
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
@@ -42,16 +44,19 @@ FIRST_LOOK = 16
 
 
 class Run(FrozenRecord):
-    """What a manifest says of a run. ``spans``: least and greatest of each event time; ``base``, ``shift``:
-    of its slots; ``low``, ``high``: least and greatest slot; ``tick``: when its rows (the newest of them)
-    arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it. ``origin``: of
-    rows that ASOF joins look for, as ingest wrote them: (branch, source partition, ingest task)."""
+    """What a manifest says of a run. ``index``: the name of what its rows are sorted by (within a hash);
+    ``spans``: least and greatest of each event time and of each index that it could have; ``base``,
+    ``shift``: of its slots; ``low``, ``high``: least and greatest slot; ``tick``: when its rows (the newest
+    of them) arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it.
+    ``origin``: of rows that ASOF joins look for, as ingest wrote them: (branch, source partition, ingest
+    task)."""
 
     name: str
     rows: int
     nbytes: int
     checksum: int
     tick: int
+    index: str | None
     base: int
     shift: int
     low: int
@@ -67,14 +72,14 @@ class Run(FrozenRecord):
 class RunLayout:
     """How runs of an arrangement are laid out.
 
-    ``index_column``: the event time in the slots (None: hashes only). ``event_times``: all event-time
-    columns; ``releasing``: those of them by which rows are released; ``watched``: others in whose order rows
-    are looked at. ``by_value``: there is no key, and slots are the index times themselves. ``ties``: rows
-    have `kernel.asof.CAME`, and with equal hashes they are in exact order of time, those with equal times in
-    the order in which they came, or against it.
+    ``indexes``: what the rows of a hash can be sorted by, the one to begin with first (none: hashes only).
+    ``event_times``: all event-time columns; ``releasing``: those of them by which rows are released;
+    ``watched``: others in whose order rows are looked at. ``by_value``: there is no key, and slots are the
+    ordinals of the index themselves. ``ties``: rows have `kernel.asof.CAME`, and with equal hashes they are
+    in exact order of time, those with equal times in the order in which they came, or against it.
     """
 
-    index_column: str | None
+    indexes: tuple[Measured, ...]
     event_times: tuple[str, ...]
     releasing: tuple[str, ...]
     by_value: bool = False
@@ -92,47 +97,54 @@ class RunLayout:
             return ()
         return tuple(column for column in self.event_times if column not in self.releasing)
 
+    def index(self, name: str | None) -> Measured | None:
+        """The index of that name; the first one for None, or for a name of an earlier version's."""
+        found = next((index for index in self.indexes if index.name == name), None)
+        return found or next(iter(self.indexes), None)
 
-def sort_rows(batch: pa.RecordBatch, hashes: Slots, layout: RunLayout) -> tuple[SortedRows, Rows]:
+
+def sort_rows(
+    batch: pa.RecordBatch, hashes: Slots, layout: RunLayout, index: str | None = None
+) -> tuple[SortedRows, Rows]:
     """``batch`` in slot order, and the positions that its rows had: int64[n].
 
     Args:
         hashes: int64[n], only the upper halves count.
+        index: the name of what to sort by within a hash; None: the first of the layout's.
     """
-    count = batch.num_rows
+    count, chosen = batch.num_rows, layout.index(index)
+    measured = dict.fromkeys([*(Measured(column) for column in layout.event_times), *layout.indexes])
     spans = {}
-    for column in layout.event_times:
-        times = batch.column(column).to_numpy(zero_copy_only=True)
-        spans[column] = (int(times.min()), int(times.max())) if count else (0, 0)
-    if layout.index_column is None:
-        base = greatest = shift = 0
-        times = np.zeros(count, dtype=np.int64)
-    else:
-        base, greatest = spans[layout.index_column]
-        shift = shift_for(base, greatest)
-        times = batch.column(layout.index_column).to_numpy(zero_copy_only=True)
+    values = np.zeros(count, dtype=np.int64)
+    for each in measured:
+        found = ordinals(raw(batch.column(each.column)), batch.schema.field(each.column).type, each.measure)
+        spans[each.name] = (int(found.min()), int(found.max())) if count else (0, 0)
+        if each == chosen:
+            values = found
+    base, greatest = (0, 0) if chosen is None else spans[chosen.name]
     if layout.by_value:
-        shift, slots = 0, times
+        shift, slots = 0, values
     else:
-        slots = encode(hashes, times, base, shift)
+        shift = shift_for(base, greatest)
+        slots = encode(hashes, values, base, shift)
     order = order_of(slots)
     if layout.ties is not None:
         came = batch.column(CAME).to_numpy(zero_copy_only=True)
-        order = _with_ties(order, slots, times, came if layout.ties == "ascending" else -came)
+        order = _with_ties(order, slots, values, came if layout.ties == "ascending" else -came)
     rows = SortedRows(
         slots[order],
         base,
         shift,
         greatest,
         take_rows(batch, order),
-        layout.index_column,
+        chosen,
         spans,
         layout.by_value,
     )
     return rows, order
 
 
-def _with_ties(order: Rows, slots: Slots, times: npt.NDArray[np.int64], came: npt.NDArray[np.int64]) -> Rows:
+def _with_ties(order: Rows, slots: Slots, times: Slots, came: npt.NDArray[np.int64]) -> Rows:
     """The order with rows of equal slots by time and ``came``. Cost: one sort of those rows."""
     found = slots[order]
     same = found[1:] == found[:-1]
@@ -188,6 +200,7 @@ def write_run(
         nbytes=data.size,
         checksum=zlib.crc32(data),
         tick=tick,
+        index=None if rows.index is None else rows.index.name,
         base=rows.base,
         shift=rows.shift,
         low=int(rows.slots[0]),
@@ -221,16 +234,16 @@ class OpenRun:
 
     @cached_property
     def sorted_rows(self) -> SortedRows:
-        index = self.layout.index_column
+        index = self.layout.index(self.run.index)
         internal = 1 + len(self.layout.ordering) + len(self.layout.suffix_minima)
         kept = self._batch.schema.names[internal:]
         return SortedRows(
             slots=self._numpy(SLOT),
             base=self.run.base,
             shift=self.run.shift,
-            greatest=self.run.spans[index][1] if index else 0,
+            greatest=self.run.spans[index.name][1] if index else 0,
             batch=self._batch.select(kept),
-            index_column=index,
+            index=index,
             spans=self.run.spans,
             by_value=self.layout.by_value,
         )
@@ -281,7 +294,7 @@ class OpenRun:
         releasing = self.layout.releasing
         firsts = {column: self.below(column, limits.get(column, NEVER)) for column in releasing}
         if not any(firsts.values()):
-            return {column: span[0] for column, span in self.run.spans.items()}
+            return {column: self.run.spans[column][0] for column in self.layout.event_times}
         if any(first == self.run.rows for first in firsts.values()):
             return None
         if len(releasing) == 1:

@@ -6,7 +6,7 @@ settings. What semantics.md leaves unsaid (a DATE watermark between two midnight
 
 Keywords of ``random_case`` fix a draw: ``kind``, ``time`` (BIGINT, INT, TIMESTAMP, DATE, MIXED, EXTREME),
 ``shape`` (plain, comma, self, using, filtered, union), ``rule``, ``changes`` (changelog with deletes),
-``tables``.
+``tables``, ``bands`` (one to three, of any type).
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from watersmeet.testing.random_bands import draw_bands
 from watersmeet.testing.random_conditions import band, interval_conditions, one_sided, residual
 from watersmeet.testing.random_draft import VALUES, Draft, draw_times, whole_unit
 from watersmeet.testing.random_steps import declare_streams, draw_steps
+
+LEFT_ONLY = ("LEFT SEMI", "LEFT ANTI")
 
 
 def random_case(seed: int, **profile: Any) -> dict[str, Any]:
@@ -46,6 +49,8 @@ def random_case(seed: int, **profile: Any) -> dict[str, Any]:
     if not tables or draft.chance(0.5):
         _draw_bounds(draft)
     _draw_other_conditions(draft)
+    if profile.get("bands"):
+        draw_bands(draft)
     rng.shuffle(draft.conditions)
     options: dict[str, Any] = {}
     mixed = draft.times.mixed
@@ -145,9 +150,10 @@ def _query(draft: Draft) -> str:
     outputs = []
     for side, alias in enumerate(draft.aliases):
         names = [c for c in draft.columns[side] if not (draft.shape == "self" and c in ("d", "f"))]
-        outputs += [f"{alias}.{c} AS {alias}_{c}" for c in names]
+        if side == 0 or draft.kind not in LEFT_ONLY:
+            outputs += [f"{alias}.{c} AS {alias}_{c}" for c in names]
     outputs += [f"{c} AS {c}" for c in draft.using]
-    if draft.chance(0.2):
+    if draft.chance(0.2) and draft.kind not in LEFT_ONLY:
         outputs.append(f"coalesce({a}.v, {b}.v) AS v1")
     tables = []
     for side, (stream, alias) in enumerate(zip(draft.streams, draft.aliases, strict=True)):
@@ -163,7 +169,9 @@ def _query(draft: Draft) -> str:
     on = list(draft.conditions)
     if draft.shape == "comma":
         return head + f"{tables[0]}, {tables[1]} WHERE {' AND '.join(on) or '1 = 1'}"
-    word = draft.kind if draft.kind == "INNER" else draft.kind + draft.rng.choice(["", " OUTER"])
+    word = (
+        draft.kind if draft.kind in ("INNER", *LEFT_ONLY) else draft.kind + draft.rng.choice(["", " OUTER"])
+    )
     word = "" if draft.kind == "INNER" and draft.chance(0.7) else word + " "
     text = head + f"{tables[0]} {word}JOIN {tables[1]}"
     if draft.using:
@@ -172,7 +180,7 @@ def _query(draft: Draft) -> str:
     else:
         if draft.kind == "INNER" and len(on) > 1 and draft.chance(0.2):
             where, on = on[-1:], on[:-1]
-        elif draft.chance(0.04):
+        elif draft.kind not in LEFT_ONLY and draft.chance(0.04):
             where = [f"coalesce({a}.v, {b}.v, 0) < 3"]
         text += f" ON {' AND '.join(on) or '1 = 1'}"
     return text + (f" WHERE {' AND '.join(where)}" if where else "")

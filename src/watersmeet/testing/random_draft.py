@@ -67,6 +67,8 @@ class Draft:
     event_times: list[list[str]] = field(init=False)
     conditions: list[str] = field(default_factory=list)
     using: list[str] = field(default_factory=list)
+    pools: dict[str, list[Any]] = field(default_factory=dict)
+    """Values of a column, where they are not the usual ones of its type."""
 
     def __post_init__(self) -> None:
         self.columns = [{} for _ in range(self.inputs)]

@@ -119,7 +119,7 @@ def _row(draft: Draft, declared: dict[str, Any], stream: str, n: int) -> dict[st
         elif column == "v":
             row[column] = rng.choice([0, 1, 2, 3, 4, 5])
         else:
-            row[column] = rng.choice(VALUES[kind][: rng.choice([1, 4])])
+            row[column] = rng.choice(draft.pools.get(column) or VALUES[kind][: rng.choice([1, 4])])
         if column not in draft.event_times[side] and draft.chance(0.1):
             row[column] = None
     if draft.chance(0.03) and "k" in row:

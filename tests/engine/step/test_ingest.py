@@ -11,6 +11,7 @@ from watersmeet.engine.step.tasks import IngestReport, SideTask, TickStart
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER
 from watersmeet.kernel.hashing import hash_columns
+from watersmeet.measure import Measured
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED, FLAG_UNMATCHABLE
 from watersmeet.state.run import OpenRun, RunLayout
 from watersmeet.state.store import MemoryStore
@@ -29,7 +30,7 @@ class Ingest:
         time_type=pa.int64(),  # noqa: B008
         null_fails=False,
     ) -> None:
-        self.layout = RunLayout("t", times, times)
+        self.layout = RunLayout((Measured("t"),), times, times)
         self.time_type = time_type
         schema = pa.schema([*((name, time_type) for name in times), ("i", pa.int64())])
         side = SideTask("q", "l", self.layout, schema, keys, (), padded, ("i",), changes=False)

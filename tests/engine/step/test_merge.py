@@ -15,7 +15,7 @@ from watersmeet.state.store import MemoryStore
 
 def live(name, rows, *, group=None, released=0):
     run = Run(
-        name=name, rows=rows, nbytes=1, checksum=0, tick=1, base=0, shift=0, low=0, high=0,
+        name=name, rows=rows, nbytes=1, checksum=0, tick=1, index="t", base=0, shift=0, low=0, high=0,
         spans={}, group=group or name,
     )  # fmt: skip
     return LiveRun(run=run, released=released)

@@ -3,12 +3,13 @@
 Spark runs this module instead of ``pyspark.daemon`` (``spark.python.daemon.module``). Each worker is a
 fork, so what is imported here is imported once and not once per worker. And it is frozen: a reused worker
 collects garbage after every task, which takes 25 to 50 ms with all of these modules to walk through, and
-nothing without.
+nothing without. What is loaded only later, in a worker, would be loaded by each and walked through.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
 
@@ -27,14 +28,15 @@ def preload() -> None:
     import watersmeet.engine.spark.join
     import watersmeet.sinks.parquet_part  # noqa: F401
 
+    with contextlib.suppress(ImportError):
+        import pandas  # noqa: F401  (pyarrow loads it, if it is there, when it first makes an array)
+
     gc.collect()
     gc.freeze()
     atexit.register(gc.unfreeze)  # or libraries report at exit what was not collected
 
 
 if __name__ == "__main__":
-    import contextlib
-
     from pyspark.daemon import manager
 
     with contextlib.suppress(ImportError):  # a worker will say what is missing, where it can be heard

@@ -10,7 +10,7 @@ What settings were worth per tick of 1,000 rows, which took 550 ms with Spark's 
 * The JVM's optimising compiler held back (`COMPILER`): it took nearly half of the JVM's time in the first
   dozen ticks, for code that runs for milliseconds a tick.
 * A daemon that forks workers with libraries loaded and frozen: 25 to 50 ms of garbage collection per task,
-  and a second per worker, once.
+  and a second per worker, once. It is started at once, while the job is planned (`early`).
 
 This module reads no plan and starts no query.
 """
@@ -30,6 +30,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from watersmeet.engine.spark.early import start_workers
 from watersmeet.engine.spark.errors import readable
 from watersmeet.errors import EngineError
 
@@ -151,6 +152,8 @@ def start(conf: Mapping[str, str]) -> SparkSession:
             raise _not_started(error, conf, words.read().decode(errors="replace")) from None
     session.sparkContext.setLogLevel(conf["spark.log.level"])
     _quiet(session)
+    if str(session.sparkContext.master).startswith("local"):
+        start_workers(session)
     return session
 
 

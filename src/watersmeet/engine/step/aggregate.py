@@ -18,7 +18,7 @@ import pyarrow as pa
 from watersmeet.engine.step.existence import mark_gone
 from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.results import NO_ROWS, count, least_alive
-from watersmeet.engine.step.slice import RunSlice, SideSlice, concat_batches
+from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice, concat_batches
 from watersmeet.engine.step.tasks import AggregateShape, Share, SideReport
 from watersmeet.event_time import (
     NEVER,
@@ -32,9 +32,9 @@ from watersmeet.event_time import (
     saturating_add,
 )
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
-from watersmeet.kernel.pairs import Band, Condition, KeyColumns, SortedRows, find, gather
+from watersmeet.kernel.bands import Band
+from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find, gather
 from watersmeet.kernel.probe import Rows
-from watersmeet.kernel.slots import borders
 from watersmeet.kernel.times import to_native
 from watersmeet.kernel.windows import Numbers, closing, sessions, window_times
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
@@ -47,8 +47,8 @@ NUMBER, TIME = "#window", "#time"
 
 def aggregate_rows(shape: AggregateShape, share: Share) -> Iterator[pa.RecordBatch]:
     """The results of the windows that close in this tick, of the share's hash range."""
-    low, high = borders(share.partitions)[share.partition : share.partition + 2]
-    own = SideSlice(shape.sides[0], share.work.sides[0], share.store, low, high)
+    hashes = HashRange.of_share(share)
+    own = SideSlice(shape.sides[0], share.work.sides[0], share.store, hashes, hashes)
     report = share.report.sides[0]
     yield from _closed(shape, own, report)
     marks = MarkWriter()

@@ -24,9 +24,11 @@ from watersmeet.engine.step.results import count, least_alive, pad, pad_files
 from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share, SideReport, SideTask
 from watersmeet.event_time import Side, below
-from watersmeet.kernel.pairs import Band, Condition, KeyColumns, SortedRows, find, gather
+from watersmeet.kernel.bands import Band, RealBand
+from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find, gather
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import BUCKET_MASK
+from watersmeet.measure import REAL
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import sort_rows, take_rows, write_run
@@ -110,11 +112,11 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
     gone = np.flatnonzero(net < 0)
     inserts = None
     if len(added):
-        sorted_rows, _ = sort_rows(take_rows(batch, added), buckets[added], own.task.layout)
+        sorted_rows, _ = sort_rows(take_rows(batch, added), buckets[added], own.task.layout, own.work.index)
         inserts = Change(sorted_rows, 1, np.zeros(len(sorted_rows), dtype=np.int64))
     deletes = None
     if len(gone):
-        needles, order = sort_rows(take_rows(batch, gone), buckets[gone], own.task.layout)
+        needles, order = sort_rows(take_rows(batch, gone), buckets[gone], own.task.layout, own.work.index)
         taken = _take_away(own, needles, -net[gone][order], report)
         if len(taken):
             deletes = Change(needles_at(needles, taken), -1, np.zeros(len(taken), dtype=np.int64))
@@ -134,7 +136,7 @@ def needles_at(rows: SortedRows, positions: Rows) -> SortedRows:
         rows.shift,
         rows.greatest,
         take_rows(rows.batch, positions),
-        rows.index_column,
+        rows.index,
         rows.spans,
         rows.by_value,
     )
@@ -176,15 +178,21 @@ def _take_away(
 
 def _equality(side: SideTask) -> Condition:
     """Rows equal in every kept column, NULLs equal."""
-    index = side.layout.index_column
+    exact = [index for index in side.layout.indexes if index.measure != REAL]
+    decided = {index.column for index in exact}
     return Condition(
-        keys=tuple(KeyColumns(name, name, True) for name in side.schema.names if name != index),
-        bands=() if index is None else (Band(index, index, 0, 0),),
+        keys=tuple(KeyColumns(name, name, True) for name in side.schema.names if name not in decided),
+        bands=tuple(Band(index.column, index.column, 0, 0, index.measure) for index in exact),
         comparisons=(),
         rechecks=(),
         slack=0,
         residual=None,
         residual_columns=(),
+        reals=tuple(
+            RealBand(index, index, 0.0, 0.0, 0.0, 0.0, 2.0**1022, (), None)
+            for index in side.layout.indexes
+            if index.measure == REAL
+        ),
     )
 
 
@@ -199,7 +207,7 @@ def _pairs(
     """Changes of ``side`` × rows of the other side's old run that are not gone."""
     if change is None:
         return
-    for needle, row in find(shape.condition, change.rows, side, piece.rows):
+    for needle, row in find(shape.condition, change.rows, side, piece.looked_up):
         alive = ~gone[row]
         needle, row = needle[alive], row[alive]
         if not len(row):

@@ -164,10 +164,13 @@ class TickDriver:
         judged: dict[str, dict[str, Watermark]] = {}
         max_ahead: dict[str, tuple[int | None, ...]] = {}
         sources: dict[str, tuple[str, ...]] = {}
+        indexes: dict[str, str | None] = {}
         sides = {}
         late = {q.name: self._late_below(q, inputs[q.name]) for q in self.plan.queries}
         for query in self.plan.queries:
             below = late[query.name]
+            states = self.manifest.queries[query.name].nodes if self.manifest else []
+            known = {name: state.index for node in states for name, state in node.arrangements.items()}
             for node in query.nodes:
                 for side, task in zip(node.sides, self.shapes[query.name][node.number].sides, strict=True):
                     if not side.sources:
@@ -182,6 +185,7 @@ class TickDriver:
                     sources[task.arrangement] = tuple(
                         branches[n].source.name if n in branches else "" for n in places
                     )
+                    indexes[task.arrangement] = known.get(side.name)
         start = TickStart(
             tick=self.tick + 1,
             attempt=uuid.uuid4().hex,
@@ -192,6 +196,7 @@ class TickDriver:
             flush_rows=self.flush_rows,
             flush_bytes=self.flush_bytes,
             sources=sources,
+            indexes=indexes,
             null_fails=self.plan.queries[0].options.null_time is NullTime.FAIL,
             placing=self.placing,
         )

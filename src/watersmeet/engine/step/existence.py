@@ -6,7 +6,7 @@ join matches are only marked; what never matched leaves when it is released, as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from watersmeet.spec.model import JoinKind
 
 
 def first_matches(
-    shape: JoinShape, own: dict[Side, SideSlice], reach: dict[Side, SideSlice], report: NodeReport
+    shape: JoinShape, own: Mapping[Side, SideSlice], reach: Mapping[Side, SideSlice], report: NodeReport
 ) -> Iterator[pa.RecordBatch]:
     """Mark own rows that have a match; by a SEMI join, give out the left ones that have their first.
 
@@ -33,15 +33,15 @@ def first_matches(
     hits = [(piece, _hits(shape, piece, right_around)) for piece in left.old]
     if right.new is not None:
         for piece in left_around.old:
-            for needle, row in find(shape.condition, right.new.rows, Side.RIGHT, piece.rows):
+            for needle, row in find(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up):
                 if len(row):
                     right.new.matched[needle[_there(piece, row)]] = True
         if left_around.new is not None:
-            found = matched(shape.condition, right.new.rows, Side.RIGHT, left_around.new.rows)
+            found = matched(shape.condition, right.new.rows, Side.RIGHT, left_around.new.looked_up)
             right.new.matched |= found[0]
     if left_around.new is not None:
         for piece in right.old:
-            _, rows = matched(shape.condition, left_around.new.rows, Side.LEFT, piece.rows)
+            _, rows = matched(shape.condition, left_around.new.rows, Side.LEFT, piece.looked_up)
             if rows.any():
                 piece.mark_matched(np.flatnonzero(rows))
     if left.new is not None:
@@ -79,12 +79,12 @@ def _hits(shape: JoinShape, piece: RunSlice, right: SideSlice) -> Rows:
     where there is one."""
     if right.new is None:
         return NO_ROWS
-    hits = np.flatnonzero(matched(shape.condition, right.new.rows, Side.RIGHT, piece.rows)[1])
+    hits = np.flatnonzero(matched(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up)[1])
     return hits[_there(piece, hits)] if len(hits) else hits
 
 
 def _all_rows(side: SideSlice) -> list[SortedRows]:
-    return [piece.rows for piece in side.old] + ([side.new.rows] if side.new is not None else [])
+    return [piece.looked_up for piece in side.old] + ([] if side.new is None else [side.new.looked_up])
 
 
 def _left_rows(shape: JoinShape, batch: pa.RecordBatch, rows: Rows, report: NodeReport) -> pa.RecordBatch:

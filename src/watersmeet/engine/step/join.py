@@ -7,7 +7,7 @@ runs that the driver wants merged                                   new runs, wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -17,44 +17,61 @@ from watersmeet.engine.step.changelog import run_changelog
 from watersmeet.engine.step.counts import lower
 from watersmeet.engine.step.existence import first_matches, mark_gone
 from watersmeet.engine.step.merge import merge_runs
-from watersmeet.engine.step.ranges import Reach, matches_by_range, value_borders
+from watersmeet.engine.step.orders import choose_orders
+from watersmeet.engine.step.ranges import matches_by_range, owned, reach_of
 from watersmeet.engine.step.results import count, least_alive, pad, pad_files
-from watersmeet.engine.step.slice import SideSlice
+from watersmeet.engine.step.slice import HashRange, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share, SideReport
 from watersmeet.event_time import Side
 from watersmeet.kernel.pairs import find, gather
-from watersmeet.kernel.slots import borders
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import OpenRun
 
 
 def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
-    """Joined and padded rows of the share's hash range (or range of times, where there is no key)."""
-    by_value = shape.left.layout.by_value
-    cuts = value_borders(shape, share.work, share.partitions) if by_value else borders(share.partitions)
-    low, high = cuts[share.partition], cuts[share.partition + 1]
-    slices = {
-        side: SideSlice(shape.side(side), share.work.side(side), share.store, low, high) for side in Side
-    }
+    """Joined and padded rows of the share's hash range (or range of values, where there is no key)."""
+    reach = None
+    if shape.left.layout.by_value:
+        slices = owned(shape, share)
+        if share.partitions > 1:
+            reach = reach_of(shape, share, slices)
+    else:
+        own = HashRange.of_share(share)
+        slices = {
+            side: SideSlice(shape.side(side), share.work.side(side), share.store, own, own) for side in Side
+        }
+    _choose_orders(shape, slices, reach, share.report)
     if shape.changelog:
         yield from run_changelog(shape, share, slices)
-        return
-    reach = None
-    if by_value and share.partitions > 1 and low < high:
-        reach = Reach.of(shape, share.work, share.store, low, high)
-    yield from _run_append(shape, share, slices, reach)
+    else:
+        yield from _run_append(shape, share, slices, reach)
+
+
+def _choose_orders(
+    shape: JoinShape,
+    slices: Mapping[Side, SideSlice],
+    reach: Mapping[Side, SideSlice] | None,
+    report: NodeReport,
+) -> None:
+    for side in Side:
+        for own, others in ((slices, reach or slices), (reach, slices)):
+            if own is not None:
+                new = others[side.other].new
+                choose_orders(shape, side, own[side], None if new is None else new.rows, report.side(side))
 
 
 def _run_append(
-    shape: JoinShape, share: Share, slices: dict[Side, SideSlice], reach: Reach | None
+    shape: JoinShape,
+    share: Share,
+    slices: dict[Side, SideSlice],
+    reach: Mapping[Side, SideSlice] | None,
 ) -> Iterator[pa.RecordBatch]:
     report, asof = share.report, share.work.asof
     if asof is not None:
         yield from AsofTask(shape, slices, asof, report).run()
     elif shape.kind.hides_right:
-        around = slices if reach is None else {Side.LEFT: reach.left, Side.RIGHT: reach.right}
-        yield from first_matches(shape, slices, around, report)
+        yield from first_matches(shape, slices, reach or slices, report)
     elif reach is None:
         yield from _matches(shape, slices, report)
     else:
@@ -107,7 +124,7 @@ def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport
                 else:
                     yield gather(shape.columns, batches[1], row, batches[0], needle)
         if side is Side.LEFT and right.new is not None:
-            for needle, row in find(shape.condition, own.new.rows, side, right.new.rows):
+            for needle, row in find(shape.condition, own.new.rows, side, right.new.looked_up):
                 own.new.matched[needle] = True
                 right.new.matched[row] = True
                 report.matches += len(needle)

@@ -13,26 +13,22 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.results import NO_ROWS, count, pad, pad_files
-from watersmeet.engine.step.slice import RunSlice, SideSlice
+from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice
 from watersmeet.engine.step.tasks import LookupShape, Share, SideWork
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side
 from watersmeet.kernel.pairs import SortedRows, find, gather, matched
-from watersmeet.kernel.slots import borders
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
 
 
 def lookup_rows(shape: LookupShape, share: Share) -> Iterator[pa.RecordBatch]:
     """Rows with their partners; then those of a padded side that found none."""
-    low, high = MIN_TIME, MAX_TIME + 1
-    if shape.left.keys:
-        cuts = borders(share.partitions)
-        low, high = cuts[share.partition], cuts[share.partition + 1]
-    left = SideSlice(shape.left, share.work.sides[0], share.store, low, high)
+    own = HashRange.of_share(share) if shape.left.keys else HashRange(MIN_TIME, MAX_TIME + 1)
+    left = SideSlice(shape.left, share.work.sides[0], share.store, own, own)
     if left.new is not None:
         rows = left.new.rows if shape.left.keys else _share_of(left.new.rows, share)
         hits = np.zeros(len(rows), dtype=np.bool_)
-        yield from _found(shape, rows, _table(shape, share, low, high), hits, share)
+        yield from _found(shape, rows, _table(shape, share, own), hits, share)
         report = share.report.sides[0]
         found = int(hits.sum())
         count(report, "matched", found)
@@ -48,12 +44,12 @@ def _share_of(rows: SortedRows, share: Share) -> SortedRows:
     return rows.part(*cuts)
 
 
-def _table(shape: LookupShape, share: Share, low: int, high: int) -> list[RunSlice]:
+def _table(shape: LookupShape, share: Share, own: HashRange) -> list[RunSlice]:
     """The slices of the copy that may hold partners."""
     copy = share.work.table
     runs = [] if copy is None else [LiveRun(run=run) for run in copy.runs]
     work = SideWork(runs=runs, new_runs=[], pads=[], old_limits={}, new_limits={})
-    return SideSlice(shape.table, work, share.store, low, high).old
+    return SideSlice(shape.table, work, share.store, own, own).old
 
 
 def _found(

@@ -99,11 +99,12 @@ def _merge(
             kept_marks[kind].append(piece.marks(kind)[rows])
     if not batches:
         return None
-    sorted_rows, order = sort_rows(concat_batches(batches), np.concatenate(slots), own.task.layout)
+    layout = own.task.layout
+    sorted_rows, order = sort_rows(concat_batches(batches), np.concatenate(slots), layout, own.work.index)
     level = 1 + max(piece.run.run.level for piece in pieces)
     newest = max(piece.run.run.tick for piece in pieces)
     run = write_run(
-        own.store, own.task.arrangement, sorted_rows, own.task.layout, tick=newest, level=level, group=group
+        own.store, own.task.arrangement, sorted_rows, layout, tick=newest, level=level, group=group
     )
     for kind in kinds:
         if kind != "gone":

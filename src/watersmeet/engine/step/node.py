@@ -75,7 +75,10 @@ class NodeTask:
         writer = None
         if feed is not None:
             writer = FeedWriter(
-                feed, SideWriter(feed.side, self.store, self.tick, placing=self.placing), work, self.store
+                feed,
+                SideWriter(feed.side, self.store, self.tick, placing=self.placing, index=work.fed_index),
+                work,
+                self.store,
             )
         for batch in _collect(KINDS[type(self.shape)](self.shape, share)):
             report.rows_out += batch.num_rows

@@ -15,6 +15,7 @@ from watersmeet.engine.step.counts import added, late_total, lower
 from watersmeet.engine.step.kinds import Outgoing, kind_of
 from watersmeet.engine.step.merge import choose
 from watersmeet.engine.step.monotony import check_promises
+from watersmeet.engine.step.orders import next_index
 from watersmeet.engine.step.tasks import (
     AsofWork,
     FeedReport,
@@ -123,6 +124,7 @@ class QueryTick:
             sides=[self._side_work(node, side, found) for side in node.sides],
             fed_late_below={} if fed is None else late_columns(fed, self.late_below),
             keep_late=self.keep_late,
+            fed_index=self._fed_index(number),
             asof=asof,
         )
         self._work[number] = work
@@ -131,6 +133,14 @@ class QueryTick:
     def table_before(self, number: int) -> TableCopy | None:
         """The copy of a table that rows of node ``number`` met last."""
         return self._node_before(number).table
+
+    def _fed_index(self, number: int) -> str | None:
+        """By what the runs for the node above are sorted."""
+        parent = self.query.parent(number)
+        if parent is None:
+            return None
+        known = self._node_before(parent[0].number).arrangements.get(parent[1].name, Arrangement())
+        return known.index
 
     def _hear_stages(self, side: SidePlan) -> None:
         """Move the watermarks of an input with stages."""
@@ -164,7 +174,12 @@ class QueryTick:
             if isinstance(node, LookupPlan):  # all its rows have left
                 arrangements[side.name] = Arrangement(limits=work.sides[place].new_limits)
             else:
-                arrangements[side.name] = self._next_arrangement(number, place, work.sides[place], own)
+                known = self._node_before(number).arrangements.get(side.name, Arrangement())
+            after = self._next_arrangement(number, place, work.sides[place], own)
+            after.index, after.candidates = next_index(
+                self.shapes[number].sides[place].layout, known.index, known.candidates, own
+            )
+            arrangements[side.name] = after
             for report in own:
                 for column, time in report.least.items():
                     lower(least, side.watermark_key(column), time)
@@ -335,6 +350,7 @@ class QueryTick:
                 for column in side.event_times
             },
             merges=choose(arrangement.runs),
+            index=arrangement.index,
         )
 
     def _next_arrangement(

@@ -1,109 +1,129 @@
-"""How a join without an equality key is cut into tasks: by ranges of the time that its rows are sorted by.
+"""How a join without an equality key is cut into tasks: by ranges of the values that its rows are sorted by.
 
-A task owns the rows of both sides in its range, and looks over its edges as far as the band reaches. A pair
-is put out by the owner of its left row. The owner of the right row looks the same pairs up for existence
-only: whether its row has had a match is for it to mark.
+Every run is cut by itself, whatever it is sorted by: a new one into equal parts, an old one so that what this
+tick's new rows of the other side reach is. A task owns its parts of both sides' runs, and looks over their
+edges as far as the bands reach. A pair is put out by the owner of its left row. The owner of the right row
+looks the same pairs up for existence only: whether its row has had a match is for it to mark.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.slice import SideSlice
-from watersmeet.engine.step.tasks import JoinShape, NodeReport, NodeWork
-from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, saturate
-from watersmeet.kernel.pairs import find, gather, matched
+from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share
+from watersmeet.event_time import Side
+from watersmeet.kernel.pairs import Condition, SortedRows, Spans, find, gather, matched
 from watersmeet.state.run import Run
-from watersmeet.state.store import Store
-
-
-def value_borders(shape: JoinShape, work: NodeWork, partitions: int) -> list[int]:
-    """``partitions + 1`` borders, so that about as many rows lie between each two: the tick's new ones, or
-    all when nothing is new. The same in every task."""
-    band = shape.condition.bands[0]
-    middle = 0 if band.lower is None or band.upper is None else (band.lower + band.upper) // 2
-    weights: list[tuple[int, int, int]] = []
-    for everything in (False, True):
-        for side in Side:
-            own = work.side(side)
-            runs = [live.run for live in own.runs] if everything else own.new_runs
-            weights += _weighted(runs, 0 if side is Side.LEFT else -middle)
-        if weights:
-            break
-    return [MIN_TIME, *_quantiles(weights, partitions), MAX_TIME + 1]
-
-
-def _weighted(runs: Sequence[Run], by: int) -> list[tuple[int, int, int]]:
-    return [(saturate(run.low + by), saturate(run.high + by), run.rows) for run in runs]
-
-
-def _quantiles(weights: Sequence[tuple[int, int, int]], partitions: int) -> list[int]:
-    """Where the rows of spans (least, greatest, rows), each taken as even, are cut into equal parts."""
-    if not weights:
-        return [0] * (partitions - 1)
-    edges = sorted({edge for low, high, _ in weights for edge in (low, high + 1)})
-    held = [0.0] * (len(edges) - 1)
-    for low, high, rows in weights:
-        for n, (first, end) in enumerate(itertools.pairwise(edges)):
-            if low <= first and end <= high + 1:
-                held[n] += rows * ((end - first) / (high + 1 - low))
-    total, cuts, done, n = sum(held), [], 0.0, 0
-    for part in range(1, partitions):
-        wanted = total * part / partitions
-        while n < len(held) - 1 and done + held[n] < wanted:
-            done += held[n]
-            n += 1
-        share = (wanted - done) / held[n] if held[n] else 0.0
-        offset = int((edges[n + 1] - edges[n]) * min(max(share, 0.0), 1.0))
-        cuts.append(saturate(min(edges[n] + offset, edges[n + 1])))
-    return sorted(cuts)
 
 
 @dataclass(frozen=True)
-class Reach:
+class Part:
+    """One task's part of a run of ``side``. ``reaching``: spans of the other side's new rows, by which old
+    runs are cut (None: into equal parts)."""
+
+    condition: Condition
+    side: Side
+    reaching: Spans | None
+    partition: int
+    partitions: int
+
+    def misses(self, run: Run) -> bool:
+        return False
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        low, high = 0, len(rows)
+        if self.reaching is not None:
+            low, high = self.condition.reached(self.side.other, self.reaching, rows)
+        if low == high:
+            low, high = 0, len(rows)
+        cuts = [low + (high - low) * part // self.partitions for part in range(self.partitions + 1)]
+        cuts[0], cuts[-1] = 0, len(rows)
+        return cuts[self.partition], cuts[self.partition + 1]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The part of a run that needles of ``side`` with these spans reach; nothing when there are none."""
+
+    condition: Condition
+    side: Side
+    spans: Spans | None
+
+    def misses(self, run: Run) -> bool:
+        return self.spans is None
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        assert self.spans is not None
+        return self.condition.reached(self.side, self.spans, rows)
+
+
+def united(spans: Iterable[Spans]) -> Spans | None:
+    """The least spans that hold all of these; None of none."""
+    found: dict[str, tuple[int, int]] = {}
+    for each in spans:
+        for name, (low, high) in each.items():
+            known = found.get(name, (low, high))
+            found[name] = (min(low, known[0]), max(high, known[1]))
+    return found or None
+
+
+def owned(shape: JoinShape, share: Share) -> dict[Side, SideSlice]:
+    """What a task owns of both sides."""
+    found = {}
+    for side in Side:
+        reaching = united(run.spans for run in share.work.side(side.other).new_runs)
+        old, new = (
+            Part(shape.condition, side, spans, share.partition, share.partitions)
+            for spans in (reaching, None)
+        )
+        found[side] = SideSlice(shape.side(side), share.work.side(side), share.store, old, new)
+    return found
+
+
+def reach_of(shape: JoinShape, share: Share, own: Mapping[Side, SideSlice]) -> dict[Side, SideSlice]:
     """Per side, the rows that may match what the task owns of the other side."""
-
-    left: SideSlice
-    right: SideSlice
-
-    @classmethod
-    def of(cls, shape: JoinShape, work: NodeWork, store: Store, low: int, high: int) -> Reach:
-        """For the range [low, high), which is not empty."""
-        slices = {}
-        for side in Side:
-            least, greatest = shape.condition.window(side.other).over(low, min(high - 1, MAX_TIME))
-            slices[side] = SideSlice(shape.side(side), work.side(side), store, least, greatest + 1)
-        return cls(slices[Side.LEFT], slices[Side.RIGHT])
+    found = {}
+    for side in Side:
+        other = own[side.other]
+        new = [] if other.new is None else [other.new.rows.spans]
+        of_old = Reached(shape.condition, side.other, united(new))
+        of_new = Reached(
+            shape.condition, side.other, united([*new, *(piece.rows.spans for piece in other.old)])
+        )
+        found[side] = SideSlice(shape.side(side), share.work.side(side), share.store, of_old, of_new)
+    return found
 
 
 def matches_by_range(
-    shape: JoinShape, slices: dict[Side, SideSlice], reach: Reach, report: NodeReport
+    shape: JoinShape, slices: Mapping[Side, SideSlice], reach: Mapping[Side, SideSlice], report: NodeReport
 ) -> Iterator[pa.RecordBatch]:
     """The pairs of which the left row is the task's own; all own rows that have a match are marked."""
     left, right = slices[Side.LEFT], slices[Side.RIGHT]
+    around = reach[Side.RIGHT]
     columns = shape.columns
     if left.new is not None:
-        found = [(p.rows, p.partners(shape.condition, left.new.rows, Side.LEFT)) for p in reach.right.old]
-        if reach.right.new is not None:
-            rows = reach.right.new.rows
-            found.append((rows, find(shape.condition, left.new.rows, Side.LEFT, rows)))
+        needles = left.new.rows
+        found = [(p.rows, p.partners(shape.condition, needles, Side.LEFT)) for p in around.old]
+        if around.new is not None:
+            new = around.new
+            found.append((new.rows, find(shape.condition, needles, Side.LEFT, new.looked_up)))
         for rows, pairs in found:
             for needle, row in pairs:
                 left.new.matched[needle] = True
                 report.matches += len(needle)
-                yield gather(columns, left.new.rows.batch, needle, rows.batch, row)
-    if reach.right.new is not None:
+                yield gather(columns, needles.batch, needle, rows.batch, row)
+    if around.new is not None:
         for piece in left.old:
-            for needle, row in piece.partners(shape.condition, reach.right.new.rows, Side.RIGHT):
+            for needle, row in piece.partners(shape.condition, around.new.rows, Side.RIGHT):
                 piece.mark_matched(row)
                 report.matches += len(needle)
-                yield gather(columns, piece.rows.batch, row, reach.right.new.rows.batch, needle)
-    _mark_right(shape, right, reach.left)
+                yield gather(columns, piece.rows.batch, row, around.new.rows.batch, needle)
+    _mark_right(shape, right, reach[Side.LEFT])
 
 
 def _mark_right(shape: JoinShape, right: SideSlice, left: SideSlice) -> None:
@@ -111,7 +131,8 @@ def _mark_right(shape: JoinShape, right: SideSlice, left: SideSlice) -> None:
         for piece in left.old:
             right.new.matched |= piece.matched_with(shape.condition, right.new.rows, Side.RIGHT)[0]
         if left.new is not None:
-            right.new.matched |= matched(shape.condition, right.new.rows, Side.RIGHT, left.new.rows)[0]
+            found = matched(shape.condition, right.new.rows, Side.RIGHT, left.new.looked_up)
+            right.new.matched |= found[0]
     if left.new is not None:
         for piece in right.old:
             _, hits = piece.matched_with(shape.condition, left.new.rows, Side.LEFT)

@@ -22,9 +22,11 @@ from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
 from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql
 from watersmeet.kernel.asof import Reach
+from watersmeet.kernel.bands import Band, RealBand
 from watersmeet.kernel.hashing import family
-from watersmeet.kernel.pairs import Band, Condition, JoinedColumn, KeyColumns
+from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns
 from watersmeet.kernel.residual import computed
+from watersmeet.measure import Measured
 from watersmeet.plan.model import (
     AggregatePlan,
     BranchPlan,
@@ -247,10 +249,11 @@ def _joined(side: Side, plan: SidePlan, task: SideTask, name: str) -> JoinedColu
 
 def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Schema) -> SideTask:
     evicted = {bound.evicted for bound in node.bounds}
-    index, by_value, looks_above = None, False, False
+    indexes: tuple[Measured, ...] = ()
+    by_value, looks_above = False, False
     if isinstance(node, JoinPlan):
         side = Side.LEFT if plan is node.left else Side.RIGHT
-        index = node.bands[0].column(side) if node.bands else None
+        indexes = node.indexes(side)
         by_value, looks_above = node.by_value and not _is_changelog(query), node.looks_above
     asof = isinstance(node, JoinPlan) and node.asof is not None
     watched: tuple[str, ...] = ()
@@ -259,7 +262,7 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
     if isinstance(node, JoinPlan):
         keys = tuple(key.column(side) for key in node.keys)
     elif isinstance(node, AggregatePlan):
-        index, keys = node.time, tuple(column for _, column in node.keys)
+        indexes, keys = (Measured(node.time),), tuple(column for _, column in node.keys)
         is_session = node.kind is WindowKind.SESSION
         releasing, watched = ((), (node.time,)) if is_session else ((node.time,), ())
     feeds = [] if plan.padded else plan.feeds
@@ -268,7 +271,7 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
         query=query.name,
         name=plan.name,
         layout=RunLayout(
-            index_column=index,
+            indexes=indexes,
             event_times=plan.event_times,
             releasing=releasing,
             by_value=by_value,
@@ -301,12 +304,22 @@ def _condition(join: JoinPlan, tasks: Mapping[Side, SideTask]) -> Condition:
     }
     return Condition(
         keys=tuple(KeyColumns(key.left_column, key.right_column, key.null_safe) for key in join.keys),
-        bands=tuple(Band(b.left_column, b.right_column, b.lower, b.upper) for b in join.bands),
-        comparisons=join.comparisons,
-        rechecks=join.rechecks,
-        slack=join.slack,
+        bands=(
+            *(Band(b.left_column, b.right_column, b.lower, b.upper) for b in join.bands),
+            *(
+                Band(b.left.column, b.right.column, b.lower, b.upper, b.left.measure)
+                for b in join.values.exact
+            ),
+        ),
+        comparisons=(*join.comparisons, *join.values.comparisons),
+        rechecks=(*join.rechecks, *join.values.rechecks),
+        slack=max(join.slack, join.values.slack),
         residual=join.residual_duckdb,
         residual_columns=tuple(columns[name] for name in join.residual_columns),
+        reals=tuple(
+            RealBand(b.left, b.right, b.lower, b.upper, b.size, b.error, b.limit, b.falls, b.comparison)
+            for b in join.values.real
+        ),
     )
 
 

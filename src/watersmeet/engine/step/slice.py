@@ -4,29 +4,60 @@ tick's new rows, and the marks of both."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.step.tasks import SideTask, SideWork
+from watersmeet.engine.step.tasks import Share, SideTask, SideWork
 from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.pairs import Condition, SortedRows, find, matched
 from watersmeet.kernel.probe import Rows
-from watersmeet.kernel.slots import slice_of
+from watersmeet.kernel.slots import borders, slice_of
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkArray, MarkKind, read_marks
-from watersmeet.state.run import OpenRun, sort_rows
+from watersmeet.state.run import OpenRun, Run, sort_rows
 from watersmeet.state.store import Store
+
+
+class Cut(Protocol):
+    """Which rows of a run belong to a task."""
+
+    def misses(self, run: Run) -> bool:
+        """Whether it can be said without opening the run that none does."""
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        """The half-open range of positions."""
+
+
+@dataclass(frozen=True)
+class HashRange:
+    """The rows with hashes in [low, high)."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def of_share(cls, share: Share) -> HashRange:
+        low, high = borders(share.partitions)[share.partition : share.partition + 2]
+        return cls(low, high)
+
+    def misses(self, run: Run) -> bool:
+        return run.high < self.low or run.low >= self.high
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        return slice_of(rows.slots, self.low, self.high)
 
 
 class RunSlice:
     """Rows [start, stop) of an open run; marks are read when first asked for.
 
-    Rows with a time below ``hidden_below`` are not there for look-ups.
+    Rows with a time below ``hidden_below`` are not there for look-ups. ``looked_up``: the same rows by the
+    index that look-ups use.
     """
 
     def __init__(
@@ -45,6 +76,7 @@ class RunSlice:
         self.start = start
         self.stop = stop
         self.rows: SortedRows = run.sorted_rows.part(start, stop)
+        self.looked_up = self.rows
         self._marks: dict[MarkKind, MarkArray] = {}
         self.touched: set[MarkKind] = set()
 
@@ -69,7 +101,7 @@ class RunSlice:
 
     def partners(self, condition: Condition, needles: SortedRows, side: Side) -> Iterator[tuple[Rows, Rows]]:
         """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.pairs.find`."""
-        for needle, row in find(condition, needles, side, self.rows):
+        for needle, row in find(condition, needles, side, self.looked_up):
             keep = np.ones(len(row), dtype=np.bool_)
             for column, limit in self._hidden_below.items():
                 keep &= ~below(self.rows.times(column)[row], limit)
@@ -81,7 +113,7 @@ class RunSlice:
     def matched_with(self, condition: Condition, needles: SortedRows, side: Side) -> tuple[Mask, Mask]:
         """Which needles and which rows of the slice have a partner; see `kernel.pairs.matched`."""
         if not self._hidden_below:
-            return matched(condition, needles, side, self.rows)
+            return matched(condition, needles, side, self.looked_up)
         of_needles, of_rows = np.zeros(len(needles), np.bool_), np.zeros(len(self.rows), np.bool_)
         for needle, row in self.partners(condition, needles, side):
             of_needles[needle] = True
@@ -104,40 +136,47 @@ class NewRows:
     """This tick's rows of the slice, merged from all new runs into one order.
 
     ``origin``: per row the number of its new run; ``position``: its row number in the slice of that run.
-    ``matched``: bool[n], filled in while matching.
+    ``matched``: bool[n], filled in while matching. ``looked_up``: see `RunSlice`.
     """
 
     rows: SortedRows
     origin: npt.NDArray[np.int64]
     position: Rows
     matched: npt.NDArray[np.bool_]
+    looked_up: SortedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.looked_up = self.rows
 
 
 class SideSlice:
-    """See the module. ``old``: slices of the live runs with rows here; ``new_runs``: of this tick's."""
+    """See the module. ``old``: slices of the live runs with rows here; ``new_runs``: of this tick's.
 
-    def __init__(self, task: SideTask, work: SideWork, store: Store, low: int, high: int) -> None:
+    Args:
+        of_old, of_new: which rows of the live runs, and of this tick's.
+    """
+
+    def __init__(self, task: SideTask, work: SideWork, store: Store, of_old: Cut, of_new: Cut) -> None:
         self.task = task
         self.work = work
         self.store = store
-        self._low, self._high = low, high
-        self.old = list(self._slices(work.runs))
-        self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs]))
+        self.old = list(self._slices(work.runs, of_old))
+        self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs], of_new))
 
     @cached_property
     def new(self) -> NewRows | None:
         """This tick's rows, merged."""
         return self._merge_new()
 
-    def _slices(self, runs: list[LiveRun]) -> Iterator[RunSlice]:
+    def _slices(self, runs: list[LiveRun], cut: Cut) -> Iterator[RunSlice]:
         hidden: dict[str, Watermark] = {}
         if self.task.hides_released:
             hidden = {c: limit for c, limit in self.work.old_limits.items() if limit > NEVER}
         for live in runs:
-            if live.run.high < self._low or live.run.low >= self._high:
+            if cut.misses(live.run):
                 continue
             opened = OpenRun.open(self.store, live.run, self.task.layout)
-            start, stop = slice_of(opened.sorted_rows.slots, self._low, self._high)
+            start, stop = cut.of(opened.sorted_rows)
             if start < stop:
                 yield RunSlice(self.store, live, opened, start, stop, hidden)
 
@@ -152,7 +191,7 @@ class SideSlice:
             )
         batch = concat_batches([piece.batch() for piece in self.new_runs])
         slots = np.concatenate([piece.rows.slots for piece in self.new_runs])
-        rows, order = sort_rows(batch, slots, self.task.layout)
+        rows, order = sort_rows(batch, slots, self.task.layout, self.work.index)
         sizes = [len(piece.rows) for piece in self.new_runs]
         origin = np.repeat(np.arange(len(sizes)), sizes)[order]
         position = np.concatenate([np.arange(size) for size in sizes])[order]

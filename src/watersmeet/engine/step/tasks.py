@@ -75,7 +75,8 @@ def null_column(name: str) -> str:
 class TickStart:
     """What ingest needs to know of the tick. ``late_below``: per arrangement and event-time column;
     ``max_ahead``: per arrangement and branch, µs after the tick's clock (None: off); ``sources``: their
-    names, likewise. ``null_fails``: a row without an event time fails the tick."""
+    names, likewise; ``indexes``: by what each arrangement's runs are sorted. ``null_fails``: a row without
+    an event time fails the tick."""
 
     tick: int
     attempt: str
@@ -86,6 +87,7 @@ class TickStart:
     flush_rows: int
     flush_bytes: int
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    indexes: Mapping[str, str | None] = field(default_factory=dict)
     null_fails: bool = False
     placing: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]] | None = None
     """For tests: where in the hash space keys fall."""
@@ -112,7 +114,8 @@ class IngestReport(Record):
 
 
 class SideWork(Record):
-    """What a task needs of one side of its node: live runs, new runs, limits before and after, merges."""
+    """What a task needs of one side of its node: live runs, new runs, limits before and after, merges asked
+    for. ``index``: by what new runs are sorted."""
 
     runs: list[LiveRun]
     new_runs: list[Run]
@@ -120,6 +123,7 @@ class SideWork(Record):
     old_limits: dict[str, Watermark]
     new_limits: dict[str, Watermark]
     merges: list[list[str]] = Field(default_factory=list)
+    index: str | None = None
 
 
 class AsofWork(Record):
@@ -141,13 +145,15 @@ class AsofWork(Record):
 class NodeWork(Record):
     """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
     stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
-    late ones are wanted. ``table``: what the rows meet, as it is in this tick. ``idle``, in the first of a
-    tick: what the attempt decided, per query, alias and branch: all partitions, and which are idle."""
+    late ones are wanted. ``fed_index``: by what runs that it writes for another node are sorted. ``table``:
+    what the rows meet, as it is in this tick. ``idle``, in the first of a tick: what the attempt decided, per
+    query, alias and branch: all partitions, and which are idle."""
 
     tick: int
     sides: list[SideWork]
     fed_late_below: dict[str, Watermark] = Field(default_factory=dict)
     keep_late: bool = False
+    fed_index: str | None = None
     asof: AsofWork | None = None
     table: TableCopy | None = None
     idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
@@ -159,7 +165,8 @@ class NodeWork(Record):
 class SideReport(Record):
     """``released``: rows per run; ``marks``: new segments per run and kind; ``merged``: new runs with their
     marks; ``inserted``: new runs of changelog mode; ``missing``: some rows that were deleted but are not
-    there; ``least``: per event time over the retained rows of the runs that this task answers for."""
+    there; ``least``: per event time over the retained rows of the runs that this task answers for;
+    ``candidates``: how many look-ups into this side would find by each index, about."""
 
     released: dict[str, int] = Field(default_factory=dict)
     marks: dict[str, Marks] = Field(default_factory=dict)
@@ -167,6 +174,7 @@ class SideReport(Record):
     inserted: list[LiveRun] = Field(default_factory=list)
     least: dict[str, int] = Field(default_factory=dict)
     counts: dict[str, int] = Field(default_factory=dict)
+    candidates: dict[str, float] = Field(default_factory=dict)
     missing: list[str] = Field(default_factory=list)
 
 

@@ -35,7 +35,8 @@ Placing = Callable[[Slots], Slots]
 
 
 class SideWriter:
-    """Writes the runs and pads of one side in one task. ``place``: the branch, and the ingest task."""
+    """Writes the runs and pads of one side in one task. ``place``: the branch, and the ingest task;
+    ``index``: by what runs are sorted."""
 
     def __init__(
         self,
@@ -46,10 +47,12 @@ class SideWriter:
         flush_bytes: int = FLUSH_BYTES,
         placing: Placing | None = None,
         place: tuple[int, int] = (0, 0),
+        index: str | None = None,
     ) -> None:
         self._side, self._store, self._tick = side, store, tick
         self._flush_rows, self._flush_bytes = flush_rows, flush_bytes
         self._placing = placing
+        self._index = index
         self._place = place
         self._held: dict[str, list[tuple[pa.RecordBatch, Slots]]] = defaultdict(list)
         self._held_rows = self._held_bytes = 0
@@ -109,7 +112,7 @@ class SideWriter:
         for partition, held in self._held.items():
             table = pa.Table.from_batches([rows for rows, _ in held]).combine_chunks()
             hashes = np.concatenate([found for _, found in held])
-            rows, _ = sort_rows(table.to_batches()[0], hashes, self._side.layout)
+            rows, _ = sort_rows(table.to_batches()[0], hashes, self._side.layout, self._index)
             branch, task = self._place
             origin = None if self._side.layout.ties is None else (branch, partition, task)
             layout = self._side.layout

@@ -8,6 +8,7 @@ from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import distance, shifted
 from watersmeet.plan.explain.asof import nearest_lines, retention_line
+from watersmeet.plan.explain.bands import band_lines
 from watersmeet.plan.explain.words import Sections, plain, qualified
 from watersmeet.plan.forecast import key_in_time
 from watersmeet.plan.model import Bound, JoinPlan
@@ -18,10 +19,11 @@ def join_sections(join: JoinPlan, changelog: bool) -> Sections:
     """What there is to say of a join. ``changelog``: of one whose rows may be taken back."""
     sides = (join.left, join.right)
     return [
-        ("Keys", list(key_lines(join)) or ["none: matches are looked up by time alone"]),
+        ("Keys", list(key_lines(join)) or [f"none: matches are looked up by {_looked_up_by(join)} alone"]),
         ("Nearest row", [] if join.asof is None else list(nearest_lines(join, join.asof))),
         ("Time bounds", list(_bounds(join))),
         ("Postpone map", list(_postpone_map(join))),
+        ("Bands (they find matches, and release nothing)", list(band_lines(join))),
         ("Kept in state for", [_retention(join, side) for side in Side]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in (*join.one_sided, *join.filters)]),
         ("Checked on each candidate pair", list(_checked(join))),
@@ -43,6 +45,10 @@ def _bounds(join: JoinPlan) -> Iterator[str]:
     width = max((len(text) for text in texts), default=0)
     for bound, text in zip(join.bounds, texts, strict=True):
         yield f"{text:<{width}}  from {bound.text}"
+
+
+def _looked_up_by(join: JoinPlan) -> str:
+    return " or ".join((["time"] if join.bands else []) + (["band"] if join.values.every else [])) or "time"
 
 
 def _postpone_map(join: JoinPlan) -> Iterator[str]:
@@ -80,6 +86,7 @@ def _until(join: JoinPlan, bound: Bound) -> str:
 
 def _checked(join: JoinPlan) -> Iterator[str]:
     yield from join.recheck_texts
+    yield from join.values.recheck_texts
     if join.residual is not None:
         yield plain(text_of(join.residual))
 
@@ -87,8 +94,13 @@ def _checked(join: JoinPlan) -> Iterator[str]:
 def _arrangement(join: JoinPlan, side: Side) -> str:
     plan = join.side(side)
     keys: Iterable[str] = [qualified(text_of(key.expr(side)), plan) for key in join.keys]
-    time = plan.watermark_key(join.bands[0].column(side)) if join.bands else "none"
-    return f"{plan.title}: key {', '.join(keys) or 'none'}; time {time}"
+    indexes = list(dict.fromkeys(plan.joined(index.column) for index in join.indexes(side)))
+    found = f"{plan.title}: key {', '.join(keys) or 'none'}"
+    if len(indexes) > 1:
+        others = f"whichever of {', '.join(indexes[1:])}" if len(indexes) > 2 else indexes[1]
+        return f"{found}; sorted by {indexes[0]}, or by {others} if it is measured to find fewer candidates"
+    timed = not indexes or indexes[0] in {plan.watermark_key(column) for column in plan.event_times}
+    return f"{found}; {'time' if timed else 'sorted by'} {indexes[0] if indexes else 'none'}"
 
 
 def _spread(join: JoinPlan, changelog: bool) -> str:
@@ -98,8 +110,10 @@ def _spread(join: JoinPlan, changelog: bool) -> str:
         return "one task: without an equality key every row may be the nearest one of any other"
     if changelog:
         return "one task: without an equality key, rows that may be taken back have nothing to be spread by"
-    if join.bands:
-        band = join.bands[0]
-        times = f"{join.left.joined(band.left_column)} and {join.right.joined(band.right_column)}"
-        return f"by ranges of {times}, for there is no equality key; each task looks over its edges"
+    if join.by_value:
+        sides = [(join.side(side), join.indexes(side)) for side in Side]
+        chosen = len(sides[0][1]) > 1 or len(sides[1][1]) > 1
+        what = " and ".join(plan.joined(indexes[0].column) for plan, indexes in sides)
+        what = "what rows are sorted by" if chosen else what
+        return f"by ranges of {what}, for there is no equality key; each task looks over its edges"
     return "one task: there is neither an equality key nor a time that both sides have to meet by"

@@ -1,0 +1,72 @@
+"""How values of a band count: every value as an int64 ordinal, so that a lesser value has no greater ordinal.
+
+Whatever is ordered by ordinals (slots of runs, binary searches, ranges of tasks) needs to know no types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from watersmeet.event_time import Side
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a value's ordinal is.
+
+    ``whole``: an integer is itself, TIMESTAMP and DATE are µs; exact. ``decimal``: the value times
+    10 ** ``places``, for numbers of which that has at most 18 digits; exact. ``real``: the value's double, by
+    its bit pattern, NaN the greatest, -0.0 as 0.0; for other numbers the double may be off in its last bits.
+    """
+
+    kind: Literal["whole", "decimal", "real"]
+    places: int = 0
+
+
+WHOLE = Measure("whole")
+REAL = Measure("real")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A column of one side of a join, and how its values count; the same column may count in several ways."""
+
+    column: str
+    measure: Measure = WHOLE
+
+    @property
+    def name(self) -> str:
+        """One text per way of counting a column; of whole values the column's own name."""
+        if self.measure == WHOLE:
+            return self.column
+        return f"{self.column}#{self.measure.kind}{self.measure.places or ''}"
+
+
+@dataclass(frozen=True)
+class RealColumn:
+    """A column of one side, as it is: a FLOAT counts as one until it meets a DOUBLE."""
+
+    side: Side
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class RealSum:
+    """``left + right`` (``sign`` 1) or ``left - right`` (``sign`` −1), in floating point."""
+
+    left: RealExpr
+    right: RealExpr
+    sign: Literal[1, -1]
+
+
+RealExpr = RealColumn | RealSum | float
+
+
+@dataclass(frozen=True)
+class RealComparison:
+    """``left op right`` in floating point, as the user wrote it: NaN is equal to itself and the greatest."""
+
+    left: RealExpr
+    op: Literal["<", "<=", ">", ">=", "="]
+    right: RealExpr
