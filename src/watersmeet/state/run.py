@@ -5,6 +5,8 @@ the row numbers in ascending order of that time; when only one column releases a
 times, ``#least:<other>`` int64: in that order, the least ``other`` from here to the end. Then the kept
 columns, event times as int64 without NULLs.
 
+By what the rows are sorted within a hash is said by each run (``index``), and release does not depend on it.
+
 Releasing is not writing: a row is released when one of its times is below the arrangement's limit for that
 column, so "which rows go" is a range of ``#order`` and costs what goes. Rows stay on disk until the whole run
 can be dropped or is merged.
