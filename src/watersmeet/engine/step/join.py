@@ -106,7 +106,8 @@ class JoinTask:
                 if own is not None:
                     new = others[side.other].new
                     needles = None if new is None else new.rows
-                    choose_orders(self.shape, side, own[side], needles, report.side(side))
+                    new_too = not self.shape.changelog and (side is Side.RIGHT or own is not slices)
+                    choose_orders(self.shape, side, own[side], needles, report.side(side), new_too=new_too)
 
 
 def _run_append(
