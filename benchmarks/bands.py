@@ -1,12 +1,13 @@
 """A key and a band over numbers beside the same key and the same band over times: ticks of both, in turn.
 
     python -m benchmarks.bands [--rows N] [--keys N] [--rounds N] [--wide MINUTES]
-                               [--band SECONDS] [--only time|numbers]
+                               [--band SECONDS] [--keyless] [--only time|numbers]
 
 Every row has a time and the same time as a number (``p``, in ms). ``time`` joins by the key and a band
 of time; ``numbers`` by the key, the same band of ``p``, and a time bound that is wider (``--wide``), as
 retention needs one. Both give the same rows. With few keys the time bound of ``numbers`` leaves many
-candidates: there looking up by numbers is what counts. Watermarks lag so that both retain about as many rows.
+candidates: there looking up by numbers is what counts; ``--keyless`` leaves the key out. Watermarks lag so
+that both retain about as many rows.
 
 Seconds and CPU seconds (JVM, Python, its workers) are those of the warm ticks; a ratio is taken within a
 round.
@@ -73,8 +74,9 @@ def prepare(folder: Path, rows: int, keys: int) -> None:
             pq.write_table(table, folder / side / f"{tick:04d}.parquet")
 
 
-def job_text(folder: Path, kind: str, wide: int, band_s: int) -> str:
+def job_text(folder: Path, kind: str, asked: argparse.Namespace) -> str:
     """The job; ``time`` has the lag that makes up for its narrower bound."""
+    wide, band_s = asked.wide, asked.band
     lag = (wide * 60 - band_s) // 2 + 10 if kind == "time" else 10
     text = "".join(
         f"CREATE MAPPING {side} (k BIGINT, t TIMESTAMP, p BIGINT, v BIGINT, "
@@ -83,7 +85,8 @@ def job_text(folder: Path, kind: str, wide: int, band_s: int) -> str:
         for side in ("l", "r")
     )
     seconds = band_s if kind == "time" else wide * 60
-    on = f"r.k = l.k AND r.t BETWEEN l.t AND l.t + INTERVAL '{seconds}' SECONDS"
+    on = "" if asked.keyless else "r.k = l.k AND "
+    on += f"r.t BETWEEN l.t AND l.t + INTERVAL '{seconds}' SECONDS"
     if kind == "numbers":
         on += f" AND r.p BETWEEN l.p AND l.p + {band_s * 1000}"
     out = folder / kind
@@ -94,7 +97,7 @@ def job_text(folder: Path, kind: str, wide: int, band_s: int) -> str:
     )
 
 
-def run(folder: Path, kind: str, wide: int, band_s: int) -> Found:
+def run(folder: Path, kind: str, asked: argparse.Namespace) -> Found:
     from watersmeet.engine.spark import session
     from watersmeet.engine.spark.job import run_job
     from watersmeet.engine.step.driver import TickResult
@@ -102,7 +105,7 @@ def run(folder: Path, kind: str, wide: int, band_s: int) -> Found:
     from watersmeet.plan.planner import plan_job
 
     session.start(session.settings(master=f"local[{TASKS}]"))
-    job = parse_job(job_text(folder, kind, wide, band_s))
+    job = parse_job(job_text(folder, kind, asked))
     seconds: list[float] = []
     used = [cpu_seconds()]
 
@@ -149,18 +152,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--wide", type=int, default=10, help="minutes of the time bound beside the numbers")
     parser.add_argument("--band", type=int, default=BAND_S, help="seconds of the band")
+    parser.add_argument("--keyless", action="store_true", help="without the key")
     parser.add_argument("--only", choices=KINDS, help="this kind alone")
     asked = parser.parse_args(argv)
     folder = BENCH / "work" / "bands"
     prepare(folder, asked.rows, asked.keys)
     ratios = []
-    run(folder, asked.only or KINDS[0], asked.wide, asked.band)  # compiles code, starts workers
+    run(folder, asked.only or KINDS[0], asked)  # compiles code, starts workers
     for number in range(asked.rounds):
         kinds = (asked.only,) if asked.only else KINDS if number % 2 == 0 else KINDS[::-1]
         found = {}
         for kind in kinds:
             began = time.perf_counter()
-            found[kind] = run(folder, kind, asked.wide, asked.band)
+            found[kind] = run(folder, kind, asked)
             each = found[kind]
             print(
                 f"round {number + 1}, {kind}: tick {each.seconds:.2f} s, {each.cpu_seconds:.2f} CPU s; "

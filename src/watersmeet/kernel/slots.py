@@ -1,8 +1,9 @@
 """The slot: one int64 per row that a run is sorted by and that is its whole index.
 
 ``slot = hash's upper 32 bits << 32 | (time - base) >> shift``. The upper half groups rows with (most likely)
-equal keys, the lower half orders them by time; ``base`` is the run's least time and ``shift`` coarsens the
-time so that the run's span fits 32 bits. Slots of different runs are not comparable in their lower halves,
+equal keys, the lower half orders them by time, or by the ordinals of another index (`measure`), which count
+as times here; ``base`` is the run's least time and ``shift`` coarsens the time so that the run's span fits 32
+bits. Slots of different runs are not comparable in their lower halves,
 but their upper halves are, so hash ranges with borders at multiples of 2**32 cut every run alike.
 
 Equal slots do not mean equal keys or times: whoever looks up checks both.

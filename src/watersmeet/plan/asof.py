@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side, TimeComparison
+from watersmeet.plan.bands import ExactPart
 from watersmeet.plan.classify import OPERATORS, TimePart
 from watersmeet.plan.conjuncts import Conjunct, split
 from watersmeet.plan.join import Draft
@@ -151,10 +152,11 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
                 code=CODE,
                 hint="compare the times themselves",
             )
-    compared = [*draft.parts.residuals, *(part.conjunct for part in draft.parts.bands)]
-    for conjunct in dict.fromkeys(compared):
+    compared = [conjunct.text for conjunct in draft.parts.residuals]
+    compared += [p.conjunct.text if isinstance(p, ExactPart) else p.band.text for p in draft.parts.bands]
+    for text in dict.fromkeys(compared):
         yield PlanError(
-            f"{conjunct.text} cannot be asked in an ASOF join: it is open whether the nearest row of {right} "
+            f"{text} cannot be asked in an ASOF join: it is open whether the nearest row of {right} "
             "is looked for among those that satisfy it, or found first and dropped if it does not",
             code=CODE,
             hint="put it into WHERE, where it is asked of the rows that are found; ON takes equalities, "

@@ -100,6 +100,9 @@ def _join(join: JoinPlan) -> Iterator[str]:
     for _, text in join.one_sided:
         yield plain(text)
     yield from join.recheck_texts
+    compared = [text for band in join.values.exact for text in band.texts]
+    compared += [band.text for band in join.values.real if band.comparison is not None]
+    yield from (plain(text) for text in dict.fromkeys(compared))
     if join.residual is not None:
         yield plain(text_of(join.residual))
 

@@ -7,6 +7,8 @@ here to the end. Then the kept columns, event times as int64 without NULLs; and,
 for, ``#came`` int64: by which of equal times the one that came first is known, in a run that was not merged
 yet less ``Run.offset``.
 
+By what the rows are sorted within a hash is said by each run (``index``), and release does not depend on it.
+
 Releasing is not writing: a row is released when one of its times is below the arrangement's limit for that
 column, so "which rows go" is a range of ``#order`` and costs what goes. Rows stay on disk until the whole run
 can be dropped or is merged.

@@ -58,7 +58,9 @@ def _choose_orders(
         for own, others in ((slices, reach or slices), (reach, slices)):
             if own is not None:
                 new = others[side.other].new
-                choose_orders(shape, side, own[side], None if new is None else new.rows, report.side(side))
+                needles = None if new is None else new.rows
+                new_too = not shape.changelog and (side is Side.RIGHT or own is not slices)
+                choose_orders(shape, side, own[side], needles, report.side(side), new_too=new_too)
 
 
 def _run_append(

@@ -30,9 +30,19 @@ TIMES_BETTER = 2
 
 
 def choose_orders(
-    shape: JoinShape, side: Side, looked_up: SideSlice, needles: SortedRows | None, report: SideReport
+    shape: JoinShape,
+    side: Side,
+    looked_up: SideSlice,
+    needles: SortedRows | None,
+    report: SideReport,
+    *,
+    new_too: bool,
 ) -> None:
-    """Decide by what the rows of one side's slices are looked up with these needles of the other side."""
+    """Decide by what the rows of one side's slices are looked up with these needles of the other side.
+
+    Args:
+        new_too: new rows are looked up, too, and not needles alone.
+    """
     indexes = looked_up.task.layout.indexes
     if needles is None or len(indexes) < 2:
         return
@@ -46,7 +56,7 @@ def choose_orders(
             report.candidates[index.name] = report.candidates.get(index.name, 0.0) + candidates
         own = next(c for index, c in zip(indexes, found, strict=True) if index == piece.rows.index)
         best = min(range(len(indexes)), key=lambda n: found[n])
-        if own - found[best] > SORTING * len(piece.rows):
+        if own - found[best] > SORTING * len(piece.rows) and (new_too or piece is not looked_up.new):
             piece.looked_up = piece.rows.sorted_by(indexes[best])
 
 

@@ -174,12 +174,7 @@ class QueryTick:
             if isinstance(node, LookupPlan):  # all its rows have left
                 arrangements[side.name] = Arrangement(limits=work.sides[place].new_limits)
             else:
-                known = self._node_before(number).arrangements.get(side.name, Arrangement())
-            after = self._next_arrangement(number, place, work.sides[place], own)
-            after.index, after.candidates = next_index(
-                self.shapes[number].sides[place].layout, known.index, known.candidates, own
-            )
-            arrangements[side.name] = after
+                arrangements[side.name] = self._next_arrangement(number, place, work.sides[place], own)
             for report in own:
                 for column, time in report.least.items():
                     lower(least, side.watermark_key(column), time)
@@ -375,7 +370,13 @@ class QueryTick:
             fresh = [*report.merged, *report.inserted]
             runs += [live for live in fresh if live.released < live.run.rows]
         runs.sort(key=lambda live: live.run.tick)  # else as they came: a repeated tick repeats itself
+        side = self.query.nodes[number].sides[place]
+        before = self._node_before(number).arrangements.get(side.name, Arrangement())
+        layout = self.shapes[number].sides[place].layout
+        index, candidates = next_index(layout, before.index, before.candidates, found)
         return Arrangement(
+            index=index,
+            candidates=candidates,
             runs=runs,
             limits=work.new_limits,
             retained=sum(live.run.rows - live.released for live in runs),

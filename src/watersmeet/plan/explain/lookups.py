@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import duration
+from watersmeet.plan.explain.bands import band_lines
 from watersmeet.plan.explain.joins import key_lines
 from watersmeet.plan.explain.words import Sections, plain
 from watersmeet.plan.model import LookupPlan
@@ -27,6 +28,7 @@ def lookup_sections(join: LookupPlan) -> Sections:
             ],
         ),
         ("Keys", list(key_lines(join)) or ["none: each row is compared with all rows of the table"]),
+        ("Bands", list(band_lines(join))),
         (
             "Kept in state for",
             [f"{join.left.title}: not at all: {_fate(join)} in the tick in which it comes"],
