@@ -13,7 +13,7 @@ import random
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
-from watersmeet.engine.step import chain, merge, orders
+from watersmeet.engine.step import merge, orders, query_tick
 from watersmeet.testing.random_cases import random_case
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "72"))
@@ -35,7 +35,7 @@ def choosing(request, monkeypatch):
             names = [each.name for each in layout.indexes]
             return (rng.choice(names) if names else None), {}
 
-        monkeypatch.setattr(chain, "next_index", any_index)
+        monkeypatch.setattr(query_tick, "next_index", any_index)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
