@@ -325,3 +325,49 @@ def test_a_finished_job_stays_finished(plan: JobPlan) -> None:
     store = MemoryStore()
     LocalJob(plan, store).tick({}, end=True)
     assert refused(plan, store).code == "job-finished"
+
+
+UNION = f"""SELECT u.a, u.b, x.i AS c FROM (
+    SELECT l.i AS a, r.i AS b, l.t AS t FROM l LEFT JOIN r ON {ON} AND l.v > 0
+    UNION ALL SELECT x.i, 0, x.t FROM x WHERE x.v = 1) u
+  LEFT JOIN x ON x.t BETWEEN u.t - 3 AND u.t + 3"""
+
+
+@pytest.mark.parametrize(("phase", "call"), [("node_task", 2), ("settle", 1), ("settle", 2), ("commit", 1)])
+def test_killed_between_the_nodes_of_a_union_of_joins(phase: str, call: int) -> None:
+    """What the first join put out is there again, once, and so is what was late for the union."""
+    plan = plan_of(UNION, dict.fromkeys("lrx", stream(3)))
+    given = [
+        ({**rows, "x": [(row(20 + n, time), 1)]}, idle)
+        for n, (rows, time, idle) in enumerate(
+            zip(ticks(), (11, 13, 40, 30, 41, 62), ([], [], ["l", "r"], [], [], []), strict=True)
+        )
+    ]
+    whole, store = LocalJob(plan, MemoryStore(), partitions=2), MemoryStore()
+    came_late = 0
+    for number, (rows, idle) in enumerate(given):
+        asked = {"idle": {name: [] for name in idle}, "end": number == len(given) - 1}
+        wanted = whole.tick(rows, **asked)
+        came_late += sum(name == "u" for name, _ in wanted.late)
+        job, calls = LocalJob(plan, store, partitions=2), Counter[str]()
+        real = getattr(job.driver, phase)
+
+        def killed(*args: Any, real: Any = real, calls: Counter[str] = calls, **more: Any) -> Any:
+            calls[phase] += 1
+            if calls[phase] == call:
+                raise Killed
+            return real(*args, **more)
+
+        setattr(job.driver, phase, killed)
+        with pytest.raises(Killed):
+            job.tick(rows, **asked)
+        again = LocalJob(plan, store, partitions=2 + number % 2)
+        output = again.tick(rows, **asked)
+        for found in (output, wanted):
+            found.late.sort(key=str)
+        assert bag(output) == bag(wanted)
+        assert output.late == wanted.late
+        assert output.result.queries[QUERY].account == wanted.result.queries[QUERY].account
+        check_account(output)
+        only_what_is_needed(again)
+    assert came_late

@@ -207,6 +207,9 @@ def _hint(i: Input, scope: Scope) -> str:
 def _inside(i: Input) -> str:
     """Where an input of a view or sub-query stands: there it has its own alias, above it only columns."""
     view, _, alias = i.alias.rpartition(".")
+    above, _, branch = view.rpartition(".")
+    if above and branch.isdigit():
+        return f"{i.alias} is {alias} in branch {branch} of {above}"
     return f"{i.alias} is {alias} inside of {view}"
 
 

@@ -18,6 +18,7 @@ PLACES_OF_A_ROW = (
     "padded",
     "released_unmatched",
     "grouped",
+    "passed",
     "filtered",
     "late",
     "null_time",
