@@ -39,7 +39,7 @@ def in_best_order(plan: QueryPlan, query: Query, planned: Callable[[Query], Quer
     for cluster in range(len(list(_clusters(query.relation)))):
         top = list(_clusters(best.relation))[cluster]
         links = [frozenset(alias for alias, _ in refs(c)) for c in _conditions(best)]
-        connected = _is_connected(_parts(top), links)
+        connected = _is_linked(top, links)
         cost = state_bytes(plan) if connected else None
         for other in _orders(top, links):
             asked = replace(best, relation=_replaced(best.relation, top, other))
@@ -103,8 +103,10 @@ def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
     parts, conditions = _parts(top), _own_conditions(top)
     for order in permutations(range(len(parts))):
         moved = [parts[n] for n in order]
-        if order[0] < order[1] and order != tuple(range(len(parts))) and _is_connected(moved, links):
-            yield _left_deep(moved, conditions)
+        if order[0] < order[1]:
+            other = _left_deep(moved, conditions)
+            if other != top and _is_linked(other, links):
+                yield other
 
 
 def _own_conditions(relation: Relation) -> list[Expr]:
@@ -115,14 +117,13 @@ def _own_conditions(relation: Relation) -> list[Expr]:
     return _own_conditions(relation.left) + _own_conditions(relation.right) + own
 
 
-def _is_connected(parts: Sequence[Relation], links: Sequence[frozenset[str]]) -> bool:
-    aliases = [frozenset(i.alias for i in inputs_of(part)) for part in parts]
-    before = aliases[0]
-    for own in aliases[1:]:
-        if not any(link <= before | own and link & before and link & own for link in links):
-            return False
-        before |= own
-    return True
+def _is_linked(relation: Relation, links: Sequence[frozenset[str]]) -> bool:
+    """Whether each of the inner joins at the top has a condition over both its sides."""
+    if not _is_inner(relation):
+        return True
+    left, right = (frozenset(i.alias for i in inputs_of(side)) for side in (relation.left, relation.right))
+    own = any(link <= left | right and link & left and link & right for link in links)
+    return own and _is_linked(relation.left, links) and _is_linked(relation.right, links)
 
 
 def _left_deep(parts: Sequence[Relation], conditions: Sequence[Expr]) -> Join:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from sqlglot import exp
 
@@ -23,6 +24,11 @@ from watersmeet.plan.stages import columns_of
 from watersmeet.plan.tree import Tree
 from watersmeet.spec.model import Expr, Input, StageBranch
 from watersmeet.spec.stages import time_of
+
+_OF_GROUPS = (
+    "a column over the result of a group",
+    "select keys and aggregates as they are, and compute it in the last SELECT",
+)
 
 
 @dataclass
@@ -59,7 +65,7 @@ class StageFeed:
         """
         outputs = {output.name: output.expr for output in self.stage.query.outputs}
         own = columns_of(self.branch, self.i, outputs)
-        wanted = {name: _plain(over_source(expr, own)) for name, expr in columns.items()}
+        wanted = {name: cast(Expr, over_source(expr, own).unnest()) for name, expr in columns.items()}
         above = [] if self.branch.above is None else [over_source(self.branch.above, outputs)]
         asked = {
             "beneath": [c.expr for c in self.after],
@@ -100,11 +106,11 @@ class StageFeed:
 
     def _column(self, expr: Expr) -> str | None:
         """The column of the stage's rows that holds ``expr``; None: it has to be computed of them."""
-        plain = _plain(expr)
+        plain = expr.unnest()
         if isinstance(plain, exp.Column):
             return joined_name(plain.table, plain.name)
         aliases = self.stage.rows.mentioned(expr)
-        if len(aliases) != 1 or aliases[0] in self.stage.padded:
+        if self.stage.query.aggregation is not None or len(aliases) != 1 or aliases[0] in self.stage.padded:
             return None
         return joined_name(aliases[0], self.derived.column(aliases[0], expr))
 
@@ -112,19 +118,18 @@ class StageFeed:
         problem = problem_of(
             Conjunct(expr, text_of(expr)),
             self.stage.rows,
-            f"a column of {self.i.alias}, of several inputs of a join or of one that it pads",
-            "compute it of one input alone, beneath the join; or in the last SELECT, above all joins",
+            *(_OF_GROUPS if self.stage.query.aggregation is not None else _of_joins(self.i)),
         )
         if problem is not None:
             self.errors.append(problem)
         return problem is None
 
 
-def _plain(expr: Expr) -> Expr:
-    """Without parentheses around all of it."""
-    while isinstance(expr, exp.Paren):
-        expr = expr.this
-    return expr
+def _of_joins(i: Input) -> tuple[str, str]:
+    return (
+        f"a column of {i.alias}, of several inputs of a join or of one that it pads",
+        "compute it of one input alone, beneath the join; or in the last SELECT, above all joins",
+    )
 
 
 def _truth(condition: Expr) -> Expr:

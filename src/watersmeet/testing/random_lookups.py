@@ -42,8 +42,24 @@ def random_lookup_case(number: int) -> Case:
     }
 
 
+def _union(rng: random.Random) -> str:
+    """Rows that met a table, beside others that did not, meeting a second one."""
+    inner, outer = (rng.choice(["JOIN", "LEFT JOIN"]) for _ in "io")
+    on = rng.choice(["c.k = l.k", "c.v = l.v", "c.k = l.k AND c.v > l.v"])
+    met = f"SELECT l.t, l.k, c.v FROM l {inner} a FOR SYSTEM_TIME AS OF l.t AS c ON {on}"
+    branches = [met, "SELECT t, k, v FROM r"]
+    rng.shuffle(branches)
+    on = rng.choice(["d.k = l.k", "d.v = l.v", "d.k = l.k AND l.v > 0"])
+    return (
+        f"SELECT l.t AS lt, l.v AS lv, d.s AS ds FROM ({' UNION ALL '.join(branches)}) l"
+        f" {outer} b FOR SYSTEM_TIME AS OF l.t AS d ON {on}"
+    )
+
+
 def _query(rng: random.Random) -> tuple[str, list[str]]:
     """A query over streams l and r and tables a and b, and the streams that it reads."""
+    if rng.random() < 0.15:
+        return _union(rng), ["l", "r"]
     kind, on = rng.choice(_KINDS), rng.choice(_ON)
     time = rng.choice(["l.t", "PROCTIME()", "CURRENT_TIMESTAMP"])
     table = f"{kind} a FOR SYSTEM_TIME AS OF {time} AS c ON {on}"
