@@ -31,7 +31,7 @@ from watersmeet.engine.step.driver import TickDriver
 from watersmeet.engine.step.ingest import IngestWriter
 from watersmeet.engine.step.join import _least, _release
 from watersmeet.engine.step.merge import choose
-from watersmeet.engine.step.slice import SideSlice
+from watersmeet.engine.step.slice import HashRange, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, SideReport, SideWork
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
@@ -130,7 +130,7 @@ def measured(driver: TickDriver, case: str, partition: int, partitions: int) -> 
     """The retention work of all of a query's joins in one hash range, and the driver's choice of merges."""
     clock = Clock()
     (shapes,) = driver.shapes.values()
-    low, high = borders(partitions)[partition : partition + 2]
+    own_range = HashRange(*borders(partitions)[partition : partition + 2])
     old, new = limits_of(driver, case)
     for shape in shapes:
         for side in Side:
@@ -146,7 +146,7 @@ def measured(driver: TickDriver, case: str, partition: int, partitions: int) -> 
             with clock.of("choose"):
                 choose(runs)
             with clock.of("open"):
-                own = SideSlice(task, work, driver.store, low, high)
+                own = SideSlice(task, work, driver.store, own_range, own_range)
             with clock.of("release"):
                 for _ in _release(shape, side, own, report):
                     pass
