@@ -99,10 +99,9 @@ def _join(join: JoinPlan) -> Iterator[str]:
         yield f"where {plain(text)}"
     for _, text in join.one_sided:
         yield plain(text)
-    yield from join.recheck_texts
-    compared = [text for band in join.values.exact for text in band.texts]
-    compared += [band.text for band in join.values.real if band.comparison is not None]
-    yield from (plain(text) for text in dict.fromkeys(compared))
+    texts = [text for band in join.values.exact for text in band.texts]
+    texts += [band.text for band in join.values.real if band.comparison is not None]
+    yield from dict.fromkeys((*texts, *join.recheck_texts))
     if join.residual is not None:
         yield plain(text_of(join.residual))
 
