@@ -52,7 +52,7 @@ def run(plan, seed, partitions=3):
     seen = []
     for each in ticks(seed):
         rows += bag(job.tick(arriving(**each)))
-        (join,) = job.driver.manifest.queries[QUERY].joins
+        (join,) = job.driver.manifest.queries[QUERY].nodes
         seen.append({name: [live.run.index for live in a.runs] for name, a in join.arrangements.items()})
     return rows, seen, job
 
@@ -65,7 +65,7 @@ def test_new_runs_are_sorted_by_the_more_selective_band(keyed, seed, monkeypatch
     assert seen[1]["l"][-1] == "p"
     assert {"t", "p"} == set(seen[1]["l"]), "older runs stay as they are"
     assert set(seen[-1]["l"]) == {"p"}, "merged ones are sorted anew"
-    (join,) = job.driver.manifest.queries[QUERY].joins
+    (join,) = job.driver.manifest.queries[QUERY].nodes
     assert {a.index for a in join.arrangements.values()} == {"p"}
     monkeypatch.setattr("watersmeet.engine.step.join.choose_orders", lambda *_, **__: None)
     again, unchosen, _ = run(plan, seed)
