@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import permutations
 
 import pytest
 
 import watersmeet
 from watersmeet.engine.local import LocalJob
+from watersmeet.plan import planner
+from watersmeet.plan.forecast import state_bytes
 from watersmeet.plan.model import JobPlan
 from watersmeet.state.store import MemoryStore
 
@@ -124,3 +127,33 @@ def test_a_table_as_of_the_tick_keeps_its_place():
     table = "CREATE TABLE places (k BIGINT) WITH ('connector' = 'file', 'path' = 'x', 'format' = 'json');\n"
     (found,) = plan(table + query).queries
     assert found.reordered == ("a", "p", "c", "b")
+
+
+def test_of_several_better_orders_the_best_is_taken():
+    """The best by writing every order down."""
+    unit = "INTERVAL '1' MINUTE"
+    joins = {
+        "b": f" JOIN b ON b.k = a.k AND b.t BETWEEN a.t AND a.t + {unit}",
+        "c": f" JOIN c ON c.k = a.k AND c.t BETWEEN a.t - {unit} AND a.t + {unit}",
+        "d": f" JOIN d ON d.k = a.k AND d.t BETWEEN a.t - {unit} AND a.t + {unit}",
+    }
+    rates, kept = (1000, 900, 50, 1), {}
+    for order in permutations("bcd"):
+        query = "SELECT a.n AS an FROM a" + "".join(joins[name] for name in order)
+        (written,) = plan(query, rates, choice="cascade", type_="TIMESTAMP").queries
+        kept["a", *order] = state_bytes(written)
+    (found,) = plan("SELECT a.n AS an FROM a" + "".join(joins.values()), rates, type_="TIMESTAMP").queries
+    assert len(set(kept.values())) > 2
+    assert found.reordered == min(kept, key=kept.__getitem__)
+
+
+def test_without_a_reason_no_other_order_is_planned(monkeypatch):
+    calls = []
+
+    def counted(*args, own=planner._planned):
+        calls.append(args)
+        return own(*args)
+
+    monkeypatch.setattr(planner, "_planned", counted)
+    plan(chain(), type_="TIMESTAMP")
+    assert len(calls) == 1

@@ -37,12 +37,15 @@ def in_best_order(plan: QueryPlan, query: Query, planned: Callable[[Query], Quer
     """
     best = query
     for cluster in range(len(list(_clusters(query.relation)))):
-        top = list(_clusters(best.relation))[cluster]
-        links = [frozenset(alias for alias, _ in refs(c)) for c in _conditions(best)]
+        base = best
+        top = list(_clusters(base.relation))[cluster]
+        links = [frozenset(alias for alias, _ in refs(c)) for c in _conditions(base)]
         connected = _is_linked(top, links)
         cost = state_bytes(plan) if connected else None
         for other in _orders(top, links):
-            asked = replace(best, relation=_replaced(best.relation, top, other))
+            if connected and cost is None:
+                break  # nothing says which is better
+            asked = replace(base, relation=_replaced(base.relation, top, other))
             found = planned(asked)
             expected = None if found is None else state_bytes(found)
             if found is None or (connected and (cost is None or expected is None or expected >= cost)):
