@@ -78,12 +78,24 @@ def _as_kept(case: dict[str, Any], line: dict[str, Any], expected: dict[str, Any
     return {**expected, "late": late}
 
 
-def check(case: dict[str, Any], partitions: int, hash_seed: str | None) -> None:
+def _where_supported(case: dict[str, Any], partitions: int, hash_seed: str | None) -> list[str]:
+    try:
+        return disagreements(case, partitions, hash_seed)
+    except Unsupported:
+        return []
+
+
+def check(
+    case: dict[str, Any],
+    partitions: int,
+    hash_seed: str | None,
+    disagreeing: Callable[[dict[str, Any], int, str | None], list[str]] = _where_supported,
+) -> None:
+    """Fail with the shrunk case if engine and oracle disagree; ``disagreeing`` says in what."""
+
     def fails(candidate: dict[str, Any]) -> bool:
         try:
-            return bool(disagreements(candidate, partitions, hash_seed))
-        except Unsupported:
-            return False
+            return bool(disagreeing(candidate, partitions, hash_seed))
         except Exception:
             return True
 
@@ -91,7 +103,7 @@ def check(case: dict[str, Any], partitions: int, hash_seed: str | None) -> None:
         return
     small = shrink(case, fails)
     try:
-        problems = disagreements(small, partitions, hash_seed)
+        problems = disagreeing(small, partitions, hash_seed)
     except Exception as failure:
         problems = [f"{type(failure).__name__}: {failure}"]
     pytest.fail(

@@ -6,16 +6,15 @@ shrunk case. ``WATERSMEET_RANDOM_CASES`` says how many (default: as many as take
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 import pytest
 
+from tests.oracle.test_engine_against_oracle import check
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle_windowed import run_windowed_case
 from watersmeet.testing.random_windows import random_window_case
-from watersmeet.testing.shrink import shrink
 
 local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 
@@ -47,25 +46,5 @@ def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_engine_agrees(seed: int, chunk: int) -> None:
     for number in range(seed + chunk, seed + CASES, CHUNKS):
-        case = random_window_case(number)
         partitions = PARTITIONS[(number // 2) % len(PARTITIONS)]
-        hash_seed = "borders" if number % 2 else None
-
-        def fails(candidate: dict[str, Any], how: tuple[int, str | None] = (partitions, hash_seed)) -> bool:
-            try:
-                return bool(disagreements(candidate, *how))
-            except Exception:
-                return True
-
-        if fails(case):
-            small = shrink(case, fails)
-            try:
-                problems = disagreements(small, partitions, hash_seed)
-            except Exception as failure:
-                problems = [f"{type(failure).__name__}: {failure}"]
-            pytest.fail(
-                f"{case['case']} with partitions={partitions}, hash_seed={hash_seed!r}\n"
-                + "\n".join(problems)
-                + f"\nshrunk to:\n{json.dumps(small)}\n",
-                pytrace=False,
-            )
+        check(random_window_case(number), partitions, "borders" if number % 2 else None, disagreements)
