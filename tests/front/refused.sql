@@ -188,3 +188,39 @@ CREATE TABLE x (t TIMESTAMP) WITH ('connector' = 'kafka', 'topic' = 'x', 'refres
 CREATE TABLE x (a BIGINT) WITH ('connector' = 'kafka', 'topic' = 'x'); SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF l.t ON x.a = l.t
 -- fail=not-supported
 WITH x AS (SELECT * FROM d UNION ALL SELECT * FROM d) SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF l.t ON x.a = l.t
+-- fail=unknown-table 1:22
+SELECT /*+ BROADCAST(x) */ l.t FROM l JOIN r ON l.t = r.t
+-- fail=unknown-table 1:22
+SELECT /*+ BROADCAST(l.k) */ l.t FROM l JOIN r ON l.t = r.t
+-- fail=bad-hint 1:22
+SELECT /*+ BROADCAST(l) */ l.t FROM l
+-- fail=bad-hint 1:34
+INSERT INTO f SELECT /*+ MAPJOIN(p) */ count(*) AS n FROM TABLE(TUMBLE(TABLE l AS p, DESCRIPTOR(t), 10)) GROUP BY window_start, window_end
+-- fail=bad-hint 1:25
+SELECT /*+ BROADCAST(l, r) */ l.t FROM l JOIN r ON l.t = r.t
+-- fail=bad-hint 1:40
+SELECT /*+ BROADCAST(l) */ /*+ MAPJOIN("r") */ l.t FROM l JOIN r ON l.t = r.t
+-- fail=bad-hint 1:22
+SELECT /*+ BROADCAST(r) */ l.t FROM l ASOF JOIN r MATCH_CONDITION (l.t >= r.t)
+-- fail=bad-hint 1:22
+SELECT /*+ BROADCAST(x) */ l.t FROM l JOIN d FOR SYSTEM_TIME AS OF l.t AS x ON x.a = l.v
+-- fail=bad-hint 1:22
+SELECT /*+ BROADCAST(l) */ l.t FROM l JOIN d FOR SYSTEM_TIME AS OF l.t AS x ON x.a = l.v
+-- fail=bad-hint 1:22
+SELECT /*+ BROADCAST(x) */ l.t FROM l JOIN (SELECT a.t FROM l a JOIN r b ON a.t = b.t) x ON l.t = x.t
+-- fail=bad-hint 1:22
+SELECT /*+ BROADCAST(b) */ l.t FROM l JOIN (SELECT a.t FROM l a JOIN r b ON a.t = b.t) x ON l.t = x.t
+-- fail=bad-hint 1:22
+SELECT /*+ BROADCAST(r) */ l.t FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.t = l.t)
+-- fail=unknown-table 1:54
+SELECT l.t FROM l WHERE EXISTS (SELECT /*+ BROADCAST(l) */ 1 FROM r WHERE r.t = l.t)
+-- fail=bad-hint 1:12
+SELECT /*+ BROADCAST */ l.t FROM l JOIN r ON l.t = r.t
+-- fail=bad-hint 1:11
+SELECT /*+ */ l.t FROM l JOIN r ON l.t = r.t
+-- fail=not-supported 1:12
+SELECT /*+ REPARTITION(3) */ l.t FROM l JOIN r ON l.t = r.t
+-- fail=not-supported 1:32
+SELECT /*+ BROADCASTJOIN(`r`), MERGE(l, (r)) */ l.t FROM l JOIN r ON l.t = r.t
+-- fail=syntax 1:24
+SELECT /*+ BROADCAST(r l) */ l.t FROM l JOIN r ON l.t = r.t

@@ -54,6 +54,15 @@ class WatersmeetParser(SparkParser):
         TokenType.MATCH_CONDITION
     }
 
+    def _parse_hint(self) -> exp.Hint | None:
+        """The text of ``/*+ … */`` and where it starts; `front.hints` reads it."""
+        if not self._match(TokenType.HINT):
+            return None
+        token = self._prev
+        hint = exp.Hint(expressions=[exp.Var(this=token.text[3:-2].strip())])
+        hint.meta["start"] = token.start
+        return hint
+
     def parse_impose_order(self) -> ImposeOrder:
         """What is between the parentheses of IMPOSE_ORDER."""
         self._match_text_seq("INPUT", "=>")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from sqlglot import exp
@@ -14,6 +14,7 @@ from watersmeet.front.as_of import is_as_of, table_as_of
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.checks import check_clauses, check_expression
 from watersmeet.front.flow import Flow, input_of
+from watersmeet.front.hints import with_hints, without_join
 from watersmeet.front.infer import type_of
 from watersmeet.front.inline import both
 from watersmeet.front.items import distinct, select_items
@@ -27,6 +28,7 @@ from watersmeet.front.views import is_windowed, relation_flow, select_flow, wind
 from watersmeet.spec.model import (
     Column,
     Expr,
+    Input,
     Join,
     JoinKind,
     OutputColumn,
@@ -45,10 +47,11 @@ _LEFT_HINT = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI, ASOF and LE
 
 @dataclass(frozen=True)
 class _Part:
-    """A piece of the FROM clause."""
+    """A piece of the FROM clause. ``items``: what stands there under a name of its own."""
 
     relation: Relation
     scope: Scope
+    items: Mapping[str, Relation] = field(default_factory=dict)
 
     @property
     def aliases(self) -> list[str]:
@@ -140,10 +143,13 @@ def joined_select(
 def _rows(part: _Part, select: exp.Select, catalog: Catalog, text: Text) -> tuple[_Part, Expr | None]:
     """FROM with its joins, from its first item on, and what WHERE asks of their rows."""
     part = _joined(part, select, catalog, text)
-    where = select.args.get("where")
-    if where is None:
-        return part, None
-    part, rest = _existence(part, where.this, catalog, text)
+    where, rest = select.args.get("where"), None
+    if where is not None:
+        part, rest = _existence(part, where.this, catalog, text)
+    if isinstance(part.relation, Input):
+        without_join(select, text)
+    else:
+        part = replace(part, relation=with_hints(part.relation, select, part.items, text))
     return part, None if rest is None else _condition(rest, part.scope, text)
 
 
@@ -180,6 +186,7 @@ def _exists(part: _Part, exists: exp.Exists, kind: JoinKind, catalog: Catalog, t
         )
     leaf = _right(origin.this, part, kind, catalog, text)
     _check_names(part, leaf, origin.this, text)
+    leaf = replace(leaf, relation=with_hints(leaf.relation, select, leaf.items, text))
     where = select.args.get("where")
     condition: Expr | None = None
     if where is not None:
@@ -190,7 +197,7 @@ def _exists(part: _Part, exists: exp.Exists, kind: JoinKind, catalog: Catalog, t
                 column.set("table", exp.to_identifier(named[0].alias, quoted=True))
         scope = Scope(part.scope.relations + leaf.scope.relations, part.scope.merged + leaf.scope.merged)
         condition = _condition(inside, scope, text)
-    return _Part(Join(part.relation, leaf.relation, kind, condition), part.scope)
+    return replace(part, relation=Join(part.relation, leaf.relation, kind, condition))
 
 
 def _condition(expr: Expr, scope: Scope, text: Text) -> Expr | None:
@@ -213,8 +220,12 @@ def _leaf(item: exp.Expression, catalog: Catalog, text: Text) -> _Part:
 def _part(flow: Flow | Joined, alias: str) -> _Part:
     if isinstance(flow, Joined):
         inner = flow.under(alias)
-        return _Part(inner.relation, Scope((inner.named(alias),)))
-    return _Part(input_of(flow, alias), Scope((Named(alias, flow.columns),)))
+        return _Part(inner.relation, Scope((inner.named(alias),)), {alias: inner.relation})
+    return _of_input(input_of(flow, alias))
+
+
+def _of_input(found: Input) -> _Part:
+    return _Part(found, Scope((Named(found.alias, found.columns),)), {found.alias: found})
 
 
 def _joined(part: _Part, holder: exp.Expression, catalog: Catalog, text: Text) -> _Part:
@@ -251,9 +262,10 @@ def _join(left: _Part, join: exp.Join, catalog: Catalog, text: Text) -> _Part:
         if isinstance(condition, exp.Boolean) and condition.this:
             condition = None
     joined = Join(left.relation, right.relation, kind, condition, match=match)
+    items = {**left.items, **right.items}
     if kind.hides_right:
-        return _Part(joined, left.scope)
-    return _Part(joined, Scope(above[0].relations + above[1].relations, merged))
+        return _Part(joined, left.scope, items)
+    return _Part(joined, Scope(above[0].relations + above[1].relations, merged), items)
 
 
 def _right(item: exp.Expression, left: _Part, kind: JoinKind, catalog: Catalog, text: Text) -> _Part:
@@ -267,8 +279,8 @@ def _right(item: exp.Expression, left: _Part, kind: JoinKind, catalog: Catalog, 
             item,
             "rows of the table do not come, so none is missing: INNER, LEFT, LEFT SEMI and LEFT ANTI are",
         )
-    flow, table = table_as_of(item, left.scope, lambda each: relation_flow(each, catalog, text), text)
-    return _Part(table, Scope((Named(table.alias, flow.columns),)))
+    _, table = table_as_of(item, left.scope, lambda each: relation_flow(each, catalog, text), text)
+    return _of_input(table)
 
 
 def _check_names(left: _Part, right: _Part, where: exp.Expression, text: Text) -> None:

@@ -29,6 +29,16 @@ def statements_of(text: Text) -> list[list[Token]]:
     return [statement for statement in statements if statement]
 
 
+def tokens_of(text: Text, start: int, end: int) -> list[Token]:
+    """The tokens of a part of the text, with their places in the whole of it."""
+    lines = text.sql.count("\n", 0, start)
+    before = "\n" * lines + " " * (start - lines)
+    try:
+        return list(Watersmeet().tokenize(before + text.sql[start:end]))
+    except TokenError as error:
+        raise text.error("syntax: the hint cannot be read", "syntax", start) from error
+
+
 def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
     """One statement or expression as a tree."""
     try:

@@ -25,6 +25,7 @@ from watersmeet.front.flow import (
     stage_flow,
     union_all,
 )
+from watersmeet.front.hints import without_join
 from watersmeet.front.infer import type_of
 from watersmeet.front.items import distinct, select_items
 from watersmeet.front.joined import Joined
@@ -213,6 +214,7 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
     if isinstance(flow, Joined):
         return joined_select(select, catalog, text, (flow, alias or ""), by_position=by_position)
     scope = Scope((Named(alias or "", flow.columns),), qualify=False)
+    without_join(select, text)
     where = select.args.get("where")
     condition = None
     if where is not None and check_expression(where.this, text, repeatable=True):
@@ -239,6 +241,7 @@ def windows_of(select: exp.Select, catalog: Catalog, text: Text) -> Windowed:
     item = select.args["from_"].this
     table = window_in(item)
     assert table is not None
+    without_join(select, text)
     if _joins(select, item):
         raise text.not_supported(
             f"a join beside {table.args['function']} in one FROM is",

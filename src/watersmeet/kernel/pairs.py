@@ -266,6 +266,21 @@ def matched(condition: Condition, needles: SortedRows, side: Side, rows: SortedR
     return of_needles, of_rows
 
 
+def has_match(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> Mask:
+    """Which needles have a match among the rows: bool[needles]. Where the look-up itself decides, nothing is
+    expanded: O(needles · log rows)."""
+    hits = np.zeros(len(needles), dtype=np.bool_)
+    if _is_decided_by_look_up(condition, needles, side, rows):
+        found = _ranges(condition, needles, side, rows)
+        if found is not None:
+            skipped, first, end = found
+            hits[skipped : skipped + len(first)] = end > first
+        return hits
+    for needle, _ in find(condition, needles, side, rows):
+        hits[needle] = True
+    return hits
+
+
 def _is_decided_by_look_up(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
     if condition.keys or condition.reals or condition.residual is not None or condition.rechecks:
         return False

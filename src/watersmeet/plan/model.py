@@ -306,6 +306,11 @@ class JoinPlan(NodePlan):
         """No equality key: rows are sorted by the values of a band, and tasks own ranges of them."""
         return not self.keys and bool(self.bands or self.values.every) and self.asof is None
 
+    @property
+    def broadcast(self) -> Side | None:
+        """The side of which every task is to have all rows (hint BROADCAST)."""
+        return next((side for side in Side if _is_broadcast(self.side(side))), None)
+
     def indexes(self, side: Side) -> tuple[Measured, ...]:
         """What rows of a side can be sorted by to be looked up: the columns of its bands.
 
@@ -320,6 +325,10 @@ class JoinPlan(NodePlan):
             lower[own] = lower.get(own, False) or low
             upper[own] = upper.get(own, False) or high
         return tuple(sorted(lower, key=lambda own: not (lower[own] and upper[own])))
+
+
+def _is_broadcast(side: SidePlan) -> bool:
+    return side.feed is None and side.input.broadcast
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,7 +108,7 @@ def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
         moved = [parts[n] for n in order]
         if order[0] < order[1]:
             other = _left_deep(moved, conditions)
-            if other != top and _is_linked(other, links):
+            if other != top and _is_linked(other, links) and not _broadcasts_both(other):
                 yield other
 
 
@@ -127,6 +127,14 @@ def _is_linked(relation: Relation, links: Sequence[frozenset[str]]) -> bool:
     left, right = (frozenset(i.alias for i in inputs_of(side)) for side in (relation.left, relation.right))
     own = any(link <= left | right and link & left and link & right for link in links)
     return own and _is_linked(relation.left, links) and _is_linked(relation.right, links)
+
+
+def _broadcasts_both(joined: Join) -> bool:
+    """Whether both sides of the first join are to be broadcast: of those above, one is made of joins."""
+    first = joined
+    while isinstance(first.left, Join) and _is_inner(first.left):
+        first = first.left
+    return all(isinstance(side, Input) and side.broadcast for side in (first.left, first.right))
 
 
 def _left_deep(parts: Sequence[Relation], conditions: Sequence[Expr]) -> Join:

@@ -138,6 +138,16 @@ def _changelog(tree: Tree, scope: Scope) -> list[PlanError]:
                 hint="join two of them into a sink, and that with the third",
             )
         ]
+    hinted = [i.alias for i in scope.inputs if i.broadcast]
+    if hinted:
+        return [
+            PlanError(
+                f"BROADCAST({', '.join(hinted)}) is not run yet in output_mode changelog: how many matches a"
+                " row has is counted by the one task that has it",
+                code="not-yet",
+                hint="leave out the hint, or SET output_mode = append",
+            )
+        ]
     if tree.root.passes and any(i.changes for i in scope.inputs):
         return [
             PlanError(

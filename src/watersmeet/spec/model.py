@@ -117,6 +117,7 @@ class Input:
     ``event_times`` names those columns that every branch orders: a source's by a lag, a stage's because they
     are event times there. ``as_of``: its one source is read as a table, and a row that is joined with it
     meets it as it is in the row's tick (FOR SYSTEM_TIME AS OF); such an input is the right side of a join.
+    ``broadcast``: every task of the join of which it is a side is to have all its rows (BROADCAST).
     """
 
     alias: str
@@ -124,6 +125,7 @@ class Input:
     event_times: tuple[str, ...]
     branches: tuple[Branch | StageBranch, ...]
     as_of: bool = False
+    broadcast: bool = False
 
     @property
     def sources(self) -> tuple[Source, ...]:

@@ -7,14 +7,15 @@ that no segment covers has 0.
 
 Marks are stored in segments: one file per task and tick, in which each touched slice of a run is one range of
 bytes. A newer segment hides the rows of older ones that it covers; nothing is rewritten in place, so an older
-manifest stays whole. Cost per tick: the touched slices, an eighth of a byte per row in append mode.
+manifest stays whole. Cost per tick: the touched slices, an eighth of a byte per row in append mode. Where
+several tasks may mark one row, the driver unites what they say in a segment of the whole run (`unite`).
 """
 
 from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -61,6 +62,25 @@ def overlay(old: Sequence[Segment], new: Iterable[Segment]) -> tuple[Segment, ..
                 kept.append(other.model_copy(update={"low": segment.high}))
         result = [*kept, segment]
     return tuple(sorted(result, key=lambda s: s.low))
+
+
+def unite(
+    store: Store, tick: int, found: Mapping[str, tuple[int, Sequence[Segment], Sequence[Segment]]]
+) -> dict[str, tuple[Segment, ...]]:
+    """Marks ``matched`` where any of several tasks set them, or they were set before: one segment per run, in
+    one new file.
+
+    Args:
+        found: per run how many rows it has, its segments so far, and those of the tasks.
+    """
+    writer = MarkWriter()
+    for run, (rows, old, new) in found.items():
+        marks = read_marks(store, "matched", old, 0, rows)
+        for segment in new:
+            own = read_marks(store, "matched", (segment,), segment.low, segment.high)
+            marks[segment.low : segment.high] |= own
+        writer.add(run, "matched", 0, marks)
+    return {run: marks["matched"] for run, marks in writer.write(store, tick).items()}
 
 
 def stored_marks(store: Store, segment: Segment, *, verify: bool = False) -> pa.Buffer:

@@ -308,6 +308,7 @@ class TickDriver:
                 rules=rules,
                 late_below=tick.late_below[query.name],
                 reports=found,
+                store=self.store,
                 keep_late=self.keep_late,
             )
 

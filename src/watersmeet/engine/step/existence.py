@@ -35,7 +35,7 @@ def first_matches(
         for piece in left_around.old:
             for needle, row in find(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up):
                 if len(row):
-                    right.new.matched[needle[_there(piece, row)]] = True
+                    right.new.matched[needle[there(piece, row)]] = True
         if left_around.new is not None:
             found = matched(shape.condition, right.new.rows, Side.RIGHT, left_around.new.looked_up)
             right.new.matched |= found[0]
@@ -68,7 +68,7 @@ def mark_gone(piece: RunSlice, rows: Rows, report: SideReport, what: str = "matc
     count(report, what, len(rows))
 
 
-def _there(piece: RunSlice, rows: Rows) -> Mask:
+def there(piece: RunSlice, rows: Rows) -> Mask:
     """Which of the rows have not left with a match in an earlier tick. By an ANTI join none ever does."""
     there: Mask = ~piece.marks("gone")[rows]
     return there
@@ -80,7 +80,7 @@ def _hits(shape: JoinShape, piece: RunSlice, right: SideSlice) -> Rows:
     if right.new is None:
         return NO_ROWS
     hits = np.flatnonzero(matched(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up)[1])
-    return hits[_there(piece, hits)] if len(hits) else hits
+    return hits[there(piece, hits)] if len(hits) else hits
 
 
 def _all_rows(side: SideSlice) -> list[SortedRows]:

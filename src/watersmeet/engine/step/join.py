@@ -1,4 +1,4 @@
-"""A join in append mode, for one hash range: match, release, pad, merge.
+"""A join in append mode, for one share: match, release, pad, merge.
 
 new left × old right, new left × new right, old left × new right    each pair with a new row, once
 released rows of a padded side that never matched                   pads
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.asof import AsofTask
+from watersmeet.engine.step.broadcast import all_rows, settle
 from watersmeet.engine.step.changelog import run_changelog
 from watersmeet.engine.step.counts import lower
 from watersmeet.engine.step.existence import first_matches, mark_gone
@@ -30,9 +31,16 @@ from watersmeet.state.run import OpenRun
 
 
 def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
-    """Joined and padded rows of the share's hash range (or range of values, where there is no key)."""
-    reach = None
-    if shape.left.layout.by_value:
+    """Joined and padded rows of the share: of its hash range; of a range of values, where there is no key; of
+    an equal part of one side and all of the other, where that is broadcast."""
+    reach = whole = None
+    if shape.broadcast is not None and share.partitions > 1:
+        slices = owned(shape, share)
+        if shape.broadcast is Side.LEFT and shape.kind is JoinKind.SEMI:
+            reach = {side: all_rows(shape, share, side) for side in Side}
+        else:
+            whole = all_rows(shape, share, shape.broadcast)
+    elif shape.left.layout.by_value:
         slices = owned(shape, share)
         if share.partitions > 1:
             reach = reach_of(shape, share, slices)
@@ -41,11 +49,12 @@ def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
         slices = {
             side: SideSlice(shape.side(side), share.work.side(side), share.store, own, own) for side in Side
         }
-    _choose_orders(shape, slices, reach, share.report)
+    looked_up = slices if whole is None or shape.broadcast is None else {**slices, shape.broadcast: whole}
+    _choose_orders(shape, looked_up, reach, share.report)
     if shape.changelog:
         yield from run_changelog(shape, share, slices)
     else:
-        yield from _run_append(shape, share, slices, reach)
+        yield from _run_append(shape, share, slices, looked_up, reach)
 
 
 def _choose_orders(
@@ -67,23 +76,32 @@ def _run_append(
     shape: JoinShape,
     share: Share,
     slices: dict[Side, SideSlice],
+    looked_up: dict[Side, SideSlice],
     reach: Mapping[Side, SideSlice] | None,
 ) -> Iterator[pa.RecordBatch]:
+    """
+    Args:
+        slices: what the task owns.
+        looked_up: the same, or all of a broadcast side.
+    """
     report, asof = share.report, share.work.asof
     if asof is not None:
         yield from AsofTask(shape, slices, asof, report).run()
     elif shape.kind.hides_right:
-        yield from first_matches(shape, slices, reach or slices, report)
+        yield from first_matches(shape, looked_up, reach or looked_up, report)
     elif reach is None:
-        yield from _matches(shape, slices, report)
+        yield from _matches(shape, looked_up, report)
     else:
         yield from matches_by_range(shape, slices, reach, report)
     marks = MarkWriter()
     for side in Side:
         own = slices[side]
         leaves = side is Side.LEFT and shape.kind is JoinKind.SEMI
-        if asof is None:
+        if looked_up[side] is not own:
+            settle(shape, share, side, own, looked_up[side], marks)
+        elif asof is None:
             _settle_new(own, leaves, report.side(side))
+        if asof is None:
             yield from _release(shape, side, own, report.side(side), leaves=leaves)
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
             yield pad(shape, side, batch, np.arange(low, high))
@@ -102,7 +120,7 @@ def _run_append(
     for side in Side:
         own = slices[side]
         merged_runs = {live.run.name: live for live in report.side(side).merged}
-        names = {piece.name for piece in [*own.old, *own.new_runs]}
+        names = {live.run.name for live in own.work.runs} | {run.name for run in own.work.new_runs}
         for name, found in written.items():
             if name in merged_runs:
                 merged_runs[name].marks = found

@@ -27,6 +27,7 @@ from watersmeet.engine.step.tasks import (
     PadFile,
     SideReport,
     SideWork,
+    place_of,
 )
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shift
@@ -40,8 +41,9 @@ from watersmeet.state.manifest import (
     QueryState,
     TableCopy,
 )
-from watersmeet.state.marks import overlay
+from watersmeet.state.marks import Segment, overlay, unite
 from watersmeet.state.run import whole_run_released
+from watersmeet.state.store import Store
 from watersmeet.watermark.holding import Holding
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.output import risen
@@ -82,6 +84,7 @@ class QueryTick:
         rules: what makes them, per alias and branch.
         late_below: per key, lesser times are late in this tick.
         reports: of the ingest tasks, of all queries.
+        store: where marks are put that several tasks found.
         keep_late: late rows of stages are wanted.
     """
 
@@ -93,6 +96,7 @@ class QueryTick:
     rules: Mapping[str, Sequence[BranchRules]]
     late_below: Mapping[str, Watermark]
     reports: Sequence[IngestReport]
+    store: Store
     keep_late: bool = False
     nodes: list[NodeState] = field(default_factory=list)
     aside: dict[str, list[PadFile]] = field(default_factory=dict)
@@ -357,6 +361,7 @@ class QueryTick:
             old += [LiveRun(run=run) for run in work.new_runs]
         releasing = self.shapes[number].sides[place].layout.releasing
         runs: list[LiveRun] = []
+        by_several: dict[str, list[Segment]] = {}
         for live in old:
             released = live.released + sum(report.released.get(live.run.name, 0) for report in found)
             if released >= live.run.rows or whole_run_released(live.run, releasing, work.new_limits):
@@ -364,8 +369,12 @@ class QueryTick:
             marks = dict(live.marks)
             for report in found:
                 for kind, segments in report.marks.get(live.run.name, {}).items():
-                    marks[kind] = overlay(marks.get(kind, ()), segments)
+                    if kind == "matched" and self._is_broadcast(number, place) and len(found) > 1:
+                        by_several.setdefault(live.run.name, []).extend(segments)
+                    else:
+                        marks[kind] = overlay(marks.get(kind, ()), segments)
             runs.append(LiveRun(run=live.run, released=released, marks=marks))
+        self._unite(runs, by_several)
         for report in found:
             fresh = [*report.merged, *report.inserted]
             runs += [live for live in fresh if live.released < live.run.rows]
@@ -381,6 +390,24 @@ class QueryTick:
             limits=work.new_limits,
             retained=sum(live.run.rows - live.released for live in runs),
         )
+
+    def _is_broadcast(self, number: int, place: int) -> bool:
+        shape = self.shapes[number]
+        if not isinstance(shape, JoinShape) or shape.broadcast is None:
+            return False
+        return place_of(shape.broadcast) == place
+
+    def _unite(self, runs: Sequence[LiveRun], found: Mapping[str, Sequence[Segment]]) -> None:
+        """Add what several tasks found of rows that every one of them has."""
+        marked = {
+            live.run.name: (live.run.rows, live.marks.get("matched", ()), found[live.run.name])
+            for live in runs
+            if live.run.name in found
+        }
+        united = unite(self.store, self.tick, marked)
+        for live in runs:
+            if live.run.name in united:
+                live.marks = {**live.marks, "matched": united[live.run.name]}
 
 
 def lateness_of(query: QueryPlan, side: SidePlan) -> int:

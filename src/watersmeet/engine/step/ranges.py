@@ -73,10 +73,11 @@ def united(spans: Iterable[Spans]) -> Spans | None:
 
 
 def owned(shape: JoinShape, share: Share) -> dict[Side, SideSlice]:
-    """What a task owns of both sides."""
+    """What a task owns of both sides: of runs without values to go by equal parts."""
     found = {}
     for side in Side:
-        reaching = united(run.spans for run in share.work.side(side.other).new_runs)
+        arrived = share.work.side(side.other).new_runs if shape.left.layout.by_value else []
+        reaching = united(run.spans for run in arrived)
         old, new = (
             Part(shape.condition, side, spans, share.partition, share.partitions)
             for spans in (reaching, None)

@@ -86,6 +86,7 @@ def _join_shape(query: QueryPlan, join: JoinPlan, tasks: tuple[SideTask, ...]) -
         columns=_carried(join, tasks),
         changelog=_is_changelog(query),
         reach=_reach(join),
+        broadcast=join.broadcast,
     )
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from watersmeet.engine.step.tasks import Share, SideTask, SideWork
 from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.pairs import Condition, SortedRows, find, matched
+from watersmeet.kernel.pairs import Condition, SortedRows, find, has_match, matched
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import borders, slice_of
 from watersmeet.state.manifest import LiveRun
@@ -51,6 +51,28 @@ class HashRange:
 
     def of(self, rows: SortedRows) -> tuple[int, int]:
         return slice_of(rows.slots, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All rows of every run."""
+
+    def misses(self, run: Run) -> bool:
+        return False
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        return 0, len(rows)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No row of any run."""
+
+    def misses(self, run: Run) -> bool:
+        return True
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        return 0, 0
 
 
 class RunSlice:
@@ -119,6 +141,15 @@ class RunSlice:
             of_needles[needle] = True
             of_rows[row] = True
         return of_needles, of_rows
+
+    def has_match(self, condition: Condition, needles: SortedRows, side: Side) -> Mask:
+        """Which needles have a partner in the slice; see `kernel.pairs.has_match`."""
+        if not self._hidden_below:
+            return has_match(condition, needles, side, self.looked_up)
+        found = np.zeros(len(needles), dtype=np.bool_)
+        for needle, _ in self.partners(condition, needles, side):
+            found[needle] = True
+        return found
 
     def own(self, rows: Rows) -> Rows:
         """Of rows of the run, by number, those of the slice, by number within it."""

@@ -318,10 +318,12 @@ class AggregateShape(NodeShape):
 
 @dataclass(frozen=True, kw_only=True)
 class JoinShape(NodeShape):
-    """``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match."""
+    """``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match.
+    ``broadcast``: the side of which every task has all rows; see `engine.step.broadcast`."""
 
     kind: JoinKind
     condition: Condition
+    broadcast: Side | None = None
 
     @property
     def left(self) -> SideTask:
