@@ -33,7 +33,7 @@ from watersmeet.plan.model import (
     QueryPlan,
     SidePlan,
 )
-from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, OutputMode, StageBranch, WatermarkRule
+from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, StageBranch, WatermarkRule
 
 
 def explain(plan: JobPlan) -> str:
@@ -79,11 +79,10 @@ def explain_query(query: QueryPlan) -> str:
 
 
 def _node_sections(query: QueryPlan, node: NodePlan) -> Sections:
-    changelog = query.options.output_mode is OutputMode.CHANGELOG
     if isinstance(node, LookupPlan):
         return lookup_sections(node)
     if isinstance(node, JoinPlan):
-        return join_sections(node, changelog)
+        return join_sections(query, node)
     if isinstance(node, AggregatePlan):
         return window_sections(node, is_root=node is query.root)
     return [

@@ -9,14 +9,15 @@ from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import distance, shifted
 from watersmeet.plan.explain.asof import nearest_lines, retention_line
 from watersmeet.plan.explain.bands import band_lines
+from watersmeet.plan.explain.spread import spread_lines
 from watersmeet.plan.explain.words import Sections, plain, qualified
 from watersmeet.plan.forecast import key_in_time
-from watersmeet.plan.model import Bound, JoinPlan
+from watersmeet.plan.model import Bound, JoinPlan, QueryPlan
 from watersmeet.spec.model import JoinKind
 
 
-def join_sections(join: JoinPlan, changelog: bool) -> Sections:
-    """What there is to say of a join. ``changelog``: of one whose rows may be taken back."""
+def join_sections(query: QueryPlan, join: JoinPlan) -> Sections:
+    """What there is to say of a join."""
     sides = (join.left, join.right)
     return [
         ("Keys", list(key_lines(join)) or [f"none: matches are looked up by {_looked_up_by(join)} alone"]),
@@ -29,7 +30,7 @@ def join_sections(join: JoinPlan, changelog: bool) -> Sections:
         ("Checked on each candidate pair", list(_checked(join))),
         ("Columns in state", [f"{side.title}: {', '.join(side.kept)}" for side in sides]),
         ("Arrangements (input, key, time)", [_arrangement(join, side) for side in Side]),
-        ("Spread over tasks", [_spread(join, changelog)]),
+        ("Spread over tasks", list(spread_lines(query, join))),
     ]
 
 
@@ -101,19 +102,3 @@ def _arrangement(join: JoinPlan, side: Side) -> str:
         return f"{found}; sorted by {indexes[0]}, or by {others} if it is measured to find fewer candidates"
     timed = not indexes or indexes[0] in {plan.watermark_key(column) for column in plan.event_times}
     return f"{found}; {'time' if timed else 'sorted by'} {indexes[0] if indexes else 'none'}"
-
-
-def _spread(join: JoinPlan, changelog: bool) -> str:
-    if join.keys:
-        return "by ranges of the key's hash"
-    if join.asof is not None:
-        return "one task: without an equality key every row may be the nearest one of any other"
-    if changelog:
-        return "one task: without an equality key, rows that may be taken back have nothing to be spread by"
-    if join.by_value:
-        sides = [(join.side(side), join.indexes(side)) for side in Side]
-        chosen = len(sides[0][1]) > 1 or len(sides[1][1]) > 1
-        what = " and ".join(plan.joined(indexes[0].column) for plan, indexes in sides)
-        what = "what rows are sorted by" if chosen else what
-        return f"by ranges of {what}, for there is no equality key; each task looks over its edges"
-    return "one task: there is neither an equality key nor a time that both sides have to meet by"
