@@ -21,7 +21,7 @@ from watersmeet.event_time import (
     saturate,
 )
 from watersmeet.kernel.bands import Band
-from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns, find, gather
+from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns, find, gather, has_match, matched
 from watersmeet.measure import Measured
 from watersmeet.state.run import RunLayout, sort_rows
 
@@ -98,6 +98,23 @@ def test_pairs_are_those_of_the_band_and_the_key(seed, lower, upper):
         if lower <= times[1][j] - times[0][i] <= upper and keys[0][i] == keys[1][j] and keys[0][i] is not None
     }
     assert both_ways(condition, left, right) == expected
+    for needles, side, rows in ((left, Side.LEFT, right), (right, Side.RIGHT, left)):
+        assert (has_match(condition, needles, side, rows) == matched(condition, needles, side, rows)[0]).all()
+
+
+def test_whether_there_is_a_match_without_a_key():
+    """The look-up itself decides; needles that none can be for are passed over."""
+    condition, layout = between(-2, 3), RunLayout((Measured("t"),), ("t",), ("t",), by_value=True)
+    left, right = (
+        sort_rows(
+            pa.RecordBatch.from_pydict({"t": pa.array(times, pa.int64())}), np.zeros(len(times)), layout
+        )[0]
+        for times in ([-50, 1, 7, 8, 40], [0, 11, 12])
+    )
+    assert has_match(condition, left, Side.LEFT, right).tolist() == [False, True, False, True, False]
+    assert has_match(condition, right, Side.RIGHT, left).tolist() == [True, True, False]
+    nobody = left.part(4, 5)
+    assert has_match(condition, nobody, Side.LEFT, right).tolist() == [False]
 
 
 def test_without_a_band_the_key_alone_decides():

@@ -19,6 +19,10 @@ def test_a_projection_over_the_same_columns_changes_nothing():
     assert fingerprint(BASE) == fingerprint(BASE, options=Options(watermark_rule=WatermarkRule.LIMIT))
 
 
+def test_a_hint_changes_nothing():
+    assert fingerprint(BASE) == fingerprint(BASE.replace("SELECT", "SELECT /*+ BROADCAST(r) */"))
+
+
 def test_what_state_depends_on_changes_it():
     others = [
         BASE.replace("l.t, l.v", "l.t"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from watersmeet.errors import StateError
-from watersmeet.state.marks import MarkWriter, overlay, read_marks, stored_marks
+from watersmeet.state.marks import MarkWriter, overlay, read_marks, stored_marks, unite
 from watersmeet.state.store import LocalStore, MemoryStore
 
 ROWS = 100
@@ -48,6 +48,32 @@ def test_segments_read_like_a_plain_array(seed, kind):
             assert (read_marks(store, kind, segments, low, high) == model[low:high]).all(), seed
         spans = [(segment.low, segment.high) for segment in segments]
         assert all(a[1] <= b[0] for a, b in pairwise(spans)), "segments overlap"
+
+
+def test_marks_of_several_tasks_are_united(seed):
+    """Every tick some tasks mark rows anywhere, with no regard of each other or of what is stored."""
+    rng = np.random.default_rng((seed, 7))
+    for _ in range(10):
+        store, segments, model = MemoryStore(), (), np.zeros(ROWS, dtype=bool)
+        for tick in range(6):
+            before, older = segments, model.copy()
+            found = []
+            for _task in range(rng.integers(0, 5)):
+                low, high = sorted(rng.integers(0, ROWS, 2, endpoint=True).tolist())
+                own = rng.random(high - low) < 0.1
+                model[low:high] |= own
+                found += write(store, "matched", [(low, own)], tick)
+            if found:
+                segments = unite(store, tick, {"r": (ROWS, segments, found)})["r"]
+                assert len(segments) == 1
+            assert (read_marks(store, "matched", segments, 0, ROWS) == model).all(), seed
+            assert (read_marks(store, "matched", before, 0, ROWS) == older).all(), seed
+
+
+def test_nothing_to_unite_writes_nothing():
+    store = MemoryStore()
+    assert unite(store, 1, {}) == {}
+    assert store.names("marks") == []
 
 
 def test_older_segments_stay_whole_for_an_older_manifest():

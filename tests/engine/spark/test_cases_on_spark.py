@@ -95,6 +95,10 @@ CHOSEN = {
         "table-as-of-without-a-key",
         "table-as-of-before-a-join",
     ],
+    "broadcast": [
+        "broadcast-row-matched-in-several-tasks-is-padded-once-or-never",
+        "broadcast-full-join-over-a-rescale",
+    ],
     "refused": ["hz-E1-key-only", "refused-unknown-column"],
 }
 
