@@ -79,8 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             outputs.append(out)
             total, share = seconds.sum(), seconds.sum(axis=0).max() / seconds.sum()
             print(
-                f"{tasks} tasks, {name}: {sum(out):,} rows out, {total:.2f} CPU s in all, the busiest task has"
-                f" {share:.0%}; longest {seconds.max(axis=1).sum():.2f} s"
+                f"{tasks} tasks, {name}: {sum(out):,} rows out, {total:.2f} CPU s in all, the busiest task"
+                f" has {share:.0%}; longest {seconds.max(axis=1).sum():.2f} s"
             )
         if outputs[0] != outputs[1]:
             print(f"NOT EQUAL: {outputs}")
