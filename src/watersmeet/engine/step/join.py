@@ -32,7 +32,7 @@ from watersmeet.state.run import OpenRun
 
 def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
     """Joined and padded rows of the share: of its hash range; of a range of values, where there is no key; of
-    an equal part of one side and all of the other, where that is broadcast."""
+    a part of one side and all of the other, where that is broadcast."""
     reach = whole = None
     if shape.broadcast is not None and share.partitions > 1:
         slices = owned(shape, share)
@@ -79,7 +79,8 @@ def _run_append(
     looked_up: dict[Side, SideSlice],
     reach: Mapping[Side, SideSlice] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """
+    """Match, then release, pad and merge what the task owns.
+
     Args:
         slices: what the task owns.
         looked_up: the same, or all of a broadcast side.

@@ -73,7 +73,7 @@ def united(spans: Iterable[Spans]) -> Spans | None:
 
 
 def owned(shape: JoinShape, share: Share) -> dict[Side, SideSlice]:
-    """What a task owns of both sides: of runs without values to go by equal parts."""
+    """What a task owns of both sides; of runs that are not sorted by value equal parts."""
     found = {}
     for side in Side:
         arrived = share.work.side(side.other).new_runs if shape.left.layout.by_value else []
