@@ -45,6 +45,7 @@ def test_several_inputs_of_several_joins() -> None:
     sql += " FULL JOIN (d v JOIN o w ON v.t = w.t) ON x.t = v.t"
     assert hinted(f"SELECT /*+ BROADCAST(y, z) */ {sql}") == ["y", "z"]
     assert hinted(f"SELECT /*+ BROADCAST(y) */ /*+ BROADCAST(w), MAPJOIN(z) */ {sql}") == ["y", "z", "w"]
+    assert hinted(f"SELECT /*+ BROADCAST(y) */ -- a\n /* b */ /*+ MAPJOIN(z) */ {sql}") == ["y", "z"]
 
 
 @pytest.mark.parametrize("view", ["late", "counted", "(SELECT t, id FROM d UNION ALL SELECT t, id FROM o)"])
@@ -59,6 +60,10 @@ def test_it_holds_inside_of_a_view_wherever_that_is_used() -> None:
     assert hinted(
         "WITH c AS (SELECT /*+ BROADCAST(o) */ o.t FROM o JOIN d ON d.t = o.t) SELECT c.t FROM c"
     ) == ["c.o"]
+    union = query("SELECT /*+ BROADCAST(x) */ o.id FROM o JOIN d x ON o.t = x.t UNION ALL SELECT id FROM d")
+    (stage,) = union.inputs[0].stages
+    assert [i.alias for i in stage.inputs if i.broadcast] == ["x"]
+    assert "/*+ BROADCAST(x) */" in stage.sql
     (stage,) = query("SELECT o.id, o.t FROM o UNION ALL SELECT id, t FROM od").inputs[0].stages
     assert [i.alias for i in stage.inputs if i.broadcast] == ["od.d"]
 

@@ -18,7 +18,8 @@ from watersmeet.spec.model import Input, Join, Relation, inputs_of
 
 _WORDS = ("BROADCAST", "BROADCASTJOIN", "MAPJOIN")
 _KNOWN = "BROADCAST(alias) is: then every task of the join has all rows of that input"
-_ANOTHER = re.compile(r"\s*/\*\+")
+_ANOTHER = re.compile(r"(?:\s|--[^\n]*\n|/\*(?!\+).*?\*/)*/\*\+", re.DOTALL)
+"""A second hint, behind blanks and comments."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _names(cursor: Cursor) -> list[_Hinted]:
         offset = cursor.offset
         found.append(_Hinted(cursor.dotted("the name of an input"), offset))
         if not cursor.looks_at(")"):
-            cursor.expect(",")
+            cursor.expect(",", "a comma or a closing parenthesis")
     return found
 
 
