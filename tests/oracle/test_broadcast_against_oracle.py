@@ -1,8 +1,8 @@
 """The in-process engine agrees with the oracle, which knows nothing of hints, on joins with BROADCAST.
 
-Random joins of two to four inputs, of all kinds, with bands or without, with the tasks' merges as often as
-can be. The account of every input is that of one task without a hint, too. ``WATERSMEET_RANDOM_CASES`` says
-how many cases; by default 60.
+Random joins of two to four inputs, of all kinds, with bands or without, some over UNION ALLs of joins, while
+runs are merged all the time. The account of every input is that of one task without a hint, too.
+``WATERSMEET_RANDOM_CASES`` says how many cases; by default 60.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from watersmeet.state.store import MemoryStore
 from watersmeet.testing.random_cases import random_case
 from watersmeet.testing.random_hints import hinted
 from watersmeet.testing.random_multiway import random_multiway_case
+from watersmeet.testing.random_unions import random_union_case
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "60"))
 CHUNKS = 3
@@ -35,7 +36,7 @@ def merging(monkeypatch):
 
 def draw(number: int) -> dict[str, Any]:
     if number % 3 == 2:
-        return random_multiway_case(number)
+        return random_union_case(number) if number % 4 == 3 else random_multiway_case(number)
     kind = KINDS[number // 3 % len(KINDS)]
     shape = "plain" if kind in ("LEFT SEMI", "LEFT ANTI") else None
     return random_case(number, bands=number % 2 == 0, kind=kind, shape=shape)
