@@ -323,23 +323,33 @@ def _rate(sources: list[Source]) -> float | None:
     return None if not rates or None in rates else sum(rate or 0.0 for rate in rates)
 
 
-def state_bytes(query: QueryPlan) -> float | None:
-    """Of all that the query keeps, rows between joins too; None where something has no forecast.
+def state_bytes(query: QueryPlan, aliases: frozenset[str] | None = None) -> float | None:
+    """Of all that the joins of these inputs keep (None: of all inputs), rows between joins too; None where
+    something has no forecast. By declared rates.
 
     How many rows leave a join depends on the data. Assumed is that by an equality key each row of the slower
     side finds one of the other, and that without one all that is within the band's reach match.
     """
     total, rates = 0.0, dict[int, float]()
     for join, both in side_forecasts(query):
-        own: list[float] = []
-        for each in both:
-            rate = each.rate if each.side.feed is None else rates.get(each.side.feed.node)
+        own = [_rate_in(each, rates) for each in both]
+        if own[0] is not None and own[1] is not None and both[0].in_time:
+            rates[join.number] = _rate_out(join, own[0], own[1])
+        if aliases is not None and not aliases.issuperset(i.alias for s in join.sides for i in s.inputs):
+            continue
+        for each, rate in zip(both, own, strict=True):
             if rate is None or each.kept is None or not each.in_time:
                 return None
-            own.append(rate)
             total += (each.rows(rate) or 0.0) * each.row.bytes
-        rates[join.number] = _rate_out(join, own[0], own[1])
-    return total if len(rates) == len(query.nodes) else None
+    return total
+
+
+def _rate_in(side: SideForecast, beneath: Mapping[int, float]) -> float | None:
+    """Rows per second of a side; None: not all that comes is declared. ``beneath``: of the joins' rows."""
+    declared = [branch.source.rows_per_second for _, branch in side.side.sources]
+    rates = [*declared, *(beneath.get(feed.node) for feed in side.side.feeds)]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if rates and len(known) == len(rates) else None
 
 
 def _rate_out(join: JoinPlan, left: float, right: float) -> float:

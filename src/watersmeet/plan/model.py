@@ -418,7 +418,8 @@ class QueryPlan:
     ``where`` and ``outputs`` mention columns of the last node's rows: ``alias.column`` as one quoted
     identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
     the query was planned.
-    ``reordered``: the aliases in the order in which they are joined, if that is not the query's.
+    ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
+    those of the query, and of each of its stages.
     """
 
     name: str
@@ -429,7 +430,7 @@ class QueryPlan:
     options: Options
     fingerprint: str
     sql: str
-    reordered: tuple[str, ...] | None = None
+    reordered: tuple[tuple[str, ...], ...] = ()
 
     @property
     def root(self) -> NodePlan:

@@ -50,9 +50,8 @@ def explain_query(query: QueryPlan, measured: Measured | None = None) -> str:
     if alone and isinstance(query.root, JoinPlan):
         head.append(("Join", [title_of(query.root)]))
     head.append(("Inputs", inputs))
-    if query.reordered is not None:
-        order = f"{', '.join(query.reordered)}: less is kept than in the query's order"
-        head.append(("Order of the joins (SET plan = cascade keeps the query's)", [order]))
+    orders = [f"{', '.join(order)}: less is kept than in the query's order" for order in query.reordered]
+    head.append(("Order of the joins (SET plan = cascade keeps the query's)", orders))
     for node in query.nodes:
         sections = _node_sections(query, node)
         name = node_name(query, node)
