@@ -59,6 +59,43 @@ def test_what_was_measured_wins_and_stands_beside_what_is_declared_and_kept(wate
     assert alone.out[: alone.out.index("State forecast")] == found.out[: found.out.index("State forecast")]
 
 
+def test_another_order_is_told_and_what_it_takes(watersmeet, file, tmp_path):
+    """Few orders have a note: with those first, joins would make fewer rows for what follows."""
+    streams = """
+CREATE TABLE {name} (id BIGINT, t TIMESTAMP, s STRING, WATERMARK FOR t AS t - INTERVAL '10' SECONDS)
+  WITH ('connector' = 'memory'{rate});"""
+    query = (
+        "SELECT o.id, d.t, x.s FROM o JOIN d ON o.id = d.id AND d.t BETWEEN o.t AND o.t + INTERVAL '1' HOUR"
+        " JOIN n x ON x.id = o.id AND x.t = o.t;"
+    )
+    text = "".join(streams.format(name=name, rate="") for name in "odn") + query
+    job = LocalJob(package.plan_job(package.parse_job(text)), LocalStore(tmp_path / "c" / "state"))
+    for tick in range(6):
+        given: dict = {"o": [], "d": [], "n": []}
+        for minute in range(tick * 60, tick * 60 + 60):
+            time = (datetime(2024, 1, 1) + timedelta(minutes=minute)).isoformat()
+            for name, every in (("o", 1), ("d", 1), ("n", 30)):
+                if minute % every == 0:
+                    given[name].append(({"id": minute, "t": time, "s": "text"}, 1))
+        job.tick(given)
+    file.write_text(text)
+    found = watersmeet("explain", file, "--checkpoint", tmp_path / "c")
+    assert "Order of the joins (" not in found.out
+    told = found.out[found.out.index("Another order of the joins\n") :]
+    assert "\n  o, x, d: by the measured rates that would keep about " in told
+    assert "to have it, declare rows_per_second: o '0.017', d '0.017', n '0.00058'\n" in told
+    kept = watersmeet("explain", file, "--checkpoint", tmp_path / "c", "--plan", "cascade")
+    assert "kept now" in kept.out
+    assert "Another order" not in kept.out
+
+    rates = {"o": 0.017, "d": 0.017, "n": 0.00058}
+    declared = (streams.format(name=n, rate=f", 'rows_per_second' = '{r}'") for n, r in rates.items())
+    file.write_text("".join(declared) + query)
+    found = watersmeet("explain", file, "--checkpoint", tmp_path / "c")
+    assert "o, x, d: less is kept than in the query's order" in found.out
+    assert "the checkpoint is of another plan of this query" in found.out
+
+
 def test_the_state_is_read_and_not_touched(watersmeet, file, tmp_path):
     run(STREAMS + JOIN, tmp_path / "c")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from watersmeet.engine.spark.checkpoint import Checkpoint
 from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.plan.measured import Measured, MeasuredSide
-from watersmeet.plan.model import JobPlan
+from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.plan.other_order import other_orders
+from watersmeet.spec.model import Insert, Job, Options
 from watersmeet.state.manifest import Arrangement, Manifest, QueryState, load_newest
 
 
-def measured_in(checkpoint: str | Path, plan: JobPlan) -> dict[str, Measured]:
+def measured_in(checkpoint: str | Path, job: Job, plan: JobPlan) -> dict[str, Measured]:
     """Per query of the plan, what a run with that checkpoint directory has measured. Nothing is changed
     there, and the job may be running.
 
@@ -27,20 +28,24 @@ def measured_in(checkpoint: str | Path, plan: JobPlan) -> dict[str, Measured]:
             code="no-state",
             hint="name the directory that `watersmeet run` was given, or leave --checkpoint out",
         )
-    return {query.name: measured_of(manifest, query.name, query.fingerprint) for query in plan.queries}
+    return {
+        query.name: measured_of(manifest, insert, job.options, query)
+        for insert, query in zip(job.inserts, plan.queries, strict=True)
+    }
 
 
-def measured_of(manifest: Manifest, query: str, fingerprint: str) -> Measured:
+def measured_of(manifest: Manifest, insert: Insert, options: Options, plan: QueryPlan) -> Measured:
     """The same of one query. The state of another plan is not looked at: what its sides are called says
     nothing of what they hold."""
-    if query not in manifest.fingerprints:
+    if plan.name not in manifest.fingerprints:
         return Measured(problem="the checkpoint has no query of this name")
-    if manifest.fingerprints[query] != fingerprint:
+    if manifest.fingerprints[plan.name] != plan.fingerprint:
         return Measured(problem="the checkpoint is of another plan of this query")
-    return Measured(manifest.tick, dict(_sides(manifest.queries[query])))
+    sides = _sides(manifest.queries[plan.name])
+    return Measured(manifest.tick, sides, better=other_orders(insert, options, plan, sides))
 
 
-def _sides(state: QueryState) -> Mapping[str, MeasuredSide]:
+def _sides(state: QueryState) -> dict[str, MeasuredSide]:
     return {
         name: _side(arrangement)
         for node in state.nodes

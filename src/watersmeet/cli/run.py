@@ -76,7 +76,7 @@ def explain_text(
         if checkpoint is not None:
             from watersmeet.cli.measured import measured_in
 
-            measured = measured_in(checkpoint, plan)
+            measured = measured_in(checkpoint, job, plan)
         plans.append(explain(plan, measured))
     return "\n".join([*plans, *_explained(job)])
 

@@ -43,9 +43,9 @@ class Order:
 @dataclass(frozen=True)
 class Measured:
     """Of one query. ``tick``: the last committed one; ``sides``: by their names in the plan; ``problem``: why
-    nothing of it can be said; ``better``: another order of the joins."""
+    nothing of it can be said; ``better``: other orders of joins."""
 
     tick: int = 0
     sides: Mapping[str, MeasuredSide] = field(default_factory=dict)
     problem: str | None = None
-    better: Order | None = None
+    better: tuple[Order, ...] = ()

@@ -55,14 +55,17 @@ def reach_advice(name: str, forecast: SideForecast) -> Iterator[str]:
 
 
 def order_lines(run: Measured) -> Iterator[str]:
-    """An order of the joins that would keep less, and what it takes to have it."""
-    better = run.better
-    if better is None:
-        return
-    rates = ", ".join(f"{source} {number_of(rate)}" for source, rate in better.rates.items())
-    yield (
-        f"by the measured rates {', '.join(better.aliases)} would keep about {size_of(better.keeps)},"
-        f" this order {size_of(better.instead_of)}"
-    )
-    yield "a running job keeps its order, for its state depends on it, and measured rates never change it"
-    yield f"to have it: declare rows_per_second ({rates}) and begin with an empty checkpoint directory"
+    """Orders of joins that would keep less, and what it takes to have them."""
+    for better in run.better:
+        yield (
+            f"{', '.join(better.aliases)}: by the measured rates that would keep about"
+            f" {size_of(better.keeps)}, this order {size_of(better.instead_of)}"
+        )
+        rates = (f"{source} '{_plain(rate)}'" for source, rate in better.rates.items())
+        yield INDENT + f"to have it, declare rows_per_second: {', '.join(rates)}"
+    if run.better:
+        yield "a plan never follows what was measured: another order needs an empty checkpoint directory"
+
+
+def _plain(rate: float) -> str:
+    return number_of(rate).replace(",", "")
