@@ -83,12 +83,12 @@ CREATE TABLE {name} (id BIGINT, t TIMESTAMP, s STRING, WATERMARK FOR t AS t - IN
     assert "Order of the joins (" not in found.out
     told = found.out[found.out.index("Another order of the joins\n") :]
     assert "\n  o, x, d: by the measured rates that would keep about " in told
-    assert "to have it, declare rows_per_second: o '0.017', d '0.017', n '0.00058'\n" in told
+    assert "to have it, declare rows_per_second: o '0.017', d '0.017', n '0.00061'\n" in told
     kept = watersmeet("explain", file, "--checkpoint", tmp_path / "c", "--plan", "cascade")
     assert "kept now" in kept.out
     assert "Another order" not in kept.out
 
-    rates = {"o": 0.017, "d": 0.017, "n": 0.00058}
+    rates = {"o": 0.017, "d": 0.017, "n": 0.00061}
     declared = (streams.format(name=n, rate=f", 'rows_per_second' = '{r}'") for n, r in rates.items())
     file.write_text("".join(declared) + query)
     found = watersmeet("explain", file, "--checkpoint", tmp_path / "c")
