@@ -173,3 +173,15 @@ def test_neither_tasks_nor_restarts_change_what_is_measured(tmp_path):
         job.driver.begin(0)  # and is killed
         assert paces(tmp_path / "again") == paces(tmp_path / "one")
     assert paces(tmp_path / "one")["o"]["t"].measured == (360, 359 * 60_000_000)
+
+
+def test_more_lateness_in_a_later_run_is_no_time(tmp_path):
+    """The limits of another run are lower, and its watermarks are not."""
+    store = LocalStore(tmp_path / "state")
+    for hour, lateness in enumerate(("0 seconds", "0 seconds", "2 hours", "2 hours")):
+        text = f"SET allowed_lateness = '{lateness}';" + STREAMS + JOIN
+        job = LocalJob(package.plan_job(package.parse_job(text)), store)
+        times = [(datetime(2024, 1, 1) + timedelta(minutes=60 * hour + n)).isoformat() for n in range(60)]
+        job.tick({"o": [({"id": 1, "t": time, "s": ""}, 1) for time in times], "d": []})
+    (node,) = load_newest(store).queries["console"].nodes
+    assert node.arrangements["o"].paces["t"].measured == (240, 239 * 60_000_000)

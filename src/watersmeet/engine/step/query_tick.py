@@ -391,7 +391,7 @@ class QueryTick:
     def _paces(self, number: int, place: int, before: Arrangement, new: Sequence[Run]) -> dict[str, Pace]:
         """How fast the rows of a side come, per event time."""
         node, task = self.query.nodes[number], self.shapes[number].sides[place]
-        marks = self._watermarks(node, less_lateness=True)
+        marks = self._watermarks(node, less_lateness=False)  # another run may allow more
         rows, side = sum(run.rows for run in new), node.sides[place]
         return {
             column: before.paces.get(column, Pace()).moved(
