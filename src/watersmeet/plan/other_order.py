@@ -61,7 +61,7 @@ def _rates(plan: QueryPlan, measured: Mapping[str, MeasuredSide]) -> dict[str, f
                 rows, span = each.pace
                 rate = rows * 1_000_000 / span
                 found[branch.source.name] = max(rate, found.get(branch.source.name, 0.0))
-    return found
+    return {name: rate for name, rate in found.items() if rate > 0}
 
 
 def _order(plan: QueryPlan, aliases: frozenset[str]) -> tuple[str, ...]:
