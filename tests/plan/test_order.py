@@ -45,19 +45,19 @@ def chain(width: str = "1", type_: str = "TIMESTAMP") -> str:
 def test_a_join_without_a_condition_of_its_own_is_avoided():
     query = UNCONNECTED.format(ac=AC, cb=CB)
     (found,) = plan(query).queries
-    assert found.reordered == ("a", "c", "b")
+    assert found.reordered == (("a", "c", "b"),)
     assert all(join.keys for join in found.nodes)
     (kept,) = plan(query, choice="cascade").queries
-    assert kept.reordered is None
+    assert kept.reordered == ()
     assert [side.name for side in kept.sides] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
     ("rates", "order"),
     [
-        ((), None),
-        ((1000, 900, 5, 1), ("a", "c", "b")),  # few pairs of a and c
-        ((1000, 5, 900, 1), None),  # few pairs of a and b: as written
+        ((), ()),
+        ((1000, 900, 5, 1), (("a", "c", "b"),)),  # few pairs of a and c
+        ((1000, 5, 900, 1), ()),  # few pairs of a and b: as written
     ],
 )
 def test_declared_rates_decide(rates, order):
@@ -68,21 +68,21 @@ def test_declared_rates_decide(rates, order):
 def test_rates_of_integer_times_say_nothing():
     query = "SELECT a.n AS an FROM a JOIN b ON b.k = a.k AND b.t = a.t JOIN c ON c.k = a.k AND c.t = a.t"
     (found,) = plan(query, (1000, 900, 5, 1)).queries
-    assert found.reordered is None
+    assert found.reordered == ()
 
 
 def test_outer_joins_keep_their_place():
     query = f"SELECT d.n AS dn, x.an FROM d LEFT JOIN ({chain()}) x ON x.an = d.n AND x.t = d.t"
     query = query.replace("SELECT a.n AS an", "SELECT a.t, a.n AS an")
     (found,) = plan(query, (1000, 900, 5, 1), type_="TIMESTAMP").queries
-    assert found.reordered == ("d", "x.a", "x.c", "x.b")
+    assert found.reordered == (("d", "x.a", "x.c", "x.b"),)
     assert [join.kind.name for join in found.nodes] == ["INNER", "INNER", "LEFT"]
     query = (
         "SELECT a.n AS an FROM a LEFT JOIN b ON b.k = a.k AND b.t = a.t"
         " LEFT JOIN c ON c.k = a.k AND c.t = a.t"
     )
     (found,) = plan(query).queries
-    assert found.reordered is None
+    assert found.reordered == ()
 
 
 def test_what_is_refused_as_it_stands_stays_refused_and_says_why():
@@ -92,6 +92,89 @@ def test_what_is_refused_as_it_stands_stays_refused_and_says_why():
         plan(query)
     why = "x.c.t <= x.a.t + 5 does not count: it belongs to a join above that of x.a; join x.a with x.c first"
     assert why in str(caught.value)
+
+
+def union(branch: str) -> str:
+    return f"{branch} UNION ALL SELECT t, n, n, n FROM d"
+
+
+def windows(query: str, size: str = "10") -> str:
+    return (
+        f"SELECT window_end, count(*) AS m FROM TABLE(TUMBLE(({query}), DESCRIPTOR(t), {size}))"
+        " GROUP BY window_start, window_end"
+    )
+
+
+def joined(query: str) -> str:
+    """With windows beneath a join, so that they are a stage."""
+    return f"SELECT w.m, d.n AS dn FROM ({query}) w JOIN d ON d.t = w.window_end"
+
+
+TIMED = UNCONNECTED.format(ac=AC, cb=CB).replace("SELECT", "SELECT c.t,")
+
+
+@pytest.mark.parametrize(
+    ("query", "order"),
+    [
+        (union(TIMED), ("union.1.a", "union.1.c", "union.1.b")),
+        (windows(TIMED), ("a", "c", "b")),
+        (joined(windows(TIMED)), ("w.a", "w.c", "w.b")),
+        (joined(windows(union(TIMED))), ("w.tumble.1.a", "w.tumble.1.c", "w.tumble.1.b")),
+    ],
+)
+def test_stages_are_put_in_order_for_themselves(query, order):
+    (found,) = plan(query).queries
+    assert found.reordered == (order,)
+    assert all(join.keys for join in found.nodes[:2])
+    (kept,) = plan(query, choice="cascade").queries
+    assert kept.reordered == ()
+    assert kept.outputs == found.outputs
+
+
+@pytest.mark.parametrize("wrapped", [union, lambda query: windows(query, "INTERVAL '1' HOUR")])
+@pytest.mark.parametrize(
+    ("rates", "aliases"), [((), None), ((1000, 900, 5, 1), "acb"), ((1000, 5, 900, 1), None)]
+)
+def test_declared_rates_decide_in_a_stage(wrapped, rates, aliases):
+    query = wrapped(chain().replace("SELECT", "SELECT a.t,"))
+    (found,) = plan(query, rates, type_="TIMESTAMP").queries
+    joined_as = ["".join(alias[-1] for alias in order) for order in found.reordered]
+    assert joined_as == ([] if aliases is None else [aliases])
+
+
+def test_rates_of_one_stage_need_not_those_of_others():
+    """What is made of windows has no forecast; the joins beneath have."""
+    beneath = windows(chain().replace("SELECT", "SELECT a.t,"), "INTERVAL '1' HOUR")
+    (found,) = plan(joined(beneath), (1000, 900, 5, 1), type_="TIMESTAMP").queries
+    assert found.reordered == (("w.a", "w.c", "w.b"),)
+    assert state_bytes(found) is None
+    assert state_bytes(found, frozenset(found.reordered[0])) > 0
+
+
+def test_rates_of_branches_that_join_are_known_above():
+    """u makes few rows: at most five a second of its join, and d's one."""
+    few = "SELECT a.t, a.k, a.n FROM a JOIN b ON b.k = a.k AND b.t = a.t"
+    query = (
+        f"SELECT x.n AS xn, y.n AS yn, u.n AS un FROM a x JOIN a y ON y.k = x.k AND y.t = x.t"
+        f" JOIN ({few} UNION ALL SELECT t, k, n FROM d) u ON u.k = x.k AND u.t = x.t"
+    )
+    (found,) = plan(query, (1000, 5, 900, 1), type_="TIMESTAMP").queries
+    assert found.reordered == (("x", "u", "y"),)
+    (found,) = plan(query.replace("FROM d)", "FROM c)"), (1000, 1000, 9000, 1), type_="TIMESTAMP").queries
+    assert found.reordered == ()
+
+
+def test_a_query_and_its_stages_each_have_their_order():
+    query = (
+        f"CREATE VIEW u AS {union(TIMED)} UNION ALL {TIMED};"
+        "SELECT u.an, b.n AS bn, c.n AS cn FROM u, b, c"
+        f" WHERE u.an = c.k AND c.t BETWEEN u.t - 5 AND u.t + 5 AND {CB}"
+    )
+    found = plan(query)
+    first, third = (tuple(f"u.{branch}.{alias}" for alias in "acb") for branch in (1, 3))
+    assert found.queries[0].reordered == (("u", "c", "b"), first, third)
+    text = watersmeet.explain(found)
+    assert "  u, c, b: less is kept than in the query's order\n  u.1.a, u.1.c, u.1.b: less is kept" in text
 
 
 def test_explain_says_so():
@@ -126,7 +209,7 @@ def test_a_table_as_of_the_tick_keeps_its_place():
     )
     table = "CREATE TABLE places (k BIGINT) WITH ('connector' = 'file', 'path' = 'x', 'format' = 'json');\n"
     (found,) = plan(table + query).queries
-    assert found.reordered == ("a", "p", "c", "b")
+    assert found.reordered == (("a", "p", "c", "b"),)
 
 
 def test_of_several_better_orders_the_best_is_taken():
@@ -144,7 +227,7 @@ def test_of_several_better_orders_the_best_is_taken():
         kept["a", *order] = state_bytes(written)
     (found,) = plan("SELECT a.n AS an FROM a" + "".join(joins.values()), rates, type_="TIMESTAMP").queries
     assert len(set(kept.values())) > 2
-    assert found.reordered == min(kept, key=kept.__getitem__)
+    assert found.reordered == (min(kept, key=kept.__getitem__),)
 
 
 def test_a_hint_goes_where_its_input_goes():

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from tests.plan.building import INTS, bounds, joined
-from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Side, holds
+from tests.plan.building import INTS, bounds, joined, planned, stream
+from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Side, holds, saturate
 from watersmeet.plan.retention import limits
 
 
@@ -69,3 +69,55 @@ def test_limits_never_go_back(on):
         found = limits(join, {"l.t": watermark, "r.t": watermark})
         assert all(found[key] >= last[key] for key in found)
         last = found
+
+
+FORMS = [
+    "{a}.t >= {b}.t - ({c})",  # shifted where the watermark's time stands, or forwards: the very least time
+    "{b}.t - ({c}) <= {a}.t",
+    "{a}.t + ({c}) >= {b}.t",
+    "{a}.t - (0 - ({c})) >= {b}.t",
+    "{a}.t + 4 >= {b}.t + 4 - ({c})",
+    "{b}.t - {a}.t <= ({c})",
+]
+"""Ways to say ``a >= b - c``."""
+PLAIN, FORWARDS = (0, 1), 2
+
+
+@pytest.mark.parametrize("forms", list(itertools.product(range(len(FORMS)), repeat=2)))
+def test_derived_bounds_lose_nothing_at_the_ends(forms, seed):
+    """x by y, y by z: which times of x may still meet one of z at or above the watermark is tried out."""
+    rng = random.Random(f"{seed}-{forms}")
+    edges = [*range(MIN_TIME, MIN_TIME + 30), *range(-15, 15), *range(MAX_TIME - 29, MAX_TIME + 1)]
+    for _ in range(4):
+        constants = [rng.choice([-4, -3, -1, 0, 1, 2, 3, 5]) for _ in forms]
+        one, two = (
+            FORMS[form].format(a=a, b=b, c=c)
+            for form, c, a, b in zip(forms, constants, "xy", "yz", strict=True)
+        )
+        sql = f"SELECT x.t AS a FROM x JOIN y ON {one} AND y.t >= x.t - 9 JOIN z ON {two} AND z.t >= y.t - 9"
+        plan = planned(sql, *(stream(alias, INTS) for alias in "xyz"))
+        xs, ys = (_partners(join, edges) for join in plan.nodes)
+        least, last = {}, ENDED  # of x, for times of z from that one on
+        for z in reversed(edges):
+            last = least[z] = min([last, *(x for y in ys[z] for x in xs[y][:1])])
+        is_plain = all(
+            form in PLAIN or (form == FORWARDS and c >= 0) for form, c in zip(forms, constants, strict=True)
+        )
+        for mark in rng.sample(edges, 40):
+            found = limits(plan.root, {"z.t": mark})["x.t"]
+            assert found <= least[mark], (sql, mark)
+            step_by_step = saturate(saturate(mark - constants[1]) - constants[0])
+            assert found == step_by_step if is_plain else found <= step_by_step, (sql, mark)
+
+
+def _partners(join, edges) -> dict[int, list[int]]:
+    """Per time of the right side those of the left that the conditions as written accept, ascending."""
+    pairs = np.array(list(itertools.product(edges, edges)), dtype=np.int64)
+    columns = {(Side.LEFT, join.bands[0].left_column): pairs[:, 0], (Side.RIGHT, "t"): pairs[:, 1]}
+    accepted = np.ones(len(pairs), dtype=bool)
+    for comparison in join.comparisons:
+        accepted &= holds(comparison, columns, len(pairs))
+    found: dict[int, list[int]] = {time: [] for time in edges}
+    for own, other in pairs[accepted].tolist():
+        found[other].append(own)
+    return found

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import SpecError, WatersmeetError
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
 
@@ -144,6 +144,10 @@ def explain(
     plan: Plan = None,
     max_rows: MaxRows = None,
     null_time: NullTime = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="Directory of a run's state: forecast from what it has measured."),
+    ] = None,
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="A Mermaid flowchart in place of words.")
     ] = False,
@@ -159,8 +163,16 @@ def explain(
         max_rows=max_rows,
         null_time=null_time,
     )
-    shown = mermaid_text if mermaid else explain_text
-    print(shown(_text(job), str(job), overrides), end="")
+    if mermaid and checkpoint is not None:
+        raise SpecError(
+            "a drawing shows nothing that was measured",
+            code="wrong-option",
+            hint="leave out --mermaid, or --checkpoint",
+        )
+    if mermaid:
+        print(mermaid_text(_text(job), str(job), overrides), end="")
+    else:
+        print(explain_text(_text(job), str(job), overrides, checkpoint), end="")
 
 
 @app.command()

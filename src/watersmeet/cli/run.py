@@ -56,14 +56,28 @@ def settings_of(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def explain_text(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str:
-    """The plans of all queries of the job, those of EXPLAIN statements last."""
+def explain_text(
+    text: str, source_name: str | None, overrides: Mapping[str, str], checkpoint: str | None = None
+) -> str:
+    """The plans of all queries of the job, those of EXPLAIN statements last. ``checkpoint``: the directory of
+    a run of the job, whose measured rates the forecasts of its INSERTs are made from.
+
+    Raises:
+        StateError: there is no state, or it cannot be read.
+    """
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.explain import explain
     from watersmeet.plan.planner import plan_job
 
     job = parse_job(text, source_name=source_name, overrides=overrides)
-    plans = [explain(plan_job(job))] if job.inserts else []
+    plans = []
+    if job.inserts:
+        plan, measured = plan_job(job), None
+        if checkpoint is not None:
+            from watersmeet.cli.measured import measured_in
+
+            measured = measured_in(checkpoint, job, plan)
+        plans.append(explain(plan, measured))
     return "\n".join([*plans, *_explained(job)])
 
 

@@ -352,10 +352,13 @@ def _columns_of(condition: Condition) -> list[tuple[Side, Measured]]:
 
 
 def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
-    """Whether arithmetic on some value may saturate, so that only the conjuncts as written decide."""
+    """Whether arithmetic on some value may saturate, so that only the conjuncts as written decide: where
+    `Window` reaches to an end."""
+    if not condition.slack:
+        return False
     for own, measured in _columns_of(condition):
         least, greatest = (needles if own is side else rows).spans[measured.name]
-        if greatest > MAX_TIME - condition.slack or least < MIN_TIME + condition.slack:
+        if greatest >= MAX_TIME - condition.slack or least <= MIN_TIME + condition.slack:
             return True
     return False
 

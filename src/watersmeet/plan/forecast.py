@@ -1,4 +1,5 @@
-"""How far behind watermarks are at most, and how much state that makes: numbers, before anything runs.
+"""How far behind watermarks are at most, and how much state that makes: numbers, before anything runs, or by
+what a run has measured.
 
 What is assumed: event times follow the clock, no row comes before its time, every stream is read as it comes,
 none falls silent. Then W of an input is behind the clock by its lag (and allowed_lateness), a
@@ -16,6 +17,7 @@ from typing import TypeGuard
 from sqlglot import exp
 
 from watersmeet.event_time import DAY_US, Side
+from watersmeet.plan.measured import MeasuredSide
 from watersmeet.plan.model import (
     AggregatePlan,
     Bound,
@@ -52,10 +54,12 @@ class Behind:
 
 @dataclass(frozen=True)
 class RowBytes:
-    """Bytes of a row in state. ``assumed``: columns whose width is not fixed, counted as `STRING_BYTES`."""
+    """Bytes of a row in state. ``assumed``: columns whose width is not fixed, counted as `STRING_BYTES`;
+    ``measured``: as its files have them."""
 
     bytes: float
     assumed: tuple[str, ...]
+    measured: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class SideForecast:
     first, and ``behind``: how far W of its ``by`` is behind (of an ASOF join's right side without a bound,
     how far what still asks is). ``in_time``: that is in µs, not in the units of
     integer times. ``rate``: rows per second that are declared, of
-    all its sources; None if some is not, or for the rows of a node beneath.
+    all its sources; None if some is not, or for the rows of a node beneath. ``measured``: of a run;
+    ``timed_by``: the event time that says when rows go.
     """
 
     side: SidePlan
@@ -76,10 +81,33 @@ class SideForecast:
     in_time: bool
     rate: float | None
     row: RowBytes
+    timed_by: str | None = None
+    measured: MeasuredSide | None = None
 
     def rows(self, rate: float) -> float | None:
         """How many are kept at most when ``rate`` rows come per second, for event times in µs."""
         return None if self.kept is None else rate * self.kept / 1_000_000
+
+    @property
+    def pace(self) -> tuple[int, int] | None:
+        """Rows that were measured, and the event time that they cover."""
+        if self.measured is None or self.timed_by is None:
+            return None
+        return self.measured.paces.get(self.timed_by)
+
+    @property
+    def rows_per_unit(self) -> float | None:
+        """How many rows come per unit of event time (µs, or 1): as measured, else as declared."""
+        if self.pace is not None:
+            rows, span = self.pace
+            return rows / span
+        return None if self.rate is None or not self.in_time else self.rate / 1_000_000
+
+    @property
+    def expected(self) -> float | None:
+        """How many are kept at most at that rate; None: that cannot be said."""
+        rate = self.rows_per_unit
+        return None if self.kept is None or rate is None else rate * self.kept
 
 
 def flows(query: QueryPlan) -> list[dict[str, Behind]]:
@@ -196,15 +224,27 @@ def _first_release(bounds: list[Bound], known: Mapping[str, Behind]) -> tuple[Bo
     return (bounds[0], None) if bounds else None
 
 
-def side_forecasts(query: QueryPlan) -> list[tuple[JoinPlan, tuple[SideForecast, SideForecast]]]:
-    """Both sides of every join."""
-    leaving = flows(query)
+def side_forecasts(
+    query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
+) -> list[tuple[JoinPlan, tuple[SideForecast, SideForecast]]]:
+    """Both sides of every join. ``measured``: by the sides' names."""
+    leaving, run = flows(query), measured or {}
     found = []
     for node in query.nodes:
         if _retains(node):
             known = incoming(query, node, leaving)
-            found.append((node, (_side(node, Side.LEFT, known), _side(node, Side.RIGHT, known))))
+            left, right = (_with(_side(node, side, known), run) for side in Side)
+            found.append((node, (left, right)))
     return found
+
+
+def _with(forecast: SideForecast, run: Mapping[str, MeasuredSide]) -> SideForecast:
+    """The forecast by what was measured of the side."""
+    found = run.get(forecast.side.name)
+    if found is None:
+        return forecast
+    row = forecast.row if found.row_bytes is None else RowBytes(found.row_bytes, (), measured=True)
+    return replace(forecast, measured=found, row=row)
 
 
 def _side(join: JoinPlan, side: Side, known: Mapping[str, Behind]) -> SideForecast:
@@ -230,10 +270,21 @@ def _side(join: JoinPlan, side: Side, known: Mapping[str, Behind]) -> SideForeca
         in_time=in_time,
         rate=None if plan.stages else _rate([branch.source for _, branch in plan.sources]),
         row=row_bytes(join, side),
+        timed_by=_timed_by(join, side, bound),
     )
 
 
-def window_forecasts(query: QueryPlan) -> list[tuple[AggregatePlan, SideForecast]]:
+def _timed_by(join: JoinPlan, side: Side, bound: Bound | None) -> str | None:
+    """The event time of the side by which its rows go."""
+    plan = join.side(side)
+    if bound is not None:
+        return next(c for c in plan.event_times if plan.watermark_key(c) == bound.evicted)
+    return join.bands[0].column(side) if join.asof is not None else None
+
+
+def window_forecasts(
+    query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
+) -> list[tuple[AggregatePlan, SideForecast]]:
     """The side of every aggregation. A row is kept until its last window closes: for at most their size and
     what the watermark is behind; how long a session lasts, nobody knows."""
     leaving = flows(query)
@@ -251,8 +302,9 @@ def window_forecasts(query: QueryPlan) -> list[tuple[AggregatePlan, SideForecast
                 in_time=key_in_time(node, node.time_key),
                 rate=None if plan.feeds else _rate([branch.source for _, branch in plan.sources]),
                 row=_bytes(plan, 1, _of_inputs(plan)),
+                timed_by=node.time,
             )
-            found.append((node, forecast))
+            found.append((node, _with(forecast, measured or {})))
     return found
 
 
@@ -271,23 +323,33 @@ def _rate(sources: list[Source]) -> float | None:
     return None if not rates or None in rates else sum(rate or 0.0 for rate in rates)
 
 
-def state_bytes(query: QueryPlan) -> float | None:
-    """Of all that the query keeps, rows between joins too; None where something has no forecast.
+def state_bytes(query: QueryPlan, aliases: frozenset[str] | None = None) -> float | None:
+    """Of all that the joins of these inputs keep (None: of all inputs), rows between joins too; None where
+    something has no forecast. By declared rates.
 
     How many rows leave a join depends on the data. Assumed is that by an equality key each row of the slower
     side finds one of the other, and that without one all that is within the band's reach match.
     """
     total, rates = 0.0, dict[int, float]()
     for join, both in side_forecasts(query):
-        own: list[float] = []
-        for each in both:
-            rate = each.rate if each.side.feed is None else rates.get(each.side.feed.node)
+        own = [_rate_in(each, rates) for each in both]
+        if own[0] is not None and own[1] is not None and both[0].in_time:
+            rates[join.number] = _rate_out(join, own[0], own[1])
+        if aliases is not None and not aliases.issuperset(i.alias for s in join.sides for i in s.inputs):
+            continue
+        for each, rate in zip(both, own, strict=True):
             if rate is None or each.kept is None or not each.in_time:
                 return None
-            own.append(rate)
             total += (each.rows(rate) or 0.0) * each.row.bytes
-        rates[join.number] = _rate_out(join, own[0], own[1])
-    return total if len(rates) == len(query.nodes) else None
+    return total
+
+
+def _rate_in(side: SideForecast, beneath: Mapping[int, float]) -> float | None:
+    """Rows per second of a side; None: not all that comes is declared. ``beneath``: of the joins' rows."""
+    declared = [branch.source.rows_per_second for _, branch in side.side.sources]
+    rates = [*declared, *(beneath.get(feed.node) for feed in side.side.feeds)]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if rates and len(known) == len(rates) else None
 
 
 def _rate_out(join: JoinPlan, left: float, right: float) -> float:

@@ -17,7 +17,7 @@ from watersmeet.plan.keys import Equality, keys_of
 from watersmeet.plan.model import Bound, TimeBand
 from watersmeet.plan.residual import Residual, constant_is_true, residual_of
 from watersmeet.plan.scope import Ref, Scope, name_of
-from watersmeet.plan.tree import JoinNode, LookupNode, Node
+from watersmeet.plan.tree import AggregateNode, JoinNode, LookupNode, Node
 from watersmeet.spec.model import JoinKind
 
 
@@ -118,8 +118,8 @@ def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
         return bounds_of(draft.links, draft.scope)
     inner = all(
         isinstance(each.node, JoinNode) and each.node.kind is JoinKind.INNER
-        for each in drafts
-        if not isinstance(each.node, LookupNode)  # it has no times, and what it drops needs no release
+        for each in drafts  # but one without times that drops rows, and what groups those that leave the last
+        if not isinstance(each.node, LookupNode | AggregateNode)
     )
     beneath = {each.number for each in node.beneath}
     pool = [

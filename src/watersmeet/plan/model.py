@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from watersmeet.event_time import Side, TimeComparison
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, TimeComparison
 from watersmeet.measure import Measured
 from watersmeet.plan.bands import Bands
 from watersmeet.spec.model import (
@@ -60,13 +60,18 @@ class Key:
 class Bound:
     """``evicted >= by - c``: rows of ``evicted`` below ``W[by] - c`` match nothing any more.
 
-    ``evicted`` and ``by`` are watermark keys ``alias.column``; ``text`` is the conjunct it came from.
+    ``evicted`` and ``by`` are watermark keys ``alias.column``; ``text`` is the conjunct it came from. Near
+    the ends of int64 ``W[by] - c`` is cut to ``low`` and ``high``, and by ``slack`` less may still match; see
+    `plan.bounds.Link`.
     """
 
     evicted: str
     by: str
     c: int
     text: str
+    slack: int = 0
+    low: int = MIN_TIME
+    high: int = MAX_TIME
 
 
 @dataclass(frozen=True)
@@ -427,7 +432,8 @@ class QueryPlan:
     ``where`` and ``outputs`` mention columns of the last node's rows: ``alias.column`` as one quoted
     identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
     the query was planned.
-    ``reordered``: the aliases in the order in which they are joined, if that is not the query's.
+    ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
+    those of the query, and of each of its stages.
     """
 
     name: str
@@ -438,7 +444,7 @@ class QueryPlan:
     options: Options
     fingerprint: str
     sql: str
-    reordered: tuple[str, ...] | None = None
+    reordered: tuple[tuple[str, ...], ...] = ()
 
     @property
     def root(self) -> NodePlan:

@@ -7,13 +7,14 @@ The query's own order is kept unless another one is better for a reason that is 
 * all streams declare ``rows_per_second``, and the forecast for another order is smaller.
 
 All other joins (outer, SEMI, ANTI, ASOF, with a table as of the tick) keep their place: each is one part
-among the inner joins around it.
+among the inner joins around it. The joins of a stage (a branch of a UNION ALL, what windows are over) are put
+in order for themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TypeGuard
 
@@ -23,10 +24,28 @@ from watersmeet.plan.conjuncts import join_all
 from watersmeet.plan.forecast import state_bytes
 from watersmeet.plan.model import QueryPlan
 from watersmeet.plan.scope import refs
-from watersmeet.spec.model import Expr, Input, Join, JoinKind, Query, Relation, inputs_of
+from watersmeet.spec.model import (
+    Expr,
+    Input,
+    Join,
+    JoinKind,
+    Query,
+    Relation,
+    StageBranch,
+    inputs_of,
+)
 
 MOST_PARTS = 5
 """Inner joins of more parts keep the query's order: there are too many others to plan them all."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A query, its plan, and the orders in it that are not as they were written."""
+
+    query: Query
+    plan: QueryPlan
+    orders: tuple[tuple[str, ...], ...] = ()
 
 
 def in_best_order(plan: QueryPlan, query: Query, planned: Callable[[Query], QueryPlan | None]) -> QueryPlan:
@@ -35,25 +54,71 @@ def in_best_order(plan: QueryPlan, query: Query, planned: Callable[[Query], Quer
     Args:
         planned: the plan of a query, None if it cannot be run.
     """
-    best = query
-    for cluster in range(len(list(_clusters(query.relation)))):
+    choice = _Choice(query, plan)
+    for stage in _every(query):
+        choice = _ordered(choice, _names(stage), planned)
+    return replace(choice.plan, reordered=choice.orders)
+
+
+def _ordered(choice: _Choice, names: frozenset[str], planned: Callable[[Query], QueryPlan | None]) -> _Choice:
+    """With the joins of the stage of those inputs in the best order."""
+    best, plan = choice.query, choice.plan
+    for cluster in range(len(list(_clusters(_stage(best, names).relation)))):
         base = best
-        top = list(_clusters(base.relation))[cluster]
-        links = [frozenset(alias for alias, _ in refs(c)) for c in _conditions(base)]
+        own = _stage(base, names)
+        top = list(_clusters(own.relation))[cluster]
+        links = [frozenset(alias for alias, _ in refs(c)) for c in _conditions(own)]
         connected = _is_linked(top, links)
-        cost = state_bytes(plan) if connected else None
+        cost = state_bytes(plan, names) if connected else None
         for other in _orders(top, links):
             if connected and cost is None:
                 break  # nothing says which is better
-            asked = replace(base, relation=_replaced(base.relation, top, other))
+            asked = _with_relation(base, names, _replaced(own.relation, top, other))
             found = planned(asked)
-            expected = None if found is None else state_bytes(found)
+            expected = None if found is None else state_bytes(found, names)
             if found is None or (connected and (cost is None or expected is None or expected >= cost)):
                 continue
             best, plan, connected, cost = asked, found, True, expected
-    if best is query:
-        return plan
-    return replace(plan, reordered=tuple(i.alias for i in best.inputs))
+    if best is choice.query:
+        return choice
+    order = tuple(i.alias for i in _stage(best, names).inputs)
+    return _Choice(best, plan, (*choice.orders, order))
+
+
+def _every(query: Query) -> Iterator[Query]:
+    """The query and its stages."""
+    yield query
+    for i in query.inputs:
+        for stage in i.stages:
+            yield from _every(stage)
+
+
+def _names(query: Query) -> frozenset[str]:
+    """Its inputs, by which a stage is known: no two inputs have one name."""
+    return frozenset(i.alias for i in query.inputs)
+
+
+def _stage(query: Query, names: frozenset[str]) -> Query:
+    return next(each for each in _every(query) if _names(each) == names)
+
+
+def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Query:
+    """The query with another relation in the stage of those inputs."""
+    if _names(query) == names:
+        return replace(query, relation=relation)
+
+    def beneath(part: Relation) -> Relation:
+        if not isinstance(part, Input):
+            return replace(part, left=beneath(part.left), right=beneath(part.right))
+        branches = [
+            replace(branch, stage=_with_relation(branch.stage, names, relation))
+            if isinstance(branch, StageBranch)
+            else branch
+            for branch in part.branches
+        ]
+        return replace(part, branches=tuple(branches))
+
+    return replace(query, relation=beneath(query.relation))
 
 
 def _clusters(relation: Relation) -> Iterator[Join]:

@@ -53,9 +53,10 @@ def limits(
 def _limit(join: JoinPlan, bound: Bound, watermark: Watermark) -> Watermark:
     if isinstance(watermark, float):
         return watermark
-    limit = saturate(watermark - bound.c)
-    reach = 2 * join.slack + 2
-    if all(MIN_TIME + reach <= time <= MAX_TIME - reach for time in (watermark, watermark - bound.c)):
+    limit = min(max(watermark - bound.c, bound.low), bound.high)
+    reach = 2 * bound.slack + 2
+    inside = all(MIN_TIME + reach <= time <= MAX_TIME - reach for time in (watermark, watermark - bound.c))
+    if not bound.slack or inside:
         return limit
     evicted, by = _column(join, bound.evicted), _column(join, bound.by)
     asked = [
@@ -66,7 +67,7 @@ def _limit(join: JoinPlan, bound: Bound, watermark: Watermark) -> Watermark:
     if asked:
         return min(limit, max(asked))
     # A derived bound, of no comparison alone: values are off by at most slack, and only near the ends.
-    low = saturate(watermark - bound.c - join.slack)
+    low = saturate(limit - bound.slack)
     return min(limit if limit > MIN_TIME + reach and watermark > MIN_TIME + reach else low, MAX_TIME - reach)
 
 

@@ -15,6 +15,7 @@ from watersmeet.errors import StateError
 from watersmeet.event_time import NEVER, Watermark
 from watersmeet.state.damage import damaged
 from watersmeet.state.marks import Marks
+from watersmeet.state.pace import Pace
 from watersmeet.state.record import Record
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
@@ -39,6 +40,8 @@ class Arrangement(Record):
     ``limits``: per event-time column, rows below are released (allowed_lateness taken off, never going back).
     ``retained``: rows that are neither released nor deleted. ``index``: by what new runs are sorted (None:
     the first of the plan's indexes); ``candidates``: what look-ups found by each, about, in the last ticks.
+    ``most``: the most that were ever retained after a tick; ``paces``: how fast rows come, per event-time
+    column. Both are for people: nothing is computed from them.
     """
 
     runs: list[LiveRun] = Field(default_factory=list)
@@ -46,6 +49,8 @@ class Arrangement(Record):
     retained: int = 0
     index: str | None = None
     candidates: dict[str, float] = Field(default_factory=dict)
+    most: int = 0
+    paces: dict[str, Pace] = Field(default_factory=dict)
 
 
 class AsofState(Record):

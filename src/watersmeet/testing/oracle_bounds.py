@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Bounds = dict[tuple[Key, Key], int]
 """(evicted A, by B) -> c of ``A >= B - c``."""
 
+Chains = dict[tuple[Key, Key], list[tuple[int, ...]]]
+"""(evicted A, by B) -> for each chain of bounds from A to B, their constants."""
+
 
 @dataclass
 class _Linear:
@@ -147,17 +150,18 @@ def _never_null(joins: list[JoinPlan], number: int) -> set[Key]:
     }
 
 
-def join_bounds(joins: list[JoinPlan], number: int) -> Bounds:
+def join_chains(joins: list[JoinPlan], number: int) -> Chains:
     """The bounds that count in a join: of a key of one side by a key of the other.
 
     A query of INNER joins closes over the links of all of it: a row that a later join will turn down need
     not wait. Any other closes over the links of the joins beneath, this one included: a row that a later
     outer join turns down may be a result, as a pad. There only keys count that cannot be NULL in a match of
     this join, and no links to the right side of a SEMI or ANTI join beneath, which is not there any more.
+    Of all chains between two keys those with the least sum count. Arithmetic on times saturates at each link.
     """
     join = joins[number]
     if join.asof is not None:
-        return dict(join.links)
+        return {pair: [(c,)] for pair, c in join.links.items()}
     if all(j.kind == "INNER" for j in joins if not j.as_of):
         used = list(range(len(joins)))
         known = {key for j in joins for pair in j.links for key in pair}
@@ -172,26 +176,25 @@ def join_bounds(joins: list[JoinPlan], number: int) -> Bounds:
             links[pair] = min(c, links.get(pair, c))
     side_of = {source.alias: side for side in (0, 1) for source in join.sides[side]}
     return {
-        (a, b): c
-        for (a, b), c in _closed(links, known).items()
+        (a, b): [chain for chain in chains if sum(chain) == min(map(sum, chains))]
+        for (a, b), chains in _closed(links, known).items()
         if a[0] in side_of and b[0] in side_of and side_of[a[0]] != side_of[b[0]]
     }
 
 
-def _closed(links: Bounds, known: set[Key]) -> Bounds:
-    """All bounds over simple paths on which all keys but the evicted one are ``known`` not to be NULL."""
-    best: Bounds = {}
+def _closed(links: Bounds, known: set[Key]) -> Chains:
+    """All simple paths on which all keys but the evicted one are ``known`` not to be NULL."""
+    found: Chains = {}
 
-    def walk(evicted: Key, end: Key, total: int, seen: tuple[Key, ...]) -> None:
+    def walk(evicted: Key, end: Key, chain: tuple[int, ...], seen: tuple[Key, ...]) -> None:
         for (a, b), c in links.items():
             if a == end and b not in seen and b in known:
-                pair = (evicted, b)
-                best[pair] = min(best.get(pair, total + c), total + c)
-                walk(evicted, b, total + c, (*seen, b))
+                found.setdefault((evicted, b), []).append((*chain, c))
+                walk(evicted, b, (*chain, c), (*seen, b))
 
     for key in {a for a, _ in links}:
-        walk(key, key, 0, (key,))
-    return best
+        walk(key, key, (), (key,))
+    return found
 
 
 # refused plans

@@ -127,10 +127,12 @@ class JoinState:
     def _limit(self, key: Key, marks: dict[Key, tuple[Any, int]]) -> Any:
         """limit[key] less allowed_lateness, or None for a key with no bound on it."""
         limits = []
-        for (evicted, by), c in self.plan.bounds.items():
-            if evicted == key:
+        for (evicted, by), chains in self.plan.chains.items():
+            for chain in chains if evicted == key else ():
                 mark, lateness = marks[by]
-                limits.append(saturate(saturate(mark - c) - lateness))
+                for c in reversed(chain):
+                    mark = saturate(mark - c)
+                limits.append(saturate(mark - lateness))
         return max(limits) if limits else None
 
     def release(self, marks: dict[Key, tuple[Any, int]], ended: bool) -> Changes:

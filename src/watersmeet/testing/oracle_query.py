@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.testing.oracle_asof import ASOF, AsofRule, asof_rule, parsed
-from watersmeet.testing.oracle_bounds import bounds_of, join_bounds, padded_by, refuse_unbounded
+from watersmeet.testing.oracle_bounds import bounds_of, join_chains, padded_by, refuse_unbounded
 from watersmeet.testing.oracle_inputs import Key, Source
 from watersmeet.testing.oracle_sql import Function, Scope, compile_expr
 from watersmeet.testing.oracle_tree import (
@@ -48,9 +48,15 @@ class JoinPlan:
     """(A, B) -> c of ``A >= B - c``: the bounds of this join's own condition."""
     after: list[Function]
     """Its rows come into the next join if all are TRUE."""
-    bounds: dict[tuple[Key, Key], int] = field(default_factory=dict)
-    """(evicted A, by B) -> c, closed: those that count here, between keys of one side and of the other."""
+    chains: dict[tuple[Key, Key], list[tuple[int, ...]]] = field(default_factory=dict)
+    """(evicted A, by B) -> the constants of the links from A to B, closed: those that count here, between
+    keys of one side and of the other. For several chains the sum of each is c."""
     asof: AsofRule | None = None
+
+    @property
+    def bounds(self) -> dict[tuple[Key, Key], int]:
+        """(evicted A, by B) -> c."""
+        return {pair: sum(chains[0]) for pair, chains in self.chains.items()}
 
     @property
     def pads(self) -> tuple[bool, bool]:
@@ -128,7 +134,7 @@ def _read(tree: exp.Select, case: dict[str, Any]) -> tuple[Query, list[Key | Non
         if join.as_of and join.kind in ("RIGHT", "FULL"):
             raise Refused(f"{join.kind} JOIN with a table FOR SYSTEM_TIME AS OF is not there")
     for number, join in enumerate(joins):
-        join.bounds = join_bounds(joins, number)
+        join.chains = join_chains(joins, number)
     refuse_unbounded(joins, case.get("options", {}).get("watermark_rule", "tight"))
     plain = [value.unalias() if isinstance(value, exp.Alias) else value for _, value in outputs]
     keys = [(e.table, e.name) if isinstance(e, exp.Column) else None for e in plain]

@@ -50,7 +50,7 @@ def random_multiway_case(seed: int, **profile: Any) -> dict[str, Any]:
     inputs = profile.get("inputs") or rng.choices([2, 3, 4], [60, 30, 10] if asof else [5, 60, 35])[0]
     time = profile.get("time") or rng.choices(
         ["BIGINT", "INT", "TIMESTAMP", "DATE", "MIXED", "EXTREME"],
-        [38, 8, 28, 12, 14, 12 if asof and inputs == 2 else 0],
+        [38, 8, 28, 12, 14, 12],
     )[0]  # fmt: skip
     draft = Draft(rng, draw_times(rng, time, inputs), inputs)
     draft.shape = (

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from watersmeet.engine.step.asof_limits import asof_work, in_order
 from watersmeet.engine.step.counts import added, late_total, lower
 from watersmeet.engine.step.kinds import Outgoing, kind_of
@@ -42,7 +44,8 @@ from watersmeet.state.manifest import (
     TableCopy,
 )
 from watersmeet.state.marks import Segment, overlay, unite
-from watersmeet.state.run import whole_run_released
+from watersmeet.state.pace import Pace
+from watersmeet.state.run import Run, whole_run_released
 from watersmeet.state.store import Store
 from watersmeet.watermark.holding import Holding
 from watersmeet.watermark.lateness import LateBy
@@ -383,12 +386,15 @@ class QueryTick:
         before = self._node_before(number).arrangements.get(side.name, Arrangement())
         layout = self.shapes[number].sides[place].layout
         index, candidates = next_index(layout, before.index, before.candidates, found)
+        retained = sum(live.run.rows - live.released for live in runs)
         return Arrangement(
             index=index,
             candidates=candidates,
             runs=runs,
             limits=work.new_limits,
-            retained=sum(live.run.rows - live.released for live in runs),
+            retained=retained,
+            most=max(before.most, retained),
+            paces=self._paces(number, place, before, work.new_runs),
         )
 
     def _is_broadcast(self, number: int, place: int) -> bool:
@@ -408,6 +414,21 @@ class QueryTick:
         for live in runs:
             if live.run.name in united:
                 live.marks = {**live.marks, "matched": united[live.run.name]}
+
+    def _paces(self, number: int, place: int, before: Arrangement, new: Sequence[Run]) -> dict[str, Pace]:
+        """How fast the rows of a side come, per event time."""
+        node, task = self.query.nodes[number], self.shapes[number].sides[place]
+        marks = self._watermarks(node, less_lateness=False)  # another run may allow more
+        rows, side = sum(run.rows for run in new), node.sides[place]
+        return {
+            column: before.paces.get(column, Pace()).moved(
+                rows,
+                [] if column in task.nullable else [run.spans[column] for run in new],
+                marks.get(side.watermark_key(column), NEVER),
+                timed=not pa.types.is_integer(task.schema.field(column).type),
+            )
+            for column in side.event_times
+        }
 
 
 def lateness_of(query: QueryPlan, side: SidePlan) -> int:

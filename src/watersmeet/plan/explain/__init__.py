@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from watersmeet.event_time import MAX_TIME
 from watersmeet.plan.conjuncts import text_of
@@ -22,6 +22,7 @@ from watersmeet.plan.explain.words import (
     sink_name,
     title_of,
 )
+from watersmeet.plan.measured import Measured
 from watersmeet.plan.model import (
     AggregatePlan,
     BranchPlan,
@@ -36,12 +37,12 @@ from watersmeet.plan.model import (
 from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, StageBranch, WatermarkRule
 
 
-def explain(plan: JobPlan) -> str:
-    """The queries of a job, one after the other; ends with a newline."""
-    return "\n".join(explain_query(query) for query in plan.queries)
+def explain(plan: JobPlan, measured: Mapping[str, Measured] | None = None) -> str:
+    """The queries of a job, one after the other; ends with a newline. ``measured``: by a run, per query."""
+    return "\n".join(explain_query(query, (measured or {}).get(query.name)) for query in plan.queries)
 
 
-def explain_query(query: QueryPlan) -> str:
+def explain_query(query: QueryPlan, measured: Measured | None = None) -> str:
     """One query: where rows come from, how they meet, for how long they are kept, what goes out."""
     inputs = [line for side in query.sides for line in _input(query, side)]
     head: Sections = [(f'Query "{query.name}" into {sink_name(query.sink)}', [" ".join(query.sql.split())])]
@@ -49,9 +50,8 @@ def explain_query(query: QueryPlan) -> str:
     if alone and isinstance(query.root, JoinPlan):
         head.append(("Join", [title_of(query.root)]))
     head.append(("Inputs", inputs))
-    if query.reordered is not None:
-        order = f"{', '.join(query.reordered)}: less is kept than in the query's order"
-        head.append(("Order of the joins (SET plan = cascade keeps the query's)", [order]))
+    orders = [f"{', '.join(order)}: less is kept than in the query's order" for order in query.reordered]
+    head.append(("Order of the joins (SET plan = cascade keeps the query's)", orders))
     for node in query.nodes:
         sections = _node_sections(query, node)
         name = node_name(query, node)
@@ -67,7 +67,7 @@ def explain_query(query: QueryPlan) -> str:
     tail: Sections = [
         (after, [] if query.where is None else [plain(text_of(as_written(query, query.where)))]),
         ("Watermark flow (in parentheses: how far behind the clock at most)", list(flow_lines(query))),
-        *state_sections(query),
+        *state_sections(query, measured),
         (
             "Output columns",
             [f"{o.name} = {plain(text_of(as_written(query, o.expr)))}" for o in query.outputs],

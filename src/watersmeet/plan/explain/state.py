@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from watersmeet.event_time import Side
-from watersmeet.plan.durations import distance
-from watersmeet.plan.explain.words import INDENT, Sections, node_name
+from watersmeet.plan.durations import distance, rounded_up
+from watersmeet.plan.explain.measured import known_by, now_line, order_lines, reach_advice
+from watersmeet.plan.explain.words import INDENT, Sections, node_name, number_of, size_of
 from watersmeet.plan.forecast import STRING_BYTES, SideForecast, side_forecasts, window_forecasts
+from watersmeet.plan.measured import Measured
 from watersmeet.plan.model import AggregatePlan, JoinPlan, QueryPlan, TimeBand
 from watersmeet.spec.model import WindowKind
 
@@ -30,8 +32,9 @@ class _Of:
         return distance(value, self.forecast.in_time)
 
 
-def state_sections(query: QueryPlan) -> Sections:
-    """A forecast of rows and bytes, and advice."""
+def state_sections(query: QueryPlan, measured: Measured | None = None) -> Sections:
+    """A forecast of rows and bytes, and advice; ``measured``: by a run."""
+    run = Measured() if measured is None else measured
     sides = [
         _Of(
             each.side.title if len(query.nodes) == 1 else f"{node_name(query, join)}, {each.side.title}",
@@ -39,21 +42,23 @@ def state_sections(query: QueryPlan) -> Sections:
             own,
             each,
         )
-        for join, both in side_forecasts(query)
+        for join, both in side_forecasts(query, run.sides)
         for own, each in zip(Side, both, strict=True)
     ]
-    windows = window_forecasts(query)
+    windows = window_forecasts(query, run.sides)
     lines = [line for of in sides for line in _forecast(query, of)]
     lines += [line for node, forecast in windows for line in _of_windows(query, node, forecast)]
     if not lines:
         return []
     kept = [of.forecast for of in sides if of.forecast.bound is not None]
     kept += [forecast for _, forecast in windows]
-    lines += _total([of.forecast for of in sides] + [forecast for _, forecast in windows])
+    every = [of.forecast for of in sides] + [forecast for _, forecast in windows]
+    lines += _total(every)
     lines += [f"assumed: {text}" for text in _assumptions(kept)]
     return [
-        ("State forecast (nothing is measured)", lines),
+        (f"State forecast ({known_by(run, every)})", lines),
         ("Could be kept shorter", [line for of in sides for line in _advice(of)]),
+        ("Another order of the joins", list(order_lines(run))),
     ]
 
 
@@ -62,25 +67,32 @@ def _of_windows(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -
     name = title if len(query.nodes) == 1 else f"{node_name(query, node)}, {title}"
     if forecast.kept is None or forecast.behind is None:
         until = "its session closes" if node.kind is WindowKind.SESSION else "its windows close"
-        yield f"{name}: until {until}, {_number(forecast.row.bytes)} bytes a row"
+        yield f"{name}: until {until}, {number_of(forecast.row.bytes)} bytes a row"
+        yield from now_line(forecast)
         return
     kept, size, behind = (
         distance(value, forecast.in_time) for value in (forecast.kept, node.size, forecast.behind)
     )
     yield f"{name}: a row for at most {kept} ({size} by its windows, {behind} delay of {node.time_key})"
     yield INDENT + _size(query, forecast)
+    yield from now_line(forecast)
 
 
 def _forecast(query: QueryPlan, of: _Of) -> Iterator[str]:
+    yield from _expected(query, of)
+    yield from now_line(of.forecast)
+
+
+def _expected(query: QueryPlan, of: _Of) -> Iterator[str]:
     forecast, bound = of.forecast, of.forecast.bound
     if all(i.is_table for i in forecast.side.inputs):
-        yield f"{of.name}: until the row is deleted, {_number(forecast.row.bytes)} bytes a row"
+        yield f"{of.name}: until the row is deleted, {number_of(forecast.row.bytes)} bytes a row"
     elif bound is None and of.join.asof is not None and of.join.matchable:
         yield from _last_of_each_key(of)
     elif bound is None:
         yield f"{of.name}: nothing is kept"
     elif forecast.kept is None or forecast.behind is None:
-        yield f"{of.name}: as long as {bound.by} takes, {_number(forecast.row.bytes)} bytes a row"
+        yield f"{of.name}: as long as {bound.by} takes, {number_of(forecast.row.bytes)} bytes a row"
     else:
         most = f"at most {of.distance(forecast.kept)}" if forecast.kept else "its tick alone"
         yield (
@@ -95,16 +107,11 @@ def _last_of_each_key(of: _Of) -> Iterator[str]:
     forecast = of.forecast
     one = "one row of each key" if of.join.keys else "one row"
     if forecast.behind is None:
-        yield f"{of.name}: {one}, and as many as watermarks take, {_number(forecast.row.bytes)} bytes a row"
+        yield f"{of.name}: {one}, and as many as watermarks take, {number_of(forecast.row.bytes)} bytes a row"
         return
     yield f"{of.name}: {one}, and those of at most {of.distance(forecast.behind)}"
-    if forecast.in_time:
-        rate = ASSUMED_RATE if forecast.rate is None else forecast.rate
-        rows = rate * forecast.behind / 1_000_000
-        per = "per" if forecast.rate is None else "at"
-        size = _bytes(rows * forecast.row.bytes)
-        each = f"{_number(forecast.row.bytes)} bytes, {size}; and {one}"
-        yield INDENT + f"{per} {_number(rate)} rows/s: {_number(rows)} rows of {each}"
+    if forecast.in_time or forecast.pace is not None:
+        yield INDENT + f"{_rows(forecast, forecast.behind)}; and {one}"
 
 
 def _lag_or_delay(of: _Of) -> str:
@@ -120,40 +127,56 @@ def _lag_or_delay(of: _Of) -> str:
 
 
 def _size(query: QueryPlan, forecast: SideForecast) -> str:
-    each = f"{_number(forecast.row.bytes)} bytes"
-    if forecast.side.feeds:
+    each = f"{number_of(forecast.row.bytes)} bytes"
+    if forecast.side.feeds and forecast.pace is None:
         nodes = [query.nodes[feed.node] for feed in forecast.side.feeds]
         made = f"what {' and '.join(node_name(query, node) for node in nodes)} makes in that time"
         grouped = all(isinstance(node, AggregatePlan) for node in nodes)
         return f"{made}, which depends on its {'groups' if grouped else 'matches'}; {each} a row"
-    if not forecast.in_time:
+    if not forecast.in_time and forecast.pace is None:
         return f"{each} a row"
-    rate = ASSUMED_RATE if forecast.rate is None else forecast.rate
-    rows = forecast.rows(rate) or 0.0
-    per = "per" if forecast.rate is None else "at"
-    return (
-        f"{per} {_number(rate)} rows/s: {_number(rows)} rows of {each}, {_bytes(rows * forecast.row.bytes)}"
+    return _rows(forecast, forecast.kept or 0)
+
+
+def _rows(forecast: SideForecast, stretch: int) -> str:
+    """How many rows of so much event time there are, and what they take."""
+    known = forecast.rows_per_unit
+    rate = ASSUMED_RATE / 1_000_000 if known is None else known
+    rows = rate * stretch
+    shown = (
+        f"{number_of(round(rate * 1_000_000, 9))} rows/s"
+        if forecast.in_time
+        else f"{number_of(rate)} rows per unit"
     )
+    if forecast.pace is not None:
+        span = forecast.pace[1]
+        over = rounded_up(span) if forecast.in_time else f"{span:,} units"
+        declared = "" if forecast.rate is None else f"; declared: {number_of(forecast.rate)}"
+        shown = f"{shown} (measured over {over}{declared})"
+    size = f"{number_of(forecast.row.bytes)} bytes, {size_of(rows * forecast.row.bytes)}"
+    return f"{'per' if known is None else 'at'} {shown}: {number_of(rows)} rows of {size}"
 
 
 def _total(sides: Sequence[SideForecast]) -> Iterator[str]:
-    """Of all inputs, when every one declares its rate."""
-    counted = [forecast for forecast in sides if not forecast.side.feeds]
-    if not counted or any(each.rate is None or each.kept is None or not each.in_time for each in counted):
+    """Of all inputs, when the rate of every one is declared or measured; of joined rows if it is measured."""
+    counted = [each for each in sides if not each.side.feeds or each.expected is not None]
+    found = [each.expected for each in counted]
+    if not any(not each.side.feeds for each in counted) or None in found:
         return
-    total = sum((each.rows(each.rate or 0.0) or 0.0) * each.row.bytes for each in counted)
+    total = sum((rows or 0.0) * each.row.bytes for rows, each in zip(found, counted, strict=True))
     beneath = "" if len(counted) == len(sides) else ", and what is kept of joined rows"
-    yield f"together: {_bytes(total)}{beneath}"
+    yield f"together: {size_of(total)}{beneath}"
 
 
 def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
     if not kept:
         return
     yield "event times follow the clock, no row comes before its time, no stream falls silent"
-    yield "no row is filtered out; files hold released rows, too, until they are merged"
-    if any(each.rate is None and not each.side.feeds and each.in_time for each in kept):
+    files = "files hold released rows, too, until they are merged"
+    yield files if all(each.pace is not None for each in kept) else f"no row is filtered out; {files}"
+    if any(each.rows_per_unit is None and not each.side.feeds and each.in_time for each in kept):
         yield "1,000 rows/s of a source that declares no 'rows_per_second'"
-    if not all(each.in_time for each in kept):
+    if any(not each.in_time and each.pace is None for each in kept):
         yield "nothing of the rate of integer times: kept is what comes while they move by that much"
     found = [name for each in kept for name in each.row.assumed]
     long = list(dict.fromkeys("what is computed" if "#" in name else name for name in found))
@@ -163,6 +186,7 @@ def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
 
 def _advice(of: _Of) -> Iterator[str]:
     forecast, bound = of.forecast, of.forecast.bound
+    yield from reach_advice(of.name, forecast)
     if bound is None or not forecast.kept or forecast.behind is None:
         return
     widths = [b.upper - b.lower for b in of.join.bands if b.upper is not None and b.lower is not None]
@@ -171,6 +195,7 @@ def _advice(of: _Of) -> Iterator[str]:
             f"{of.name}: {of.distance(forecast.behind)} of its {of.distance(forecast.kept)} are the"
             f" {_lag_or_delay(of)} of {bound.by}, far more than the interval of {of.distance(width)}:"
             f" {'a smaller lag' if not of.join.side(of.own.other).feeds else 'less of it'} would help most"
+            f"{_share(forecast)}"
         )
     if of.join.bands and all(_is_open(band, of.own) for band in of.join.bands):
         band = of.join.bands[0]
@@ -182,18 +207,14 @@ def _advice(of: _Of) -> Iterator[str]:
         )
 
 
+def _share(forecast: SideForecast) -> str:
+    """How much of a side's bytes is because a watermark is behind, where a rate is measured."""
+    if forecast.pace is None or forecast.expected is None or not forecast.kept or forecast.behind is None:
+        return ""
+    total = forecast.expected * forecast.row.bytes
+    return f" ({size_of(total * min(1.0, forecast.behind / forecast.kept))} of {size_of(total)})"
+
+
 def _is_open(band: TimeBand, own: Side) -> bool:
     """Whether the band never releases rows of that side."""
     return (band.upper if own is Side.LEFT else band.lower) is None
-
-
-def _number(value: float) -> str:
-    """With commas; a fraction only of small numbers."""
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"
-
-
-def _bytes(value: float) -> str:
-    for size, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
-        if value >= size:
-            return f"{value / size:,.1f} {name}"
-    return f"{value:,.0f} bytes"

@@ -74,3 +74,26 @@ def qualified(text: str, side: SidePlan) -> str:
     if side.feed is not None:
         return name
     return joined_name(side.name, name) if side.input.column(name) else f"{side.name}: {name}"
+
+
+def number_of(value: float) -> str:
+    """With commas; a fraction only of small numbers.
+
+    >>> number_of(1234.5), number_of(99.25), number_of(0.0125)
+    ('1,234', '99.2', '0.013')
+    """
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def size_of(value: float) -> str:
+    """Bytes.
+
+    >>> size_of(2_460_000_000), size_of(17)
+    ('2.5 GB', '17 bytes')
+    """
+    for size, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
+        if value >= size:
+            return f"{value / size:,.1f} {name}"
+    return f"{value:,.0f} bytes"

@@ -1,0 +1,72 @@
+"""What the last committed manifest of a checkpoint says of a job's queries, as EXPLAIN takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.errors import StateError
+from watersmeet.event_time import ENDED, NEVER
+from watersmeet.plan.measured import Measured, MeasuredSide
+from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.plan.other_order import other_orders
+from watersmeet.spec.model import Insert, Job, Options
+from watersmeet.state.manifest import Arrangement, Manifest, QueryState, load_newest
+
+
+def measured_in(checkpoint: str | Path, job: Job, plan: JobPlan) -> dict[str, Measured]:
+    """Per query of the plan, what a run with that checkpoint directory has measured. Nothing is changed
+    there, and the job may be running.
+
+    Raises:
+        StateError: no tick was committed there, or the manifest cannot be read.
+    """
+    manifest = load_newest(Checkpoint(checkpoint).store)
+    if manifest is None:
+        raise StateError(
+            f"there is no state in {checkpoint}: no tick was committed there",
+            code="no-state",
+            hint="name the directory that `watersmeet run` was given, or leave --checkpoint out",
+        )
+    return {
+        query.name: measured_of(manifest, insert, job.options, query)
+        for insert, query in zip(job.inserts, plan.queries, strict=True)
+    }
+
+
+def measured_of(manifest: Manifest, insert: Insert, options: Options, plan: QueryPlan) -> Measured:
+    """The same of one query. The state of another plan is not looked at: what its sides are called says
+    nothing of what they hold."""
+    if plan.name not in manifest.fingerprints:
+        return Measured(problem="the checkpoint has no query of this name")
+    if manifest.fingerprints[plan.name] != plan.fingerprint:
+        return Measured(problem="the checkpoint is of another plan of this query")
+    sides = _sides(manifest.queries[plan.name])
+    return Measured(manifest.tick, sides, better=other_orders(insert, options, plan, sides))
+
+
+def _sides(state: QueryState) -> dict[str, MeasuredSide]:
+    return {
+        name: _side(arrangement)
+        for node in state.nodes
+        for name, arrangement in node.arrangements.items()
+        if node.table is None
+    }
+
+
+def _side(found: Arrangement) -> MeasuredSide:
+    rows = sum(live.run.rows for live in found.runs)
+    file_bytes = sum(live.run.nbytes for live in found.runs)
+    reaches: dict[str, int | None] = {}
+    for column, pace in found.paces.items():
+        limit = found.limits.get(column, NEVER)
+        if isinstance(pace.mark, int) and limit < ENDED:
+            reaches[column] = pace.mark - limit if isinstance(limit, int) else None
+    return MeasuredSide(
+        retained=found.retained,
+        most=found.most,
+        file_bytes=file_bytes,
+        row_bytes=file_bytes / rows if rows else None,
+        paces={column: pace.measured for column, pace in found.paces.items() if pace.measured[1] > 0},
+        reaches=reaches,
+    )
