@@ -30,6 +30,9 @@ SAME_IN_BOTH = frozenset(
     }
 )  # fmt: skip
 """Those that tasks compute as Spark does (see `kernel.aggregate`); others are left to Spark."""
+_FROM_ROWS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
+_ONCE = frozenset({"count", "sum", "avg"})
+"""Those for which DISTINCT makes a difference."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,18 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
     chosen = None if call.filter is None else holding(call.filter, f"#only{number}", as_it_is=True)
     expr = _spark(call, columns, chosen)
     return CallPlan(asked.name, call.function, columns, call.distinct, chosen, expr, text, plain=True)
+
+
+def from_rows(calls: tuple[CallPlan, ...]) -> tuple[str, ...]:
+    """The calls, as written, that cannot be had from partial aggregates (see `kernel.partial`): for them the
+    rows have to be kept."""
+    return tuple(
+        call.text
+        for call in calls
+        if not call.plain
+        or call.function not in SAME_IN_BOTH - _FROM_ROWS
+        or (call.distinct and call.function in _ONCE)
+    )
 
 
 def _held(column: str) -> Expr:

@@ -17,6 +17,7 @@ from watersmeet.engine.step.merge import choose
 from watersmeet.engine.step.monotony import check_promises
 from watersmeet.engine.step.orders import next_index
 from watersmeet.engine.step.tasks import (
+    AggregateShape,
     AsofWork,
     FeedReport,
     IngestReport,
@@ -31,7 +32,7 @@ from watersmeet.engine.step.tasks import (
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.plan.model import JoinPlan, LookupPlan, NodePlan, QueryPlan, SidePlan
-from watersmeet.spec.model import OutputMode, WatermarkRule
+from watersmeet.spec.model import WatermarkRule
 from watersmeet.state.manifest import (
     Arrangement,
     AsofState,
@@ -344,7 +345,7 @@ class QueryTick:
                 )
                 for column in side.event_times
             },
-            merges=choose(arrangement.runs),
+            merges=choose(arrangement.runs, combining=_combines(self.shapes[node.number])),
             index=arrangement.index,
         )
 
@@ -353,19 +354,20 @@ class QueryTick:
     ) -> Arrangement:
         merged_away = {name for group in work.merges for name in group}
         old = [live for live in work.runs if live.run.name not in merged_away]
-        if self.query.options.output_mode is not OutputMode.CHANGELOG:
+        if not self.shapes[number].kept_anew:
             old += [LiveRun(run=run) for run in work.new_runs]
         releasing = self.shapes[number].sides[place].layout.releasing
         runs: list[LiveRun] = []
         for live in old:
             released = live.released + sum(report.released.get(live.run.name, 0) for report in found)
+            released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in found)
             if released >= live.run.rows or whole_run_released(live.run, releasing, work.new_limits):
                 continue
             marks = dict(live.marks)
             for report in found:
                 for kind, segments in report.marks.get(live.run.name, {}).items():
                     marks[kind] = overlay(marks.get(kind, ()), segments)
-            runs.append(LiveRun(run=live.run, released=released, marks=marks))
+            runs.append(LiveRun(run=live.run, released=released, released_rows=released_rows, marks=marks))
         for report in found:
             fresh = [*report.merged, *report.inserted]
             runs += [live for live in fresh if live.released < live.run.rows]
@@ -379,8 +381,13 @@ class QueryTick:
             candidates=candidates,
             runs=runs,
             limits=work.new_limits,
-            retained=sum(live.run.rows - live.released for live in runs),
+            retained=sum(live.retained for live in runs),
         )
+
+
+def _combines(shape: NodeShape) -> bool:
+    """Merging its runs leaves fewer rows."""
+    return isinstance(shape, AggregateShape) and shape.partial is not None
 
 
 def lateness_of(query: QueryPlan, side: SidePlan) -> int:
@@ -417,7 +424,7 @@ def _ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[st
 
 
 def _check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str, Arrangement]) -> None:
-    state = {side.title: arrangements[side.name].retained for side in node.sides}
+    state = {side.title: arrangements[side.name].stored for side in node.sides}
     most, held = query.options.max_rows, sum(state.values())
     if most is not None and held > most:
         sizes = ", ".join(f"{title}: {rows}" for title, rows in state.items())
