@@ -255,7 +255,7 @@ class _Chain:
             results=asked.columns,
             key_texts=tuple(text_of(key.expr) for key in asked.keys),
             having=having,
-            from_rows=from_rows(groups.calls),
+            from_rows=from_rows(groups.calls, {column.name: column.type for column in asked.columns}),
         )
 
     def _filters(self, node: Node, side: Side) -> Sequence[Conjunct]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from watersmeet.event_time import Side
 from watersmeet.plan.durations import distance
+from watersmeet.plan.explain.windows import pane_name
 from watersmeet.plan.explain.words import INDENT, Sections, node_name
 from watersmeet.plan.forecast import STRING_BYTES, SideForecast, side_forecasts, window_forecasts
 from watersmeet.plan.model import AggregatePlan, JoinPlan, QueryPlan, TimeBand
@@ -62,13 +63,20 @@ def _of_windows(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -
     name = title if len(query.nodes) == 1 else f"{node_name(query, node)}, {title}"
     if forecast.kept is None or forecast.behind is None:
         until = "its session closes" if node.kind is WindowKind.SESSION else "its windows close"
+        until += "" if node.keeps_rows else f", one row per {pane_name(node)} and group"
         yield f"{name}: until {until}, {_number(forecast.row.bytes)} bytes a row"
         return
     kept, size, behind = (
         distance(value, forecast.in_time) for value in (forecast.kept, node.size, forecast.behind)
     )
-    yield f"{name}: a row for at most {kept} ({size} by its windows, {behind} delay of {node.time_key})"
-    yield INDENT + _size(query, forecast)
+    what = "a row" if forecast.panes is None else f"one row per {pane_name(node)} and group,"
+    yield f"{name}: {what} for at most {kept} ({size} by its windows, {behind} delay of {node.time_key})"
+    if forecast.panes is None:
+        yield INDENT + _size(query, forecast)
+        return
+    kind = "windows" if node.pane == node.size else "panes"
+    each = f"{_number(forecast.row.bytes)} bytes"
+    yield INDENT + f"{forecast.panes:,} {kind} at once at most, a row of {each} for each group in each"
 
 
 def _forecast(query: QueryPlan, of: _Of) -> Iterator[str]:
@@ -139,7 +147,9 @@ def _size(query: QueryPlan, forecast: SideForecast) -> str:
 def _total(sides: Sequence[SideForecast]) -> Iterator[str]:
     """Of all inputs, when every one declares its rate."""
     counted = [forecast for forecast in sides if not forecast.side.feeds]
-    if not counted or any(each.rate is None or each.kept is None or not each.in_time for each in counted):
+    if not counted or any(each.panes is not None for each in sides):
+        return
+    if any(each.rate is None or each.kept is None or not each.in_time for each in counted):
         return
     total = sum((each.rows(each.rate or 0.0) or 0.0) * each.row.bytes for each in counted)
     beneath = "" if len(counted) == len(sides) else ", and what is kept of joined rows"
@@ -151,6 +161,9 @@ def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
         return
     yield "event times follow the clock, no row comes before its time, no stream falls silent"
     yield "no row is filtered out; files hold released rows, too, until they are merged"
+    if any(each.panes is not None for each in kept):
+        yield "partial aggregates of a group that come in different ticks are combined when files are merged"
+    kept = [each for each in kept if each.panes is None]
     if any(each.rate is None and not each.side.feeds and each.in_time for each in kept):
         yield "1,000 rows/s of a source that declares no 'rows_per_second'"
     if not all(each.in_time for each in kept):
