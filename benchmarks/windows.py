@@ -1,10 +1,10 @@
 """What windows cost: rows per second through ingest and the aggregation, and what is held until they close.
 
-    python -m benchmarks.windows [--rows N] [--ticks N] [--keys N] [--hop N] [--partitions N]
+    python -m benchmarks.windows [--rows N] [--ticks N] [--keys N] [--hop N] [--partitions N] [--spark]
 
-In this process, with files as on Spark. Every tick brings as many rows as a second of the clock, of as many
-keys; the windows are as long as all ticks together but one tick in the middle, so that none closes before the
-last tick, but for HOP windows, which begin ``--hop`` times as often. Rows are made beforehand, and not timed.
+Every tick brings the rows of one second of event time. Windows are as long as ``--ticks`` of them, and HOP
+windows begin ``--hop`` times as often; twice as many ticks are run, and one more. In this process, with files
+as on Spark; or on Spark, from Parquet to Parquet. Making the rows is not timed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from watersmeet.engine.step.driver import TickDriver
+from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.engine.step.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -32,13 +33,21 @@ FUNCTIONS = {
     "TUMBLE": "TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '{size}' SECONDS)",
     "HOP": "HOP(TABLE s, DESCRIPTOR(t), INTERVAL '{slide}' SECONDS, INTERVAL '{size}' SECONDS)",
 }
-CALLS = {"sums": "count(*), sum(v)", "many": "count(*), sum(v), avg(v), max(v), max_by(v, t)"}
+CALLS = {
+    "sums": "count(*) AS c0, sum(v) AS c1",
+    "many": "count(*) AS c0, sum(v) AS c1, avg(v) AS c2, max(v) AS c3, max_by(v, t) AS c4",
+}
 
 
-def job_text(function: str, calls: str) -> str:
-    return f"""
-        CREATE TABLE s (t TIMESTAMP, k BIGINT, v BIGINT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
-        SELECT window_start, k, {calls} FROM TABLE({function}) GROUP BY window_start, window_end, k"""
+def select(asked: argparse.Namespace, function: str, calls: str) -> str:
+    windows = FUNCTIONS[function].format(size=asked.ticks, slide=max(asked.ticks // asked.hop, 1))
+    return (
+        f"SELECT window_start, k, {CALLS[calls]} FROM TABLE({windows}) GROUP BY window_start, window_end, k"
+    )
+
+
+def table(connector: str) -> str:
+    return f"CREATE TABLE s (t TIMESTAMP, k BIGINT, v BIGINT, WATERMARK FOR t AS t) WITH ({connector});"
 
 
 def rows_of(tick: int, rows: int, keys: int) -> pa.RecordBatch:
@@ -55,15 +64,13 @@ def rows_of(tick: int, rows: int, keys: int) -> pa.RecordBatch:
 
 
 def run(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> dict[str, float]:
-    size = asked.ticks
-    text = FUNCTIONS[function].format(size=size, slide=max(size // asked.hop, 1))
-    plan = plan_job(parse_job(job_text(text, CALLS[calls])))
+    plan = plan_job(parse_job(table("'connector' = 'memory'") + select(asked, function, calls)))
     schema = rows_of(0, 1, 1).schema
     kept = plan.queries[0].sides[0].kept
     store = LocalStore(folder)
     driver = TickDriver.open(plan, {SIDE: pa.schema([schema.field(name) for name in kept])}, store)
     seconds, held, out = [], 0, 0
-    for tick in range(2 * size + 1):
+    for tick in range(2 * asked.ticks + 1):
         batch = rows_of(tick, asked.rows, asked.keys).select(kept)
         began = time.perf_counter()
         start = driver.begin(tick)
@@ -79,6 +86,48 @@ def run(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> d
         driver.commit()
         seconds.append(time.perf_counter() - began)
         held, out = max(held, result.state_bytes), out + result.rows_out
+    return figures_of(asked, seconds, held, out)
+
+
+def on_spark(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> dict[str, float]:
+    """The first five ticks, which compile code and start workers, are not counted."""
+    from watersmeet.engine.spark import session
+    from watersmeet.engine.spark.job import run_job
+
+    (folder / "s").mkdir()
+    for tick in range(2 * asked.ticks + 1):
+        rows = pa.Table.from_batches([rows_of(tick, asked.rows, asked.keys)])
+        pq.write_table(rows, folder / "s" / f"{tick:04d}.parquet")
+    of_file = (
+        f"'connector' = 'file', 'path' = '{folder / 's'}', 'format' = 'parquet', 'maxFilesPerTrigger' = '1'"
+    )
+    text = (
+        f"{table(of_file)} CREATE MAPPING o TYPE File OPTIONS "
+        f"('path' = '{folder / 'o'}', 'format' = 'parquet');"
+        f"INSERT INTO o {select(asked, function, calls)}"
+    )
+    session.start(session.settings(master=f"local[{asked.partitions}]"))
+    job = parse_job(text)
+    seconds, held, out = [], [0], [0]
+
+    def on_tick(result: TickResult, took: float, parts: Mapping[str, float]) -> None:
+        (query,) = result.queries.values()
+        seconds.append(took)
+        held.append(query.state_bytes)
+        out.append(query.rows_out)
+
+    run_job(
+        job,
+        plan_job(job),
+        checkpoint=str(folder / "checkpoint"),
+        partitions=asked.partitions,
+        until_caught_up=True,
+        on_tick=on_tick,
+    )
+    return figures_of(asked, seconds[5:], max(held), sum(out))
+
+
+def figures_of(asked: argparse.Namespace, seconds: Sequence[float], held: int, out: int) -> dict[str, float]:
     return {
         "rows/s": asked.rows * len(seconds) / sum(seconds),
         "median ms": median(seconds) * 1000,
@@ -95,14 +144,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keys", type=int, default=1000)
     parser.add_argument("--hop", type=int, default=6, help="HOP windows that hold a row")
     parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--spark", action="store_true")
     asked = parser.parse_args(argv)
     for function in FUNCTIONS:
         for calls in CALLS:
             with tempfile.TemporaryDirectory(prefix="windows-") as folder:
-                found = run(asked, function, calls, Path(folder))
-            print(
-                f"{function} {calls}: " + ", ".join(f"{name} {value:,.0f}" for name, value in found.items())
-            )
+                figures = (on_spark if asked.spark else run)(asked, function, calls, Path(folder))
+            shown = ", ".join(f"{name} {value:,.0f}" for name, value in figures.items())
+            print(f"{function} {calls}: {shown}")
     return 0
 
 

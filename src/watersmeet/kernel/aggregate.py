@@ -176,8 +176,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def grouped(rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateColumn]) -> pa.Table:
+def grouped(
+    rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateColumn], *, in_order: bool = True
+) -> pa.Table:
     """One row per group, in the order of each group's first row: the keys, then the aggregates by name.
+
+    Of many groups, half of the time goes into that order: ``in_order`` False leaves it open.
 
     NULL is a value of a key like others, NaN is equal to NaN, and 0.0 to -0.0.
 
@@ -190,10 +194,14 @@ def grouped(rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateC
     cursor = connection().cursor()
     try:
         cursor.register("grouped_rows", rows)
-        numbers = f"SELECT *, row_number() OVER () AS {quoted(_HIDDEN)} FROM grouped_rows"
-        text = f"SELECT {', '.join(chosen)} FROM ({numbers})"
+        source = "grouped_rows"
+        if in_order:
+            source = f"(SELECT *, row_number() OVER () AS {quoted(_HIDDEN)} FROM grouped_rows)"
+        text = f"SELECT {', '.join(chosen)} FROM {source}"
         text += f" GROUP BY {', '.join(by)}" if by else " HAVING count(*) > 0"
-        found = cursor.sql(f"{text} ORDER BY min({quoted(_HIDDEN)})").to_arrow_table()
+        if in_order:
+            text += f" ORDER BY min({quoted(_HIDDEN)})"
+        found = cursor.sql(text).to_arrow_table()
     except duckdb.Error as error:
         raise EngineError(
             f"an aggregate failed: {str(error).splitlines()[0]}",

@@ -58,7 +58,7 @@ def closed_panes(shape: AggregateShape, partial: PartialShape, share: Share) -> 
 def combined(shape: AggregateShape, partial: PartialShape, batch: pa.RecordBatch, buckets: Slots) -> Partial:
     """One partial row for each pane and group."""
     table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
-    found = grouped(table, [shape.time, *shape.by], [*partial.aggregates.combine, _BUCKET])
+    found = grouped(table, [shape.time, *shape.by], [*partial.aggregates.combine, _BUCKET], in_order=False)
     return _stored(partial, found)
 
 
@@ -85,7 +85,7 @@ def _of_rows(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunS
     columns = {name: given.column(name) for name in given.schema.names}
     panes = np.floor_divide(times, np.int64(partial.width))
     table = pa.table(columns | {NUMBER: pa.array(panes), BUCKET: pa.array(slots & BUCKET_MASK)})
-    found = grouped(table, [NUMBER, *shape.by], [*partial.aggregates.make, _BUCKET])
+    found = grouped(table, [NUMBER, *shape.by], [*partial.aggregates.make, _BUCKET], in_order=False)
     starts, _ = window_times(found.column(NUMBER).to_numpy(), partial.width, partial.width)
     return _stored(partial, found.set_column(0, shape.time, pa.array(starts)))
 
