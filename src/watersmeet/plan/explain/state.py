@@ -146,13 +146,13 @@ def _size(query: QueryPlan, forecast: SideForecast) -> str:
 
 def _total(sides: Sequence[SideForecast]) -> Iterator[str]:
     """Of all inputs, when every one declares its rate."""
-    counted = [forecast for forecast in sides if not forecast.side.feeds]
-    if not counted or any(each.panes is not None for each in sides):
-        return
-    if any(each.rate is None or each.kept is None or not each.in_time for each in counted):
+    rows = [each for each in sides if each.panes is None]
+    counted = [forecast for forecast in rows if not forecast.side.feeds]
+    if not counted or any(each.rate is None or each.kept is None or not each.in_time for each in counted):
         return
     total = sum((each.rows(each.rate or 0.0) or 0.0) * each.row.bytes for each in counted)
-    beneath = "" if len(counted) == len(sides) else ", and what is kept of joined rows"
+    beneath = "" if len(counted) == len(rows) else ", and what is kept of joined rows"
+    beneath += "" if len(rows) == len(sides) else ", and partial aggregates"
     yield f"together: {_bytes(total)}{beneath}"
 
 
