@@ -136,7 +136,7 @@ def test_without_a_state_it_says_so(watersmeet, file, tmp_path):
     ("old", "new", "code"),
     [
         ('"tick":6', '"tick":"six"', "state-damaged"),
-        ('"state_version":3', '"state_version":2', "state-version"),
+        ('"state_version":4', '"state_version":3', "state-version"),
     ],
 )
 def test_a_state_that_cannot_be_read(watersmeet, file, tmp_path, old, new, code):

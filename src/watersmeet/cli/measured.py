@@ -63,7 +63,7 @@ def _side(found: Arrangement) -> MeasuredSide:
         if isinstance(pace.mark, int) and limit < ENDED:
             reaches[column] = pace.mark - limit if isinstance(limit, int) else None
     return MeasuredSide(
-        retained=found.retained,
+        retained=found.stored,
         most=found.most,
         file_bytes=file_bytes,
         row_bytes=file_bytes / rows if rows else None,

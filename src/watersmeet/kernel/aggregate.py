@@ -46,7 +46,7 @@ def aggregate_sql(
     if found is None or any(_is_closed(kind) for kind in types if function != "count"):
         return None
     text, kind = found
-    return (f"CAST({text} AS {_duckdb_type(kind)})" if function == "sum" else text), kind
+    return (f"CAST({text} AS {sql_type(kind)})" if function == "sum" else text), kind
 
 
 def _plain(
@@ -61,26 +61,26 @@ def _plain(
         return None
     (name,), (kind,) = names, types
     if function == "count_if" and pa.types.is_boolean(kind) and not distinct:
-        return f"count(*){_filter([*rows, name])}", pa.int64()
+        return f"count(*){filtered([*rows, name])}", pa.int64()
     if function == "sum":
         found = _sum_type(kind)
-        return None if found is None else (f"sum({once}{name}){_filter(rows)}", found)
+        return None if found is None else (f"sum({once}{name}){filtered(rows)}", found)
     if function == "avg":
         return _average(name, kind, once, rows)
     if function in ("min", "max", "any_value"):
         least = "min" if function == "any_value" else function
-        return (f"{least}({name}){_filter(rows)}", kind) if _is_ordered(kind) else None
+        return (f"{least}({name}){filtered(rows)}", kind) if _is_ordered(kind) else None
     if distinct:
         return None
     if function in ("bool_and", "bool_or"):
-        return (f"{function}({name}){_filter(rows)}", kind) if pa.types.is_boolean(kind) else None
+        return (f"{function}({name}){filtered(rows)}", kind) if pa.types.is_boolean(kind) else None
     if function in ("bit_and", "bit_or", "bit_xor"):
-        return (f"{function}({name}){_filter(rows)}", kind) if pa.types.is_integer(kind) else None
+        return (f"{function}({name}){filtered(rows)}", kind) if pa.types.is_integer(kind) else None
     if function not in ("stddev_samp", "stddev_pop", "var_samp", "var_pop") or not _is_number(kind):
         return None
-    text = f"{function}(CAST({name} AS DOUBLE)){_filter(rows)}"
+    text = f"{function}(CAST({name} AS DOUBLE)){filtered(rows)}"
     if function.endswith("_pop") and pa.types.is_floating(kind):  # of one infinity 0 there
-        alone = f"count({name}){_filter(rows)} = 1 AND bool_or(NOT isfinite({name})){_filter(rows)}"
+        alone = f"count({name}){filtered(rows)} = 1 AND bool_or(NOT isfinite({name})){filtered(rows)}"
         text = f"CASE WHEN {alone} THEN CAST('NaN' AS DOUBLE) ELSE {text} END"
     return text, pa.float64()
 
@@ -89,9 +89,9 @@ def _count(names: list[str], distinct: bool, rows: list[str]) -> str:
     """Rows of which no argument is NULL."""
     known = [f"{name} IS NOT NULL" for name in names]
     if not distinct:
-        return f"count(*){_filter([*rows, *known])}"
+        return f"count(*){filtered([*rows, *known])}"
     whole = names[0] if len(names) == 1 else f"({', '.join(names)})"
-    return f"count(DISTINCT {whole}){_filter([*rows, *known])}"
+    return f"count(DISTINCT {whole}){filtered([*rows, *known])}"
 
 
 def _by(
@@ -102,7 +102,7 @@ def _by(
         return None
     value, by = names
     which = "first" if function == "min_by" else "last"
-    known = _filter([*rows, f"{by} IS NOT NULL"])
+    known = filtered([*rows, f"{by} IS NOT NULL"])
     return f"{which}({value} ORDER BY {by}, {value} NULLS FIRST){known}", types[0]
 
 
@@ -110,16 +110,20 @@ def _average(name: str, kind: pa.DataType, once: str, rows: list[str]) -> tuple[
     if not pa.types.is_decimal(kind):
         if not _is_number(kind):
             return None
-        return f"avg({once}CAST({name} AS DOUBLE)){_filter(rows)}", pa.float64()
+        return f"avg({once}CAST({name} AS DOUBLE)){filtered(rows)}", pa.float64()
     precision, scale = kind.precision, kind.scale
     if precision + max(scale + 10, 15) > _MOST:
         return None
-    # sum * 10**4 / count, halves away from zero, in whole numbers
-    total = f"(CAST(sum({once}{name}){_filter(rows)} * {10**scale} AS HUGEINT) * 10000)"
-    number = f"count({once}{name}){_filter(rows)}"
-    rounded = f"(2 * abs({total}) + {number}) // (2 * {number}) * sign({total})"
-    found = pa.decimal128(precision + 4, scale + 4)
-    return f"CASE WHEN {number} > 0 THEN CAST({rounded} AS DECIMAL({_MOST},0)) END", found
+    total, number = (f"{each}({once}{name}){filtered(rows)}" for each in ("sum", "count"))
+    return decimal_mean(total, number, scale), pa.decimal128(precision + 4, scale + 4)
+
+
+def decimal_mean(total: str, number: str, scale: int) -> str:
+    """The text for a mean of decimals with ``scale`` places, unscaled, with four places more, from those for
+    their sum and their number: halves away from zero, in whole numbers."""
+    whole = f"(CAST({total} * {10**scale} AS HUGEINT) * 10000)"
+    rounded = f"(2 * abs({whole}) + {number}) // (2 * {number}) * sign({whole})"
+    return f"CASE WHEN {number} > 0 THEN CAST({rounded} AS DECIMAL({_MOST},0)) END"
 
 
 def _sum_type(kind: pa.DataType) -> pa.DataType | None:
@@ -156,11 +160,13 @@ def _is_closed(kind: pa.DataType) -> bool:
     return bool(pa.types.is_map(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind))
 
 
-def _filter(conditions: Sequence[str]) -> str:
+def filtered(conditions: Sequence[str]) -> str:
+    """What follows a call over the rows alone for which these are TRUE."""
     return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
 
 
-def _duckdb_type(kind: pa.DataType) -> str:
+def sql_type(kind: pa.DataType) -> str:
+    """DuckDB's name of a type that sums have."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     return {pa.int64(): "BIGINT", pa.float64(): "DOUBLE"}[kind]
@@ -170,8 +176,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def grouped(rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateColumn]) -> pa.Table:
+def grouped(
+    rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateColumn], *, in_order: bool = True
+) -> pa.Table:
     """One row per group, in the order of each group's first row: the keys, then the aggregates by name.
+
+    Of many groups, half of the time goes into that order: ``in_order`` False leaves it open.
 
     NULL is a value of a key like others, NaN is equal to NaN, and 0.0 to -0.0.
 
@@ -184,10 +194,14 @@ def grouped(rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateC
     cursor = connection().cursor()
     try:
         cursor.register("grouped_rows", rows)
-        numbers = f"SELECT *, row_number() OVER () AS {quoted(_HIDDEN)} FROM grouped_rows"
-        text = f"SELECT {', '.join(chosen)} FROM ({numbers})"
+        source = "grouped_rows"
+        if in_order:
+            source = f"(SELECT *, row_number() OVER () AS {quoted(_HIDDEN)} FROM grouped_rows)"
+        text = f"SELECT {', '.join(chosen)} FROM {source}"
         text += f" GROUP BY {', '.join(by)}" if by else " HAVING count(*) > 0"
-        found = cursor.sql(f"{text} ORDER BY min({quoted(_HIDDEN)})").to_arrow_table()
+        if in_order:
+            text += f" ORDER BY min({quoted(_HIDDEN)})"
+        found = cursor.sql(text).to_arrow_table()
     except duckdb.Error as error:
         raise EngineError(
             f"an aggregate failed: {str(error).splitlines()[0]}",

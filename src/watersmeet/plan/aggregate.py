@@ -7,7 +7,8 @@ in it and is made of those.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -30,6 +31,10 @@ SAME_IN_BOTH = frozenset(
     }
 )  # fmt: skip
 """Those that tasks compute as Spark does (see `kernel.aggregate`); others are left to Spark."""
+_FROM_ROWS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_ONCE = frozenset({"count", "sum", "avg"})
+"""Those for which DISTINCT makes a difference."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,29 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
     chosen = None if call.filter is None else holding(call.filter, f"#only{number}", as_it_is=True)
     expr = _spark(call, columns, chosen)
     return CallPlan(asked.name, call.function, columns, call.distinct, chosen, expr, text, plain=True)
+
+
+def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, str]) -> tuple[str, ...]:
+    """The calls, as written, that cannot be had from partial aggregates (see `kernel.partial`): for them the
+    rows have to be kept.
+
+    Args:
+        types: of the results, by the calls' names, as far as they can be told.
+    """
+    return tuple(
+        call.text
+        for call in calls
+        if not call.plain
+        or call.function not in SAME_IN_BOTH - _FROM_ROWS
+        or (call.distinct and call.function in _ONCE)
+        or (call.function == "avg" and _is_too_wide(types.get(call.name, "")))
+    )
+
+
+def _is_too_wide(mean: str) -> bool:
+    """Whether Spark has to compute a mean of this type (see `kernel.aggregate`)."""
+    found = _DECIMAL.fullmatch(mean)
+    return found is not None and int(found[1]) + max(int(found[2]) + 6, 15) > 42
 
 
 def _held(column: str) -> Expr:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import MAX_TIME, Side
-from watersmeet.plan.aggregate import Groups, groups_of, with_texts
+from watersmeet.plan.aggregate import Groups, from_rows, groups_of, with_texts
 from watersmeet.plan.asof import asof_of
 from watersmeet.plan.columns import kept_columns
 from watersmeet.plan.conditions import Conditions
@@ -255,6 +255,7 @@ class _Chain:
             results=asked.columns,
             key_texts=tuple(text_of(key.expr) for key in asked.keys),
             having=having,
+            from_rows=from_rows(groups.calls, {column.name: column.type for column in asked.columns}),
         )
 
     def _filters(self, node: Node, side: Side) -> Sequence[Conjunct]:

@@ -71,8 +71,10 @@ def _node(node: NodePlan) -> dict[str, object]:
 
 
 def _windows(node: AggregatePlan) -> dict[str, object]:
-    """Of the aggregates, what is kept for them is enough."""
+    """Of the aggregates, what is kept for them is enough: rows, or partial aggregates."""
+    calls = [[c.function, list(c.columns), c.filter] for c in node.calls]
     return {
+        "partial": None if node.keeps_rows else calls,
         "kind": node.kind.value,
         "time": node.time,
         "size": node.size,

@@ -35,7 +35,7 @@ from watersmeet.spec.model import WINDOW_END, WINDOW_START, Source, WatermarkRul
 STRING_BYTES = 20
 """What a text, or any value without a fixed width, is assumed to take."""
 
-SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES, CAME_BYTES = 8, 4, 8, 4, 8
+SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES, CAME_BYTES, COUNT_BYTES = 8, 4, 8, 4, 8, 8
 _BITS = {"BOOLEAN": 1, "FLOAT": 32, "REAL": 32, "DOUBLE": 64, "DATE": 32, **INTEGER_BITS}
 _BITS |= {"DECIMAL": 128, "DEC": 128, "NUMERIC": 128}
 _BITS |= dict.fromkeys(("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ"), 64)
@@ -70,8 +70,9 @@ class SideForecast:
     first, and ``behind``: how far W of its ``by`` is behind (of an ASOF join's right side without a bound,
     how far what still asks is). ``in_time``: that is in µs, not in the units of
     integer times. ``rate``: rows per second that are declared, of
-    all its sources; None if some is not, or for the rows of a node beneath. ``measured``: of a run;
-    ``timed_by``: the event time that says when rows go.
+    all its sources; None if some is not, or for the rows of a node beneath. ``panes``: of partial aggregates,
+    which are kept instead of rows, how many panes there are at once at most.
+    ``measured``: of a run; ``timed_by``: the event time that says when rows go.
     """
 
     side: SidePlan
@@ -83,6 +84,7 @@ class SideForecast:
     row: RowBytes
     timed_by: str | None = None
     measured: MeasuredSide | None = None
+    panes: int | None = None
 
     def rows(self, rate: float) -> float | None:
         """How many are kept at most when ``rate`` rows come per second, for event times in µs."""
@@ -285,8 +287,9 @@ def _timed_by(join: JoinPlan, side: Side, bound: Bound | None) -> str | None:
 def window_forecasts(
     query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
 ) -> list[tuple[AggregatePlan, SideForecast]]:
-    """The side of every aggregation. A row is kept until its last window closes: for at most their size and
-    what the watermark is behind; how long a session lasts, nobody knows."""
+    """The side of every aggregation. A row, or a pane's partial aggregates, is kept until its last window
+    closes: for at most their size and what the watermark is behind; how long a session lasts, nobody
+    knows."""
     leaving = flows(query)
     found = []
     for node in query.nodes:
@@ -294,14 +297,16 @@ def window_forecasts(
             behind = incoming(query, node, leaving)[node.time_key].at_most
             unknown = behind is None or node.kind is WindowKind.SESSION
             plan = node.side
+            kept = None if unknown or behind is None else node.size + behind
             forecast = SideForecast(
                 side=plan,
-                kept=None if unknown or behind is None else node.size + behind,
+                kept=kept,
                 bound=None,
                 behind=behind,
                 in_time=key_in_time(node, node.time_key),
                 rate=None if plan.feeds else _rate([branch.source for _, branch in plan.sources]),
-                row=_bytes(plan, 1, _of_inputs(plan)),
+                row=_bytes(plan, 1, _of_inputs(plan)) if node.keeps_rows else _partial_bytes(node),
+                panes=None if node.keeps_rows or kept is None else -(-kept // node.pane),
                 timed_by=node.time,
             )
             found.append((node, _with(forecast, measured or {})))
@@ -384,11 +389,36 @@ def _bytes(plan: SidePlan, orders: int, types: Mapping[str, str]) -> RowBytes:
         if name in plan.event_times:
             total += TIME_BYTES
             continue
-        bits = _BITS.get(re.split(r"[(<\s]", types.get(name, ""), maxsplit=1)[0])
-        total += OFFSET_BYTES + STRING_BYTES if bits is None else bits / 8
-        if bits is None:
+        width = _width(types.get(name, ""))
+        total += OFFSET_BYTES + STRING_BYTES if width is None else width
+        if width is None:
             assumed.append(name)
     return RowBytes(total, tuple(assumed))
+
+
+def _width(kind: str) -> float | None:
+    """Bytes of a value of the type; None: that is not fixed, or not known."""
+    bits = _BITS.get(re.split(r"[(<\s]", kind, maxsplit=1)[0])
+    return None if bits is None else bits / 8
+
+
+def _partial_bytes(node: AggregatePlan) -> RowBytes:
+    """What a group's partial aggregates of one pane take in a run: slot, order, start, rows counted, the keys
+    and what is kept of each call."""
+    types = _of_inputs(node.side)
+    results = {column.name: column.type for column in node.results}
+    widths: dict[str, float | None] = {column: _width(types.get(column, "")) for _, column in node.keys}
+    for call in node.calls:
+        kind = results.get(call.name, "")
+        widths[call.text] = _width(kind)
+        if call.function in ("sum", "avg"):
+            exact = kind != "DOUBLE" and (call.function == "sum" or kind != "")
+            widths[call.text] = (16 if exact else 8) + (8 if call.function == "avg" else 0)
+        elif call.function in ("min_by", "max_by"):
+            widths[f"{call.text} at"] = _width(types.get(call.columns[1], ""))
+    total: float = SLOT_BYTES + ORDER_BYTES + TIME_BYTES + COUNT_BYTES
+    total += sum(OFFSET_BYTES + STRING_BYTES if width is None else width for width in widths.values())
+    return RowBytes(total, tuple(name for name, width in widths.items() if width is None))
 
 
 def _of_inputs(plan: SidePlan) -> dict[str, str]:

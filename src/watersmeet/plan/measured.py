@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 class MeasuredSide:
     """One side of a node, as of a tick.
 
-    ``retained``: rows; ``most``: the most after any tick; ``file_bytes``: what its files take, which may hold
-    released rows, too; ``row_bytes``: of a row in them, None: there are none. ``paces``: per event-time
-    column how many rows were kept, and how much event time (µs, or units of integer times) they cover: more
-    than none. ``reaches``: per event-time column how far back from its watermark rows are kept; None: what
-    releases them has no watermark yet.
+    ``retained``: rows, or partial aggregates of them; ``most``: the most after any tick; ``file_bytes``: what
+    its files take, which may hold released rows, too; ``row_bytes``: of a row in them, None: there are none.
+    ``paces``: per event-time column how many rows were kept, and how much event time (µs, or units of integer
+    times) they cover: more than none. ``reaches``: per event-time column how far back from its watermark rows
+    are kept; None: what releases them has no watermark yet.
     """
 
     retained: int

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import gcd
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, TimeComparison
 from watersmeet.measure import Measured
@@ -402,6 +403,18 @@ class AggregatePlan(NodePlan):
     """The keys as written, for people."""
     having: str | None = None
     """Which groups go out, for people."""
+    from_rows: tuple[str, ...] = ()
+    """The calls, as written, for which all rows have to be kept."""
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Rows are kept until their windows close; else partial aggregates per pane and group."""
+        return self.kind is WindowKind.SESSION or bool(self.from_rows)
+
+    @property
+    def pane(self) -> int:
+        """How wide panes are: each window of TUMBLE and HOP consists of whole ones."""
+        return gcd(self.size, self.slide)
 
     @property
     def side(self) -> SidePlan:

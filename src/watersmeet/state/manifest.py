@@ -22,25 +22,40 @@ from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 KEPT = 2
 
 
 class LiveRun(Record):
-    """A run, how many of its rows were released, and the marks of its rows."""
+    """A run, how many of its rows were released, and the marks of its rows. ``released_rows``: how many rows
+    of the side the released ones stood for, where they are partial aggregates."""
 
     run: Run
     released: int = 0
+    released_rows: int = 0
     marks: Marks = Field(default_factory=dict)
+
+    @property
+    def stored(self) -> int:
+        """Rows of the run that are not released."""
+        return self.run.rows - self.released
+
+    @property
+    def retained(self) -> int:
+        """Rows of the side that it holds, or stands for."""
+        if self.run.stands_for is None:
+            return self.stored
+        return self.run.stands_for - self.released_rows
 
 
 class Arrangement(Record):
     """The state of one side of a node: rows of an input, or of a node beneath.
 
     ``limits``: per event-time column, rows below are released (allowed_lateness taken off, never going back).
-    ``retained``: rows that are neither released nor deleted. ``index``: by what new runs are sorted (None:
+    ``retained``: rows of the side that are neither released nor deleted, kept themselves or within partial
+    aggregates. ``index``: by what new runs are sorted (None:
     the first of the plan's indexes); ``candidates``: what look-ups found by each, about, in the last ticks.
-    ``most``: the most that were ever retained after a tick; ``paces``: how fast rows come, per event-time
+    ``most``: the most that were ever stored after a tick; ``paces``: how fast rows come, per event-time
     column. Both are for people: nothing is computed from them.
     """
 
@@ -51,6 +66,11 @@ class Arrangement(Record):
     candidates: dict[str, float] = Field(default_factory=dict)
     most: int = 0
     paces: dict[str, Pace] = Field(default_factory=dict)
+
+    @property
+    def stored(self) -> int:
+        """Rows kept: themselves, or partial aggregates."""
+        return sum(live.stored for live in self.runs)
 
 
 class AsofState(Record):

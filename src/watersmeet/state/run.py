@@ -51,7 +51,7 @@ class Run(FrozenRecord):
     ``shift``: of its slots; ``low``, ``high``: least and greatest slot; ``tick``: when its rows (the newest
     of them) arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it.
     ``origin``: of rows that ASOF joins look for, as ingest wrote them: (branch, source partition, ingest
-    task)."""
+    task). ``stands_for``: how many rows of its side, where the run's are partial aggregates."""
 
     name: str
     rows: int
@@ -68,6 +68,7 @@ class Run(FrozenRecord):
     level: int = 0
     origin: tuple[int, str, int] | None = None
     offset: int = 0
+    stands_for: int | None = None
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ def write_run(
     level: int = 0,
     group: str | None = None,
     origin: tuple[int, str, int] | None = None,
+    stands_for: int | None = None,
 ) -> Run:
     """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column."""
     arrays: list[pa.Array] = [pa.array(rows.slots)]
@@ -211,6 +213,7 @@ def write_run(
         group=group or name,
         level=level,
         origin=origin,
+        stands_for=stands_for,
     )
 
 

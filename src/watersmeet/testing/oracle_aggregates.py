@@ -5,8 +5,9 @@ A call is compiled to (kind, function); the function takes the group's rows.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from functools import cmp_to_key
+from functools import cmp_to_key, reduce
 from typing import Any
 
 from sqlglot import exp
@@ -26,6 +27,11 @@ def _order(a: Any, b: Any) -> int:
 
 
 ORDER = cmp_to_key(_order)
+_BITS: dict[type[exp.Expression], Callable[[int, int], int]] = {
+    exp.BitwiseAndAgg: operator.and_,
+    exp.BitwiseOrAgg: operator.or_,
+    exp.BitwiseXorAgg: operator.xor,
+}
 
 
 def compile_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
@@ -78,6 +84,9 @@ def compile_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
     if isinstance(node, exp.LogicalAnd | exp.LogicalOr):
         test = all if isinstance(node, exp.LogicalAnd) else any
         return "bool", lambda rows: test(v for (v,) in known(rows)) if known(rows) else None
+    if type(node) in _BITS:
+        fold = _BITS[type(node)]
+        return kind, lambda rows: reduce(fold, (v for (v,) in known(rows))) if known(rows) else None
     if isinstance(node, exp.CountIf):
         return "int", lambda rows: sum(v is True for (v,) in known(rows))
     raise Unsupported(f"the aggregate {node.sql()}")

@@ -18,7 +18,14 @@ _AGGREGATES = (
     "min_by({v}, {t})",
     "count({v}) FILTER (WHERE {v} > 1)",
     "sum({v} + 1)",
+    "avg({v}) FILTER (WHERE {v} < 3)",
+    "max_by({v}, {t}) FILTER (WHERE {v} <> 2)",
+    "count_if({v} > 1)",
 )
+_BITS = ("bit_and({v})", "bit_or({v})", "bit_xor({v})")
+"""Of whole numbers."""
+_TRUTHS = ("bool_and({v} > 0)", "bool_or({v} > 2)")
+"""None of these is a number."""
 _JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
 
 
@@ -82,7 +89,11 @@ class _Draft:
         return f"TABLE({kind}({table}, DESCRIPTOR({time}), {size}))"
 
     def aggregates(self, value: str, time: str, most: int = 3) -> list[str]:
-        chosen = self.rng.sample(_AGGREGATES, self.rng.randint(1, most))
+        """Expressions, of which the first is a number."""
+        pool = _AGGREGATES if value in "nm" else (*_AGGREGATES, *_BITS)
+        chosen = self.rng.sample(pool, self.rng.randint(1, most))
+        if self.rng.random() < 0.2:
+            chosen.append(self.rng.choice(_TRUTHS))
         return [each.format(v=value, t=time) for each in chosen]
 
     def grouped(self, table: str, time: str, value: str, keys: list[str], names: list[str]) -> str:

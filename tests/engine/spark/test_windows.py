@@ -16,6 +16,9 @@ from watersmeet.engine.spark.replay import replay_case
 pytestmark = pytest.mark.spark
 
 AGGREGATES = {
+    "parts": "count(*) AS n, sum(v) AS s, avg(v) AS m, string(avg(CAST(v AS DECIMAL(10,2)) / 7)) AS d,"
+    " max_by(v, v) AS x, min_by(v, v) FILTER (WHERE v > 2) AS y, count_if(v > 3) AS c, bool_and(v > 0) AS b,"
+    " bit_xor(v) AS z",
     "tasks": "count(*) AS n, sum(v) AS s, avg(v) AS m, count(DISTINCT k) AS d, max_by(v, v) AS x",
     "spark": "count(*) AS n, percentile_approx(v, 0.5) AS p, approx_count_distinct(k) AS d,"
     " sort_array(collect_list(v)) AS l, sum(v) FILTER (WHERE k = 'a') AS s",
@@ -23,8 +26,11 @@ AGGREGATES = {
 WINDOWS = {
     "TUMBLE({}, INTERVAL '10' MINUTES)": "window(t, '10 minutes')",
     "HOP({}, INTERVAL '3' MINUTES, INTERVAL '9' MINUTES)": "window(t, '9 minutes', '3 minutes')",
+    "HOP({}, INTERVAL '4' MINUTES, INTERVAL '10' MINUTES)": "window(t, '10 minutes', '4 minutes')",
     "SESSION({}, INTERVAL '2' MINUTES)": "session_window(t, '2 minutes')",
 }
+KINDS = dict(zip(WINDOWS, ("parts", "spark", "parts", "tasks"), strict=True))
+"""By what results are computed: from partial aggregates, by Spark, from rows."""
 
 
 def rows_of(seed: int) -> list[dict[str, Any]]:
@@ -39,11 +45,11 @@ def rows_of(seed: int) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("ours", WINDOWS, ids=["tumble", "hop", "session"])
+@pytest.mark.parametrize("ours", WINDOWS, ids=["tumble", "hop", "hop of panes", "session"])
 def test_windows_are_those_of_spark(spark: Any, seed: int, ours: str) -> None:
     """A late row none, so all rows count; what is left to Spark by turns with what tasks compute."""
     rows = rows_of(seed)
-    kind = "spark" if ours.startswith("HOP") else "tasks"
+    kind = KINDS[ours]
     function = ours.format("TABLE s, DESCRIPTOR(t)")
     case = {
         "case": "windows",

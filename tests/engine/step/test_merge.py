@@ -7,7 +7,7 @@ import pytest
 from tests.engine.step.jobs import QUERY, arriving, bag, check_account, plan_of
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.step import merge
-from watersmeet.engine.step.merge import FAN_IN, GROUP_ROWS, SMALL_ROWS, choose
+from watersmeet.engine.step.merge import COMBINING_FAN_IN, FAN_IN, GROUP_ROWS, SMALL_ROWS, choose
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.run import Run
 from watersmeet.state.store import MemoryStore
@@ -96,6 +96,45 @@ def test_the_number_of_groups_stays_logarithmic():
         state.append(live(f"t{tick}", 1000))
     assert len(state) <= 4 * FAN_IN
     assert rewritten <= 4 * 1_000_000
+
+
+def test_partial_aggregates_are_combined_sooner_and_however_many_there_are():
+    assert choose(runs(COMBINING_FAN_IN - 1, 10), combining=True) == []
+    full = runs(COMBINING_FAN_IN, 2 * GROUP_ROWS)
+    assert choose(full, combining=True) == [names(full)]
+
+
+def test_the_same_groups_for_ever_stay_few_rows():
+    """Ticks with partial aggregates of 1,000 of 100,000 groups, and of all of them; none is released."""
+    state: list[LiveRun] = []
+    groups, rewritten, written = 100_000, 0, 0
+    for tick in range(600):
+        for chosen in choose(state, combining=True):
+            gone = [each for each in state if each.run.name in chosen]
+            total = sum(each.run.rows for each in gone)
+            rewritten += total
+            left = live(f"m{tick}-{chosen[0]}", min(total, groups))
+            state = [*(each for each in state if each not in gone), left]
+        rows = groups if tick % 50 == 49 else 1000
+        state.append(live(f"t{tick}", rows))
+        written += rows
+        assert sum(each.run.rows for each in state) <= 2.5 * COMBINING_FAN_IN * groups
+    assert rewritten <= 5 * written
+
+
+def test_a_large_merge_of_partial_aggregates_is_done_in_parts(monkeypatch):
+    """By ranges of hashes: a group is in one of them."""
+    sql = "SELECT k, count(*) AS n FROM TABLE(TUMBLE(TABLE l, DESCRIPTOR(t), 10)) GROUP BY window_end, k"
+    job = LocalJob(plan_of(sql), MemoryStore(), partitions=2)
+    for _ in range(COMBINING_FAN_IN):
+        job.tick(arriving(l=[{"t": 1, "k": f"k{number}"} for number in range(40)]))
+    monkeypatch.setattr(merge, "GROUP_ROWS", 30)
+    job.tick({})
+    found = job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"].runs
+    assert len({each.run.group for each in found}) == 1
+    assert 5 <= len(found) <= 8
+    assert (sum(each.run.rows for each in found), sum(each.run.stands_for for each in found)) == (40, 160)
+    assert bag(job.tick({}, end=True)) == {(f"k{number}", COMBINING_FAN_IN): 1 for number in range(40)}
 
 
 @pytest.fixture

@@ -10,9 +10,11 @@ import os
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
+from tests.oracle.test_windows_against_oracle import disagreements
 from watersmeet.engine.step import merge
 from watersmeet.testing.random_cases import random_case
 from watersmeet.testing.random_multiway import random_multiway_case
+from watersmeet.testing.random_windows import random_window_case
 
 CASES = min(300, int(os.environ.get("WATERSMEET_RANDOM_CASES", "300")))
 CHUNKS = 4
@@ -30,3 +32,15 @@ def test_merging_engine_agrees(seed, chunk, group_rows, monkeypatch):
         if many:
             case = random_multiway_case(number, asof=number % 2 == 0)
         check(case, PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)
+
+
+@pytest.mark.parametrize("group_rows", [10**9, 3])
+def test_merging_windows_agree(seed, group_rows, monkeypatch):
+    """Of partial aggregates, too: those of one pane and group are combined in every tick, in parts."""
+    monkeypatch.setattr(merge, "FAN_IN", 2)
+    monkeypatch.setattr(merge, "COMBINING_FAN_IN", 2)
+    monkeypatch.setattr(merge, "SMALL_ROWS", 10**9)
+    monkeypatch.setattr(merge, "GROUP_ROWS", group_rows)
+    for number in range(seed + 3 * 10**6, seed + 3 * 10**6 + CASES // 6):
+        placing = "borders" if number % 3 == 1 else None
+        check(random_window_case(number), PARTITIONS[number % len(PARTITIONS)], placing, disagreements)

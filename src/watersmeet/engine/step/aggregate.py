@@ -1,5 +1,6 @@
 """Windows that close, for one hash range of grouping keys: rows are grouped and aggregated, and released.
 
+Where aggregates can be had from partial ones, no row is kept (`engine.step.partial`); this is about the rest.
 TUMBLE and HOP: rows are released by a plain limit on the time; the windows that close in a tick are those
 that begin between the limits of the last tick and of this one.
 SESSION: a row is the last of its session when the watermark has passed it by more than the gap and no row of
@@ -10,16 +11,18 @@ as gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.existence import mark_gone
 from watersmeet.engine.step.merge import merge_runs
+from watersmeet.engine.step.partial import closed_panes
 from watersmeet.engine.step.results import NO_ROWS, count, least_alive
-from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice, concat_batches
+from watersmeet.engine.step.slice import HashRange, SideSlice, concat_batches
 from watersmeet.engine.step.tasks import AggregateShape, Share, SideReport
+from watersmeet.engine.step.windows import NUMBER, last_end, limits, passed, result_rows
 from watersmeet.event_time import (
     NEVER,
     Side,
@@ -28,25 +31,26 @@ from watersmeet.event_time import (
     TimeConstant,
     Times,
     TimeSum,
-    Watermark,
     saturating_add,
 )
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
 from watersmeet.kernel.bands import Band
 from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find, gather
 from watersmeet.kernel.probe import Rows
-from watersmeet.kernel.times import to_native
 from watersmeet.kernel.windows import Numbers, closing, sessions, window_times
-from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
+from watersmeet.spec.model import WindowKind
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import sort_rows, take_rows
 
-NUMBER, TIME = "#window", "#time"
-"""Columns of the rows to be grouped: the number of the window, and the time in it (for sessions)."""
+TIME = "#time"
+"""Column of the rows of sessions to be grouped: the time."""
 
 
 def aggregate_rows(shape: AggregateShape, share: Share) -> Iterator[pa.RecordBatch]:
     """The results of the windows that close in this tick, of the share's hash range."""
+    if shape.partial is not None:
+        yield from closed_panes(shape, shape.partial, share)
+        return
     hashes = HashRange.of_share(share)
     own = SideSlice(shape.sides[0], share.work.sides[0], share.store, hashes, hashes)
     report = share.report.sides[0]
@@ -68,11 +72,11 @@ def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterat
     if shape.kind is WindowKind.SESSION:
         yield from _closed_sessions(shape, own, report)
         return
-    before, now = _limits(shape, own)
-    since, until = _last_end(shape, before), _last_end(shape, now)
+    before, now = limits(shape, own)
+    since, until = last_end(shape, before), last_end(shape, now)
     chosen = []
     for piece in [*own.old, *own.new_runs]:
-        rows = np.sort(_passed(piece, shape.time, before, until))
+        rows = np.sort(passed(piece, shape.time, before, until))
         if len(rows):
             chosen.append(take_rows(piece.rows.batch, rows))
     if chosen:
@@ -86,17 +90,6 @@ def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterat
             if released:
                 report.released[piece.name] = report.released.get(piece.name, 0) + released
                 count(report, "grouped", released)
-
-
-def _limits(shape: AggregateShape, own: SideSlice) -> tuple[Watermark, Watermark]:
-    """Of the last tick and of this one: rows below are released, or (sessions) have been looked at."""
-    before, now = (limits.get(shape.time, NEVER) for limits in (own.work.old_limits, own.work.new_limits))
-    return before, now
-
-
-def _last_end(shape: AggregateShape, limit: Watermark) -> Watermark:
-    """The end of the last window that begins below a limit, which is where one begins."""
-    return limit if isinstance(limit, float) else limit - shape.slide + shape.size
 
 
 # sessions
@@ -127,11 +120,11 @@ def _closed_sessions(shape: AggregateShape, own: SideSlice, report: SideReport) 
 
 def _last_rows(shape: AggregateShape, own: SideSlice) -> SortedRows | None:
     """Of every group with sessions that close, the last row of the last of them; None without any."""
-    before, now = _limits(shape, own)
+    before, now = limits(shape, own)
     batches, slots = [], []
     for pieces, since in ((own.old, before), (own.new_runs, NEVER)):
         for piece in pieces:
-            rows = _passed(piece, shape.time, since, now)
+            rows = passed(piece, shape.time, since, now)
             if len(rows):
                 batches.append(take_rows(piece.rows.batch, rows))
                 slots.append(piece.rows.slots[rows])
@@ -155,12 +148,6 @@ def _last_rows(shape: AggregateShape, own: SideSlice) -> SortedRows | None:
     greatest[:-1] = keys[order][1:] != keys[order][:-1]
     chosen = order[greatest]
     return sort_rows(take_rows(batch, chosen), places[chosen], own.task.layout)[0]
-
-
-def _passed(piece: RunSlice, column: str, since: Watermark, now: Watermark) -> Rows:
-    """Rows of the slice with a time in [since, now)."""
-    rows = piece.run.between(column, since, now)
-    return rows[(rows >= piece.start) & (rows < piece.stop)] - piece.start
 
 
 def _without_follower(shape: AggregateShape, batch: pa.RecordBatch) -> Rows:
@@ -219,7 +206,7 @@ def _results(
         ends = saturating_add(last, shape.size)
     else:
         starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
-    return _row_batch(shape, found, starts, ends, dict(shape.keys))
+    return result_rows(shape, found, starts, ends, dict(shape.keys))
 
 
 _SPAN = (
@@ -237,19 +224,4 @@ def _with_windows(
         starts, ends = times[first][numbers], saturating_add(times[last], shape.size)[numbers]
     else:
         starts, ends = window_times(numbers, shape.size, shape.slide)
-    return _row_batch(shape, pa.Table.from_batches([given]), starts, ends, {})
-
-
-def _row_batch(
-    shape: AggregateShape, found: pa.Table, starts: Times, ends: Times, held: Mapping[str, str]
-) -> pa.RecordBatch:
-    """``held``: columns of ``found`` that have another name there."""
-    kind = shape.row_schema.field(WINDOW_START).type
-    windows = {WINDOW_START: starts, WINDOW_END: ends}
-    arrays = []
-    for field in shape.row_schema:
-        if field.name in windows:
-            arrays.append(to_native(pa.array(windows[field.name]), kind))
-        else:
-            arrays.append(found.column(held.get(field.name, field.name)).combine_chunks())
-    return pa.RecordBatch.from_arrays(arrays, schema=shape.row_schema)
+    return result_rows(shape, pa.Table.from_batches([given]), starts, ends, {})

@@ -4,44 +4,58 @@ The driver says which runs (`choose`), every join task does its hash range, afte
 is size-tiered: `FAN_IN` groups of about one size become one group of the next, so that a row is rewritten
 O(log state) times; groups are not grown beyond `GROUP_ROWS`, so that what is kept on disk after its release
 is bounded by one group per end of the retained span.
+
+Merging partial aggregates combines those of one pane and group. There the number of groups of runs bounds how
+often one is kept, so fewer are left unmerged (`COMBINING_FAN_IN`), and they grow as far as they have to; a
+merge is then done in parts of the hash range, each of which leaves a run.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from watersmeet.engine.step.slice import RunSlice, SideSlice, concat_batches
+from watersmeet.kernel.pairs import SortedRows
+from watersmeet.kernel.partial import ROWS
+from watersmeet.kernel.slots import BUCKET_MASK, Slots
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter
-from watersmeet.state.run import sort_rows, take_rows, write_run
+from watersmeet.state.run import Run, sort_rows, take_rows, write_run
 
 FAN_IN = 8
+COMBINING_FAN_IN = 4
 GROUP_ROWS = 2_000_000
 SMALL_ROWS = 4_096
 """Groups up to this size are of one tier: merging them costs next to nothing."""
 
 
-def choose(runs: Sequence[LiveRun]) -> list[list[str]]:
+Combine = Callable[[pa.RecordBatch, Slots], tuple[pa.RecordBatch, Slots]]
+"""Partial rows with the upper halves of their slots, to fewer ones."""
+
+
+def choose(runs: Sequence[LiveRun], *, combining: bool = False) -> list[list[str]]:
     """The merges that are due: lists of run names, oldest group first. Every run is in at most one."""
+    fan_in = COMBINING_FAN_IN if combining else FAN_IN
     groups: dict[str, list[LiveRun]] = defaultdict(list)
     for live in runs:
         groups[live.run.group].append(live)
     tiers: dict[int, list[str]] = defaultdict(list)
-    sizes = {name: sum(live.run.rows - live.released for live in members) for name, members in groups.items()}
+    sizes = {name: sum(live.stored for live in members) for name, members in groups.items()}
     for name, size in sizes.items():
-        tiers[_tier(size)].append(name)
+        tiers[_tier(size, fan_in)].append(name)
     merges = []
     for names in tiers.values():
-        if len(names) < FAN_IN:
+        if len(names) < fan_in:
             continue
         merges += [
             [live.run.name for name in chosen for live in groups[name]]
-            for chosen in _filled(names, sizes)
-            if len(chosen) >= FAN_IN // 2
+            for chosen in ([names] if combining else _filled(names, sizes))
+            if len(chosen) >= fan_in // 2
         ]
     return merges
 
@@ -59,29 +73,33 @@ def _filled(names: Sequence[str], sizes: Mapping[str, int]) -> list[list[str]]:
     return parts
 
 
-def _tier(rows: int) -> int:
+def _tier(rows: int, fan_in: int) -> int:
     tier, limit = 0, SMALL_ROWS
     while rows > limit:
-        tier, limit = tier + 1, limit * FAN_IN
+        tier, limit = tier + 1, limit * fan_in
     return tier
 
 
-def merge_runs(own: SideSlice, tick: int, marks: MarkWriter) -> list[LiveRun]:
-    """Do the merges that the side's work asks for, within this task's range; their marks go to ``marks``."""
+def merge_runs(own: SideSlice, tick: int, marks: MarkWriter, combine: Combine | None = None) -> list[LiveRun]:
+    """Do the merges that the side's work asks for, within this task's range; their marks go to ``marks``.
+
+    Args:
+        combine: of runs of partial aggregates, which have no marks.
+    """
     by_name: dict[str, RunSlice] = {piece.name: piece for piece in own.old}
     merged = []
     for names in own.work.merges:
         pieces = [by_name[name] for name in names if name in by_name]
         group = f"{tick}-{zlib.crc32(names[0].encode()):08x}"
-        found = _merge(own, pieces, tick, group, marks) if pieces else None
-        if found is not None:
-            merged.append(found)
+        if pieces and combine is not None:
+            merged += list(_combined(own, pieces, group, combine))
+        elif pieces:
+            found = _merge(own, pieces, group, marks)
+            merged += [] if found is None else [found]
     return merged
 
 
-def _merge(
-    own: SideSlice, pieces: list[RunSlice], tick: int, group: str, marks: MarkWriter
-) -> LiveRun | None:
+def _merge(own: SideSlice, pieces: list[RunSlice], group: str, marks: MarkWriter) -> LiveRun | None:
     batches, slots = [], []
     kinds = sorted({kind for piece in pieces for kind in (*piece.live.marks, *piece.touched)})
     kept_marks: dict[MarkKind, list[MarkArray]] = {kind: [] for kind in kinds}
@@ -101,12 +119,49 @@ def _merge(
         return None
     layout = own.task.layout
     sorted_rows, order = sort_rows(concat_batches(batches), np.concatenate(slots), layout, own.work.index)
-    level = 1 + max(piece.run.run.level for piece in pieces)
-    newest = max(piece.run.run.tick for piece in pieces)
-    run = write_run(
-        own.store, own.task.arrangement, sorted_rows, layout, tick=newest, level=level, group=group
-    )
+    run = _written(own, pieces, sorted_rows, group)
     for kind in kinds:
         if kind != "gone":
             marks.add(run.name, kind, 0, np.concatenate(kept_marks[kind])[order])
     return LiveRun(run=run)
+
+
+def _combined(own: SideSlice, pieces: list[RunSlice], group: str, combine: Combine) -> Iterator[LiveRun]:
+    for cuts in zip(*(_cuts(pieces, piece) for piece in pieces), strict=True):
+        batches, slots = [], []
+        for piece, (first, end) in zip(pieces, cuts, strict=True):
+            live = piece.run.live(own.work.new_limits, piece.start + first, piece.start + end)
+            rows = first + np.flatnonzero(live)
+            if len(rows):
+                batches.append(take_rows(piece.rows.batch, rows))
+                slots.append(piece.rows.slots[rows] & BUCKET_MASK)
+        if batches:
+            batch, buckets = combine(concat_batches(batches), np.concatenate(slots))
+            rows_stood_for = int(batch.column(ROWS).to_numpy(zero_copy_only=True).sum())
+            sorted_rows, _ = sort_rows(batch, buckets, own.task.layout, own.work.index)
+            yield LiveRun(run=_written(own, pieces, sorted_rows, group, rows_stood_for))
+
+
+def _cuts(pieces: list[RunSlice], piece: RunSlice) -> list[tuple[int, int]]:
+    """The positions of ``piece`` at which it is cut, by ranges of hashes that are the same for all of them:
+    so many that in each part there are about `GROUP_ROWS` rows of all pieces."""
+    largest = max(pieces, key=lambda each: len(each.rows)).rows.slots
+    parts = -(-sum(len(each.rows) for each in pieces) // GROUP_ROWS)
+    places = [len(largest) * part // parts for part in range(1, parts)]
+    found = np.searchsorted(piece.rows.slots, largest[places] & BUCKET_MASK).tolist()
+    return list(zip([0, *found], [*found, len(piece.rows)], strict=True))
+
+
+def _written(
+    own: SideSlice, pieces: list[RunSlice], rows: SortedRows, group: str, stands_for: int | None = None
+) -> Run:
+    return write_run(
+        own.store,
+        own.task.arrangement,
+        rows,
+        own.task.layout,
+        tick=max(piece.run.run.tick for piece in pieces),
+        level=1 + max(piece.run.run.level for piece in pieces),
+        group=group,
+        stands_for=stands_for,
+    )

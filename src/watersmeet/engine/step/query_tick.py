@@ -19,6 +19,7 @@ from watersmeet.engine.step.merge import choose
 from watersmeet.engine.step.monotony import check_promises
 from watersmeet.engine.step.orders import next_index
 from watersmeet.engine.step.tasks import (
+    AggregateShape,
     AsofWork,
     FeedReport,
     IngestReport,
@@ -34,7 +35,7 @@ from watersmeet.engine.step.tasks import (
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.plan.model import JoinPlan, LookupPlan, NodePlan, QueryPlan, SidePlan
-from watersmeet.spec.model import OutputMode, WatermarkRule
+from watersmeet.spec.model import WatermarkRule
 from watersmeet.state.manifest import (
     Arrangement,
     AsofState,
@@ -351,7 +352,7 @@ class QueryTick:
                 )
                 for column in side.event_times
             },
-            merges=choose(arrangement.runs),
+            merges=choose(arrangement.runs, combining=_combines(self.shapes[node.number])),
             index=arrangement.index,
         )
 
@@ -360,13 +361,14 @@ class QueryTick:
     ) -> Arrangement:
         merged_away = {name for group in work.merges for name in group}
         old = [live for live in work.runs if live.run.name not in merged_away]
-        if self.query.options.output_mode is not OutputMode.CHANGELOG:
+        if not self.shapes[number].kept_anew:
             old += [LiveRun(run=run) for run in work.new_runs]
         releasing = self.shapes[number].sides[place].layout.releasing
         runs: list[LiveRun] = []
         by_several: dict[str, list[Segment]] = {}
         for live in old:
             released = live.released + sum(report.released.get(live.run.name, 0) for report in found)
+            released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in found)
             if released >= live.run.rows or whole_run_released(live.run, releasing, work.new_limits):
                 continue
             marks = dict(live.marks)
@@ -376,7 +378,7 @@ class QueryTick:
                         by_several.setdefault(live.run.name, []).extend(segments)
                     else:
                         marks[kind] = overlay(marks.get(kind, ()), segments)
-            runs.append(LiveRun(run=live.run, released=released, marks=marks))
+            runs.append(LiveRun(run=live.run, released=released, released_rows=released_rows, marks=marks))
         self._unite(runs, by_several)
         for report in found:
             fresh = [*report.merged, *report.inserted]
@@ -386,14 +388,13 @@ class QueryTick:
         before = self._node_before(number).arrangements.get(side.name, Arrangement())
         layout = self.shapes[number].sides[place].layout
         index, candidates = next_index(layout, before.index, before.candidates, found)
-        retained = sum(live.run.rows - live.released for live in runs)
         return Arrangement(
             index=index,
             candidates=candidates,
             runs=runs,
             limits=work.new_limits,
-            retained=retained,
-            most=max(before.most, retained),
+            retained=sum(live.retained for live in runs),
+            most=max(before.most, sum(live.stored for live in runs)),
             paces=self._paces(number, place, before, work.new_runs),
         )
 
@@ -431,6 +432,11 @@ class QueryTick:
         }
 
 
+def _combines(shape: NodeShape) -> bool:
+    """Merging its runs leaves fewer rows."""
+    return isinstance(shape, AggregateShape) and shape.partial is not None
+
+
 def lateness_of(query: QueryPlan, side: SidePlan) -> int:
     """What is still to be taken off an input's watermarks: those that stages have a part in have it off."""
     return 0 if side.feed is not None or side.stages else query.options.allowed_lateness
@@ -465,7 +471,7 @@ def _ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[st
 
 
 def _check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str, Arrangement]) -> None:
-    state = {side.title: arrangements[side.name].retained for side in node.sides}
+    state = {side.title: arrangements[side.name].stored for side in node.sides}
     most, held = query.options.max_rows, sum(state.values())
     if most is not None and held > most:
         sizes = ", ".join(f"{title}: {rows}" for title, rows in state.items())

@@ -14,6 +14,7 @@ from watersmeet.engine.step.tasks import (
     JoinShape,
     LookupShape,
     NodeShape,
+    PartialShape,
     PassShape,
     SideTask,
     null_column,
@@ -25,6 +26,7 @@ from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.bands import Band, RealBand
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns
+from watersmeet.kernel.partial import Asked, partials_of
 from watersmeet.kernel.residual import computed
 from watersmeet.measure import Measured
 from watersmeet.plan.model import (
@@ -120,12 +122,13 @@ def _aggregate_shape(query: QueryPlan, node: AggregatePlan, tasks: tuple[SideTas
     wanted = dict.fromkeys(column for _, column in node.keys)
     for call in node.calls:
         wanted |= dict.fromkeys([*call.columns, *([] if call.filter is None else [call.filter])])
+    columns = tuple(replace(_joined(Side.LEFT, node.side, task, column), name=column) for column in wanted)
     kind = task.schema.field(node.time).type
     return AggregateShape(
         query=query.name,
         number=node.number,
         sides=tasks,
-        columns=tuple(replace(_joined(Side.LEFT, node.side, task, column), name=column) for column in wanted),
+        columns=columns,
         changelog=False,
         kind=node.kind,
         time=node.time,
@@ -134,6 +137,28 @@ def _aggregate_shape(query: QueryPlan, node: AggregatePlan, tasks: tuple[SideTas
         keys=node.keys,
         aggregates=_aggregates(query, node, task),
         window_type=pa.int64() if pa.types.is_integer(kind) else _as_timestamp(kind),
+        partial=_partial(node, task, {column.name: column.type for column in columns}),
+    )
+
+
+def _partial(node: AggregatePlan, task: SideTask, types: Mapping[str, pa.DataType]) -> PartialShape | None:
+    """``types``: of keys and arguments."""
+    found = None
+    if not node.keeps_rows:
+        calls = [
+            Asked(c.name, c.function, c.columns, tuple(types[a] for a in c.columns), c.distinct, c.filter)
+            for c in node.calls
+        ]
+        found = partials_of(calls)
+    if found is None:
+        return None
+    fields = [pa.field(node.time, pa.int64()), *(pa.field(key, types[key]) for _, key in node.keys)]
+    fields += [pa.field(each.name, each.type) for each in found.make]
+    layout = replace(task.layout, event_times=(node.time,))
+    return PartialShape(
+        side=replace(task, layout=layout, schema=pa.schema(list(dict.fromkeys(fields))), nullable=()),
+        width=node.pane,
+        aggregates=found,
     )
 
 

@@ -18,6 +18,7 @@ from watersmeet.event_time import NEVER, Side, Watermark
 from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.pairs import Condition, JoinedColumn
+from watersmeet.kernel.partial import Partials
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, JoinKind, WindowKind
 from watersmeet.state.manifest import LiveRun, TableCopy
 from watersmeet.state.marks import Marks
@@ -163,12 +164,14 @@ class NodeWork(Record):
 
 
 class SideReport(Record):
-    """``released``: rows per run; ``marks``: new segments per run and kind; ``merged``: new runs with their
-    marks; ``inserted``: new runs of changelog mode; ``missing``: some rows that were deleted but are not
-    there; ``least``: per event time over the retained rows of the runs that this task answers for;
-    ``candidates``: how many look-ups into this side would find by each index, about."""
+    """``released``: rows per run, ``released_rows``: how many rows of the side these stood for, where they
+    are partial aggregates; ``marks``: new segments per run and kind; ``merged``: new runs with their marks;
+    ``inserted``: new runs that are kept instead of the side's own; ``missing``: some rows that were deleted
+    but are not there; ``least``: per event time over the retained rows of the runs that this task answers
+    for; ``candidates``: how many look-ups into this side would find by each index, about."""
 
     released: dict[str, int] = Field(default_factory=dict)
+    released_rows: dict[str, int] = Field(default_factory=dict)
     marks: dict[str, Marks] = Field(default_factory=dict)
     merged: list[LiveRun] = Field(default_factory=list)
     inserted: list[LiveRun] = Field(default_factory=list)
@@ -258,6 +261,11 @@ class NodeShape:
         return self.sides[place_of(side)]
 
     @property
+    def kept_anew(self) -> bool:
+        """Tasks write what is kept of this tick's rows; the runs that brought them are not."""
+        return self.changelog
+
+    @property
     def row_schema(self) -> pa.Schema:
         """The rows that leave: columns ``alias.column``, and ``_diff`` in changelog mode."""
         fields = [pa.field(column.name, column.type) for column in self.columns]
@@ -281,13 +289,26 @@ class PassShape(NodeShape):
     """Rows of one side go out as they come."""
 
 
+@dataclass(frozen=True)
+class PartialShape:
+    """What is kept instead of rows: partial ``aggregates``, per group and pane of this ``width``.
+
+    ``side``: of the runs that hold them, where the time column holds the pane's start.
+    """
+
+    side: SideTask
+    width: int
+    aggregates: Partials
+
+
 @dataclass(frozen=True, kw_only=True)
 class AggregateShape(NodeShape):
     """Windows over the time ``time`` of the one side, and groups in them; see `plan.model.AggregatePlan`.
 
     ``columns``: what rows have that are to be grouped. ``by``: columns of the side that hold the keys;
     ``keys``: (name in the result, column). ``aggregates`` None: Spark aggregates, and rows go out with the
-    windows that they are in. ``window_type``: of window_start and window_end.
+    windows that they are in. ``window_type``: of window_start and window_end. ``partial`` None: rows are
+    kept.
     """
 
     kind: WindowKind
@@ -297,10 +318,15 @@ class AggregateShape(NodeShape):
     keys: tuple[tuple[str, str], ...]
     aggregates: tuple[AggregateColumn, ...] | None
     window_type: pa.DataType
+    partial: PartialShape | None
+
+    @property
+    def kept_anew(self) -> bool:
+        return self.partial is not None
 
     @property
     def by(self) -> tuple[str, ...]:
-        return tuple(column for _, column in self.keys)
+        return tuple(dict.fromkeys(column for _, column in self.keys))
 
     @property
     def row_schema(self) -> pa.Schema:

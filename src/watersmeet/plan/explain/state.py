@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from watersmeet.event_time import Side
 from watersmeet.plan.durations import distance, rounded_up
 from watersmeet.plan.explain.measured import known_by, now_line, order_lines, reach_advice
+from watersmeet.plan.explain.windows import pane_name
 from watersmeet.plan.explain.words import INDENT, Sections, node_name, number_of, size_of
 from watersmeet.plan.forecast import STRING_BYTES, SideForecast, side_forecasts, window_forecasts
 from watersmeet.plan.measured import Measured
@@ -67,14 +68,21 @@ def _of_windows(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -
     name = title if len(query.nodes) == 1 else f"{node_name(query, node)}, {title}"
     if forecast.kept is None or forecast.behind is None:
         until = "its session closes" if node.kind is WindowKind.SESSION else "its windows close"
+        until += "" if node.keeps_rows else f", one row per {pane_name(node)} and group"
         yield f"{name}: until {until}, {number_of(forecast.row.bytes)} bytes a row"
         yield from now_line(forecast)
         return
     kept, size, behind = (
         distance(value, forecast.in_time) for value in (forecast.kept, node.size, forecast.behind)
     )
-    yield f"{name}: a row for at most {kept} ({size} by its windows, {behind} delay of {node.time_key})"
-    yield INDENT + _size(query, forecast)
+    what = "a row" if forecast.panes is None else f"one row per {pane_name(node)} and group,"
+    yield f"{name}: {what} for at most {kept} ({size} by its windows, {behind} delay of {node.time_key})"
+    if forecast.panes is None:
+        yield INDENT + _size(query, forecast)
+    else:
+        kind = "windows" if node.pane == node.size else "panes"
+        each = f"{number_of(forecast.row.bytes)} bytes"
+        yield INDENT + f"{forecast.panes:,} {kind} at once at most, a row of {each} for each group in each"
     yield from now_line(forecast)
 
 
@@ -159,12 +167,14 @@ def _rows(forecast: SideForecast, stretch: int) -> str:
 
 def _total(sides: Sequence[SideForecast]) -> Iterator[str]:
     """Of all inputs, when the rate of every one is declared or measured; of joined rows if it is measured."""
-    counted = [each for each in sides if not each.side.feeds or each.expected is not None]
+    rows = [each for each in sides if each.panes is None]
+    counted = [each for each in rows if not each.side.feeds or each.expected is not None]
     found = [each.expected for each in counted]
     if not any(not each.side.feeds for each in counted) or None in found:
         return
     total = sum((rows or 0.0) * each.row.bytes for rows, each in zip(found, counted, strict=True))
-    beneath = "" if len(counted) == len(sides) else ", and what is kept of joined rows"
+    beneath = "" if len(counted) == len(rows) else ", and what is kept of joined rows"
+    beneath += "" if len(rows) == len(sides) else ", and partial aggregates"
     yield f"together: {size_of(total)}{beneath}"
 
 
@@ -174,6 +184,9 @@ def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
     yield "event times follow the clock, no row comes before its time, no stream falls silent"
     files = "files hold released rows, too, until they are merged"
     yield files if all(each.pace is not None for each in kept) else f"no row is filtered out; {files}"
+    if any(each.panes is not None for each in kept):
+        yield "partial aggregates of a group that come in different ticks are combined when files are merged"
+    kept = [each for each in kept if each.panes is None]
     if any(each.rows_per_unit is None and not each.side.feeds and each.in_time for each in kept):
         yield "1,000 rows/s of a source that declares no 'rows_per_second'"
     if any(not each.in_time and each.pace is None for each in kept):

@@ -22,7 +22,7 @@ def window_sections(node: AggregatePlan, *, is_root: bool) -> Sections:
         ("Groups that go out", [] if node.having is None or is_root else [plain(node.having)]),
         ("Kept in state for", [f"{node.side.title}: {_kept(node)}"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
-        ("Columns in state", [f"{node.side.title}: {', '.join(node.side.kept)}"]),
+        ("Columns in state", [f"{node.side.title}: {', '.join(_columns(node))}"]),
         ("Spread over tasks", [_spread(node)]),
     ]
 
@@ -72,10 +72,35 @@ def _aggregates(node: AggregatePlan) -> Iterator[str]:
 
 def _kept(node: AggregatePlan) -> str:
     if node.kind is WindowKind.SESSION:
-        return "until its session closes"
+        return "every row, until its session closes"
     most = distance(node.size, key_in_time(node, node.time_key))
-    which = "its window closes" if node.kind is WindowKind.TUMBLE else "the last of its windows closes"
-    return f"until {which}: at most {most} after its {node.time_key}, as the watermark goes"
+    its = "its" if node.keeps_rows else "the"
+    which = f"{its} window closes" if node.kind is WindowKind.TUMBLE else "the last of its windows closes"
+    if node.keeps_rows:
+        calls = ", ".join(map(plain, node.from_rows))
+        what, since = f"every row, because of {calls}:", f"its {node.time_key}"
+    else:
+        what, since = f"one row of partial aggregates per {pane_name(node)} and group,", "its start"
+    return f"{what} until {which}: at most {most} after {since}, as the watermark goes"
+
+
+def pane_name(node: AggregatePlan) -> str:
+    """For what of the time there is a row of partial aggregates: ``window``, ``pane of 1 min``."""
+    if node.pane == node.size:
+        return "window"
+    return f"pane of {distance(node.pane, key_in_time(node, node.time_key))}"
+
+
+def _columns(node: AggregatePlan) -> Iterator[str]:
+    if node.keeps_rows:
+        yield from node.side.kept
+        return
+    yield f"start of the {'window' if node.pane == node.size else 'pane'}"
+    yield from dict.fromkeys(column for _, column in node.keys)
+    yield "COUNT(*)"
+    for text in dict.fromkeys(plain(call.text) for call in node.calls):
+        if text != "COUNT(*)":
+            yield f"partial {text}"
 
 
 def _spread(node: AggregatePlan) -> str:

@@ -1,0 +1,160 @@
+"""Windows that close, for one hash range of grouping keys, from partial aggregates: no row is kept.
+
+A pane is a stretch of time as wide as the greatest common divisor of a window's size and slide, so that every
+window consists of whole panes (of TUMBLE: of one). The tick's rows are grouped by pane and keys; what is kept
+is one partial row for each, hashed as its rows are, with the pane's start as its time. Partial rows of one
+pane and group that came in different ticks are combined when their runs are merged. A window that closes is
+made of the partial rows of its panes. They are released as rows are: by a plain limit on the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.step.merge import merge_runs
+from watersmeet.engine.step.results import NO_ROWS, count
+from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice, concat_batches
+from watersmeet.engine.step.tasks import AggregateShape, PartialShape, Share, SideReport
+from watersmeet.engine.step.windows import NUMBER, last_end, limits, passed, result_rows
+from watersmeet.event_time import below
+from watersmeet.kernel.aggregate import AggregateColumn, grouped
+from watersmeet.kernel.pairs import gather
+from watersmeet.kernel.partial import ROWS
+from watersmeet.kernel.slots import BUCKET_MASK, Slots
+from watersmeet.kernel.windows import closing, window_times
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import MarkWriter
+from watersmeet.state.run import sort_rows, take_rows, write_run
+
+GROUPED_ROWS = 1_000_000
+"""About so many of the tick's rows are grouped at once."""
+
+BUCKET = "#bucket"
+_BUCKET = AggregateColumn(BUCKET, f'min("{BUCKET}")', pa.int64())
+
+Partial = tuple[pa.RecordBatch, Slots]
+"""Partial rows, as runs hold them, and the upper halves of their slots."""
+
+
+def closed_panes(shape: AggregateShape, partial: PartialShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """The results of the windows that close in this tick, of the share's hash range."""
+    hashes, work = HashRange.of_share(share), share.work.sides[0]
+    brought = work.model_copy(update={"runs": [], "merges": []})
+    there = work.model_copy(update={"new_runs": []})
+    rows = SideSlice(shape.sides[0], brought, share.store, hashes, hashes)
+    kept = SideSlice(partial.side, there, share.store, hashes, hashes)
+    new = _made(shape, partial, rows.new_runs)
+    yield from _closed(shape, partial, kept, new)
+    report = share.report.sides[0]
+    _release(kept, report)
+    if new is not None:
+        _keep(shape, kept, new, share.tick, report)
+    report.merged = merge_runs(kept, share.tick, MarkWriter(), lambda *rows: combined(shape, partial, *rows))
+
+
+def combined(shape: AggregateShape, partial: PartialShape, batch: pa.RecordBatch, buckets: Slots) -> Partial:
+    """One partial row for each pane and group."""
+    table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
+    found = grouped(table, [shape.time, *shape.by], [*partial.aggregates.combine, _BUCKET], in_order=False)
+    return _stored(partial, found)
+
+
+def _made(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunSlice]) -> Partial | None:
+    """The tick's rows as partial ones; None of none."""
+    parts: list[Partial] = []
+    held: list[RunSlice] = []
+    for number, piece in enumerate(pieces, 1):
+        held.append(piece)
+        if number == len(pieces) or sum(len(each.rows) for each in held) >= GROUPED_ROWS:
+            parts.append(_of_rows(shape, partial, held))
+            held = []
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    together = concat_batches([batch for batch, _ in parts])
+    return combined(shape, partial, together, np.concatenate([buckets for _, buckets in parts]))
+
+
+def _of_rows(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunSlice]) -> Partial:
+    batch = concat_batches([piece.rows.batch for piece in pieces])
+    slots = np.concatenate([piece.rows.slots for piece in pieces])
+    times = batch.column(shape.time).to_numpy(zero_copy_only=True)
+    given = gather(shape.columns, batch, np.arange(batch.num_rows), None, NO_ROWS)
+    columns = {name: given.column(name) for name in given.schema.names}
+    panes = np.floor_divide(times, np.int64(partial.width))
+    table = pa.table(columns | {NUMBER: pa.array(panes), BUCKET: pa.array(slots & BUCKET_MASK)})
+    found = grouped(table, [NUMBER, *shape.by], [*partial.aggregates.make, _BUCKET], in_order=False)
+    starts, _ = window_times(found.column(NUMBER).to_numpy(), partial.width, partial.width)
+    return _stored(partial, found.set_column(0, shape.time, pa.array(starts)))
+
+
+def _stored(partial: PartialShape, found: pa.Table) -> Partial:
+    schema = partial.side.schema
+    arrays = [found.column(name).combine_chunks() for name in schema.names]
+    buckets: Slots = found.column(BUCKET).to_numpy()
+    return pa.RecordBatch.from_arrays(arrays, schema=schema), buckets
+
+
+def _closed(
+    shape: AggregateShape, partial: PartialShape, kept: SideSlice, new: Partial | None
+) -> Iterator[pa.RecordBatch]:
+    before, now = limits(shape, kept)
+    since, until = last_end(shape, before), last_end(shape, now)
+    chosen = []
+    for piece in kept.old:
+        rows = np.sort(passed(piece, shape.time, before, until))
+        if len(rows):
+            chosen.append(take_rows(piece.rows.batch, rows))
+    if new is not None:
+        rows = np.flatnonzero(below(_starts(shape, new[0]), until))
+        if len(rows):
+            chosen.append(take_rows(new[0], rows))
+    if not chosen:
+        return
+    batch = concat_batches(chosen)
+    for rows, numbers in closing(_starts(shape, batch), shape.size, shape.slide, since, until):
+        table = pa.Table.from_batches([take_rows(batch, rows)]).append_column(NUMBER, pa.array(numbers))
+        found = grouped(table, [*shape.by, NUMBER], partial.aggregates.finish)
+        starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
+        yield result_rows(shape, found, starts, ends, dict(shape.keys))
+
+
+def _release(kept: SideSlice, report: SideReport) -> None:
+    for piece in kept.old:
+        rows = kept.released(piece, is_new=False)
+        if len(rows):
+            stood_for = int(piece.rows.batch.column(ROWS).to_numpy(zero_copy_only=True)[rows].sum())
+            report.released[piece.name] = len(rows)
+            report.released_rows[piece.name] = stood_for
+            count(report, "grouped", stood_for)
+
+
+def _keep(shape: AggregateShape, kept: SideSlice, new: Partial, tick: int, report: SideReport) -> None:
+    """Write the partial rows of panes that are in windows still open."""
+    batch, buckets = new
+    gone = below(_starts(shape, batch), kept.work.new_limits.get(shape.time, float("-inf")))
+    stand_for = batch.column(ROWS).to_numpy(zero_copy_only=True)
+    count(report, "grouped", int(stand_for[gone].sum()))
+    if gone.all():
+        return
+    rows = np.flatnonzero(~gone)
+    layout = kept.task.layout
+    sorted_rows, _ = sort_rows(take_rows(batch, rows), buckets[rows], layout, kept.work.index)
+    run = write_run(
+        kept.store,
+        kept.task.arrangement,
+        sorted_rows,
+        layout,
+        tick=tick,
+        group=f"{tick}-new",
+        stands_for=int(stand_for[rows].sum()),
+    )
+    report.inserted = [LiveRun(run=run)]
+
+
+def _starts(shape: AggregateShape, batch: pa.RecordBatch) -> Slots:
+    """Of the panes."""
+    starts: Slots = batch.column(shape.time).to_numpy(zero_copy_only=True)
+    return starts
