@@ -67,7 +67,8 @@ def test_a_union_has_its_own_watermarks_and_not_those_of_its_branches():
     case = {
         "case": "union",
         "streams": {"l": STREAM, "r": STREAM},
-        "query": "SELECT u.at FROM (SELECT l.t AS at FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + 1"
+        "query": "SELECT u.at"
+        " FROM (SELECT l.t AS at FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + 1"
         " UNION ALL SELECT t FROM l) u",
     }
     job = LocalJob(plan_job(case_job(case)), MemoryStore())

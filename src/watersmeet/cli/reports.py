@@ -111,7 +111,7 @@ def report_of(result: TickResult, seconds: float) -> TickReport:
 def _by_alias(
     found: Mapping[str, Watermark], aliases: Iterable[str]
 ) -> defaultdict[str, dict[str, Watermark]]:
-    """Watermarks per alias and column: ``u.1.a.t`` is the ``t`` of ``u.1.a``, though ``u`` may be one, too."""
+    """Watermarks per alias and column: ``u.1.a.t`` is the ``t`` of ``u.1.a``, even beside an alias ``u``."""
     longest = sorted(aliases, key=len, reverse=True)
     split: defaultdict[str, dict[str, Watermark]] = defaultdict(dict)
     for key, mark in found.items():
