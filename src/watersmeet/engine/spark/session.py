@@ -143,6 +143,7 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     builder: Any = SparkSession.builder
     for name, value in conf.items():
         builder = builder.config(name, value)
+    _hush()
     with tempfile.TemporaryFile() as words:
         try:
             _launch(conf, words)
@@ -151,7 +152,9 @@ def start(conf: Mapping[str, str]) -> SparkSession:
             words.seek(0)
             raise _not_started(error, conf, words.read().decode(errors="replace")) from None
     session.sparkContext.setLogLevel(conf["spark.log.level"])
-    _quiet(session)
+    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None  # the JVM went away: whoever waits for it says so
     if str(session.sparkContext.master).startswith("local"):
         start_workers(session)
     return session
@@ -164,15 +167,13 @@ def _launch(conf: Mapping[str, str], words: IO[bytes]) -> None:
         SparkContext._ensure_initialized(gateway=launch_gateway(asked, popen_kwargs={"stderr": words}))
 
 
-def _quiet(session: SparkSession) -> None:
-    """PySpark and py4j print the stack of an error that they raise: whoever catches it shows it."""
+def _hush() -> None:
+    """PySpark and py4j print the stack of an error that they raise: whoever catches it shows it. Before they
+    are first called: Ctrl-C may come while Spark starts."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(OFF)
     logging.getLogger("py4j").setLevel(OFF)
     logging.getLogger().addFilter(_is_not_py4j)
-    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
-    if server is not None:
-        server.handle_error = lambda *_: None  # the JVM went away: whoever waits for it says so
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
