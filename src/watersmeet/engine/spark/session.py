@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -151,6 +153,9 @@ def start(conf: Mapping[str, str]) -> SparkSession:
         except Exception as error:
             words.seek(0)
             raise _not_started(error, conf, words.read().decode(errors="replace")) from None
+        except BaseException as interrupt:
+            _end_half_started(interrupt)
+            raise
     session.sparkContext.setLogLevel(conf["spark.log.level"])
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
@@ -165,6 +170,16 @@ def _launch(conf: Mapping[str, str], words: IO[bytes]) -> None:
     if SparkContext._gateway is None and conf["spark.log.level"] == LOG_LEVEL:
         asked = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         SparkContext._ensure_initialized(gateway=launch_gateway(asked, popen_kwargs={"stderr": words}))
+
+
+def _end_half_started(interrupt: BaseException) -> None:
+    """Kill the JVM that PySpark was waiting for. It would never end: the directory in which it is to leave
+    its port is gone, that throws, and the thread that serves the port keeps it alive."""
+    for frame, _ in traceback.walk_tb(interrupt.__traceback__):
+        process = frame.f_locals.get("proc")
+        if isinstance(process, subprocess.Popen):
+            process.kill()
+            process.wait()
 
 
 def _hush() -> None:
