@@ -22,7 +22,6 @@ from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
 
 STATE_VERSION = 3
-KEPT = 2
 
 
 class LiveRun(Record):
