@@ -61,3 +61,18 @@ def test_reporter_keeps_the_last_result():
     assert [report.tick for report in shown] == [tick.tick for tick in ticks]
     assert reporter.last is ticks[-1]
     assert {report.seconds for report in shown} == {0.25}
+
+
+def test_a_union_has_its_own_watermarks_and_not_those_of_its_branches():
+    case = {
+        "case": "union",
+        "streams": {"l": STREAM, "r": STREAM},
+        "query": "SELECT u.at"
+        " FROM (SELECT l.t AS at FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + 1"
+        " UNION ALL SELECT t FROM l) u",
+    }
+    job = LocalJob(plan_job(case_job(case)), MemoryStore())
+    report = report_of(job.tick({"l": [row(10)], "r": [row(20)]}, clock_us=0).result, 0.5)
+    marks = {each.name: set(each.watermarks) for each in report.inputs}
+    assert marks["u"] == {"at"}
+    assert marks["u.1.l"] == marks["u.1.r"] == {"t"}

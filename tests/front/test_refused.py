@@ -50,6 +50,11 @@ def test_all_problems_at_once_and_each_once() -> None:
     ]
 
 
+def test_a_view_does_not_know_itself() -> None:
+    with pytest.raises(SqlError, match='unknown table or view "v"'):
+        parse_job(DECLARED + "CREATE VIEW v AS SELECT * FROM v; SELECT * FROM v;")
+
+
 def test_ambiguous_column_names_both_origins() -> None:
     with pytest.raises(SqlError, match=r"l\.t or r\.t"):
         parse_job(DECLARED + "SELECT t FROM l, r")

@@ -10,9 +10,10 @@ from rich.console import Console
 from watersmeet.observe.account import PLACES, Account, InputAccount, Lateness
 
 
-def text_of(account: Account) -> str:
+def text_of(account: Account, width: int = 100) -> str:
     out = io.StringIO()
-    Console(file=out, width=100).print(account.table())
+    for table in account.tables(width):
+        Console(file=out, width=width).print(table)
     return out.getvalue()
 
 
@@ -42,6 +43,19 @@ def test_table_has_the_words_and_leaves_out_what_never_happened():
     assert "NULL time" in text
     assert "adds up" in text
     assert "ahead" not in text
+
+
+def test_inputs_that_do_not_fit_beside_each_other_stand_below():
+    inputs = [InputAccount(f"query{n}.input", 1_000_000 + n, matched=1_000_000 + n) for n in range(9)]
+    inputs.append(InputAccount("q.lost", 7))
+    text = text_of(Account(tuple(inputs)), width=60)
+    for row in inputs:
+        assert row.input in text
+        assert f"{row.rows_in:,}" in text
+    assert "NO: +7 rows unaccounted" in text
+    assert max(map(len, text.splitlines())) <= 60
+    assert len(Account(tuple(inputs)).tables(60)) == 4
+    assert len(Account(tuple(inputs)).tables(10_000)) == 1
 
 
 def test_as_dict_is_for_json():

@@ -47,6 +47,19 @@ def test_plain_is_one_line_per_tick():
     assert "W[w.n] 42" in line
 
 
+def test_rows_of_closed_windows_are_shown_where_there_are_windows():
+    windows = TickReport(3, 0.5, (*REPORT.inputs, InputReport("s", 5, 0, 0, 0, 2, grouped=1234)), {})
+    out = io.StringIO()
+    PlainProgress(out).update(windows)
+    assert "s: matched 0, padded 0, grouped 1,234, late 0, retained 2" in out.getvalue()
+    assert out.getvalue().count("grouped") == 1
+    for report, shown in ((windows, True), (REPORT, False)):
+        out = io.StringIO()
+        with LiveProgress(Console(file=out, width=120, force_terminal=True), "job") as live:
+            live.update(report)
+        assert ("grouped" in out.getvalue() and "1,234" in out.getvalue()) is shown
+
+
 def test_json_is_one_object_per_tick():
     out = io.StringIO()
     with JsonProgress(out) as progress:

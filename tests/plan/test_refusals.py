@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,9 @@ def test_a_sink_of_files_needs_unique_names():
 
 def test_problems_of_all_queries_come_together():
     asked = job("SELECT l.t FROM l JOIN r ON l.k = r.k", stream("l", INTS), stream("r", INTS))
+    (insert,) = asked.inserts
+    both = (replace(insert, name="first"), replace(insert, name="second"))
     with pytest.raises(SeveralErrors) as caught:
-        plan_job(type(asked)(asked.inserts * 2))
-    assert len(caught.value.errors) == 4
+        plan_job(type(asked)(both))
+    named = [error.message.split(":")[0] for error in caught.value.errors]
+    assert named == ['query "first"', 'query "first"', 'query "second"', 'query "second"']

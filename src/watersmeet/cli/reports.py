@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from watersmeet.event_time import Watermark
@@ -84,23 +85,20 @@ class Reporter:
 def report_of(result: TickResult, seconds: float) -> TickReport:
     inputs = []
     for query, found in result.queries.items():
+        watermarks = _by_alias(found.inputs, found.account)
         for alias, total in found.account.items():
             if alias.startswith("#"):
                 continue  # rows of a join, on their way into windows
-            marks = {
-                key.removeprefix(f"{alias}."): mark
-                for key, mark in found.inputs.items()
-                if key.startswith(f"{alias}.")
-            }
             inputs.append(
                 InputReport(
                     name=_name(query, alias, len(result.queries)),
                     rows_in=found.counts.get(alias, {}).get("in", 0),
                     matched=total.get("matched", 0),
                     padded=total.get("padded", 0),
+                    grouped=total.get("grouped", 0),
                     late=total.get("late", 0),
                     retained=found.state.get(alias, 0),
-                    watermarks=marks,
+                    watermarks=watermarks[alias],
                     late_by=_lateness(found.late.get(alias, {})),
                     held_by=_held(found.holding.get(alias, ())),
                     idle=alias in found.idle,
@@ -108,6 +106,19 @@ def report_of(result: TickResult, seconds: float) -> TickReport:
             )
     rows_out = {query: found.rows_out for query, found in result.queries.items()}
     return TickReport(result.tick, seconds, tuple(inputs), rows_out)
+
+
+def _by_alias(
+    found: Mapping[str, Watermark], aliases: Iterable[str]
+) -> defaultdict[str, dict[str, Watermark]]:
+    """Watermarks per alias and column: ``u.1.a.t`` is the ``t`` of ``u.1.a``, even beside an alias ``u``."""
+    longest = sorted(aliases, key=len, reverse=True)
+    split: defaultdict[str, dict[str, Watermark]] = defaultdict(dict)
+    for key, mark in found.items():
+        owner = next((alias for alias in longest if key.startswith(f"{alias}.")), None)
+        if owner is not None:
+            split[owner][key.removeprefix(f"{owner}.")] = mark
+    return split
 
 
 def account_of(result: TickResult) -> Account:

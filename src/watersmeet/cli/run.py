@@ -148,7 +148,8 @@ def run_text(
 
             print(json.dumps({"account": account.as_dict()}), flush=True)
         else:
-            out.print(account.table())
+            for table in account.tables(out.width):
+                out.print(table)
             for line in account.late_lines():
                 out.print(line, markup=False, highlight=False)
     return Ended(stopped, reporter.last, account)

@@ -24,7 +24,7 @@ _CERTAIN = {
     "TIMESTAMP_NTZ",
     "BINARY",
 }
-_WIDER = (*INTEGERS, "FLOAT", "DOUBLE")
+_FLOATING = ("FLOAT", "DOUBLE")
 _INT_FUNCTIONS = (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear,
                   exp.WeekOfYear, exp.Hour, exp.Minute, exp.Second, exp.Length)  # fmt: skip
 _DAY_US = 86_400_000_000
@@ -91,12 +91,22 @@ def _type_text(kind: exp.Expr) -> str:
 
 
 def common_type(a: str, b: str) -> str | None:
-    """The type that both become in a UNION ALL, None when there is none: they must be equal, or plain numbers
-    or times of which one is wider."""
+    """The type that both become in a UNION ALL, as in Spark; None when they are to be cast: they must be
+    equal, integers, FLOAT or DOUBLE with any number, or DATE and TIMESTAMP.
+
+    >>> common_type("INT", "BIGINT"), common_type("INT", "FLOAT"), common_type("DOUBLE", "DECIMAL(8,2)")
+    ('BIGINT', 'DOUBLE', 'DOUBLE')
+    """
     if a == b or b in (UNKNOWN, "VOID"):
         return a
     if a in (UNKNOWN, "VOID"):
         return b
-    if a in _WIDER and b in _WIDER:
-        return max(a, b, key=_WIDER.index)
+    if a in INTEGERS and b in INTEGERS:
+        return max(a, b, key=INTEGERS.index)
+    if (a in _FLOATING or b in _FLOATING) and all(_is_number(each) for each in (a, b)):
+        return "DOUBLE"  # with a FLOAT, too, that does not hold all integers
     return "TIMESTAMP" if {a, b} == {"DATE", "TIMESTAMP"} else None
+
+
+def _is_number(kind: str) -> bool:
+    return kind in INTEGERS or kind in _FLOATING or kind.startswith("DECIMAL(")

@@ -9,8 +9,9 @@ from sqlglot.tokens import Token
 from watersmeet.errors import SqlError, WatersmeetError, near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl import declared_name, read_declaration
-from watersmeet.front.flow import flow_of
+from watersmeet.front.flow import Flow, flow_of
 from watersmeet.front.inserts import insert_of, insert_target
+from watersmeet.front.joined import Joined
 from watersmeet.front.place import Refused, Text
 from watersmeet.front.query import build_query
 from watersmeet.front.settings import Settings, read_set
@@ -136,7 +137,13 @@ class _Reader:
         name = declared_name(cursor)
         if self._is_taken(name, replaces, keeps, start):
             return
-        self.catalog.broken.add(name.lower())
+        try:
+            self.catalog.add(name, self._view(cursor))
+        except (Refused, WatersmeetError):
+            self.catalog.broken.add(name.lower())  # and not before: it may name itself, and then is unknown
+            raise
+
+    def _view(self, cursor: Cursor) -> Flow | Joined:
         if cursor.looks_at("("):
             raise self.text.not_supported(
                 "a column list of a view is", cursor.offset, "name the columns with AS in its SELECT"
@@ -144,8 +151,7 @@ class _Reader:
         cursor.expect("AS")
         if cursor.at_end:
             raise cursor.unexpected("SELECT")
-        flow = select_flow(parse_tokens(self.text, cursor.rest()), self.catalog, self.text)
-        self.catalog.add(name, flow)
+        return select_flow(parse_tokens(self.text, cursor.rest()), self.catalog, self.text)
 
     def _is_taken(self, name: str, replaces: bool, keeps: bool, start: int) -> bool:
         """Is it declared, and IF NOT EXISTS leaves it? Raises: SqlError unless it may be replaced."""

@@ -67,9 +67,6 @@ class Window:
         return int(least.min()), int(greatest.max())
 
 
-EVERYTHING = Window(None, None)
-
-
 def ranges(
     buckets: Slots, low: Times, high: Times, slots: Slots, base: int, shift: int, greatest: int
 ) -> tuple[Rows, Rows]:

@@ -100,6 +100,9 @@ class InputAccount:
 _NO_PLACES = ("input", "rows_in", "late_by")
 PLACES: tuple[str, ...] = tuple(f.name for f in fields(InputAccount) if f.name not in _NO_PLACES)
 
+_BORDERS = 3
+"""Of a table's column: a line, and a space at either side."""
+
 _LABELS = {"released_unmatched": "released unmatched", "null_time": "NULL time"}
 
 
@@ -120,24 +123,45 @@ class Account:
         """A line for each input with late rows: how late they were."""
         return [line for line in (row.late_line() for row in self.inputs) if line is not None]
 
-    def table(self) -> Table:
-        """One column per input, one line per place where rows ended; empty lines left out."""
-        table = Table(title="Account of rows", title_justify="left", header_style="bold")
-        table.add_column("")
-        for row in self.inputs:
-            table.add_column(Text(row.input), justify="right")
-        self._line(table, "in", [row.rows_in for row in self.inputs], style="bold")
+    def tables(self, width: int) -> list[Table]:
+        """One column per input, one line per place where rows ended; empty lines left out. As many inputs
+        beside each other as ``width`` characters hold, the others below."""
+        lines = self._lines()
+        first = max(len(line[0]) for line in lines) + _BORDERS
+        groups: list[list[int]] = []
+        left = 0
+        for n, row in enumerate(self.inputs):
+            needed = max(len(row.input), *(len(line[n + 1]) for line in lines)) + _BORDERS
+            if not groups or needed > left:
+                groups.append([])
+                left = width - first - 1
+            groups[-1].append(n)
+            left -= needed
+        return [self._table(lines, group, title=group is groups[0]) for group in groups]
+
+    def _lines(self) -> list[list[str]]:
+        """The label of each line, and its text for each input."""
+        lines = [["in", *(f"{row.rows_in:,}" for row in self.inputs)]]
         for place in PLACES:
             values = [getattr(row, place) for row in self.inputs]
             if any(values) or place in ("matched", "late", "retained"):
-                self._line(table, "  " + _LABELS.get(place, place), values)
-        verdicts = [
+                lines.append(["  " + _LABELS.get(place, place), *(f"{value:,}" for value in values)])
+        verdicts = (
             "yes" if row.adds_up() else f"NO: {row.difference:+,} rows unaccounted" for row in self.inputs
-        ]
-        table.add_section()
-        table.add_row("adds up", *verdicts, style=None if self.adds_up() else "bold red")
-        return table
+        )
+        return [*lines, ["adds up", *verdicts]]
 
-    @staticmethod
-    def _line(table: Table, label: str, values: Sequence[int], style: str | None = None) -> None:
-        table.add_row(label, *(f"{value:,}" for value in values), style=style)
+    def _table(self, lines: Sequence[Sequence[str]], group: Sequence[int], *, title: bool) -> Table:
+        name = "Account of rows" if title else None
+        table = Table(title=name, title_justify="left", header_style="bold")
+        table.add_column("", no_wrap=True)
+        for n in group:
+            table.add_column(Text(self.inputs[n].input), justify="right")
+        for line in lines:
+            if line is lines[-1]:
+                table.add_section()
+                style = None if all(self.inputs[n].adds_up() for n in group) else "bold red"
+            else:
+                style = "bold" if line is lines[0] else None
+            table.add_row(line[0], *(line[n + 1] for n in group), style=style)
+        return table

@@ -44,6 +44,7 @@ class InputReport:
     late_by: Mapping[str, Lateness] = field(default_factory=dict)
     held_by: tuple[Held, ...] = ()
     idle: bool = False
+    grouped: int = 0
 
     @property
     def standstill(self) -> str | None:
@@ -140,7 +141,8 @@ class LiveProgress:
         table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("input", no_wrap=True)
         table.add_column("watermark")  # the one that folds on narrow terminals
-        for name in ("in", "matched", "padded", "late", "retained"):
+        windows = any(row.grouped for row in report.inputs)
+        for name in ("in", "matched", "padded", *(("grouped",) if windows else ()), "late", "retained"):
             table.add_column(name, justify="right", no_wrap=True)
         for row in report.inputs:
             marks = [
@@ -149,7 +151,8 @@ class LiveProgress:
             ]
             if row.standstill is not None:
                 marks.append(row.standstill)
-            counts = (row.rows_in, row.matched, row.padded, row.late, row.retained)
+            grouped = (row.grouped,) if windows else ()
+            counts = (row.rows_in, row.matched, row.padded, *grouped, row.late, row.retained)
             table.add_row(Text(row.name), Text("\n".join(marks)), *(f"{count:,}" for count in counts))
         return Group(head, table)
 
@@ -176,7 +179,8 @@ class PlainProgress(_Quiet):
                 f"W[{row.name}.{column}] {shown_time(mark, f'{row.name}.{column}' in self._integers)}"
                 for column, mark in row.watermarks.items()
             )
-            counts = f"matched {row.matched:,}, padded {row.padded:,}, late {row.late:,}"
+            done = {"matched": row.matched, "padded": row.padded, "grouped": row.grouped, "late": row.late}
+            counts = ", ".join(f"{name} {rows:,}" for name, rows in done.items() if rows or name != "grouped")
             words = [f"{row.name}: {counts}, retained {row.retained:,}", marks, row.standstill]
             parts.append(", ".join(each for each in words if each))
         print("; ".join(parts), file=self._out, flush=True)

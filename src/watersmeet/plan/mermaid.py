@@ -9,7 +9,7 @@ from watersmeet.event_time import Side
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import distance, shifted
 from watersmeet.plan.explain.lookups import place_of
-from watersmeet.plan.explain.windows import window_name
+from watersmeet.plan.explain.windows import as_written, window_name
 from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
 from watersmeet.plan.forecast import key_in_time
 from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, LookupPlan, QueryPlan, SidePlan
@@ -42,7 +42,7 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
         if isinstance(node, JoinPlan):
             yield f"  {own}{{{{{_label(_join(node))}}}}}"
         elif isinstance(node, AggregatePlan):
-            yield f"  {own}[[{_label(_windows(node))}]]"
+            yield f"  {own}[[{_label(_windows(node, is_root=node is query.root))}]]"
         else:  # it does nothing that could be drawn but to drop rows
             (side,) = node.sides
             drawn[node.number] = inputs[side.name]
@@ -57,7 +57,8 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
             yield f"  {own}t -.-> {own}"
     last = drawn[query.root.number]
     if query.where is not None:
-        yield f"  {name}f[/{_label(['filter', plain(text_of(query.where))])}/]"
+        where = plain(text_of(as_written(query, query.where)))
+        yield f"  {name}f[/{_label(['filter', where])}/]"
         yield f"  {last} --> {name}f"
         last = f"{name}f"
     yield "end"
@@ -112,14 +113,15 @@ def _table(node: LookupPlan) -> Iterator[str]:
     yield "as of the tick"
 
 
-def _windows(node: AggregatePlan) -> Iterator[str]:
+def _windows(node: AggregatePlan, *, is_root: bool) -> Iterator[str]:
+    """HAVING of the last ones is part of the query's filter."""
     yield f"{window_name(node)} over {node.time_key}"
     yield f"by {', '.join(['window', *map(plain, node.key_texts)])}"
     for call in node.calls:
         yield plain(call.text)
     for _, text in node.filters:
         yield f"where {plain(text)}"
-    if node.having is not None:
+    if node.having is not None and not is_root:
         yield f"having {plain(node.having)}"
 
 

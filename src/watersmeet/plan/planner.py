@@ -25,16 +25,22 @@ from watersmeet.spec.model import Job, Options, OutputColumn, OutputMode, PlanCh
 
 
 def plan_job(job: Job) -> JobPlan:
-    """The plan of all INSERTs of ``job``. Raises PlanError, or SeveralErrors with the problems of all."""
+    """The plan of all INSERTs of ``job``. Raises PlanError, or SeveralErrors with the problems of all; of
+    several INSERTs each problem names its own."""
     plans: list[QueryPlan] = []
     errors: list[WatersmeetError] = []
     for insert in job.inserts:
         plan, problems = _plan(insert.name, insert.sink, insert.query, job.options)
-        errors += problems
+        errors += problems if len(job.inserts) == 1 else [_in_query(insert.name, each) for each in problems]
         if plan is not None:
             plans.append(plan)
     raise_all(errors)
     return JobPlan(tuple(plans))
+
+
+def _in_query(name: str, error: PlanError) -> PlanError:
+    message = f'query "{name}": {error.message}'
+    return PlanError(message, code=error.code, hint=error.hint, location=error.location)
 
 
 def plan_query(name: str, sink: Sink, query: Query, options: Options) -> QueryPlan:

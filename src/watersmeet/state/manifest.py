@@ -23,7 +23,6 @@ from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
 
 STATE_VERSION = 4
-KEPT = 2
 
 
 class LiveRun(Record):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from watersmeet.engine.spark import session
 from watersmeet.engine.spark.checkpoint import Checkpoint
@@ -15,6 +18,7 @@ from watersmeet.engine.spark.generator import value_sql
 from watersmeet.engine.spark.kafka import partition_names
 from watersmeet.engine.spark.properties import packed, unpacked
 from watersmeet.engine.spark.restart import check_checkpoint, host_of, is_committed
+from watersmeet.engine.spark.sources import _check_parquet
 from watersmeet.engine.spark.text import literal, quoted, seconds_of
 from watersmeet.errors import EngineError, SpecError, StateError
 from watersmeet.plan.model import JobPlan
@@ -197,3 +201,29 @@ def test_unknown_options_of_files_are_refused(wanted, option, words, hint):
 @pytest.mark.parametrize("wanted", ["parquet", "json", "csv"])
 def test_options_of_files_are_known_whatever_their_letters(wanted):
     check_file_options(file_source(), wanted, ["PATH", "Format", "MAXFILESPERTRIGGER", *KNOWN[wanted]])
+
+
+def parquet_at(folder, number: int, *names: str) -> None:
+    file = folder / f"{number}.parquet"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.table({name: [1] for name in names}), file)
+    os.utime(file, (number, number))
+
+
+def test_parquet_of_a_stream_has_the_declared_columns(tmp_path):
+    source = Source("a", (Column("t", "BIGINT"), Column("ky", "BIGINT")), "file", {"path": str(tmp_path)})
+    _check_parquet(source, str(tmp_path))
+    parquet_at(tmp_path, 1, "T", "key")
+    with pytest.raises(EngineError, match=r'file source "a": .* have no column ky\nHint: did you mean "key"'):
+        _check_parquet(source, str(tmp_path))
+    parquet_at(tmp_path / "day=1", 2, "t", "Ky")
+    _check_parquet(source, str(tmp_path))
+    (tmp_path / "0.parquet").write_text("half")
+    os.utime(tmp_path / "0.parquet", (0, 0))
+    _check_parquet(source, str(tmp_path))
+
+
+def test_a_partition_of_directories_is_a_column(tmp_path):
+    source = Source("a", (Column("t", "BIGINT"), Column("day", "BIGINT")), "file", {"path": str(tmp_path)})
+    parquet_at(tmp_path / "day=1", 1, "t")
+    _check_parquet(source, str(tmp_path))

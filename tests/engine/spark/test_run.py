@@ -417,6 +417,25 @@ def test_csv_and_json_with_broken_records(place):
     ]
 
 
+def test_a_csv_header_names_the_columns_as_they_are_declared(place):
+    """Spark's own default goes by places, and would read one column for another."""
+    text = """
+        CREATE MAPPING a (t BIGINT, k BIGINT, WATERMARK FOR t AS t - 5)
+          TYPE File OPTIONS ('path' = '{folder}/a', 'format' = 'csv'MORE);
+        CREATE MAPPING out TYPE File OPTIONS ('path' = '{folder}/out', 'format' = 'json');
+        INSERT INTO out SELECT k FROM a;
+    """
+    place.job(text.replace("MORE", ""))
+    place.put("a", "T,K\n10,1\n", "1.csv")
+    place.put("a", "k,t\n2,11\n", "2.csv")
+    failed = place.run("--until-caught-up")
+    assert failed.status == 2
+    assert failed.err.startswith("EngineError[wrong-columns]: the header of file:")
+    assert "(Header: k, t; Schema: t, k; Expected: t but found: k)" in failed.err
+    place.job(text.replace("MORE", ", 'enforceSchema' = 'true'"))
+    assert place.caught_up("--finish").account["inputs"][0]["passed"] == 2
+
+
 def test_broken_and_late_are_counted_without_side_outputs(place):
     place.job(JOB)
     place.add(2)

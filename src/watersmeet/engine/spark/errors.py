@@ -18,6 +18,12 @@ _MARK = "watersmeet-error:"
 _PACKED = re.compile(_MARK + r"([A-Za-z0-9+/=]+):")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]\s*")
 _EXCEPTION = re.compile(r"^(?:[\w.$]+\.)?(\w*(?:Exception|Error))(?::\s*(.*))?$", re.DOTALL)
+_HEADER = re.compile(
+    r"(?:CSV header does not conform to the schema"
+    r"|Number of column in CSV header is not equal to number of fields in the schema)"
+    r"\W*\n(?P<what>.*?)\n\s*CSV file: (?P<file>\S+)",
+    re.DOTALL,
+)
 _WRAPPERS = ("FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED", "TASK_WRITE_FAILED", "FAILED_READ_FILE")
 
 # (text in Spark's message, code, what is wrong, hint)
@@ -85,6 +91,14 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
             code="spark-gone",
             hint="run again: the job goes on where it stopped (killed for its memory? "
             "--conf spark.driver.memory=2g, or fewer rows per tick)",
+        )
+    header = _HEADER.search(text)
+    if header is not None:
+        what = "; ".join(line.strip() for line in header["what"].splitlines())
+        return EngineError(
+            f"{where}the header of {header['file']} does not name the columns as they are declared ({what})",
+            code="wrong-columns",
+            hint="declare them in the file's order; with 'enforceSchema' = 'true' the header is passed over",
         )
     for sign, code, message, hint in _KNOWN:
         if sign in text:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.sources import check_columns
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names
 from watersmeet.spec.model import Source
@@ -56,8 +57,9 @@ def checked(spark: SparkSession, source: Source) -> Callable[[], DataFrame]:
 
     def made() -> DataFrame:
         frame = spark.read.format("jdbc").options(**options).load()
+        where = options.get("dbtable", "the query")
+        check_columns(f'table "{source.name}"', source, frame.columns, f"{where} has")
         found = {name.lower(): name for name in frame.columns}
-        _check_columns(source, frame.columns, options)
         return frame.select(
             *(
                 F.col(quoted(found[column.name.lower()])).cast(column.type).alias(column.name)
@@ -116,18 +118,6 @@ def reader_options(source: Source) -> dict[str, str]:
 
 def _driver(url: str) -> tuple[str, str] | None:
     return next((found for start, found in _DRIVERS.items() if url.startswith(start)), None)
-
-
-def _check_columns(source: Source, found: list[str], options: dict[str, str]) -> None:
-    known = {name.lower() for name in found}
-    missing = [column.name for column in source.columns if column.name.lower() not in known]
-    if missing:
-        where = options.get("dbtable", "the query")
-        raise EngineError(
-            f'table "{source.name}": {where} has no column {", ".join(missing)}',
-            code="wrong-columns",
-            hint=near_names(missing[0], found) or f"its columns are {', '.join(found)}",
-        )
 
 
 def readable(source: Source, error: Exception) -> WatersmeetError:

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -143,6 +145,7 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     builder: Any = SparkSession.builder
     for name, value in conf.items():
         builder = builder.config(name, value)
+    _hush()
     with tempfile.TemporaryFile() as words:
         try:
             _launch(conf, words)
@@ -150,8 +153,13 @@ def start(conf: Mapping[str, str]) -> SparkSession:
         except Exception as error:
             words.seek(0)
             raise _not_started(error, conf, words.read().decode(errors="replace")) from None
+        except BaseException as interrupt:
+            _end_half_started(interrupt)
+            raise
     session.sparkContext.setLogLevel(conf["spark.log.level"])
-    _quiet(session)
+    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None  # the JVM went away: whoever waits for it says so
     if str(session.sparkContext.master).startswith("local"):
         start_workers(session)
     return session
@@ -164,15 +172,23 @@ def _launch(conf: Mapping[str, str], words: IO[bytes]) -> None:
         SparkContext._ensure_initialized(gateway=launch_gateway(asked, popen_kwargs={"stderr": words}))
 
 
-def _quiet(session: SparkSession) -> None:
-    """PySpark and py4j print the stack of an error that they raise: whoever catches it shows it."""
+def _end_half_started(interrupt: BaseException) -> None:
+    """Kill the JVM that PySpark was waiting for. It would never end: the directory in which it is to leave
+    its port is gone, that throws, and the thread that serves the port keeps it alive."""
+    for frame, _ in traceback.walk_tb(interrupt.__traceback__):
+        process = frame.f_locals.get("proc")
+        if isinstance(process, subprocess.Popen):
+            process.kill()
+            process.wait()
+
+
+def _hush() -> None:
+    """PySpark and py4j print the stack of an error that they raise: whoever catches it shows it. Before they
+    are first called: Ctrl-C may come while Spark starts."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(OFF)
     logging.getLogger("py4j").setLevel(OFF)
     logging.getLogger().addFilter(_is_not_py4j)
-    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
-    if server is not None:
-        server.handle_error = lambda *_: None  # the JVM went away: whoever waits for it says so
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:

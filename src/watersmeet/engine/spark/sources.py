@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+from pyarrow import parquet
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -25,6 +27,7 @@ from watersmeet.engine.spark import generator, kafka
 from watersmeet.engine.spark.file_options import OURS, check_file_options
 from watersmeet.engine.spark.split import BROKEN, PARTITION
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.step.table_files import local_files, local_path
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.spec.model import Source
 
@@ -93,6 +96,8 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
             hint=near_names(wanted, FILE_FORMATS),
         )
     check_file_options(source, wanted, source.options)
+    if wanted == "parquet" and "pathglobfilter" not in given:
+        _check_parquet(source, path)
     options = {name: value for name, value in given.items() if name not in OURS}
     if not _BOUNDS & set(options):
         options["maxbytespertrigger"] = BYTES_PER_TICK
@@ -125,6 +130,8 @@ def read_records(
     if wanted == "csv":
         reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
         reader = reader.option("header", options.get("header", "true"))
+        # or columns in another order are taken by their place, whatever the header says
+        reader = reader.option("enforceSchema", options.get("enforceschema", "false"))
     reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
     found = reader.schema(f"{declared(source)}, {BROKEN} STRING").load(path)
     return found
@@ -141,6 +148,36 @@ def _check_there(source: Source, path: str) -> None:
             f'file source "{source.name}": there is no "{path}"',
             code="path-missing",
             hint="name a directory that exists (it may be empty, and grow)",
+        )
+
+
+def _check_parquet(source: Source, path: str) -> None:
+    """Parquet files know their columns; one that is in none would be NULL in every row. The oldest and the
+    newest file that are there are looked at: columns may have been added in between."""
+    local = local_path(path)
+    if local is None:
+        return
+    files = sorted(local_files(source, local), key=lambda entry: entry[2])
+    found: list[str] = []
+    for name, _, _ in [*files[:1], *files[1:][-1:]]:
+        try:
+            found += parquet.read_schema(name).names
+        except (OSError, pa.ArrowInvalid):
+            return  # half written, or no Parquet: reading it says so
+        found += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
+    if found:
+        check_columns(f'file source "{source.name}"', source, found, f"the files at {path} have")
+
+
+def check_columns(what: str, source: Source, found: Sequence[str], where: str) -> None:
+    """Raises: EngineError naming the declared columns that ``where`` ("the files have") has not."""
+    known = {name.lower() for name in found}
+    missing = [column.name for column in source.columns if column.name.lower() not in known]
+    if missing:
+        raise EngineError(
+            f"{what}: {where} no column {', '.join(missing)}",
+            code="wrong-columns",
+            hint=near_names(missing[0], found) or f"its columns are {', '.join(found)}",
         )
 
 

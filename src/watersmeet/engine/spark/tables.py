@@ -19,7 +19,7 @@ from watersmeet.engine.spark import jdbc
 from watersmeet.engine.spark.errors import carrying, readable_error
 from watersmeet.engine.spark.file_options import check_file_options
 from watersmeet.engine.spark.scan import Scan
-from watersmeet.engine.spark.sources import FILE_FORMATS, read_records
+from watersmeet.engine.spark.sources import FILE_FORMATS, check_columns, read_records
 from watersmeet.engine.spark.split import BROKEN
 from watersmeet.engine.step.table_files import Entry, local_files, local_path, table_path, version_of
 from watersmeet.engine.step.tables import TableReader, TableWriter
@@ -99,19 +99,7 @@ def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
         found = spark.read.parquet(path).columns
     except Exception as error:
         raise readable_error(error, f'table "{source.name}"') from None
-    check_columns(source, found, f"the files at {path}")
-
-
-def check_columns(source: Source, found: list[str], where: str) -> None:
-    """Raises: EngineError naming the declared columns that are not there."""
-    known = {name.lower() for name in found}
-    missing = [column.name for column in source.columns if column.name.lower() not in known]
-    if missing:
-        raise EngineError(
-            f'table "{source.name}": {where} have no column {", ".join(missing)}',
-            code="wrong-columns",
-            hint=near_names(missing[0], found) or f"the columns are {', '.join(found)}",
-        )
+    check_columns(f'table "{source.name}"', source, found, f"the files at {path} have")
 
 
 def _listed(spark: SparkSession, source: Source, path: str) -> list[Entry]:
