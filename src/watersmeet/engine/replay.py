@@ -7,13 +7,14 @@ is run.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from watersmeet.engine.step.ingest import PARTITION
 from watersmeet.engine.step.query_tick import QueryResult
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.event_time import DAY_US, Watermark
 from watersmeet.front.case_file import case_job
 from watersmeet.plan.model import JobPlan
@@ -22,6 +23,8 @@ from watersmeet.spec.model import OutputMode, Source
 
 QUERY = "q"
 """The name of a case's one query."""
+
+_STEP_KEYS = ("rows", "idle", "advance", "clock", "end", "restart", "rescale")
 
 Row = Mapping[str, Any]
 
@@ -67,6 +70,7 @@ def replay(
     name = case["case"]
     try:
         plan = plan_job(case_job(case))
+        _check_steps(case)
     except WatersmeetError as error:
         return [{"case": name, "error": str(error)}]
     running = engine(plan)
@@ -89,6 +93,41 @@ def replay(
             outputs.append({**head, "error": str(error)})
             break
     return outputs
+
+
+def _check_steps(case: Mapping[str, Any]) -> None:
+    """Refuse what steps say of nothing that is there: it would be passed over in silence.
+
+    Raises: SpecError, or SeveralErrors with all of it.
+    """
+    columns = {
+        name: set(declared["columns"])
+        for kind in ("streams", "tables")
+        for name, declared in case.get(kind, {}).items()
+    }
+    errors: dict[str, SpecError] = {}
+
+    def known(number: int, what: str, name: str, names: Iterable[str]) -> bool:
+        names = list(names)
+        if name not in names:
+            text = f'step {number}: unknown {what} "{name}"'
+            errors.setdefault(text, SpecError(text, code="bad-case", hint=near_names(name, names)))
+        return name in names
+
+    for number, step in enumerate(case["steps"]):
+        for key in step:
+            known(number, "entry", key, _STEP_KEYS)
+        for stream, row, *_ in step.get("rows", ()):
+            if known(number, "stream", stream, columns):
+                for column in row:
+                    known(number, f'column of "{stream}":', column, (*sorted(columns[stream]), PARTITION))
+        for name in step.get("idle", ()):
+            known(number, "stream", name.partition("/")[0], columns)
+        for key in step.get("advance", {}):
+            stream, _, column = key.partition(".")
+            if known(number, "stream", stream, columns):
+                known(number, f'column of "{stream}":', column, sorted(columns[stream]))
+    raise_all(list(errors.values()))
 
 
 def _parsed(plan: JobPlan, step: Mapping[str, Any], clock_us: int) -> CaseStep:
