@@ -13,7 +13,6 @@ from pyarrow import parquet
 from watersmeet.engine.spark import session
 from watersmeet.engine.spark.checkpoint import Checkpoint
 from watersmeet.engine.spark.errors import carry, readable, readable_error
-from watersmeet.engine.spark.file_options import KNOWN, check_file_options
 from watersmeet.engine.spark.generator import value_sql
 from watersmeet.engine.spark.kafka import partition_names
 from watersmeet.engine.spark.properties import packed, unpacked
@@ -173,34 +172,6 @@ def test_one_run_at_a_time(tmp_path):
         pass
     with Checkpoint(tmp_path).locked():
         pass
-
-
-def file_source(**options: str) -> Source:
-    return Source("a", (Column("t", "BIGINT"),), "file", {"path": "in", **options})
-
-
-@pytest.mark.parametrize(
-    ("wanted", "option", "words", "hint"),
-    [
-        ("csv", "delimeter", '"a" has no option "delimeter"', '"delimiter"'),
-        ("json", "maxfilespertriger", 'no option "maxfilespertriger"', '"maxFilesPerTrigger"'),
-        ("json", "sep", 'no option "sep" for the format json', '"lineSep"'),
-        ("parquet", "header", 'no option "header" for the format parquet', "known: "),
-        ("csv", "mode", 'no option "mode"', "broken_output"),
-        ("csv", "inferSchema", 'no option "inferSchema"', "declared"),
-    ],
-)
-def test_unknown_options_of_files_are_refused(wanted, option, words, hint):
-    with pytest.raises(SpecError) as refused:
-        check_file_options(file_source(), wanted, ["path", "format", option])
-    assert refused.value.code == "unknown-option"
-    assert words in refused.value.message
-    assert hint in refused.value.hint
-
-
-@pytest.mark.parametrize("wanted", ["parquet", "json", "csv"])
-def test_options_of_files_are_known_whatever_their_letters(wanted):
-    check_file_options(file_source(), wanted, ["PATH", "Format", "MAXFILESPERTRIGGER", *KNOWN[wanted]])
 
 
 def parquet_at(folder, number: int, *names: str) -> None:
