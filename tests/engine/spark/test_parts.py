@@ -198,3 +198,37 @@ def test_a_partition_of_directories_is_a_column(tmp_path):
     source = Source("a", (Column("t", "BIGINT"), Column("day", "BIGINT")), "file", {"path": str(tmp_path)})
     parquet_at(tmp_path / "day=1", 1, "t")
     _check_parquet(source, str(tmp_path))
+
+
+def test_parquet_of_a_stream_has_the_declared_types(tmp_path):
+    columns = (Column("t", "BIGINT"), Column("K", "STRING"), Column("n", "INT"))
+    source = Source("a", columns, "file", {"path": str(tmp_path)})
+    parquet_at(tmp_path, 1, "t", "k", "N")
+    with pytest.raises(EngineError) as refused:
+        _check_parquet(source, str(tmp_path))
+    assert refused.value.code == "column-type"
+    assert refused.value.message == (
+        'file source "a": K is declared STRING, and is int64 (INT64); n is declared INT, and is int64 (INT64)'
+        f" in {tmp_path / '1.parquet'}"
+    )
+    assert refused.value.hint == "declare K BIGINT, n BIGINT, and cast in a view"
+
+
+def test_a_column_that_is_a_directory_has_its_type_from_there(tmp_path):
+    source = Source("a", (Column("t", "BIGINT"), Column("day", "STRING")), "file", {"path": str(tmp_path)})
+    parquet_at(tmp_path / "day=1", 1, "t", "day")
+    _check_parquet(source, str(tmp_path))
+
+
+def test_a_later_file_of_another_type_is_named():
+    """As Spark says it."""
+    said = (
+        "org.apache.spark.SparkException: [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered"
+        " error while reading file file:///in/a/7.parquet. Data type mismatches when reading Parquet column"
+        " [k]. Expected Spark type string, actual Parquet type INT64. SQLSTATE: KD001\n\tat x.y(Z.scala:1)\n"
+        "Caused by: org.apache.spark.sql.execution.datasources.SchemaColumnConvertNotSupportedException:"
+        " column: [k], physicalType: INT64, logicalType: string"
+    )
+    error = readable_error(Exception(said))
+    assert error.code == "column-type"
+    assert error.message == "column k is declared STRING, and is INT64 in file:///in/a/7.parquet"

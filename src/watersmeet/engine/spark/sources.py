@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from watersmeet.engine.spark import generator, kafka
+from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.split import BROKEN, PARTITION
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.step.table_files import local_files
@@ -136,8 +137,10 @@ def _check_there(source: Source, path: str) -> None:
 
 
 def _check_parquet(source: Source, path: str) -> None:
-    """Parquet files know their columns; one that is in none would be NULL in every row. The oldest and the
-    newest file that are there are looked at: columns may have been added in between."""
+    """Parquet files know their columns; one that is in none would be NULL in every row, and one of another
+    type is not read. The oldest and the newest file that are there are looked at: columns may have been added
+    in between."""
+    what = f'file source "{source.name}"'
     local = local_path(path)
     if local is None:
         return
@@ -146,11 +149,12 @@ def _check_parquet(source: Source, path: str) -> None:
     for name, _, _ in [*files[:1], *files[1:][-1:]]:
         try:
             found += parquet.read_schema(name).names
+            check_types(what, source, name)
         except (OSError, pa.ArrowInvalid):
             return  # half written, or no Parquet: reading it says so
         found += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
     if found:
-        check_columns(f'file source "{source.name}"', source, found, f"the files at {path} have")
+        check_columns(what, source, found, f"the files at {path} have")
 
 
 def check_columns(what: str, source: Source, found: Sequence[str], where: str) -> None:

@@ -8,6 +8,7 @@ again after a while.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 
 from watersmeet.engine.spark import jdbc
 from watersmeet.engine.spark.errors import carrying, readable_error
+from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.scan import Scan
 from watersmeet.engine.spark.sources import check_columns, read_records
 from watersmeet.engine.spark.split import BROKEN
@@ -80,8 +82,11 @@ def _files(spark: SparkSession, source: Source) -> Table:
     def listed() -> list[Entry]:
         return _listed(spark, source, path) if local is None else local_files(source, local)
 
-    if wanted == "parquet" and listed():
+    if wanted == "parquet" and (found := listed()):
         _check_columns(spark, source, path)
+        for name, _, _ in {found[0], found[-1]} if local is not None else ():
+            with suppress(OSError, pa.ArrowInvalid):  # no Parquet: reading it says so
+                check_types(f'table "{source.name}"', source, name)
     return Table(lambda: read_records(spark.read, source, wanted, path), lambda: version_of(listed()))
 
 
