@@ -127,9 +127,9 @@ def test_every_join_of_many_inputs_has_to_be_bounded():
         planned("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.k = b.k", *inputs)
 
 
-def test_a_sink_of_files_needs_unique_names():
+def test_a_sink_of_topics_needs_unique_names():
     asked = job(
-        "SELECT l.t, r.t FROM l JOIN r ON l.t = r.t", stream("l", INTS), stream("r", INTS), connector="file"
+        "SELECT l.t, r.t FROM l JOIN r ON l.t = r.t", stream("l", INTS), stream("r", INTS), connector="kafka"
     )
     with pytest.raises(PlanError, match=r"comes from l\.t and r\.t"):
         plan_job(asked)

@@ -251,6 +251,21 @@ def test_parts_of_another_owner_are_refused(tmp_path):
         prepared(tmp_path, owner="state-2")
 
 
+def test_what_no_run_put_there_is_left_alone(tmp_path):
+    (tmp_path / "orders.json").write_text("{}")
+    with pytest.raises(EngineError, match=r'sink-not-empty.*"orders.json"'):
+        prepared(tmp_path, owner="state-1")
+    assert os.listdir(tmp_path) == ["orders.json"]
+
+
+def test_what_a_dead_attempt_left_and_hidden_files_do_no_harm(tmp_path):
+    (tmp_path / "_owner-17").write_text("state-1")
+    (tmp_path / ".hidden").touch()
+    prepared(tmp_path, owner="state-1")
+    (tmp_path / "notes.txt").touch()
+    prepared(tmp_path, owner="state-1")
+
+
 def test_empty_directory_may_change_its_owner(tmp_path):
     prepared(tmp_path, owner="state-1")
     run_tick(prepared(tmp_path, owner="state-2"), "a1")

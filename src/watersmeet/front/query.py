@@ -26,6 +26,7 @@ from watersmeet.front.tokens import parse_tokens, statements_of
 from watersmeet.front.using import using_columns
 from watersmeet.front.views import is_windowed, relation_flow, select_flow, windows_of, with_names
 from watersmeet.spec.model import (
+    Clause,
     Column,
     Expr,
     Input,
@@ -197,7 +198,7 @@ def _exists(part: _Part, exists: exp.Exists, kind: JoinKind, catalog: Catalog, t
                 column.set("table", exp.to_identifier(named[0].alias, quoted=True))
         scope = Scope(part.scope.relations + leaf.scope.relations, part.scope.merged + leaf.scope.merged)
         condition = _condition(inside, scope, text)
-    return replace(part, relation=Join(part.relation, leaf.relation, kind, condition))
+    return replace(part, relation=Join(part.relation, leaf.relation, kind, condition, clause=Clause.EXISTS))
 
 
 def _condition(expr: Expr, scope: Scope, text: Text) -> Expr | None:
@@ -261,7 +262,8 @@ def _join(left: _Part, join: exp.Join, catalog: Catalog, text: Text) -> _Part:
         condition = _condition(on, scope, text)
         if isinstance(condition, exp.Boolean) and condition.this:
             condition = None
-    joined = Join(left.relation, right.relation, kind, condition, match=match)
+    clause = Clause.USING if using else Clause.NONE if on is None else Clause.ON
+    joined = Join(left.relation, right.relation, kind, condition, match=match, clause=clause)
     items = {**left.items, **right.items}
     if kind.hides_right:
         return _Part(joined, left.scope, items)

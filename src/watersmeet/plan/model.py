@@ -446,7 +446,7 @@ class QueryPlan:
     identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
     the query was planned.
     ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
-    those of the query, and of each of its stages.
+    those of the query, and of each of its stages. ``loops``: warnings of a sink that feeds the job's sources.
     """
 
     name: str
@@ -458,6 +458,7 @@ class QueryPlan:
     fingerprint: str
     sql: str
     reordered: tuple[tuple[str, ...], ...] = ()
+    loops: tuple[str, ...] = ()
 
     @property
     def root(self) -> NodePlan:
@@ -494,7 +495,7 @@ class QueryPlan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(warning for node in self.nodes for warning in node.warnings)
+        return (*self.loops, *(warning for node in self.nodes for warning in node.warnings))
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from watersmeet.errors import PlanError, WatersmeetError, raise_all
+from watersmeet.errors import PlanError, raise_all
 from watersmeet.plan.aggregate import check_calls
 from watersmeet.plan.asof import check_asof
 from watersmeet.plan.chain import Understood, plan_nodes
 from watersmeet.plan.checks import check_query
 from watersmeet.plan.conditions import place
 from watersmeet.plan.conjuncts import join_all
+from watersmeet.plan.endpoints import check_endpoints, check_sources, loops_of
 from watersmeet.plan.fingerprint import fingerprint_of
 from watersmeet.plan.join import draft_of
 from watersmeet.plan.model import JobPlan, QueryPlan
@@ -28,12 +29,12 @@ def plan_job(job: Job) -> JobPlan:
     """The plan of all INSERTs of ``job``. Raises PlanError, or SeveralErrors with the problems of all; of
     several INSERTs each problem names its own."""
     plans: list[QueryPlan] = []
-    errors: list[WatersmeetError] = []
+    errors = check_endpoints(job)
     for insert in job.inserts:
         plan, problems = _plan(insert.name, insert.sink, insert.query, job.options)
         errors += problems if len(job.inserts) == 1 else [_in_query(insert.name, each) for each in problems]
         if plan is not None:
-            plans.append(plan)
+            plans.append(replace(plan, loops=loops_of(job, insert)))
     raise_all(errors)
     return JobPlan(tuple(plans))
 
@@ -46,7 +47,7 @@ def _in_query(name: str, error: PlanError) -> PlanError:
 def plan_query(name: str, sink: Sink, query: Query, options: Options) -> QueryPlan:
     """The plan of one query (EXPLAIN of a query that has no INSERT). Raises as `plan_job`."""
     plan, problems = _plan(name, sink, query, options)
-    raise_all(problems)
+    raise_all([*check_sources([query]), *problems])
     assert plan is not None
     return plan
 

@@ -20,7 +20,16 @@ from watersmeet.plan.join import Draft, bounds_in
 from watersmeet.plan.model import Bound
 from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
 from watersmeet.plan.tree import AggregateNode, JoinNode, LookupNode
-from watersmeet.spec.model import WINDOW_END, WINDOW_START, Branch, Input, Options, WatermarkRule
+from watersmeet.spec.model import (
+    WINDOW_END,
+    WINDOW_START,
+    Branch,
+    Clause,
+    Input,
+    Join,
+    Options,
+    WatermarkRule,
+)
 from watersmeet.spec.stages import time_of
 
 _LENGTHLESS = ("YEAR", "MONTH", "QUARTER", "YEARS", "MONTHS", "QUARTERS")
@@ -79,9 +88,9 @@ def check_bounded(
             if any(bound.evicted in keys and bound.by in coming[side.other] for bound in bounds):
                 continue
             if isinstance(child, Input):
-                found.append(_refusal(child, scope, conjuncts))
+                found.append(_refusal(child, scope, conjuncts, draft.node.asked))
             else:
-                joined.append(_joined_refusal(draft, side, bounds))
+                joined.append(_joined_refusal(draft, side, bounds, _place(draft.node.asked)))
     return Flow(frozenset(put_out[drafts[-1].node.number]), tuple(found or joined))
 
 
@@ -144,13 +153,13 @@ def _never_closed(node: AggregateNode, time: Ref) -> PlanError:
     )
 
 
-def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound]) -> PlanError:
+def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound], place: str) -> PlanError:
     """Rows of a join that the next one would keep for ever."""
     names = " with ".join(i.alias for i in draft.node.inputs(side))
     times = ", ".join(name_of((i.alias, c)) for i in draft.node.inputs(side) for c in i.event_times)
     others = ", ".join(i.alias for i in draft.node.inputs(side.other))
     why = f"no condition bounds them by a watermark of {others}"
-    hint = f"add a condition between a time of {names} and a time of {others} to the ON condition"
+    hint = f"add a condition between a time of {names} and a time of {others} to {place}"
     if bounds:
         first = bounds[0]
         why = f"the watermark or the time that bounds them may be missing ({first.evicted} by {first.by})"
@@ -190,18 +199,18 @@ def _first_time(i: Input) -> str:
     return name_of((i.alias, i.event_times[0])) if i.event_times else f"{i.alias}.<event time>"
 
 
-def _refusal(i: Input, scope: Scope, conjuncts: Sequence[Conjunct]) -> PlanError:
+def _refusal(i: Input, scope: Scope, conjuncts: Sequence[Conjunct], join: Join) -> PlanError:
     reasons = list(dict.fromkeys(r for c in conjuncts if (r := why_not(c, i, scope)) is not None))
     but = "; but " + "; ".join(reasons) if reasons else ""
     return PlanError(
         f"state would grow without limit: rows of {_named(i)} could never be dropped, for no condition "
         f"bounds them by the watermark of another input; {_times(i)}{but}",
         code="unbounded-state",
-        hint=_hint(i, scope),
+        hint=_hint(i, scope, join),
     )
 
 
-def _hint(i: Input, scope: Scope) -> str:
+def _hint(i: Input, scope: Scope, join: Join) -> str:
     if not i.event_times:
         return (
             f"give {i.alias} an event-time column (WATERMARK FOR … AS … - INTERVAL '10' SECOND, or "
@@ -221,8 +230,23 @@ def _hint(i: Input, scope: Scope) -> str:
                 if distance is not None:
                     bound = f"{i.alias}.{column} >= {other.alias}.{by} - {distance}"
                     inside = "; ".join(_inside(each) for each in (i, other) if "." in each.alias)
-                    return f"add to the ON condition: AND {bound}" + (f" ({inside})" if inside else "")
+                    return _to_add(join, bound) + (f" ({inside})" if inside else "")
     return "the event times of the inputs are of different kinds: cast them in a view"
+
+
+def _place(join: Join) -> str:
+    """Where a condition of a join is to be written."""
+    if join.clause is Clause.USING:
+        return "an ON condition, instead of USING"
+    if join.clause is Clause.EXISTS:
+        return "WHERE in the sub-query of EXISTS"
+    return "WHERE" if join.clause is Clause.NONE else "the ON condition"
+
+
+def _to_add(join: Join, bound: str) -> str:
+    if join.clause is Clause.USING and join.on is not None:
+        return f"USING takes names alone: write ON {text_of(join.on)} AND {bound} instead"
+    return f"add to {_place(join)}: AND {bound}"
 
 
 def _inside(i: Input) -> str:

@@ -27,27 +27,24 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import EngineError, SpecError, raise_all
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,
     RowPrinter,
     Schema,
     check_unique_names,
-    chosen_format,
     columns_of,
-    required_option,
 )
+from watersmeet.spec.files import OURS, format_of, local_path, path_of, sink_problems
 from watersmeet.spec.model import Sink as SinkSpec
 
-FORMATS = ("parquet", "json", "csv")
 ATTEMPTS = "_attempts"
 OWNER = "_owner"
 
 _PART = re.compile(r".+-\d{12}")
-_OURS = frozenset({"path", "format"})
 _DEFAULTS = {"csv": {"header": "true"}, "json": {"ignorenullfields": "false"}}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
 _OPENERS: dict[str, Any] = {".csv": open, ".json": open, ".gz": gzip.open, ".bz2": bz2.open}
@@ -55,16 +52,17 @@ _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
 class FileSink:
-    """See the module. Options: ``path``, ``format`` (parquet), any other goes to Spark's writer as it is."""
+    """See the module. Options: ``path``, ``format`` (parquet), others are Spark's writer's (`WRITERS`)."""
 
     idempotent = True
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._spec = spec
-        self._format = chosen_format(spec, FORMATS, "parquet")
-        self._path = _local_path(spec)
+        raise_all(sink_problems(spec))
+        self._format = format_of(spec.options)
+        self._path = Path(os.path.abspath(local_path(path_of(spec.options)) or ""))
         self._options = dict(_DEFAULTS.get(self._format, {}))
-        self._options |= {k.lower(): v for k, v in spec.options.items() if k.lower() not in _OURS}
+        self._options |= {k.lower(): v for k, v in spec.options.items() if k.lower() not in OURS}
         self._last: dict[str, tuple[int, str]] = {}  # insert -> (tick, attempt) that was published
 
     @property
@@ -174,6 +172,13 @@ class FileSink:
                 code="sink-of-another-run",
                 hint="a new checkpoint starts anew: give an empty directory, or keep the old checkpoint",
             )
+        foreign = sorted(name for name in os.listdir(self._path) if name[0] not in "._")
+        if foreign:
+            raise EngineError(
+                f'{self._path} holds what no run put there: "{foreign[0]}", … (sink "{self._spec.name}")',
+                code="sink-not-empty",
+                hint="give a directory of its own, empty or not yet there",
+            )
         fresh = self._path / f"{OWNER}-{os.getpid()}"
         fresh.write_text(owner + "\n")
         _sync(fresh)
@@ -206,20 +211,6 @@ class FileSink:
                 return bool(first)
             # In doubt it has rows: a field may hold a line's end, and another line's end may be asked for.
             return bool(first) and ("linesep" in self._options or bool(content.read(1)))
-
-
-def _local_path(spec: SinkSpec) -> Path:
-    text = required_option(spec, "path", "out/delivered")
-    parts = urlsplit(text)
-    if parts.scheme == "file":
-        return Path(os.path.abspath(unquote(parts.path)))
-    if len(parts.scheme) > 1:  # one letter is a drive
-        raise SpecError(
-            f'file sink "{spec.name}" writes to local or mounted directories, not to "{parts.scheme}:"',
-            code="file-system-not-supported",
-            hint="object stores cannot rename a directory in one step; mount it, or use a Kafka sink",
-        )
-    return Path(os.path.abspath(os.path.expanduser(text)))
 
 
 def _safe(name: str) -> str:

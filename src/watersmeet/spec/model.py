@@ -183,6 +183,15 @@ class JoinKind(Enum):
         return self in (JoinKind.ASOF, JoinKind.ASOF_LEFT)
 
 
+class Clause(Enum):
+    """How the condition of a join is written; ``NONE``: comma, CROSS JOIN."""
+
+    ON = "ON"
+    USING = "USING"
+    EXISTS = "EXISTS"
+    NONE = "NONE"
+
+
 @dataclass(frozen=True)
 class Join:
     """``left kind JOIN right ON on``; ``on`` None is TRUE (comma join, CROSS JOIN).
@@ -190,7 +199,7 @@ class Join:
     USING has been turned into equalities in ``on``; how its columns are put out is in `Query.outputs`.
     ``where``: a filter of the rows that leave the join, padded ones too (WHERE of a view or sub-query).
     ``match``: of an ASOF join, MATCH_CONDITION: its first comparison says which row is nearest; None: the one
-    inequality of times in ``on`` does.
+    inequality of times in ``on`` does. ``clause``: for messages.
     """
 
     left: Relation
@@ -199,6 +208,7 @@ class Join:
     on: Expr | None
     where: Expr | None = None
     match: Expr | None = None
+    clause: Clause = field(default=Clause.ON, compare=False)
 
     @property
     def is_lookup(self) -> bool:

@@ -13,7 +13,6 @@ from pyarrow import parquet
 from watersmeet.engine.spark import session
 from watersmeet.engine.spark.checkpoint import Checkpoint
 from watersmeet.engine.spark.errors import carry, readable, readable_error
-from watersmeet.engine.spark.file_options import KNOWN, check_file_options
 from watersmeet.engine.spark.generator import value_sql
 from watersmeet.engine.spark.kafka import partition_names
 from watersmeet.engine.spark.properties import packed, unpacked
@@ -175,34 +174,6 @@ def test_one_run_at_a_time(tmp_path):
         pass
 
 
-def file_source(**options: str) -> Source:
-    return Source("a", (Column("t", "BIGINT"),), "file", {"path": "in", **options})
-
-
-@pytest.mark.parametrize(
-    ("wanted", "option", "words", "hint"),
-    [
-        ("csv", "delimeter", '"a" has no option "delimeter"', '"delimiter"'),
-        ("json", "maxfilespertriger", 'no option "maxfilespertriger"', '"maxFilesPerTrigger"'),
-        ("json", "sep", 'no option "sep" for the format json', '"lineSep"'),
-        ("parquet", "header", 'no option "header" for the format parquet', "known: "),
-        ("csv", "mode", 'no option "mode"', "broken_output"),
-        ("csv", "inferSchema", 'no option "inferSchema"', "declared"),
-    ],
-)
-def test_unknown_options_of_files_are_refused(wanted, option, words, hint):
-    with pytest.raises(SpecError) as refused:
-        check_file_options(file_source(), wanted, ["path", "format", option])
-    assert refused.value.code == "unknown-option"
-    assert words in refused.value.message
-    assert hint in refused.value.hint
-
-
-@pytest.mark.parametrize("wanted", ["parquet", "json", "csv"])
-def test_options_of_files_are_known_whatever_their_letters(wanted):
-    check_file_options(file_source(), wanted, ["PATH", "Format", "MAXFILESPERTRIGGER", *KNOWN[wanted]])
-
-
 def parquet_at(folder, number: int, *names: str) -> None:
     file = folder / f"{number}.parquet"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -227,3 +198,37 @@ def test_a_partition_of_directories_is_a_column(tmp_path):
     source = Source("a", (Column("t", "BIGINT"), Column("day", "BIGINT")), "file", {"path": str(tmp_path)})
     parquet_at(tmp_path / "day=1", 1, "t")
     _check_parquet(source, str(tmp_path))
+
+
+def test_parquet_of_a_stream_has_the_declared_types(tmp_path):
+    columns = (Column("t", "BIGINT"), Column("K", "STRING"), Column("n", "INT"))
+    source = Source("a", columns, "file", {"path": str(tmp_path)})
+    parquet_at(tmp_path, 1, "t", "k", "N")
+    with pytest.raises(EngineError) as refused:
+        _check_parquet(source, str(tmp_path))
+    assert refused.value.code == "column-type"
+    assert refused.value.message == (
+        'file source "a": K is declared STRING, and is int64 (INT64); n is declared INT, and is int64 (INT64)'
+        f" in {tmp_path / '1.parquet'}"
+    )
+    assert refused.value.hint == "declare K BIGINT, n BIGINT, and cast in a view"
+
+
+def test_a_column_that_is_a_directory_has_its_type_from_there(tmp_path):
+    source = Source("a", (Column("t", "BIGINT"), Column("day", "STRING")), "file", {"path": str(tmp_path)})
+    parquet_at(tmp_path / "day=1", 1, "t", "day")
+    _check_parquet(source, str(tmp_path))
+
+
+def test_a_later_file_of_another_type_is_named():
+    """As Spark says it."""
+    said = (
+        "org.apache.spark.SparkException: [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered"
+        " error while reading file file:///in/a/7.parquet. Data type mismatches when reading Parquet column"
+        " [k]. Expected Spark type string, actual Parquet type INT64. SQLSTATE: KD001\n\tat x.y(Z.scala:1)\n"
+        "Caused by: org.apache.spark.sql.execution.datasources.SchemaColumnConvertNotSupportedException:"
+        " column: [k], physicalType: INT64, logicalType: string"
+    )
+    error = readable_error(Exception(said))
+    assert error.code == "column-type"
+    assert error.message == "column k is declared STRING, and is INT64 in file:///in/a/7.parquet"

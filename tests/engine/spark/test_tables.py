@@ -264,6 +264,7 @@ def test_postgres_is_not_as_declared(spark, folder, postgres):
         ("'path' = '{folder}/customers', 'latestFirst' = 'true'", "unknown-option", "for streams"),
         ("'path' = '{folder}/customers', 'headr' = 'true', 'format' = 'csv'", "unknown-option", '"header"'),
         ("'path' = '{folder}/parquet'", "wrong-columns", 'no column name\nHint: did you mean "nam"?'),
+        ("'path' = '{folder}/typed'", "column-type", 'table "customers": name is declared STRING, and is int64'),
         ("'path' = '{folder}/customers', 'format' = 'json'", "table-unreadable", 'as declared: {"id'),
     ],
 )  # fmt: skip
@@ -272,6 +273,8 @@ def test_files_are_not_as_declared(spark, folder, table, code, words):
     pq.write_table(
         pa.table({"id": [1], "nam": ["x"], "since": [None]}), folder.path / "parquet" / "p.parquet"
     )
+    (folder.path / "typed").mkdir()
+    pq.write_table(pa.table({"id": [1], "name": [1], "since": [None]}), folder.path / "typed" / "p.parquet")
     (folder.path / "customers" / "broken.json").write_text('{"id": "one", "name": "Ann"}\n')
     folder.orders(1)
     declared = (

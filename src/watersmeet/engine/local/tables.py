@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from watersmeet.engine.local.evaluate import BranchEvaluator
-from watersmeet.engine.step.table_files import local_files, local_path, table_path, version_of
+from watersmeet.engine.step.table_files import local_files, version_of
 from watersmeet.engine.step.tables import TableReader, TableWriter
 from watersmeet.engine.step.tasks import SideTask
 from watersmeet.engine.step.write import Placing
@@ -16,6 +16,7 @@ from watersmeet.engine.values import HeldTables, arrow_type, to_table
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.kernel.residual import connection
 from watersmeet.plan.model import BranchPlan
+from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
@@ -79,7 +80,7 @@ class _Files:
 
 
 def _local(source: Source) -> str:
-    path = table_path(source)
+    path = path_of(source.options)
     local = local_path(path)
     if local is None:
         raise EngineError(

@@ -24,6 +24,10 @@ _HEADER = re.compile(
     r"\W*\n(?P<what>.*?)\n\s*CSV file: (?P<file>\S+)",
     re.DOTALL,
 )
+_PARQUET = re.compile(
+    r"(?:reading file (?P<file>.+?)\. )?Data type mismatches when reading Parquet column"
+    r" \[(?P<column>[^\]]*)\]\. Expected Spark type (?P<declared>.+?), actual Parquet type (?P<has>.+?)\. "
+)
 _WRAPPERS = ("FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED", "TASK_WRITE_FAILED", "FAILED_READ_FILE")
 
 # (text in Spark's message, code, what is wrong, hint)
@@ -99,6 +103,14 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
             f"{where}the header of {header['file']} does not name the columns as they are declared ({what})",
             code="wrong-columns",
             hint="declare them in the file's order; with 'enforceSchema' = 'true' the header is passed over",
+        )
+    parquet = _PARQUET.search(text)
+    if parquet is not None:
+        return EngineError(
+            f"{where}column {parquet['column']} is declared {parquet['declared'].upper()}, and is"
+            f" {parquet['has']} in {parquet['file'] or 'a Parquet file'}",
+            code="column-type",
+            hint="declare it as the file has it and cast in a view, or write the file with the declared type",
         )
     for sign, code, message, hint in _KNOWN:
         if sign in text:

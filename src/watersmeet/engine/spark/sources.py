@@ -15,7 +15,6 @@ import glob
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -24,14 +23,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from watersmeet.engine.spark import generator, kafka
-from watersmeet.engine.spark.file_options import OURS, check_file_options
+from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.split import BROKEN, PARTITION
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.step.table_files import local_files, local_path
-from watersmeet.errors import EngineError, SpecError, near_names
+from watersmeet.engine.step.table_files import local_files
+from watersmeet.errors import EngineError, SpecError, near_names, raise_all
+from watersmeet.spec.files import OURS, format_of, local_path, path_of, source_problems
 from watersmeet.spec.model import Source
 
-FILE_FORMATS = ("parquet", "json", "csv")
 BYTES_PER_TICK = str(32 << 20)
 
 _BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
@@ -80,22 +79,9 @@ def declared(source: Source) -> str:
 
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     given = lowered(source.options)
-    path = given.get("path", "").strip()
-    if not path:
-        raise SpecError(
-            f'file source "{source.name}" needs the option "path"',
-            code="missing-option",
-            hint="'path' = 'in/orders'",
-        )
+    raise_all(source_problems(source))
+    path, wanted = path_of(source.options), format_of(source.options)
     _check_there(source, path)
-    wanted = given.get("format", "parquet").strip().lower()
-    if wanted not in FILE_FORMATS:
-        raise SpecError(
-            f'file source "{source.name}" cannot read format "{wanted}"',
-            code="unknown-format",
-            hint=near_names(wanted, FILE_FORMATS),
-        )
-    check_file_options(source, wanted, source.options)
     if wanted == "parquet" and "pathglobfilter" not in given:
         _check_parquet(source, path)
     options = {name: value for name, value in given.items() if name not in OURS}
@@ -139,10 +125,9 @@ def read_records(
 
 def _check_there(source: Source, path: str) -> None:
     """Local paths only: others are checked by Spark when it lists them."""
-    parts = urlsplit(path)
-    if len(parts.scheme) > 1 and parts.scheme != "file":
+    local = local_path(path)
+    if local is None:
         return
-    local = unquote(parts.path) if parts.scheme == "file" else os.path.expanduser(path)
     if not (os.path.exists(local) or glob.glob(local)):
         raise EngineError(
             f'file source "{source.name}": there is no "{path}"',
@@ -152,8 +137,10 @@ def _check_there(source: Source, path: str) -> None:
 
 
 def _check_parquet(source: Source, path: str) -> None:
-    """Parquet files know their columns; one that is in none would be NULL in every row. The oldest and the
-    newest file that are there are looked at: columns may have been added in between."""
+    """Parquet files know their columns; one that is in none would be NULL in every row, and one of another
+    type is not read. The oldest and the newest file that are there are looked at: columns may have been added
+    in between."""
+    what = f'file source "{source.name}"'
     local = local_path(path)
     if local is None:
         return
@@ -162,11 +149,12 @@ def _check_parquet(source: Source, path: str) -> None:
     for name, _, _ in [*files[:1], *files[1:][-1:]]:
         try:
             found += parquet.read_schema(name).names
+            check_types(what, source, name)
         except (OSError, pa.ArrowInvalid):
             return  # half written, or no Parquet: reading it says so
         found += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
     if found:
-        check_columns(f'file source "{source.name}"', source, found, f"the files at {path} have")
+        check_columns(what, source, found, f"the files at {path} have")
 
 
 def check_columns(what: str, source: Source, found: Sequence[str], where: str) -> None:

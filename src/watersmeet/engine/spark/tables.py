@@ -8,6 +8,7 @@ again after a while.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +18,17 @@ from pyspark.sql import functions as F
 
 from watersmeet.engine.spark import jdbc
 from watersmeet.engine.spark.errors import carrying, readable_error
-from watersmeet.engine.spark.file_options import check_file_options
+from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.scan import Scan
-from watersmeet.engine.spark.sources import FILE_FORMATS, check_columns, read_records
+from watersmeet.engine.spark.sources import check_columns, read_records
 from watersmeet.engine.spark.split import BROKEN
-from watersmeet.engine.step.table_files import Entry, local_files, local_path, table_path, version_of
+from watersmeet.engine.step.table_files import Entry, local_files, version_of
 from watersmeet.engine.step.tables import TableReader, TableWriter
 from watersmeet.engine.step.tasks import SideTask
 from watersmeet.engine.step.write import Placing
-from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.plan.model import JobPlan
+from watersmeet.spec.files import format_of, local_path, path_of, source_problems
 from watersmeet.spec.model import Source
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
@@ -73,23 +75,18 @@ def table_readers(plan: JobPlan, found: Scan, read: Callable[[Source], Table]) -
 
 
 def _files(spark: SparkSession, source: Source) -> Table:
-    path = table_path(source)
-    options = {name.lower(): value for name, value in source.options.items()}
-    wanted = options.get("format", "parquet").strip().lower()
-    if wanted not in FILE_FORMATS:
-        raise SpecError(
-            f'table "{source.name}" cannot have the format "{wanted}"',
-            code="unknown-format",
-            hint=near_names(wanted, FILE_FORMATS),
-        )
-    check_file_options(source, wanted, source.options, table=True)
+    raise_all(source_problems(source, table=True))
+    path, wanted = path_of(source.options), format_of(source.options)
     local = local_path(path)
 
     def listed() -> list[Entry]:
         return _listed(spark, source, path) if local is None else local_files(source, local)
 
-    if wanted == "parquet" and listed():
+    if wanted == "parquet" and (found := listed()):
         _check_columns(spark, source, path)
+        for name, _, _ in {found[0], found[-1]} if local is not None else ():
+            with suppress(OSError, pa.ArrowInvalid):  # no Parquet: reading it says so
+                check_types(f'table "{source.name}"', source, name)
     return Table(lambda: read_records(spark.read, source, wanted, path), lambda: version_of(listed()))
 
 

@@ -6,33 +6,12 @@ import glob
 import hashlib
 import os
 from collections.abc import Iterable
-from urllib.parse import unquote, urlsplit
 
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 
 Entry = tuple[str, int, int]
 """Path, size, time of the last change (in whatever unit the file system has)."""
-
-
-def table_path(source: Source) -> str:
-    """The option 'path'. Raises: SpecError without one."""
-    path = next((v for name, v in source.options.items() if name.lower() == "path"), "").strip()
-    if not path:
-        raise SpecError(
-            f'table "{source.name}" needs the option "path"',
-            code="missing-option",
-            hint="'path' = 'tables/customers'",
-        )
-    return path
-
-
-def local_path(path: str) -> str | None:
-    """The path as the operating system has it; None for another file system's."""
-    parts = urlsplit(path)
-    if len(parts.scheme) > 1 and parts.scheme != "file":
-        return None
-    return unquote(parts.path) if parts.scheme == "file" else os.path.expanduser(path)
 
 
 def local_files(source: Source, path: str) -> list[Entry]:

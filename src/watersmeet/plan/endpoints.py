@@ -1,0 +1,101 @@
+"""Rules about the sources and sinks of a job: options of files, and sinks that feed its own sources."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from watersmeet.errors import PlanError, WatersmeetError
+from watersmeet.spec.files import local_path, path_of, sink_problems, source_problems
+from watersmeet.spec.model import Input, Insert, Job, Query, Sink, Source
+
+ASIDE = ("late_output", "broken_output")
+
+
+def check_sources(queries: Iterable[Query]) -> list[WatersmeetError]:
+    """What is wrong with the options of file sources, each named once."""
+    read = [each for each in _read(queries) if each[0].connector == "file"]
+    return [error for source, table in read for error in source_problems(source, table=table)]
+
+
+def check_endpoints(job: Job) -> list[WatersmeetError]:
+    """What is wrong with the files that a job reads and writes."""
+    queries = [insert.query for insert in job.inserts]
+    sinks = [sink for sink in _written(job) if sink.connector == "file"]
+    errors = check_sources(queries)
+    errors += [error for sink in sinks for error in sink_problems(sink)]
+    for sink in sinks:
+        for source, table in _read(queries):
+            if source.connector == "file" and _overlap(source, sink):
+                what = "table" if table else "file source"
+                errors.append(
+                    PlanError(
+                        f'file sink "{sink.name}" would write into what {what} "{source.name}" reads:'
+                        f' "{path_of(sink.options)}" and "{path_of(source.options)}"',
+                        code="sink-in-source",
+                        hint="give the sink a directory of its own, not beneath nor above that of a source",
+                    )
+                )
+    return errors
+
+
+def loops_of(job: Job, insert: Insert) -> tuple[str, ...]:
+    """Warnings: topics that ``insert`` writes and the job reads, which is at times what is wanted."""
+    if insert.sink.connector != "kafka":
+        return ()
+    topics, servers = _topics(insert.sink), _servers(insert.sink)
+    return tuple(
+        f'"{insert.sink.name}" writes to the topic {topic}, which "{source.name}" of this job reads: what'
+        " goes out comes in again"
+        for source, _ in _read(each.query for each in job.inserts)
+        if source.connector == "kafka" and servers & _servers(source)
+        for topic in sorted(topics & _topics(source))
+    )
+
+
+def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
+    """Each source once, and whether it is read as a table."""
+    found = {
+        (branch.name, i.as_of): branch for query in queries for i in _inputs(query) for branch in i.sources
+    }
+    return [(source, table) for (_, table), source in found.items()]
+
+
+def _inputs(query: Query) -> Iterator[Input]:
+    for i in query.inputs:
+        yield i
+        for stage in i.stages:
+            yield from _inputs(stage)
+
+
+def _written(job: Job) -> list[Sink]:
+    """The sinks of INSERTs and those for rows that are set aside, each once."""
+    aside = {job.run.get(name) for name in ASIDE}
+    sinks = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in aside)]
+    return list({sink.name: sink for sink in sinks}.values())
+
+
+def _overlap(source: Source, sink: Sink) -> bool:
+    """Whether one path is the other, or lies beneath it; a source's may have wildcards."""
+    parts = []
+    for options in (source.options, sink.options):
+        path = local_path(path_of(options)) if path_of(options) else None
+        if path is None:
+            return False
+        parts.append(Path(os.path.abspath(path)).parts)
+    pairs = zip(*parts, strict=False)
+    return all(read == written or fnmatchcase(written, read) for read, written in pairs)
+
+
+def _topics(end: Source | Sink) -> set[str]:
+    return _listed(end.options.get("topic") or end.options.get("topics"))
+
+
+def _servers(end: Source | Sink) -> set[str]:
+    return _listed(end.options.get("bootstrap.servers") or end.options.get("kafka.bootstrap.servers"))
+
+
+def _listed(text: str | None) -> set[str]:
+    return {each.strip() for each in (text or "").split(",") if each.strip()}

@@ -1,0 +1,206 @@
+"""What files a source reads and a sink writes: path, format and options, as far as a text tells.
+
+Options are those of Spark's readers and writers that mean something here; others are refused by name,
+whatever the cases of their letters. Each check returns all that it finds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import unquote, urlsplit
+
+from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.model import Sink, Source
+
+FORMATS = ("parquet", "json", "csv")
+OURS = ("path", "format")
+
+_OF_STREAMS = (
+    "maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "fileNameOnly", "maxCachedFiles",
+    "discardCachedInputRatio", "cleanSource", "sourceArchiveDir",
+)  # fmt: skip
+_ANY = (
+    *_OF_STREAMS, "pathGlobFilter", "recursiveFileLookup", "ignoreCorruptFiles", "ignoreMissingFiles",
+    "basePath",
+)  # fmt: skip
+_TEXT = (
+    "encoding", "charset", "lineSep", "locale", "timeZone", "dateFormat", "timestampFormat",
+    "timestampNTZFormat", "enableDateTimeParsingFallback", "multiLine",
+)  # fmt: skip
+READERS = {
+    "parquet": (*_ANY, "mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
+    "json": (
+        *_ANY, *_TEXT, "primitivesAsString", "allowComments", "allowUnquotedFieldNames", "allowSingleQuotes",
+        "allowNumericLeadingZeros", "allowBackslashEscapingAnyCharacter", "allowUnquotedControlChars",
+        "allowNonNumericNumbers",
+    ),
+    "csv": (
+        *_ANY, *_TEXT, "header", "sep", "delimiter", "quote", "escape", "charToEscapeQuoteEscaping",
+        "comment", "enforceSchema", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "nullValue",
+        "emptyValue", "nanValue", "positiveInf", "negativeInf", "maxColumns", "maxCharsPerColumn",
+        "unescapedQuoteHandling",
+    ),
+}  # fmt: skip
+"""What a source may say, per format."""
+
+_TEXT_OUT = (
+    "compression", "maxRecordsPerFile", "encoding", "charset", "lineSep", "locale", "timeZone", "dateFormat",
+    "timestampFormat", "timestampNTZFormat",
+)  # fmt: skip
+WRITERS = {
+    "parquet": ("compression", "maxRecordsPerFile", "datetimeRebaseMode", "int96RebaseMode"),
+    "json": (*_TEXT_OUT, "ignoreNullFields", "pretty", "writeNonAsciiCharacterAsCodePoint"),
+    "csv": (
+        *_TEXT_OUT, "codec", "header", "sep", "delimiter", "quote", "escape", "charToEscapeQuoteEscaping",
+        "escapeQuotes", "quoteAll", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "nullValue",
+        "emptyValue", "nanValue", "positiveInf", "negativeInf", "comment",
+    ),
+}  # fmt: skip
+"""What a sink may say, per format. To Parquet anything with a dot is a setting of the format itself."""
+
+_COUNTS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "maxRecordsPerFile")
+_SWITCHES = (
+    "latestFirst", "fileNameOnly", "recursiveFileLookup", "ignoreCorruptFiles", "ignoreMissingFiles",
+    "header", "multiLine", "enforceSchema", "mergeSchema", "ignoreLeadingWhiteSpace",
+    "ignoreTrailingWhiteSpace", "ignoreNullFields", "quoteAll", "escapeQuotes",
+)  # fmt: skip
+
+_POINTLESS = {
+    "mode": "records that do not parse are counted, and kept by SET broken_output",
+    "columnnameofcorruptrecord": "records that do not parse are kept by SET broken_output",
+    "badrecordspath": "records that do not parse are kept by SET broken_output",
+    "inferschema": "the columns are those that are declared",
+    "samplingratio": "the columns are those that are declared",
+}
+"""Options that Spark has, and that would do nothing here."""
+
+
+def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
+    """What is wrong with the options of a file source; ``table``: it is read as a whole, again and again."""
+    what = f'table "{source.name}"' if table else f'file source "{source.name}"'
+    found = _common(what, "read", source.options, "in/orders")
+    wanted = format_of(source.options)
+    if wanted in READERS:
+        known = [*OURS, *(name for name in READERS[wanted] if not (table and name in _OF_STREAMS))]
+        found += _unknown(what, wanted, source.options, known, READERS)
+        found += _values(what, source.options, known)
+    given = {name.lower() for name in source.options}
+    if not table and {"maxfilespertrigger", "maxbytespertrigger"} <= given:
+        found.append(
+            SpecError(
+                f"{what} has both maxFilesPerTrigger and maxBytesPerTrigger",
+                code="wrong-option",
+                hint="leave out one: a tick is bounded by files or by bytes",
+            )
+        )
+    return found
+
+
+def sink_problems(sink: Sink) -> list[SpecError]:
+    """What is wrong with the options of a file sink."""
+    what = f'file sink "{sink.name}"'
+    found = _common(what, "write", sink.options, "out/delivered")
+    wanted = format_of(sink.options)
+    if wanted in WRITERS:
+        settings = [name for name in sink.options if wanted == "parquet" and "." in name]
+        found += _unknown(what, wanted, sink.options, [*OURS, *WRITERS[wanted], *settings], WRITERS)
+        found += _values(what, sink.options, WRITERS[wanted])
+    path = path_of(sink.options)
+    if path and local_path(path) is None:
+        found.append(
+            SpecError(
+                f'{what} writes to local or mounted directories, not to "{urlsplit(path).scheme}:"',
+                code="file-system-not-supported",
+                hint="object stores cannot rename a directory in one step; mount it, or use a Kafka sink",
+            )
+        )
+    return found
+
+
+def path_of(options: Mapping[str, str]) -> str:
+    """The option 'path'; empty without one."""
+    return _option(options, "path", "")
+
+
+def format_of(options: Mapping[str, str]) -> str:
+    """The option 'format' in lower case, which may be none that there is."""
+    return _option(options, "format", FORMATS[0]).lower()
+
+
+def local_path(path: str) -> str | None:
+    """The path as the operating system has it; None for another file system's."""
+    parts = urlsplit(path)
+    if len(parts.scheme) > 1 and parts.scheme != "file":  # one letter is a drive
+        return None
+    return unquote(parts.path) if parts.scheme == "file" else os.path.expanduser(path)
+
+
+def _option(options: Mapping[str, str], name: str, default: str) -> str:
+    return next((value for key, value in options.items() if key.lower() == name), default).strip()
+
+
+def _common(what: str, does: str, options: Mapping[str, str], example: str) -> list[SpecError]:
+    """A path is there, and a format that there is."""
+    found = []
+    if not path_of(options):
+        near = near_names("path", options) or ""
+        found.append(
+            SpecError(
+                f'{what} needs the option "path"',
+                code="missing-option",
+                hint=f"'path' = '{example}'" + (f" ({near})" if near.startswith("did") else ""),
+            )
+        )
+    wanted = format_of(options)
+    if wanted not in FORMATS:
+        found.append(
+            SpecError(
+                f'{what} cannot {does} format "{wanted}"',
+                code="unknown-format",
+                hint=near_names(wanted, FORMATS),
+            )
+        )
+    return found
+
+
+def _unknown(
+    what: str,
+    wanted: str,
+    options: Mapping[str, str],
+    known: list[str],
+    formats: Mapping[str, tuple[str, ...]],
+) -> Iterator[SpecError]:
+    lowered = {name.lower() for name in known}
+    others = {name.lower() for names in formats.values() for name in names}
+    of_streams = {name.lower() for name in _OF_STREAMS} - lowered
+    for name in options:
+        if name.lower() in lowered:
+            continue
+        hint = None
+        if formats is READERS:
+            hint = _POINTLESS.get(name.lower())
+            if hint is None and name.lower() in of_streams:
+                hint = "it is for streams: a table is read as a whole"
+        yield SpecError(
+            f'{what} has no option "{name}"'
+            + (f" for the format {wanted}" if name.lower() in others else ""),
+            code="unknown-option",
+            hint=hint or near_names(name, known),
+        )
+
+
+def _values(what: str, options: Mapping[str, str], known: Iterable[str]) -> Iterator[SpecError]:
+    """Numbers that are none, and the like: Spark would pass over some of them in silence."""
+    lowered = {name.lower() for name in known}
+    named = {k.lower(): (k, value.strip()) for k, value in options.items() if k.lower() in lowered}
+    for name, value in (named[each.lower()] for each in _COUNTS if each.lower() in named):
+        if not (value.isascii() and value.isdigit() and int(value)):
+            yield _wrong(what, name, value, "a whole number above zero, such as '10'")
+    for name, value in (named[each.lower()] for each in _SWITCHES if each.lower() in named):
+        if value.lower() not in ("true", "false"):
+            yield _wrong(what, name, value, "it can be 'true' or 'false'")
+
+
+def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:
+    return SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)

@@ -1,0 +1,217 @@
+"""Files and topics of a job as its text has them: options, and sinks that feed the job's own sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.errors import PlanError, SeveralErrors, SpecError, WatersmeetError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.files import READERS, WRITERS, sink_problems, source_problems
+from watersmeet.spec.model import Column, Sink, Source
+
+
+def source(**options: str) -> Source:
+    return Source("a", (Column("t", "BIGINT"),), "file", {"path": "in", **options})
+
+
+def sink(**options: str) -> Sink:
+    return Sink("out", "file", {"path": "out", **options})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "option", "words", "hint"),
+    [
+        ("csv", "delimeter", '"a" has no option "delimeter"', '"delimiter"'),
+        ("json", "maxfilespertriger", 'no option "maxfilespertriger"', '"maxFilesPerTrigger"'),
+        ("json", "sep", 'no option "sep" for the format json', '"lineSep"'),
+        ("parquet", "header", 'no option "header" for the format parquet', "known: "),
+        ("csv", "mode", 'no option "mode"', "broken_output"),
+        ("csv", "inferSchema", 'no option "inferSchema"', "declared"),
+    ],
+)
+def test_unknown_options_of_sources(wanted, option, words, hint):
+    (refused,) = source_problems(source(format=wanted, **{option: "true"}))
+    assert refused.code == "unknown-option"
+    assert words in refused.message
+    assert refused.hint is not None
+    assert hint in refused.hint
+
+
+def test_a_table_is_read_as_a_whole():
+    (refused,) = source_problems(source(maxFilesPerTrigger="1"), table=True)
+    assert (refused.code, refused.hint) == (
+        "unknown-option",
+        "it is for streams: a table is read as a whole",
+    )
+    assert 'table "a"' in refused.message
+
+
+@pytest.mark.parametrize(
+    ("wanted", "option", "words"),
+    [
+        ("parquet", "compresion", '"out" has no option "compresion"'),
+        ("json", "header", 'no option "header" for the format json'),
+        ("csv", "maxFilesPerTrigger", 'no option "maxFilesPerTrigger"'),
+    ],
+)
+def test_unknown_options_of_sinks(wanted, option, words):
+    (refused,) = sink_problems(sink(format=wanted, **{option: "1"}))
+    assert refused.code == "unknown-option"
+    assert words in refused.message
+
+
+VALUES = {"maxrecordsperfile": "10", "maxfilespertrigger": "1", "maxbytespertrigger": "1"}
+
+
+@pytest.mark.parametrize("wanted", ["parquet", "json", "csv"])
+def test_options_are_known_whatever_their_letters(wanted):
+    def values(names):
+        return {name.upper(): VALUES.get(name.lower(), "TRUE") for name in names}
+
+    reading = [name for name in READERS[wanted] if name != "maxBytesPerTrigger"]
+    assert source_problems(source(Format=wanted, **values(reading))) == []
+    assert sink_problems(sink(Format=wanted, **values(WRITERS[wanted]))) == []
+
+
+def test_settings_of_parquet_pass():
+    assert sink_problems(sink(**{"parquet.block.size": "1048576"})) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"maxFilesPerTrigger": "many"},
+        {"maxFilesPerTrigger": "0"},
+        {"maxBytesPerTrigger": "10mb"},
+        {"maxbytespertrigger": "10", "maxFilesPerTrigger": "10"},
+        {"latestFirst": "yes"},
+    ],
+)
+def test_values_that_spark_would_pass_over(options):
+    (refused,) = source_problems(source(**options))
+    assert refused.code == "wrong-option"
+    assert next(iter(options)).lower() in refused.message.lower()
+
+
+JOB = """
+CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file'{a});
+CREATE TABLE b (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file'{b});
+CREATE TABLE out WITH ('connector' = 'file'{out});
+CREATE TABLE late WITH ('connector' = 'file'{late});
+SET late_output = 'late';
+INSERT INTO out SELECT a.t, b.t AS u FROM a JOIN b ON a.k = b.k AND a.t BETWEEN b.t - 5 AND b.t + 5;
+"""
+
+
+def refusals(sql: str) -> list[WatersmeetError]:
+    try:
+        plan_job(parse_job(sql))
+    except SeveralErrors as several:
+        return list(several.errors)
+    except WatersmeetError as error:
+        return [error]
+    return []
+
+
+def files(**paths: str) -> str:
+    given = {"a": "in/a", "b": "in/b", "out": "results/out", "late": "results/late"} | paths
+    return JOB.format(**{name: f", 'path' = '{path}'" for name, path in given.items()})
+
+
+def test_all_problems_of_all_files_at_once():
+    found = refusals(
+        JOB.format(
+            a="",
+            b=", 'path' = 'in/b', 'format' = 'orc'",
+            out=", 'path' = 's3://x/y'",
+            late=", 'pth' = 'x'",
+        )
+    )
+    assert [(error.code, error.message.split('"')[1]) for error in found] == [
+        ("missing-option", "a"),
+        ("unknown-format", "b"),
+        ("file-system-not-supported", "out"),
+        ("missing-option", "late"),
+        ("unknown-option", "late"),
+    ]
+    assert all(isinstance(error, SpecError) for error in found)
+
+
+def test_problems_of_files_do_not_hide_those_of_the_query():
+    found = refusals(files(out="").replace("AND a.t BETWEEN b.t - 5 AND b.t + 5", ""))
+    assert [error.code for error in found] == ["missing-option", "unbounded-state", "unbounded-state"]
+
+
+def test_an_explained_query_has_its_sources_checked():
+    """The command line plans queries of EXPLAIN by themselves."""
+    from watersmeet.plan.planner import plan_query
+
+    job = parse_job(JOB.format(a="", b=", 'path' = 'b'", out=", 'path' = 'c'", late=", 'path' = 'd'"))
+    with pytest.raises(SpecError, match=r'file source "a" needs the option "path"'):
+        plan_query("explain", Sink("console", "console"), job.inserts[0].query, job.options)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        {"out": "in/a"},
+        {"out": "./in//x/../a/"},
+        {"out": "in/a/results"},
+        {"out": "in"},
+        {"a": "/data/x%20y", "out": "file:///data/x%2520y"},
+        {"a": "in/*/orders", "out": "in/eu/orders"},
+        {"a": "in/*/orders", "out": "in/eu"},
+        {"late": "in/a"},
+    ],
+)
+def test_a_sink_among_the_files_of_a_source_is_refused(paths):
+    found = refusals(files(**paths))
+    assert {error.code for error in found} == {"sink-in-source"}
+    assert all(isinstance(error, PlanError) for error in found)
+    named = "late" if "late" in paths else "out"
+    assert f'file sink "{named}" would write into what file source "a" reads' in found[0].message
+    assert f'"{paths[named]}"' in found[0].message
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        {"out": "in/out"},
+        {"out": "in/a2"},
+        {"a": "in/a-*", "out": "in/out"},
+        {"a": "s3://in/a", "out": "in/a"},
+    ],
+)
+def test_a_sink_beside_the_sources_is_not(paths):
+    assert refusals(files(**paths)) == []
+
+
+def test_a_sink_in_a_table_is_refused():
+    (found,) = refusals(
+        """
+        CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
+        CREATE TABLE names (k STRING, name STRING) WITH ('connector' = 'file', 'path' = 'tables/names');
+        CREATE TABLE out WITH ('connector' = 'file', 'path' = 'tables/names/out');
+        INSERT INTO out SELECT a.t, n.name FROM a JOIN names FOR SYSTEM_TIME AS OF a.t AS n ON a.k = n.k;
+        """
+    )
+    assert 'table "names"' in found.message
+
+
+TOPICS = """
+CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t)
+  WITH ('connector' = 'kafka', 'topic' = 'x,y', 'bootstrap.servers' = 'one:9092,two:9092');
+CREATE TABLE out WITH ('connector' = 'kafka', 'topic' = '{}', 'bootstrap.servers' = '{}');
+INSERT INTO out SELECT t FROM a;
+"""
+
+
+def test_a_loop_through_a_topic_is_warned_of():
+    def warnings(topic: str, servers: str) -> tuple[str, ...]:
+        return plan_job(parse_job(TOPICS.format(topic, servers))).queries[0].warnings
+
+    (found,) = warnings("y", "two:9092")
+    assert found == ('"out" writes to the topic y, which "a" of this job reads: what goes out comes in again')
+    assert warnings("z", "two:9092") == ()
+    assert warnings("y", "three:9092") == ()
