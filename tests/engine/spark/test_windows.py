@@ -150,13 +150,16 @@ def test_a_whole_job_goes_on_where_it_was_stopped(spark: Any, tmp_path: Path) ->
     assert totals == {"plain": 4, "slow": 2, "busy": 1}, "rows that the sinks have, not those before HAVING"
 
 
-def test_rows_are_counted_once_however_often_a_sink_asks_for_them(spark: Any) -> None:
+@pytest.mark.parametrize(
+    "way", [lambda c: c.over, lambda c: c.over_groups], ids=["rows of tasks", "groups of Spark"]
+)
+def test_rows_are_counted_once_however_often_a_sink_asks_for_them(spark: Any, way: Any) -> None:
     """Wholly, in part, and past Spark's SQL, as the Kafka connector does; and those of this tick alone."""
     counter = RowCounter(spark)
     numbers = spark.range(0, 100, 1, 4).where("id % 3 = 0")
     groups = numbers.groupBy((F.col("id") % 20).alias("k")).agg(F.count("*").alias("n")).where("n > 1")
     for frame, rows in ((numbers, 34), (groups, 14), (numbers.where("id < 0"), 0)):
-        watched = counter.over(frame)
+        watched = way(counter)(frame)
         for told in ("one", "two"):
             spark.sparkContext.setLocalProperty(JOIN, told)
             counter.begin()

@@ -179,7 +179,7 @@ class JoinFrame:
             if where is not None:
                 frame = frame.where(where)
             if self._counter is not None:
-                frame = self._counter.over(frame)
+                frame = self._counter.over_groups(frame) if grouped else self._counter.over(frame)
             return frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
 
         self.frame = made()
