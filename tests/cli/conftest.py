@@ -45,7 +45,7 @@ def tick(number: int, **account: int) -> SimpleNamespace:
         holding={},
         idle=(),
     )
-    return SimpleNamespace(tick=number, queries={"q": query})
+    return SimpleNamespace(tick=number, queries={"q": query}, rows_in={"a": counts["in"]})
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_reports_have_the_tick_s_rows_and_the_watermarks():
     report = report_of(ticks[1], 0.5)
     assert [(row.name, row.rows_in) for row in report.inputs] == [("l", 1), ("r", 1)]
     assert report.inputs[0].watermarks == {"t": 98}
-    assert report.rows_in == 2
+    assert report.rows_in == {"l": 1, "r": 1}
     assert integer_times(plan) == {"l.t", "r.t"}
 
 

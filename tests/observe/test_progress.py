@@ -25,6 +25,7 @@ REPORT = TickReport(
         InputReport("f", 1000, 900, 20, 3, 77, {"sched_dep": 1_357_034_400_000_000}),
         InputReport("w", 0, 5, 0, 0, 12, {"n": 42}),
     ),
+    rows_in={"flights": 600, "weather": 1400},
     rows_out={"delivered": 250},
 )
 
@@ -34,7 +35,16 @@ def test_live_view_shows_counts_rates_and_watermarks():
     with LiveProgress(Console(file=out, width=80, force_terminal=True), "job", frozenset({"w.n"})) as live:
         live.update(REPORT)
     text = out.getvalue()
-    for wanted in ("2,000 rows/s", "500 rows/s", "sched_dep 2013-01-01 10:00:00", "n 42", "900", "77"):
+    for wanted in (
+        "4,000 rows/s",
+        "2,000 rows read from sources",
+        "500 rows/s",
+        "250 rows to sinks",
+        "sched_dep 2013-01-01 10:00:00",
+        "n 42",
+        "900",
+        "77",
+    ):
         assert wanted in text
 
 
@@ -43,12 +53,12 @@ def test_plain_is_one_line_per_tick():
     with PlainProgress(out, frozenset({"w.n"})) as plain:
         plain.update(REPORT)
     (line,) = out.getvalue().splitlines()
-    assert line.startswith("tick 3: 0.50 s, in 1,000 (2,000/s), out 250; f: matched 900, padded 20, late 3")
+    assert line.startswith("tick 3: 0.50 s, in 2,000 (4,000/s), out 250; f: matched 900, padded 20, late 3")
     assert "W[w.n] 42" in line
 
 
 def test_rows_of_closed_windows_are_shown_where_there_are_windows():
-    windows = TickReport(3, 0.5, (*REPORT.inputs, InputReport("s", 5, 0, 0, 0, 2, grouped=1234)), {})
+    windows = TickReport(3, 0.5, (*REPORT.inputs, InputReport("s", 5, 0, 0, 0, 2, grouped=1234)), {}, {})
     out = io.StringIO()
     PlainProgress(out).update(windows)
     assert "s: matched 0, padded 0, grouped 1,234, late 0, retained 2" in out.getvalue()
@@ -63,9 +73,12 @@ def test_rows_of_closed_windows_are_shown_where_there_are_windows():
 def test_json_is_one_object_per_tick():
     out = io.StringIO()
     with JsonProgress(out) as progress:
-        progress.update(TickReport(0, 0.1, (InputReport("l", 1, 0, 0, 0, 1, {"t": NEVER}),), {}))
+        progress.update(
+            TickReport(0, 0.1, (InputReport("l", 1, 0, 0, 0, 1, {"t": NEVER}),), {"s": 2}, {"out": 7})
+        )
     (line,) = out.getvalue().splitlines()
     assert json.loads(line)["inputs"][0]["watermarks"] == {"t": None}
+    assert (json.loads(line)["rows_in"], json.loads(line)["rows_out"]) == ({"s": 2}, {"out": 7})
 
 
 @pytest.mark.parametrize(
@@ -89,6 +102,7 @@ HELD = TickReport(
         InputReport("d", 1, 0, 0, 0, 1, {"t": 5}, held_by=(Held("d", "0", 60_000_000, 30_000_000),)),
         InputReport("x", 0, 0, 0, 0, 1, {"t": 5}, idle=True),
     ),
+    rows_in={},
     rows_out={},
 )
 

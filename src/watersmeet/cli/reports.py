@@ -66,6 +66,8 @@ class TickResult(Protocol):
     @property
     def tick(self) -> int: ...
     @property
+    def rows_in(self) -> Mapping[str, int]: ...
+    @property
     def queries(self) -> Mapping[str, QueryResult]: ...
 
 
@@ -105,7 +107,7 @@ def report_of(result: TickResult, seconds: float) -> TickReport:
                 )
             )
     rows_out = {query: found.rows_out for query, found in result.queries.items()}
-    return TickReport(result.tick, seconds, tuple(inputs), rows_out)
+    return TickReport(result.tick, seconds, tuple(inputs), result.rows_in, rows_out)
 
 
 def _by_alias(

@@ -56,16 +56,24 @@ class InputReport:
 
 @dataclass(frozen=True)
 class TickReport:
-    """One tick. ``rows_out`` per insert, of this tick; ``seconds`` is its duration."""
+    """One tick. ``seconds`` is its duration; ``rows_in``: rows read in it per source, each once, however many
+    inputs take it; ``rows_out``: rows that went to the sink in it, per insert."""
 
     tick: int
     seconds: float
     inputs: tuple[InputReport, ...]
+    rows_in: Mapping[str, int]
     rows_out: Mapping[str, int]
 
     @property
-    def rows_in(self) -> int:
-        return sum(row.rows_in for row in self.inputs)
+    def read(self) -> int:
+        """Rows of all sources."""
+        return sum(self.rows_in.values())
+
+    @property
+    def written(self) -> int:
+        """Rows of all inserts."""
+        return sum(self.rows_out.values())
 
 
 class Progress(Protocol):
@@ -124,19 +132,19 @@ class LiveProgress:
 
     def update(self, report: TickReport) -> None:
         self._recent.append(report)
-        self._rows_in += report.rows_in
-        self._rows_out += sum(report.rows_out.values())
+        self._rows_in += report.read
+        self._rows_out += report.written
         self._live.update(self._view(report), refresh=True)
 
     def _view(self, report: TickReport) -> RenderableType:
         seconds = sum(past.seconds for past in self._recent) or 1e-9
-        fast_in = sum(past.rows_in for past in self._recent) / seconds
-        fast_out = sum(sum(past.rows_out.values()) for past in self._recent) / seconds
+        fast_in = sum(past.read for past in self._recent) / seconds
+        fast_out = sum(past.written for past in self._recent) / seconds
         head = Text.assemble(
             (self._title, "bold"),
             f"   tick {report.tick:,} in {report.seconds:.2f} s\n",
-            f"in  {fast_in:>9,.0f} rows/s   {self._rows_in:>13,} rows\n",
-            f"out {fast_out:>9,.0f} rows/s   {self._rows_out:>13,} rows\n",
+            f"in  {fast_in:>9,.0f} rows/s   {self._rows_in:>13,} rows read from sources\n",
+            f"out {fast_out:>9,.0f} rows/s   {self._rows_out:>13,} rows to sinks\n",
         )
         table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("input", no_wrap=True)
@@ -158,7 +166,7 @@ class LiveProgress:
 
 
 class PlainProgress(_Quiet):
-    """A line per tick, for logs and pipes."""
+    """A line per tick, for logs and pipes. ``in``: rows read from sources; ``out``: rows to sinks."""
 
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
@@ -169,10 +177,10 @@ class PlainProgress(_Quiet):
             print(each.words(), file=self._out, flush=True)
 
     def update(self, report: TickReport) -> None:
-        fast = report.rows_in / report.seconds if report.seconds else 0.0
+        fast = report.read / report.seconds if report.seconds else 0.0
         parts = [
-            f"tick {report.tick}: {report.seconds:.2f} s, in {report.rows_in:,} ({fast:,.0f}/s), "
-            f"out {sum(report.rows_out.values()):,}"
+            f"tick {report.tick}: {report.seconds:.2f} s, in {report.read:,} ({fast:,.0f}/s), "
+            f"out {report.written:,}"
         ]
         for row in report.inputs:
             marks = ", ".join(

@@ -293,6 +293,7 @@ def test_two_inserts_into_one_sink_both_count(place):
     assert {row["input"] for row in done.account["inputs"]} == {"out.x", "out.y", "out-2.x", "out-2.y"}
     for source, rows in {"x": 40, "y": 40}.items():
         assert all(row["rows_in"] == rows for row in done.account["inputs"] if row["input"].endswith(source))
+    assert sum(tick["rows_in"]["a"] for tick in done.ticks) == 40, "read once for both"
 
 
 def test_a_failing_sink_ends_the_run_readably_and_is_made_up_for(place):
@@ -402,6 +403,7 @@ def test_csv_and_json_with_broken_records(place):
     done = place.caught_up("--finish")
     assert done.account["adds_up"], done.account
     assert [(row["rows_in"], row["broken"]) for row in done.account["inputs"]] == [(4, 2), (3, 2)]
+    assert Counter({"a": 4, "b": 3}) == sum((Counter(tick["rows_in"]) for tick in done.ticks), Counter())
     rows = duckdb.sql(f"FROM read_csv('{place.folder}/out/*/*.csv', header = true)").fetchall()
     assert sorted(rows) == [("w", 4, None), ("x, y", 1, 5)]
     bad = [

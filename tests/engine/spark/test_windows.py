@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
+from watersmeet.engine.spark.counting import RowCounter
+from watersmeet.engine.spark.properties import JOIN
 from watersmeet.engine.spark.replay import replay_case
 
 pytestmark = pytest.mark.spark
@@ -105,6 +109,10 @@ INSERT INTO plain SELECT window_start, window_end, page, sum(ms) AS ms, avg(ms) 
 INSERT INTO slow SELECT window_end, percentile_approx(ms, 1.0) AS slowest, count(*) AS n
   FROM TABLE(SESSION(TABLE c, DESCRIPTOR(at), INTERVAL '5' MINUTES)) GROUP BY window_start, window_end
   HAVING count(*) > 1;
+CREATE MAPPING busy TYPE File OPTIONS ('path' = '{path}/busy', 'format' = 'json');
+INSERT INTO busy SELECT window_start, page, count(*) AS n
+  FROM TABLE(TUMBLE(TABLE c, DESCRIPTOR(at), INTERVAL '10' MINUTES)) GROUP BY window_start, page
+  HAVING count(*) > 1;
 """
 
 
@@ -133,7 +141,34 @@ def test_a_whole_job_goes_on_where_it_was_stopped(spark: Any, tmp_path: Path) ->
     ]
     assert found("plain") == first
     assert found("slow") == [("2022-03-01 10:07:00", "7.00", "2"), ("2022-03-01 10:15:00", "3.00", "2")]
-    until_caught_up(spark, text, tmp_path / "checkpoint", finish=True)
+    assert len(list((tmp_path / "busy").glob("busy-*/*.json"))) == 1
+    done = until_caught_up(spark, text, tmp_path / "checkpoint", finish=True).ticks[-1]
     last = ("2022-03-01 10:30:00", "2022-03-01 10:40:00", "b", "4.00", "4.000000", "2022-03-01 10:31:00")
     assert found("plain") == [*first, last]
     assert len(found("slow")) == 2
+    totals = {name: query.total_rows_out for name, query in done.queries.items()}
+    assert totals == {"plain": 4, "slow": 2, "busy": 1}, "rows that the sinks have, not those before HAVING"
+
+
+@pytest.mark.parametrize(
+    "way", [lambda c: c.over, lambda c: c.over_groups], ids=["rows of tasks", "groups of Spark"]
+)
+def test_rows_are_counted_once_however_often_a_sink_asks_for_them(spark: Any, way: Any) -> None:
+    """Wholly, in part, and past Spark's SQL, as the Kafka connector does; and those of this tick alone."""
+    counter = RowCounter(spark)
+    numbers = spark.range(0, 100, 1, 4).where("id % 3 = 0")
+    groups = numbers.groupBy((F.col("id") % 20).alias("k")).agg(F.count("*").alias("n")).where("n > 1")
+    for frame, rows in ((numbers, 34), (groups, 14), (numbers.where("id < 0"), 0)):
+        watched = way(counter)(frame)
+        for told in ("one", "two"):
+            spark.sparkContext.setLocalProperty(JOIN, told)
+            counter.begin()
+            assert watched.count() == len(watched.collect()) == rows
+            watched.take(1)
+            watched.rdd.foreachPartition(drained)
+            assert (counter.rows(told), counter.rows("another")) == (rows, 0)
+
+
+def drained(rows: Iterator[Any]) -> None:
+    for _ in rows:
+        pass

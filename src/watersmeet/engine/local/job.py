@@ -179,6 +179,7 @@ class LocalJob:
 
     def _run(self, query: QueryPlan) -> list[dict[str, Any]]:
         """The rows that the query's last node gives out in this tick."""
+        rows: list[dict[str, Any]] = []
         for node in query.nodes:
             task = self.driver.node_task(query.name, node.number)
             batches: list[pa.RecordBatch] = []
@@ -187,9 +188,15 @@ class LocalJob:
                 *found, last = task.run(partition, self.partitions)
                 batches += found
                 control.append(last.column(CONTROL)[0].as_py())
-            self.driver.settle(query.name, node.number, control)
+            rows = self._projected(query, task, batches) if node is query.root else []
+            self.driver.settle(query.name, node.number, control, rows_out=len(rows))
             if self._watcher is not None:
                 self._watcher.ran(query.name, task)
+        return rows
+
+    def _projected(
+        self, query: QueryPlan, task: NodeTask, batches: list[pa.RecordBatch]
+    ) -> list[dict[str, Any]]:
         if not batches:
             return []
         table = pa.Table.from_batches(batches, schema=task.schema).drop_columns([CONTROL])

@@ -21,10 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from watersmeet.engine.spark.counting import RowCounter
 from watersmeet.engine.spark.errors import carrying
 from watersmeet.engine.spark.properties import JOIN, packed, unpacked
 from watersmeet.engine.step.node import NodeTask
-from watersmeet.engine.step.tasks import CONTROL, NodeShape
+from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape
 from watersmeet.errors import EngineError
 from watersmeet.sinks.base import ArrowPart, Sink
 from watersmeet.state.store import Store
@@ -168,6 +169,8 @@ class JoinFrame:
         numbers = spark.range(0, partitions, 1, partitions)
         self._staging = numbers.mapInArrow(Join(shape, store, partitions, self._reports, plain), "_ STRING")
         self._staged = None if plain is None else staged_schema(shape, plain)
+        grouped = isinstance(shape, AggregateShape) and shape.aggregates is None
+        self._counter = RowCounter(spark) if grouped or where is not None else None
 
         def made() -> DataFrame:
             frame = numbers.mapInArrow(Join(shape, store, partitions, self._reports), schema)
@@ -175,13 +178,16 @@ class JoinFrame:
                 frame = results(frame)
             if where is not None:
                 frame = frame.where(where)
+            if self._counter is not None:
+                frame = self._counter.over_groups(frame) if grouped else self._counter.over(frame)
             return frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
 
         self.frame = made()
         self._anew = made if results is not None else None
 
-    def write(self, task: NodeTask, sink: Sink, attempt: str) -> list[str]:
-        """Stage the rows of ``task`` in ``sink``; one report per partition.
+    def write(self, task: NodeTask, sink: Sink, attempt: str) -> tuple[list[str], int | None]:
+        """Stage the rows of ``task`` in ``sink``; one report per partition, and how many rows went there
+        (None: those that left the tasks).
 
         Raises:
             EngineError: not all partitions have been evaluated.
@@ -190,7 +196,10 @@ class JoinFrame:
         if self._staged is not None:
             part = sink.arrow_part(self._staged, self._query, task.tick, attempt)
         self._reports.value = []
-        self._spark.sparkContext.setLocalProperty(JOIN, packed((task.work, task.tick, part)))
+        if self._counter is not None:
+            self._counter.begin()
+        told = packed((task.work, task.tick, part))
+        self._spark.sparkContext.setLocalProperty(JOIN, told)
         if part is None:
             # A frame that shuffles would take what it shuffled in the tick before.
             frame = self.frame if self._anew is None else self._anew()
@@ -208,4 +217,4 @@ class JoinFrame:
                 code="internal",
                 hint="a sink must evaluate the whole frame",
             )
-        return list(found.values())
+        return list(found.values()), None if self._counter is None else self._counter.rows(told)

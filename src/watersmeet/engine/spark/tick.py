@@ -161,7 +161,8 @@ class Ticks:
             self.driver.settle(query.name, node.number, reports)
         sink, last = self._outputs.queries[query.name], query.root.number
         task = self.driver.node_task(query.name, last)
-        self.driver.settle(query.name, last, self._frames[query.name].write(task, sink, attempt))
+        reports, rows_out = self._frames[query.name].write(task, sink, attempt)
+        self.driver.settle(query.name, last, reports, rows_out=rows_out)
         return sink
 
     def _late_of_stages(self) -> list[Aside]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 
-from watersmeet.plan.model import QueryPlan
+from watersmeet.engine.step.tasks import IngestReport
+from watersmeet.plan.model import JobPlan, QueryPlan
 from watersmeet.watermark.lateness import LateBy, summed
 
 
@@ -32,6 +33,24 @@ def added(
         for what, number in rows.items():
             known[what] = known.get(what, 0) + number
     return total
+
+
+def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> dict[str, int]:
+    """Per source the rows that were read of it, each once however many branches take it: broken records and
+    rows that are no part of a branch's stream, too. Every branch of a source counts all of its rows, so one
+    of them says how many there were."""
+    asked: dict[tuple[str, int], str] = {}
+    for query in plan.queries:
+        for side in query.sides:
+            for number, branch in side.sources:
+                if branch.source.name not in asked.values():
+                    asked[f"{query.name}/{side.name}", number] = branch.source.name
+    found = dict.fromkeys(asked.values(), 0)
+    for report in reports:
+        source = asked.get((report.arrangement, report.branch))
+        if source is not None:
+            found[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
+    return found
 
 
 def lower(least: MutableMapping[str, int], name: str, time: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.engine.step.counts import rows_read
 from watersmeet.engine.step.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.opening import check_same_job, verify_files
@@ -50,10 +51,13 @@ from watersmeet.watermark.holding import Holding, holding, unheard
 
 @dataclass(frozen=True)
 class TickResult:
+    """``rows_in``: rows read in this tick, per source; see `counts.rows_read`."""
+
     tick: int
     clock_us: int
     queries: Mapping[str, QueryResult]
     finished: bool
+    rows_in: Mapping[str, int]
 
 
 @dataclass
@@ -62,6 +66,7 @@ class _OpenTick:
     inputs: dict[str, dict[str, tracker.InputState]]
     late_below: dict[str, dict[str, Watermark]]
     queries: dict[str, QueryTick] = field(default_factory=dict)
+    rows_in: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     manifest: Manifest | None = None
 
@@ -291,6 +296,7 @@ class TickDriver:
         """
         tick = self._tick_of(start)
         found = [IngestReport.model_validate_json(report) for report in reports]
+        tick.rows_in = rows_read(self.plan, found)
         tick.ended = end
         for query in self.plan.queries:
             inputs, rules = tick.inputs[query.name], self._rules[query.name]
@@ -352,13 +358,15 @@ class TickDriver:
             lambda reader: reader.read(shape.table, self.store, work.tick, self.placing),
         )
 
-    def settle(self, query: str, number: int, reports: Iterable[str]) -> None:
+    def settle(self, query: str, number: int, reports: Iterable[str], *, rows_out: int | None = None) -> None:
         """Take the control texts of a node's tasks, one per partition (of one attempt each).
+
+        ``rows_out``, of the last node: how many rows went to the sink; None: as many as left the tasks.
 
         Raises:
             EngineError: a limit was reached (``max_rows``).
         """
-        self._current().queries[query].settle(number, reports)
+        self._current().queries[query].settle(number, reports, rows_out)
 
     def late_below(self, query: str) -> Mapping[str, Watermark]:
         """Per key of a query's inputs: rows of the open tick below are late."""
@@ -396,7 +404,7 @@ class TickDriver:
             queries=states,
             finished=tick.ended,
         )
-        return TickResult(tick.start.tick, tick.start.clock_us, results, tick.ended)
+        return TickResult(tick.start.tick, tick.start.clock_us, results, tick.ended, tick.rows_in)
 
     def commit(self, host: Mapping[str, Any] | None = None) -> None:
         """Create the manifest of the tick that was concluded, and delete what is no longer needed."""

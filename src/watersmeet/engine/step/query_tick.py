@@ -60,7 +60,8 @@ class QueryResult:
     ``inputs``: all input watermarks per key; ``counts``: of this tick, per alias (see `engine.step.ingest`
     and matched, padded, released_unmatched, retained); ``account``: the same, since the start of the job;
     ``late``: how late the late rows since then were, per alias and column; ``holding``: per alias the silent
-    partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle."""
+    partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle.
+    ``rows_out``: rows that went to the sink in this tick, ``total_rows_out``: since the start."""
 
     watermarks: Mapping[str, Watermark]
     outputs: Mapping[str, Watermark]
@@ -166,8 +167,9 @@ class QueryTick:
             for side in self.query.nodes[number].sides
         )
 
-    def settle(self, number: int, reports: Iterable[str]) -> None:
-        """Take the control texts of the node's tasks, one per partition (of one attempt each).
+    def settle(self, number: int, reports: Iterable[str], rows_out: int | None = None) -> None:
+        """Take the control texts of the node's tasks, one per partition (of one attempt each). ``rows_out``:
+        how many rows went to the sink, where these are not the ones that left the tasks.
 
         Raises:
             EngineError: a limit was reached (``max_rows``).
@@ -202,7 +204,7 @@ class QueryTick:
         self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted, asof=asof, table=work.table))
         self._take_fed(number, [report.fed for report in found if report.fed is not None])
         self._matches += sum(report.matches for report in found)
-        self._rows_out = sum(report.rows_out for report in found)
+        self._rows_out = sum(report.rows_out for report in found) if rows_out is None else rows_out
         least_out: dict[str, int] = {}
         for each in found:
             for key, time in each.least_out.items():

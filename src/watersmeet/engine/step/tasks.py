@@ -193,8 +193,8 @@ class FeedReport(Record):
 
 
 class NodeReport(Record):
-    """Of one task of a node. ``fed``: for a node whose rows go to another one. ``least_out``: per watermark
-    key the least time among the rows that it put out."""
+    """Of one task of a node. ``fed``: for a node whose rows go to another one. ``rows_out``: rows that left
+    the task, before the query's last filter. ``least_out``: per watermark key the least time among them."""
 
     partition: int
     sides: list[SideReport]

@@ -1,0 +1,92 @@
+"""Counts rows on their way into a sink, where these are not the ones that left the tasks: after a filter or a
+grouping by Spark.
+
+Rows pass through Python once more, which adds up by an accumulator. It is no `observe`: that says nothing of
+a frame which a connector evaluates by itself, as Spark's for Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark import Accumulator, AccumulatorParam, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+
+from watersmeet.engine.spark.properties import JOIN
+
+_EVALUATION = "spark.sql.execution.id"
+
+_Batch = TypeVar("_Batch", pa.RecordBatch, pa.Array)
+
+Count = tuple[str | None, str | None, int, int]
+"""What the tick's tasks were told, evaluation, partition, rows."""
+
+
+class _Counts(AccumulatorParam[list[Count]]):
+    """Lists, put together."""
+
+    def zero(self, value: list[Count]) -> list[Count]:
+        return []
+
+    def addInPlace(self, value1: list[Count], value2: list[Count]) -> list[Count]:
+        value1.extend(value2)
+        return value1
+
+
+class RowCounter:
+    """Counts the rows of one frame, anew in every tick."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._counts: Accumulator[list[Count]] = spark.sparkContext.accumulator([], _Counts())
+
+    def over(self, frame: DataFrame) -> DataFrame:
+        """The same rows, counted as they pass. Columns have types that tasks give rows of, too."""
+        counts = self._counts
+
+        def passing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from _counted(batches, counts)
+
+        return frame.mapInArrow(passing, frame.schema)
+
+    def over_groups(self, frame: DataFrame) -> DataFrame:
+        """The same for columns of any types: a condition that is true of every row is given a column of
+        constants alone. That takes twice the time per row."""
+        counts = self._counts
+
+        def true(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+            yield from _counted(batches, counts)
+
+        udf: Any = arrow_udf  # its kind follows from the type hints, which its overloads leave out
+        # Not deterministic: it stays where it is, above the query's own conditions.
+        passing = udf(true, "BOOLEAN").asNondeterministic()
+        return frame.where(passing(F.lit(True)))
+
+    def begin(self) -> None:
+        """Forget what was counted."""
+        self._counts.value = []
+
+    def rows(self, told: str) -> int:
+        """Rows of the tick whose tasks were told ``told``, once each: a partition may have been evaluated by
+        several tasks, and the whole frame or a part of it more often than once."""
+        found: defaultdict[str | None, dict[int, int]] = defaultdict(dict)
+        for whose, evaluation, partition, rows in self._counts.value:
+            if whose == told:
+                found[evaluation][partition] = rows
+        return max((sum(partitions.values()) for partitions in found.values()), default=0)
+
+
+def _counted(batches: Iterator[_Batch], counts: Accumulator[list[Count]]) -> Iterator[_Batch]:
+    """The batches of one task; how many rows they had is added when all have been taken."""
+    rows = 0
+    for batch in batches:
+        rows += len(batch)
+        yield batch
+    context = TaskContext.get()
+    if context is not None:
+        told, evaluation = map(context.getLocalProperty, (JOIN, _EVALUATION))
+        counts.add([(told, evaluation, context.partitionId(), rows)])
