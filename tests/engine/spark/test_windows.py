@@ -158,7 +158,8 @@ def test_rows_are_counted_once_however_often_a_sink_asks_for_them(spark: Any, wa
     counter = RowCounter(spark)
     numbers = spark.range(0, 100, 1, 4).where("id % 3 = 0")
     groups = numbers.groupBy((F.col("id") % 20).alias("k")).agg(F.count("*").alias("n")).where("n > 1")
-    for frame, rows in ((numbers, 34), (groups, 14), (numbers.where("id < 0"), 0)):
+    numbers = numbers.withColumnRenamed("id", "u.id")
+    for frame, rows in ((numbers, 34), (groups, 14), (numbers.where("`u.id` < 0"), 0)):
         watched = way(counter)(frame)
         for told in ("one", "two"):
             spark.sparkContext.setLocalProperty(JOIN, told)

@@ -51,7 +51,8 @@ class RowCounter:
         def passing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from _counted(batches, counts)
 
-        return frame.mapInArrow(passing, frame.schema)
+        plain = frame.toDF(*(f"c{n}" for n in range(len(frame.columns))))  # it takes no names with dots
+        return plain.mapInArrow(passing, plain.schema).toDF(*frame.columns)
 
     def over_groups(self, frame: DataFrame) -> DataFrame:
         """The same for columns of any types: a condition that is true of every row is given a column of
