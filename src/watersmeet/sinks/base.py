@@ -53,6 +53,10 @@ class Sink(Protocol):
 
     idempotent: bool
 
+    @property
+    def tells_rows(self) -> bool:
+        """It knows by itself how many rows a frame had; else they are counted on their way."""
+
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         """Check, before the first tick, all that can be checked; drop what a dead attempt left.
 
@@ -66,6 +70,9 @@ class Sink(Protocol):
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         """Evaluate all of ``frame`` once (the sink may ask for more often) and stage its rows."""
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        """How many rows `write` staged; asked of sinks that tell, before they are published."""
 
     def arrow_part(self, schema: pa.Schema, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         """With what a join's tasks stage rows of ``schema`` themselves, instead of `write`.

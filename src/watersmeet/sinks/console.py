@@ -36,6 +36,7 @@ class ConsoleSink:
     """See the module. Option: ``rows``, the rows shown per tick."""
 
     idempotent = False
+    tells_rows = True
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._printer = console or PlainPrinter()
@@ -55,6 +56,9 @@ class ConsoleSink:
         rows += [tuple(row)[:-1] for row in found if row[-1] is None][: self._rows]
         total = sum(row[-1] for row in found if row[-1] is not None)
         self._staged[attempt, insert, tick] = names, rows, total
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        return self._staged[attempt, insert, tick][2]
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None

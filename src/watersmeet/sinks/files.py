@@ -107,6 +107,17 @@ class FileSink:
             .save(f"file://{staged}")  # not as_uri(): Hadoop does not decode %25
         )
 
+    @property
+    def tells_rows(self) -> bool:
+        """Parquet files hold the number of their rows."""
+        return self._format == "parquet"
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        from pyarrow import parquet
+
+        files = self._staged(insert, tick, attempt).glob("*.parquet")
+        return sum(parquet.read_metadata(file).num_rows for file in files)
+
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         """For Parquet as it is by default, of plain types."""
         from watersmeet.sinks.parquet_part import ParquetPart, can_write

@@ -31,6 +31,7 @@ class KafkaSink:
     """See the module. Options: ``bootstrap.servers``, ``topic``, ``format`` (json), ``key``."""
 
     idempotent = False
+    tells_rows = False
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._spec = spec
@@ -54,6 +55,9 @@ class KafkaSink:
         key, value = self._expressions([(f.name, f.dataType.simpleString()) for f in frame.schema.fields])
         records = frame.selectExpr(*([f"{key} AS key"] if key else []), f"{value} AS value")
         records.write.format("kafka").options(**self._settings).option("topic", self._topic).save()
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        raise NotImplementedError("rows are sent, not staged")
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None

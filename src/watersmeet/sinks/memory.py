@@ -18,6 +18,7 @@ class MemorySink:
     """Exactly once as long as the process lives: the same (insert, tick) again is dropped, as files do it."""
 
     idempotent = True
+    tells_rows = True
     _published: ClassVar[dict[str, dict[tuple[str, int], list[Row]]]] = {}
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
@@ -29,6 +30,9 @@ class MemorySink:
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         self._staged[attempt, insert, tick] = [row.asDict(recursive=True) for row in frame.collect()]
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        return len(self._staged[attempt, insert, tick])
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None

@@ -1,5 +1,5 @@
 """Counts rows on their way into a sink, where these are not the ones that left the tasks: after a filter or a
-grouping by Spark.
+grouping by Spark, and the sink cannot tell (`Sink.tells_rows`).
 
 Rows pass through Python once more, which adds up by an accumulator. It is no `observe`: that says nothing of
 a frame which a connector evaluates by itself, as Spark's for Kafka does.

@@ -158,19 +158,21 @@ class JoinFrame:
         where: str | None,
         outputs: list[tuple[str, str]],
         plain: tuple[tuple[str, str], ...] | None,
+        sink: Sink,
         results: Callable[[DataFrame], DataFrame] | None = None,
     ) -> None:
         self._spark = spark
         self._query = shape.query
         self._partitions = partitions
-        self._plain = plain
+        self._sink = sink
         self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Reports())
         schema = from_arrow_schema(shape.row_schema)
         numbers = spark.range(0, partitions, 1, partitions)
         self._staging = numbers.mapInArrow(Join(shape, store, partitions, self._reports, plain), "_ STRING")
         self._staged = None if plain is None else staged_schema(shape, plain)
         grouped = isinstance(shape, AggregateShape) and shape.aggregates is None
-        self._counter = RowCounter(spark) if grouped or where is not None else None
+        self._is_cut = grouped or where is not None
+        self._counter = RowCounter(spark) if self._is_cut and not sink.tells_rows else None
 
         def made() -> DataFrame:
             frame = numbers.mapInArrow(Join(shape, store, partitions, self._reports), schema)
@@ -185,8 +187,8 @@ class JoinFrame:
         self.frame = made()
         self._anew = made if results is not None else None
 
-    def write(self, task: NodeTask, sink: Sink, attempt: str) -> tuple[list[str], int | None]:
-        """Stage the rows of ``task`` in ``sink``; one report per partition, and how many rows went there
+    def write(self, task: NodeTask, attempt: str) -> tuple[list[str], int | None]:
+        """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there
         (None: those that left the tasks).
 
         Raises:
@@ -194,7 +196,7 @@ class JoinFrame:
         """
         part = None
         if self._staged is not None:
-            part = sink.arrow_part(self._staged, self._query, task.tick, attempt)
+            part = self._sink.arrow_part(self._staged, self._query, task.tick, attempt)
         self._reports.value = []
         if self._counter is not None:
             self._counter.begin()
@@ -203,7 +205,7 @@ class JoinFrame:
         if part is None:
             # A frame that shuffles would take what it shuffled in the tick before.
             frame = self.frame if self._anew is None else self._anew()
-            sink.write(frame, self._query, task.tick, attempt)
+            self._sink.write(frame, self._query, task.tick, attempt)
         else:
             self._staging.collect()
         found = {
@@ -217,4 +219,9 @@ class JoinFrame:
                 code="internal",
                 hint="a sink must evaluate the whole frame",
             )
-        return list(found.values()), None if self._counter is None else self._counter.rows(told)
+        rows = None
+        if self._counter is not None:
+            rows = self._counter.rows(told)
+        elif self._is_cut:
+            rows = self._sink.staged_rows(self._query, task.tick, attempt)
+        return list(found.values()), rows

@@ -61,6 +61,7 @@ class _Collected:
     """A sink that keeps the rows of the tick in hand."""
 
     idempotent = True
+    tells_rows = True
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -71,6 +72,9 @@ class _Collected:
     def write(self, frame: Any, insert: str, tick: int, attempt: str) -> None:
         table: pa.Table = frame.toArrow()
         self.rows = [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        return len(self.rows)
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None

@@ -161,7 +161,7 @@ class Ticks:
             self.driver.settle(query.name, node.number, reports)
         sink, last = self._outputs.queries[query.name], query.root.number
         task = self.driver.node_task(query.name, last)
-        reports, rows_out = self._frames[query.name].write(task, sink, attempt)
+        reports, rows_out = self._frames[query.name].write(task, attempt)
         self.driver.settle(query.name, last, reports, rows_out=rows_out)
         return sink
 
@@ -195,7 +195,8 @@ class Ticks:
         if isinstance(root, AggregatePlan) and isinstance(shape, AggregateShape) and needs_spark(shape, root):
             plain, results = None, partial(results_of, shape=shape, node=root)
         store = self.driver.store
-        return JoinFrame(self._spark, shape, store, self._partitions, where, outputs, plain, results)
+        sink = self._outputs.queries[query.name]
+        return JoinFrame(self._spark, shape, store, self._partitions, where, outputs, plain, sink, results)
 
 
 def _writer_is_set(spark: SparkSession) -> bool:
