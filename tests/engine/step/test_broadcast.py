@@ -145,10 +145,10 @@ def reported(monkeypatch):
     """Matches per task, of every tick that follows."""
     found, settle = [], TickDriver.settle
 
-    def noted(self, query, number, reports):
+    def noted(self, query, number, reports, **counted):
         texts = list(reports)
         found.append([NodeReport.model_validate_json(text).matches for text in texts])
-        settle(self, query, number, texts)
+        settle(self, query, number, texts, **counted)
 
     monkeypatch.setattr(TickDriver, "settle", noted)
     return found
