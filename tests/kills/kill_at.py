@@ -21,7 +21,7 @@ import sys
 
 from watersmeet.cli.main import main
 from watersmeet.engine.spark.checkpoint import Checkpoint
-from watersmeet.engine.spark.join import FeedFrame, JoinFrame
+from watersmeet.engine.spark.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick import Ticks
 from watersmeet.engine.step.driver import TickDriver
 from watersmeet.sinks.files import FileSink
@@ -42,7 +42,7 @@ def kill_at(point: str, tick: int) -> None:
 
     run, intend = Ticks.run, Checkpoint.intend
     advance, commit = TickDriver.advance, TickDriver.commit
-    write, publish, feed = JoinFrame.write, FileSink.publish, FeedFrame.run
+    write, publish, feed = SinkFrame.write, FileSink.publish, FeedFrame.run
 
     def patched_run(self, reports, clock_us, *, end=False, **others):
         now["ending"], now["published"] = end, 0
@@ -61,8 +61,8 @@ def kill_at(point: str, tick: int) -> None:
         if point == "advanced" and is_time(start.tick):
             die()
 
-    def patched_write(self, task, sink, attempt):
-        found = write(self, task, sink, attempt)
+    def patched_write(self, task, attempt):
+        found = write(self, task, attempt)
         if point == "staged" and is_time(task.tick):
             die()
         return found
@@ -88,7 +88,7 @@ def kill_at(point: str, tick: int) -> None:
     Ticks.run = patched_run
     Checkpoint.intend = patched_intend
     TickDriver.advance, TickDriver.commit = patched_advance, patched_commit
-    JoinFrame.write, FileSink.publish, FeedFrame.run = patched_write, patched_publish, patched_feed
+    SinkFrame.write, FileSink.publish, FeedFrame.run = patched_write, patched_publish, patched_feed
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ class Sink(Protocol):
         """How many rows `write` staged; asked of sinks that tell, before they are published."""
 
     def arrow_part(self, schema: pa.Schema, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        """With what a join's tasks stage rows of ``schema`` themselves, instead of `write`.
+        """With what a node's tasks stage rows of ``schema`` themselves, instead of `write`.
 
         None: this sink takes frames only.
         """

@@ -1,4 +1,4 @@
-"""Parquet files that a join's tasks write themselves, straight from Arrow.
+"""Parquet files that a node's tasks write themselves, straight from Arrow.
 
 Why this exists beside Spark's writer: rows that leave the join as they are would go from Arrow in Python to
 the JVM, become rows there, and then columns again. Spark still runs the tasks, and runs them again when they

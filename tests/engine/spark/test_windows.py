@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.spark.counting import RowCounter
-from watersmeet.engine.spark.properties import JOIN
+from watersmeet.engine.spark.properties import NODE
 from watersmeet.engine.spark.replay import replay_case
 
 pytestmark = pytest.mark.spark
@@ -162,7 +162,7 @@ def test_rows_are_counted_once_however_often_a_sink_asks_for_them(spark: Any, wa
     for frame, rows in ((numbers, 34), (groups, 14), (numbers.where("`u.id` < 0"), 0)):
         watched = way(counter)(frame)
         for told in ("one", "two"):
-            spark.sparkContext.setLocalProperty(JOIN, told)
+            spark.sparkContext.setLocalProperty(NODE, told)
             counter.begin()
             assert watched.count() == len(watched.collect()) == rows
             watched.take(1)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
-from watersmeet.engine.spark.properties import JOIN
+from watersmeet.engine.spark.properties import NODE
 
 _EVALUATION = "spark.sql.execution.id"
 
@@ -89,5 +89,5 @@ def _counted(batches: Iterator[_Batch], counts: Accumulator[list[Count]]) -> Ite
         yield batch
     context = TaskContext.get()
     if context is not None:
-        told, evaluation = map(context.getLocalProperty, (JOIN, _EVALUATION))
+        told, evaluation = map(context.getLocalProperty, (NODE, _EVALUATION))
         counts.add([(told, evaluation, context.partitionId(), rows)])

@@ -25,7 +25,7 @@ def preload() -> None:
     import pyspark.worker  # noqa: F401
 
     import watersmeet.engine.spark.ingest
-    import watersmeet.engine.spark.join
+    import watersmeet.engine.spark.nodes
     import watersmeet.sinks.parquet_part  # noqa: F401
 
     with contextlib.suppress(ImportError):

@@ -11,7 +11,7 @@ import pickle
 import zlib
 
 START = "watersmeet.start"
-JOIN = "watersmeet.join"
+NODE = "watersmeet.node"
 
 
 def packed(value: object) -> str:

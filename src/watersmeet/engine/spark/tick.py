@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from watersmeet.engine.spark.aggregate import needs_spark, results_of
 from watersmeet.engine.spark.ingest import ASIDE, REPORT
-from watersmeet.engine.spark.join import FeedFrame, JoinFrame
+from watersmeet.engine.spark.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.properties import START, packed
 from watersmeet.engine.spark.side_output import Aside, side_frame
 from watersmeet.engine.spark.text import quoted, sql_of
@@ -79,7 +79,7 @@ class Ticks:
         self._partitions = partitions
         self.driver = driver
         self.timings = Timings()
-        self._frames = {query.name: self._join_frame(query) for query in plan.queries}
+        self._frames = {query.name: self._sink_frame(query) for query in plan.queries}
         self._feeds = {
             (query.name, node.number): FeedFrame(
                 spark, driver.shapes[query.name][node.number], driver.store, partitions
@@ -184,7 +184,7 @@ class Ticks:
             self.timings.mark("side outputs")
         return published
 
-    def _join_frame(self, query: QueryPlan) -> JoinFrame:
+    def _sink_frame(self, query: QueryPlan) -> SinkFrame:
         outputs = [(sql_of(output.expr), output.name) for output in query.outputs]
         if query.options.output_mode is OutputMode.CHANGELOG:
             outputs.append((quoted("_diff"), "_diff"))
@@ -196,7 +196,7 @@ class Ticks:
             plain, results = None, partial(results_of, shape=shape, node=root)
         store = self.driver.store
         sink = self._outputs.queries[query.name]
-        return JoinFrame(self._spark, shape, store, self._partitions, where, outputs, plain, sink, results)
+        return SinkFrame(self._spark, shape, store, self._partitions, where, outputs, plain, sink, results)
 
 
 def _writer_is_set(spark: SparkSession) -> bool:

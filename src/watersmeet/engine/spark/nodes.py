@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.engine.spark.counting import RowCounter
 from watersmeet.engine.spark.errors import carrying
-from watersmeet.engine.spark.properties import JOIN, packed, unpacked
+from watersmeet.engine.spark.properties import NODE, packed, unpacked
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape
 from watersmeet.errors import EngineError
@@ -46,7 +46,7 @@ class Reports(AccumulatorParam[list[Report]]):
 
 
 @dataclass(frozen=True)
-class Join:
+class ToSink:
     """The function given to `mapInArrow`: rows out, the report to the accumulator.
 
     Args:
@@ -93,7 +93,7 @@ def _owned(batches: Iterator[pa.RecordBatch]) -> list[int]:
 def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
     """The task at hand, as this tick's local property says."""
     context = TaskContext.get()
-    text = context.getLocalProperty(JOIN) if context is not None else None
+    text = context.getLocalProperty(NODE) if context is not None else None
     if not text:
         raise EngineError(
             "a node was evaluated outside of a tick", code="internal", hint="please report this"
@@ -103,7 +103,7 @@ def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
 
 
 @dataclass(frozen=True)
-class Feed:
+class ToNode:
     """The function given to `mapInArrow` for a node whose rows go to another one: only reports come out."""
 
     shape: NodeShape
@@ -127,11 +127,11 @@ class FeedFrame:
     def __init__(self, spark: SparkSession, shape: NodeShape, store: Store, partitions: int) -> None:
         self._spark = spark
         numbers = spark.range(0, partitions, 1, partitions)
-        self._frame = numbers.mapInArrow(Feed(shape, store, partitions), f"{CONTROL} STRING")
+        self._frame = numbers.mapInArrow(ToNode(shape, store, partitions), f"{CONTROL} STRING")
 
     def run(self, task: NodeTask) -> list[str]:
         """Run ``task`` in all partitions; one report of each."""
-        self._spark.sparkContext.setLocalProperty(JOIN, packed((task.work, task.tick, None)))
+        self._spark.sparkContext.setLocalProperty(NODE, packed((task.work, task.tick, None)))
         return [row[0] for row in self._frame.collect()]
 
 
@@ -140,7 +140,7 @@ def staged_schema(shape: NodeShape, outputs: Sequence[tuple[str, str]]) -> pa.Sc
     return pa.schema([pa.field(name, shape.row_schema.field(column).type) for column, name in outputs])
 
 
-class JoinFrame:
+class SinkFrame:
     """The rows of one query's last node, filtered and projected, to be evaluated within a tick.
 
     Args:
@@ -168,14 +168,14 @@ class JoinFrame:
         self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Reports())
         schema = from_arrow_schema(shape.row_schema)
         numbers = spark.range(0, partitions, 1, partitions)
-        self._staging = numbers.mapInArrow(Join(shape, store, partitions, self._reports, plain), "_ STRING")
+        self._staging = numbers.mapInArrow(ToSink(shape, store, partitions, self._reports, plain), "_ STRING")
         self._staged = None if plain is None else staged_schema(shape, plain)
         grouped = isinstance(shape, AggregateShape) and shape.aggregates is None
         self._is_cut = grouped or where is not None
         self._counter = RowCounter(spark) if self._is_cut and not sink.tells_rows else None
 
         def made() -> DataFrame:
-            frame = numbers.mapInArrow(Join(shape, store, partitions, self._reports), schema)
+            frame = numbers.mapInArrow(ToSink(shape, store, partitions, self._reports), schema)
             if results is not None:
                 frame = results(frame)
             if where is not None:
@@ -201,7 +201,7 @@ class JoinFrame:
         if self._counter is not None:
             self._counter.begin()
         told = packed((task.work, task.tick, part))
-        self._spark.sparkContext.setLocalProperty(JOIN, told)
+        self._spark.sparkContext.setLocalProperty(NODE, told)
         if part is None:
             # A frame that shuffles would take what it shuffled in the tick before.
             frame = self.frame if self._anew is None else self._anew()
