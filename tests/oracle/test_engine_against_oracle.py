@@ -36,6 +36,16 @@ def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) 
     if any(counts["not_there"] for counts in account.values()):
         return []  # a delete of what is not there: reported, not applied; how is the surface's matter
     got = local.replay_case(case, partitions=partitions, hash_seed=hash_seed)
+    return differences(case, want, got, _compared)
+
+
+def differences(
+    case: dict[str, Any],
+    want: list[dict[str, Any]],
+    got: list[dict[str, Any]],
+    compared: Callable[[dict[str, Any], int, dict[str, Any], dict[str, Any]], list[str]],
+) -> list[str]:
+    """What was got otherwise than wanted; ``compared`` says it of one step, of what was got and wanted."""
     if "step" not in want[0]:  # refused at plan time
         refused = len(got) == 1 and "error" in got[0]
         return [] if refused else [f"should be refused: {want[0]['error']}"]
@@ -45,23 +55,26 @@ def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) 
     for index, expected in enumerate(want):
         if index >= len(got):
             return [*problems, f"no output for step {index}"]
-        if "error" in expected:
-            expected = {"error": ""}
         if case["steps"][index].get("end"):  # +∞ has no form in a case file
             expected = {k: v for k, v in expected.items() if k != "watermarks"}
-        line = got[index]
-        if case.get("options", {}).get("output_mode") == "changelog":  # how often for a diff of 2 is unsaid
-            line, expected = (
-                {
-                    **each,
-                    "late": list({json.dumps(item, sort_keys=True): item for item in each["late"]}.values()),
-                }
-                if "late" in each
-                else each
-                for each in (line, expected)
-            )
-        problems += compare_step(case, index, line, _as_kept(case, line, expected))
+        problems += compared(case, index, got[index], expected)
     return problems
+
+
+def _compared(case: dict[str, Any], index: int, line: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    if "error" in expected:
+        expected = {"error": ""}
+    if case.get("options", {}).get("output_mode") == "changelog":  # how often for a diff of 2 is unsaid
+        line, expected = (
+            {
+                **each,
+                "late": list({json.dumps(item, sort_keys=True): item for item in each["late"]}.values()),
+            }
+            if "late" in each
+            else each
+            for each in (line, expected)
+        )
+    return compare_step(case, index, line, _as_kept(case, line, expected))
 
 
 def _as_kept(case: dict[str, Any], line: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:

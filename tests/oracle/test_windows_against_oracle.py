@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.test_engine_against_oracle import check
+from tests.oracle.test_engine_against_oracle import check, differences
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle_windowed import run_windowed_case
 from watersmeet.testing.random_windows import random_window_case
@@ -28,19 +28,7 @@ def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) 
         return []
     want = run_windowed_case(case)
     got = local.replay_case(case, partitions=partitions, hash_seed=hash_seed)
-    if "step" not in want[0]:
-        refused = len(got) == 1 and "error" in got[0]
-        return [] if refused else [f"should be refused: {want[0]['error']}"]
-    if "error" in got[0] and "step" not in got[0]:
-        return [f"refused: {got[0]['error']}"]
-    problems = []
-    for index, expected in enumerate(want):
-        if index >= len(got):
-            return [*problems, f"no output for step {index}"]
-        if case["steps"][index].get("end"):  # +∞ has no form in a case file
-            expected = {k: v for k, v in expected.items() if k != "watermarks"}
-        problems += compare_step(case, index, got[index], expected)
-    return problems
+    return differences(case, want, got, compare_step)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -14,7 +14,7 @@ from sqlglot import exp
 from watersmeet.errors import SqlError, near_names
 from watersmeet.front.place import Text
 from watersmeet.front.tokens import Cursor, tokens_of
-from watersmeet.spec.model import Input, Join, Relation, inputs_of
+from watersmeet.spec.model import Input, Join, Relation, inputs_of, with_inputs
 
 _WORDS = ("BROADCAST", "BROADCASTJOIN", "MAPJOIN")
 _KNOWN = "BROADCAST(alias) is: then every task of the join has all rows of that input"
@@ -63,7 +63,8 @@ def with_hints(
             )
         else:
             own[alias] = each
-    relation = _marked(relation, frozenset(own))
+    if own:
+        relation = with_inputs(relation, lambda i: replace(i, broadcast=True) if i.alias in own else i)
     for join in _joins(relation):
         _check_join(join, own, text)
     return relation
@@ -99,15 +100,6 @@ def _unknown(each: _Hinted, relation: Relation, named: Mapping[str, Relation], t
         each.offset,
         "a hint holds for its own SELECT: write it there",
     )
-
-
-def _marked(relation: Relation, aliases: frozenset[str]) -> Relation:
-    if not aliases:
-        return relation
-    if isinstance(relation, Input):
-        return replace(relation, broadcast=True) if relation.alias in aliases else relation
-    left, right = _marked(relation.left, aliases), _marked(relation.right, aliases)
-    return replace(relation, left=left, right=right)
 
 
 def _joins(relation: Relation) -> Iterator[Join]:

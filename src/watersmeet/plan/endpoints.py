@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from watersmeet.errors import PlanError, WatersmeetError
 from watersmeet.spec.files import local_path, path_of, sink_problems, source_problems
-from watersmeet.spec.model import Input, Insert, Job, Query, Sink, Source
+from watersmeet.spec.kafka import servers_in, topics_in
+from watersmeet.spec.model import Insert, Job, Query, Sink, Source
 
 ASIDE = ("late_output", "broken_output")
 
@@ -45,29 +46,26 @@ def loops_of(job: Job, insert: Insert) -> tuple[str, ...]:
     """Warnings: topics that ``insert`` writes and the job reads, which is at times what is wanted."""
     if insert.sink.connector != "kafka":
         return ()
-    topics, servers = _topics(insert.sink), _servers(insert.sink)
+    topics, servers = set(topics_in(insert.sink.options)), set(servers_in(insert.sink.options))
     return tuple(
         f'"{insert.sink.name}" writes to the topic {topic}, which "{source.name}" of this job reads: what'
         " goes out comes in again"
         for source, _ in _read(each.query for each in job.inserts)
-        if source.connector == "kafka" and servers & _servers(source)
-        for topic in sorted(topics & _topics(source))
+        if source.connector == "kafka" and servers.intersection(servers_in(source.options))
+        for topic in sorted(topics.intersection(topics_in(source.options)))
     )
 
 
 def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
     """Each source once, and whether it is read as a table."""
     found = {
-        (branch.name, i.as_of): branch for query in queries for i in _inputs(query) for branch in i.sources
+        (branch.name, i.as_of): branch
+        for query in queries
+        for each in query.every
+        for i in each.inputs
+        for branch in i.sources
     }
     return [(source, table) for (_, table), source in found.items()]
-
-
-def _inputs(query: Query) -> Iterator[Input]:
-    for i in query.inputs:
-        yield i
-        for stage in i.stages:
-            yield from _inputs(stage)
 
 
 def _written(job: Job) -> list[Sink]:
@@ -87,15 +85,3 @@ def _overlap(source: Source, sink: Sink) -> bool:
         parts.append(Path(os.path.abspath(path)).parts)
     pairs = zip(*parts, strict=False)
     return all(read == written or fnmatchcase(written, read) for read, written in pairs)
-
-
-def _topics(end: Source | Sink) -> set[str]:
-    return _listed(end.options.get("topic") or end.options.get("topics"))
-
-
-def _servers(end: Source | Sink) -> set[str]:
-    return _listed(end.options.get("bootstrap.servers") or end.options.get("kafka.bootstrap.servers"))
-
-
-def _listed(text: str | None) -> set[str]:
-    return {each.strip() for each in (text or "").split(",") if each.strip()}

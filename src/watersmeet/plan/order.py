@@ -33,6 +33,7 @@ from watersmeet.spec.model import (
     Relation,
     StageBranch,
     inputs_of,
+    with_inputs,
 )
 
 MOST_PARTS = 5
@@ -55,7 +56,7 @@ def in_best_order(plan: QueryPlan, query: Query, planned: Callable[[Query], Quer
         planned: the plan of a query, None if it cannot be run.
     """
     choice = _Choice(query, plan)
-    for stage in _every(query):
+    for stage in query.every:
         choice = _ordered(choice, _names(stage), planned)
     return replace(choice.plan, reordered=choice.orders)
 
@@ -85,21 +86,13 @@ def _ordered(choice: _Choice, names: frozenset[str], planned: Callable[[Query], 
     return _Choice(best, plan, (*choice.orders, order))
 
 
-def _every(query: Query) -> Iterator[Query]:
-    """The query and its stages."""
-    yield query
-    for i in query.inputs:
-        for stage in i.stages:
-            yield from _every(stage)
-
-
 def _names(query: Query) -> frozenset[str]:
     """Its inputs, by which a stage is known: no two inputs have one name."""
     return frozenset(i.alias for i in query.inputs)
 
 
 def _stage(query: Query, names: frozenset[str]) -> Query:
-    return next(each for each in _every(query) if _names(each) == names)
+    return next(each for each in query.every if _names(each) == names)
 
 
 def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Query:
@@ -107,18 +100,16 @@ def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Q
     if _names(query) == names:
         return replace(query, relation=relation)
 
-    def beneath(part: Relation) -> Relation:
-        if not isinstance(part, Input):
-            return replace(part, left=beneath(part.left), right=beneath(part.right))
+    def beneath(i: Input) -> Input:
         branches = [
             replace(branch, stage=_with_relation(branch.stage, names, relation))
             if isinstance(branch, StageBranch)
             else branch
-            for branch in part.branches
+            for branch in i.branches
         ]
-        return replace(part, branches=tuple(branches))
+        return replace(i, branches=tuple(branches))
 
-    return replace(query, relation=beneath(query.relation))
+    return replace(query, relation=with_inputs(query.relation, beneath))
 
 
 def _clusters(relation: Relation) -> Iterator[Join]:

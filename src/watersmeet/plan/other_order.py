@@ -17,9 +17,9 @@ from watersmeet.spec.model import (
     Options,
     PlanChoice,
     Query,
-    Relation,
     Source,
     StageBranch,
+    with_inputs,
 )
 
 WORTH_A_WORD = 0.8
@@ -104,9 +104,7 @@ def _declared_in(query: Query, rates: Mapping[str, float]) -> Query:
             return replace(found, stage=_declared_in(found.stage, rates))
         return replace(found, source=_with_rate(found.source, rates))
 
-    def relation(part: Relation) -> Relation:
-        if isinstance(part, Input):
-            return replace(part, branches=tuple(map(branch, part.branches)))
-        return replace(part, left=relation(part.left), right=relation(part.right))
+    def declared(i: Input) -> Input:
+        return replace(i, branches=tuple(map(branch, i.branches)))
 
-    return replace(query, relation=relation(query.relation))
+    return replace(query, relation=with_inputs(query.relation, declared))

@@ -13,8 +13,8 @@ This module does not judge whether a query can be run: that is ``plan``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from sqlglot import exp
@@ -228,6 +228,14 @@ def inputs_of(relation: Relation) -> Iterator[Input]:
         yield from inputs_of(relation.right)
 
 
+def with_inputs(relation: Relation, change: Callable[[Input], Input]) -> Relation:
+    """The same relation, each input of it changed."""
+    if isinstance(relation, Input):
+        return change(relation)
+    left, right = with_inputs(relation.left, change), with_inputs(relation.right, change)
+    return replace(relation, left=left, right=right)
+
+
 def visible_inputs(relation: Relation) -> Iterator[Input]:
     """The inputs whose columns the relation's rows have, in the query's order."""
     if isinstance(relation, Input):
@@ -300,6 +308,11 @@ class Query:
     @property
     def inputs(self) -> tuple[Input, ...]:
         return tuple(inputs_of(self.relation))
+
+    @property
+    def every(self) -> tuple[Query, ...]:
+        """The query and its stages, each before those beneath it."""
+        return (self, *(each for i in self.inputs for stage in i.stages for each in stage.every))
 
 
 @dataclass(frozen=True)

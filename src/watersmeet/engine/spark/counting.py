@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark import Accumulator, AccumulatorParam, TaskContext
+from pyspark import Accumulator, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
+from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NODE
 
 _EVALUATION = "spark.sql.execution.id"
@@ -27,22 +28,11 @@ Count = tuple[str | None, str | None, int, int]
 """What the tick's tasks were told, evaluation, partition, rows."""
 
 
-class _Counts(AccumulatorParam[list[Count]]):
-    """Lists, put together."""
-
-    def zero(self, value: list[Count]) -> list[Count]:
-        return []
-
-    def addInPlace(self, value1: list[Count], value2: list[Count]) -> list[Count]:
-        value1.extend(value2)
-        return value1
-
-
 class RowCounter:
     """Counts the rows of one frame, anew in every tick."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._counts: Accumulator[list[Count]] = spark.sparkContext.accumulator([], _Counts())
+        self._counts: Accumulator[list[Count]] = spark.sparkContext.accumulator([], Lists())
 
     def over(self, frame: DataFrame) -> DataFrame:
         """The same rows, counted as they pass. Columns have types that tasks give rows of, too."""

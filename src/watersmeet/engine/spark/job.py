@@ -9,6 +9,7 @@ from watersmeet.engine.spark.query import DEFAULT_TRIGGER, OnStart, RunResult, R
 from watersmeet.engine.spark.tick import BROKEN_INSERT, LATE_INSERT, Outputs
 from watersmeet.engine.step.driver import TickResult
 from watersmeet.errors import SpecError, near_names
+from watersmeet.plan.endpoints import ASIDE
 from watersmeet.plan.model import JobPlan
 from watersmeet.sinks.base import RowPrinter, Sink
 from watersmeet.sinks.registry import make_sink
@@ -80,7 +81,7 @@ def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
             )
     queries = {query.name: sink_named(query.sink.name) for query in plan.queries}
     aside: dict[str, Sink | None] = {}
-    for setting in ("late_output", "broken_output"):
+    for setting in ASIDE:
         wanted = job.run.get(setting)
         if wanted is not None and wanted not in declared:
             raise SpecError(

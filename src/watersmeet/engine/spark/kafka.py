@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.kafka import servers_text, topics_in
 from watersmeet.spec.model import Source
 
 FORMATS = ("json", "csv", "raw")
@@ -49,8 +50,7 @@ def read(spark: SparkSession, source: Source, sources: int) -> DataFrame:
 
 def topics_of(source: Source) -> list[str]:
     """The topics. Raises: SpecError when none is named."""
-    named = source.options.get("topic") or source.options.get("topics") or ""
-    topics = [each.strip() for each in named.split(",") if each.strip()]
+    topics = topics_in(source.options)
     if not topics:
         raise SpecError(
             f'Kafka source "{source.name}" needs the option "topic"',
@@ -69,14 +69,14 @@ def partition_names(source: Source, partitions: dict[str, list[int]]) -> tuple[s
 
 def servers_of(source: Source) -> str:
     """Where the brokers are. Raises: SpecError when it is not said."""
-    servers = source.options.get("bootstrap.servers") or source.options.get("kafka.bootstrap.servers") or ""
-    if not servers.strip():
+    servers = servers_text(source.options)
+    if not servers:
         raise SpecError(
             f'Kafka source "{source.name}" needs the option "bootstrap.servers"',
             code="missing-option",
             hint="'bootstrap.servers' = 'localhost:9092'",
         )
-    return servers.strip()
+    return servers
 
 
 def reader_options(source: Source) -> dict[str, str]:

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
-from pyspark import Accumulator, AccumulatorParam, TaskContext
+from pyspark import Accumulator, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.engine.spark.counting import RowCounter
 from watersmeet.engine.spark.errors import carrying
+from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NODE, packed, unpacked
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape
@@ -32,17 +33,6 @@ from watersmeet.state.store import Store
 
 Report = tuple[str, str, int, str]
 """Work file, query, partition, the report's text."""
-
-
-class Reports(AccumulatorParam[list[Report]]):
-    """Lists, put together."""
-
-    def zero(self, value: list[Report]) -> list[Report]:
-        return []
-
-    def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:
-        value1.extend(value2)
-        return value1
 
 
 @dataclass(frozen=True)
@@ -165,7 +155,7 @@ class SinkFrame:
         self._query = shape.query
         self._partitions = partitions
         self._sink = sink
-        self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Reports())
+        self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Lists())
         schema = from_arrow_schema(shape.row_schema)
         numbers = spark.range(0, partitions, 1, partitions)
         self._staging = numbers.mapInArrow(ToSink(shape, store, partitions, self._reports, plain), "_ STRING")
