@@ -105,16 +105,28 @@ def pause(
 ) -> None:
     """Nobody looked at the sources for so long: of that, no more than half of an idle timeout is silence.
 
-    So one pause alone (a long tick, a machine that slept) makes nothing idle, however long it was.
+    So one pause alone (a long tick, a machine that slept) makes nothing idle, however long it was. One of less
+    than nothing is a clock that was set back: silence that was counted before stays counted.
     """
     for alias, state in inputs.items():
         for branch, rule in zip(state.branches, rules[alias], strict=True):
             if rule.idle_timeout_us is None:
                 continue
-            excess = max(0, length_us - rule.idle_timeout_us // 2)
+            excess = length_us if length_us < 0 else max(0, length_us - rule.idle_timeout_us // 2)
             for partition in branch.partitions.values():
                 if partition.active_at_us is not None:
                     partition.active_at_us += excess
+
+
+def not_ahead(states: Iterable[InputState], clock_us: int) -> None:
+    """Nothing was heard after the present clock: it was set back, and silence counts from here at the latest."""
+    for state in states:
+        for branch in state.branches:
+            for partition in branch.partitions.values():
+                if partition.active_at_us is not None:
+                    partition.active_at_us = min(partition.active_at_us, clock_us)
+                if partition.heard_at_us is not None:
+                    partition.heard_at_us = min(partition.heard_at_us, clock_us)
 
 
 def going_idle(

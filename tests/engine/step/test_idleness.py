@@ -27,12 +27,12 @@ class Job:
         self.local = LocalJob(plan, store, clock_us=started * S)
         self.driver = self.local.driver
 
-    def tick(self, clock, **rows):
-        self.driver.look(clock * S)
+    def tick(self, clock, looked=None, **rows):
+        self.driver.look((clock if looked is None else looked) * S)
         return self.local.tick(arriving(**rows), clock_us=clock * S)
 
-    def left(self, clock, **rows):
-        return self.tick(clock, **rows).result.queries[QUERY].inputs["l.t"]
+    def left(self, clock, looked=None, **rows):
+        return self.tick(clock, looked, **rows).result.queries[QUERY].inputs["l.t"]
 
 
 def test_one_long_tick_makes_nothing_idle():
@@ -77,8 +77,49 @@ def test_a_batch_of_before_the_job_went_down_makes_nothing_idle():
     store = MemoryStore()
     Job(store, 0).tick(0, l=[row(10), row(4, "q")])
     again = Job(store, HOUR)
-    assert again.left(30, l=[row(20)]) == 4
+    assert again.left(30, looked=HOUR, l=[row(20)]) == 4
     assert again.left(HOUR + 1, r=[row(1)]) == 4, "nor in the tick after"
+
+
+def test_a_clock_that_is_set_back_takes_no_silence_away():
+    """Not in the run that sees it, by looks or by ticks alone, and not in one that is started after it."""
+    store = MemoryStore()
+    job = Job(store, HOUR)
+    assert job.left(HOUR, l=[row(10), row(4, "q")]) == 4
+    assert job.left(HOUR + 4, l=[row(11)]) == 4
+    job.driver.look(0)
+    for clock in range(TIMEOUT - 4):
+        job.driver.look(clock * S)
+        assert not job.driver.is_due(clock * S)
+    job.driver.look((TIMEOUT - 4) * S)
+    assert job.driver.is_due((TIMEOUT - 4) * S), "4 s before it was set back, 6 s after"
+    assert job.left(TIMEOUT - 4, l=[row(20)]) == 20
+
+    ticks = LocalJob(PLAN, MemoryStore(), clock_us=HOUR * S)
+    for clock, mark in ((HOUR, 4), (1, 4), (TIMEOUT, 4), (TIMEOUT + 1, 50)):
+        rows = arriving(l=[row(10), row(4, "q")] if clock == HOUR else [row(50)])
+        assert ticks.tick(rows, clock_us=clock * S).result.queries[QUERY].inputs["l.t"] == mark
+
+    Job(store := MemoryStore(), HOUR).tick(HOUR, l=[row(10), row(4, "q")])
+    again = Job(store, 0)
+    assert again.left(TIMEOUT - 1, l=[row(20)]) == 4
+    assert [again.left(TIMEOUT + extra, l=[row(30)]) for extra in (3, 4)] == [4, 30], "half of the 9 s counts"
+
+
+def test_a_clock_that_is_set_back_before_the_first_tick():
+    job = Job(MemoryStore(), HOUR)
+    job.left(0, l=[row(10), row(4, "q")])
+    for clock in range(1, TIMEOUT):
+        assert job.left(clock, l=[row(20)]) == 4
+    assert job.left(TIMEOUT, l=[row(30)]) == 30
+
+
+def test_who_holds_a_watermark_back_is_told_after_the_clock_was_set_back():
+    job = LocalJob(plan_of(LEFT), MemoryStore(), clock_us=HOUR * S)
+    job.tick(arriving(l=[row(10), row(4, "q")]), clock_us=HOUR * S)
+    for clock in (0, 10):
+        found = job.tick(arriving(l=[row(20)]), clock_us=clock * S).result.queries[QUERY].holding["l"]
+    assert [(each.partition, each.since_us) for each in found] == [("q", 0)]
 
 
 def test_sources_without_a_timeout_are_never_asked():

@@ -127,6 +127,9 @@ def test_refresh_is_how_often_a_table_is_looked_at(tmp_path, reads):
         job = LocalJob(plan, store)
     assert met == ["x", "x", "zzz", "zzz", "wwww"]
     assert len(reads) == 3
+    put("vvvvv")
+    found = job.tick(arriving(l=[{"t": 30, "k": 1}]), clock_us=5_000_000).rows["console"]
+    assert (found[0]["v"], len(reads)) == ("vvvvv", 4), "the clock was set back below the last look"
     assert JDBC_REFRESH_US == 60_000_000, "as the guarantees and EXPLAIN have it"
 
 

@@ -241,7 +241,7 @@ class Run:
         self, reports: DataFrame | None, clock_us: int, host: Mapping[str, Any], end: bool = False
     ) -> None:
         before = time.perf_counter()
-        self.driver.look(clock_us)
+        self.driver.look(_now_us())  # a batch of an earlier run has that one's clock
         try:
             result = self.ticks.run(
                 reports, clock_us, host=host, unread=lambda names: self._unread(names, host), end=end

@@ -1,7 +1,7 @@
 """What counts as silence: only time in which the engine looked at its sources, and once for each tick.
 
 A partition goes idle by the clocks of ticks (`watermark.tracker`). Time in which the job did not run, a long
-tick and a machine that slept are no silence. What a tick decided goes into its first work file: an attempt
+tick and a machine that slept are no silence, and a clock that is set back takes none away. What a tick decided goes into its first work file: an attempt
 that repeats it, with another clock of its own, decides the same.
 """
 
@@ -32,7 +32,7 @@ class Idleness:
     """
 
     def __init__(self, started_us: int | None, timeouts_us: Iterable[int | None]) -> None:
-        self._started_us = self._looked_us = started_us
+        self._started_us = self._looked_us = self._own_from_us = started_us
         self._harmless_us = min((each // 2 for each in timeouts_us if each), default=None)
         self._pauses: list[int] = []
         self._decided: Decided | None = None
@@ -42,9 +42,11 @@ class Idleness:
         """The engine looks at its sources, at this clock."""
         if self._looked_us is not None and self._harmless_us is not None:
             length_us = clock_us - self._looked_us
-            if length_us > self._harmless_us:
+            if length_us > self._harmless_us or length_us < 0:
                 self._pauses.append(length_us)
-        self._looked_us = max(clock_us, self._looked_us or clock_us)
+            if self._own_from_us is not None:
+                self._own_from_us += min(0, length_us)
+        self._looked_us = clock_us
 
     def repeat(self, store: Store, tick: int) -> None:
         """``tick`` was begun by an earlier run: what that one decided counts."""
@@ -65,6 +67,7 @@ class Idleness:
             tracker.wake(inputs.values(), self.started_us(clock_us))
         for length_us in self._pauses:
             tracker.pause(inputs, rules, length_us)
+        tracker.not_ahead(inputs.values(), clock_us)
 
     def apply(self, query: str, seen: Mapping[tuple[str, int], tracker.Seen]) -> None:
         """Tell what an earlier attempt decided, if there was one."""
@@ -75,8 +78,10 @@ class Idleness:
     def committed(self, clock_us: int) -> None:
         """A tick is done: pauses are in its state now, and nobody repeats it. One with a clock of before the
         start (the batch of a run that was killed) leaves states that are still to be woken."""
-        self._woken = self._woken or clock_us >= self.started_us(clock_us)
-        self._pauses, self._decided = [], None
+        self._woken = self._woken or self._own_from_us is None or clock_us >= self._own_from_us
+        self._decided = None
+        if self._woken:
+            self._pauses = []
 
 
 def decisions(inputs: Mapping[str, Inputs]) -> Decided:

@@ -106,7 +106,7 @@ class Tables:
         refresh_us = node.source.refresh_us
         if refresh_us is None:
             refresh_us = JDBC_REFRESH_US if node.source.connector == "jdbc" else 0
-        if known is not None and clock_us - known.looked_us < refresh_us:
+        if known is not None and 0 <= clock_us - known.looked_us < refresh_us:  # below 0: it was set back
             return known
         reader = self._readers[arrangement]
         found = reader.version()
