@@ -105,8 +105,8 @@ def pause(
 ) -> None:
     """Nobody looked at the sources for so long: of that, no more than half of an idle timeout is silence.
 
-    So one pause alone (a long tick, a machine that slept) makes nothing idle, however long it was. One of less
-    than nothing is a clock that was set back: silence that was counted before stays counted.
+    So one pause alone (a long tick, a machine that slept) makes nothing idle, however long it was. One of
+    less than nothing is a clock that was set back: silence that was counted before stays counted.
     """
     for alias, state in inputs.items():
         for branch, rule in zip(state.branches, rules[alias], strict=True):
@@ -119,7 +119,7 @@ def pause(
 
 
 def not_ahead(states: Iterable[InputState], clock_us: int) -> None:
-    """Nothing was heard after the present clock: it was set back, and silence counts from here at the latest."""
+    """Nothing was heard after the present clock: if it was set back, silence counts from here at the latest."""
     for state in states:
         for branch in state.branches:
             for partition in branch.partitions.values():
