@@ -119,7 +119,7 @@ def pause(
 
 
 def not_ahead(states: Iterable[InputState], clock_us: int) -> None:
-    """Nothing was heard after the present clock: if it was set back, silence counts from here at the latest."""
+    """Nothing was heard after the present clock: if it was set back, silence counts from here on."""
     for state in states:
         for branch in state.branches:
             for partition in branch.partitions.values():

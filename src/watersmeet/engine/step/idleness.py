@@ -1,8 +1,9 @@
 """What counts as silence: only time in which the engine looked at its sources, and once for each tick.
 
 A partition goes idle by the clocks of ticks (`watermark.tracker`). Time in which the job did not run, a long
-tick and a machine that slept are no silence, and a clock that is set back takes none away. What a tick decided
-goes into its first work file: an attempt that repeats it, with another clock of its own, decides the same.
+tick and a machine that slept are no silence, and a clock that is set back takes none away. What a tick
+decided goes into its first work file: an attempt that repeats it, with another clock of its own, decides the
+same.
 """
 
 from __future__ import annotations
