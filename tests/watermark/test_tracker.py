@@ -222,10 +222,21 @@ def test_a_union_leaves_idle_branches_out_and_takes_the_highest_when_all_are():
     assert union.tick(0, None, rows(p=6)) == 12
 
 
-def test_a_branch_that_has_shown_nothing_is_not_idle():
+def test_a_branch_of_one_partition_goes_idle_without_ever_a_row():
+    one = rules(idle_timeout_us=2 * S, partitions=("",))
+    union = Input(one, one)
+    assert union.tick(0, rows(none=10), None) == NEVER
+    assert union.tick(1, rows(none=11), None) == NEVER
+    assert union.tick(2, rows(none=12), None) == 12
+    assert union.tick(3, rows(none=13), rows(none=4)) == 12, "it holds again"
+    assert union.tick(4, rows(none=14), rows(none=20)) == 14
+
+
+def test_a_branch_with_partitions_that_has_shown_none_holds():
+    """Which there are is known from their first rows: nothing says yet that one is silent."""
     union = Input(rules(idle_timeout_us=S), rules(idle_timeout_us=S))
-    union.tick(0, rows(p=10), None)
-    assert union.tick(100, None, None) == NEVER
+    assert union.tick(0, rows(p=10), None) == NEVER
+    assert union.tick(100, rows(p=11), None) == NEVER
 
 
 # on_idle = "follow"

@@ -20,7 +20,7 @@ from watersmeet.front.durations import lag_of
 from watersmeet.front.options import CONNECTORS, of_the_connector, source_fields
 from watersmeet.front.tokens import Cursor, parse_tokens
 from watersmeet.front.types import INTEGERS, TIMES, parse_type
-from watersmeet.spec.model import Column, EventTime, Sink, Source
+from watersmeet.spec.model import ONE_PARTITION, Column, EventTime, Sink, Source
 
 
 @dataclass
@@ -188,7 +188,7 @@ def _source(
     fields = source_fields(
         options, connector, lambda message, hint: text.error(message, "bad-option", start, hint)
     )
-    if fields.partitions and connector in ("file", "generator"):
+    if fields.partitions and connector in ONE_PARTITION:
         raise text.error(
             f'"{name}" is one partition: rows of a {connector} carry none',
             "bad-option",

@@ -44,6 +44,10 @@ class EventTime:
     lag: int | None
 
 
+ONE_PARTITION = ("file", "generator")
+"""Connectors of sources that are one partition each."""
+
+
 class OnIdle(Enum):
     HOLD = "hold"
     FOLLOW = "follow"
@@ -56,7 +60,7 @@ class Source:
     ``connector`` is lower case: ``kafka``, ``file``, ``generator``, ``memory``. ``options`` are the user's,
     keys as written. ``event_times`` are those declared on the source itself (WATERMARK FOR). A table
     (``is_table``) has none and keeps its rows until they are deleted. ``changes``: rows carry diffs (+1, −1).
-    ``partitions`` are the declared ones; others are known from their first row. ``rows_per_second``: how many
+    ``partitions`` are the declared ones (see `first_partitions`). ``rows_per_second``: how many
     are expected, for forecasts alone. ``refresh_us``: read as a table, it is looked at no more often; None:
     as its connector has it.
     """
@@ -74,6 +78,16 @@ class Source:
     changes: bool = False
     rows_per_second: float | None = None
     refresh_us: int | None = None
+
+    @property
+    def is_one_partition(self) -> bool:
+        """Its rows carry no partition, for it has only one."""
+        return self.connector in ONE_PARTITION
+
+    @property
+    def first_partitions(self) -> tuple[str, ...]:
+        """Those that it has before its first row: ``("",)`` if it is one; others are known from theirs."""
+        return ("",) if self.is_one_partition else self.partitions
 
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)

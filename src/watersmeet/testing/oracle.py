@@ -145,7 +145,7 @@ class Oracle:
         for stream, raw, _ in arrived:
             if stream in self.clocks:
                 values = self._values(stream, raw)
-                self.clocks[stream].row(values, raw.get("_partition"), self.now)
+                self.clocks[stream].row(values, raw.get("_partition") or "", self.now)
         self._advance(step)
         return self._line(self.root.run(self.ended, late), late)
 

@@ -152,7 +152,7 @@ class Stream:
                 late.append({"stream": name, "row": {c: raw.get(c) for c in self.columns}})
             elif all(values[t] is not None for t in self.marks):
                 rows.append(values)
-            self.clock.row(values, raw.get("_partition"), self.now)
+            self.clock.row(values, raw.get("_partition") or "", self.now)
         for name in step.get("idle", []):
             stream, _, partition = name.partition("/")
             if stream == self.name:

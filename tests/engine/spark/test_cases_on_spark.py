@@ -72,6 +72,7 @@ CHOSEN = {
     "unions": [
         "no-join-at-all",
         "branch-that-was-idle-comes-back",
+        "branch-of-one-partition-stays-silent",
         "lateness-is-taken-off-once",
         "union-in-a-union-in-a-join",
         "dates-and-timestamps-meet-in-a-union",

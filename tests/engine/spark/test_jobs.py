@@ -314,6 +314,38 @@ def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_
     assert rows() == {(1, 1, 101): 1}
 
 
+def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put, tmp_path):
+    from watersmeet.engine.spark.checkpoint import Checkpoint
+    from watersmeet.engine.spark.job import outputs_of
+    from watersmeet.engine.spark.query import Run, RunSettings
+
+    MemorySink.clear()
+    for name in ("orders", "deliveries"):
+        (tmp_path / name).mkdir()
+    put("orders", order(1, "10:00:00"), order(2, "12:00:00"))
+    windows = """
+    INSERT INTO delivered SELECT count(*) AS n, hour(u.window_start) AS h FROM TABLE(TUMBLE(TABLE (
+      SELECT order_time AS t FROM o UNION ALL SELECT delivery_time FROM d), DESCRIPTOR(t),
+      INTERVAL '1' HOUR)) u
+    GROUP BY u.window_start;"""
+    declared = ORDERS.replace("'format' = 'json'", "'format' = 'json', 'idle_timeout' = '2 seconds'")
+    asked = parse_job((declared + windows).format(path=tmp_path))
+    plan = plan_job(asked)
+    held = []
+
+    def watched(result, seconds, parts):
+        held.append([each.source for each in next(iter(result.queries.values())).holding["u"]])
+        if rows() or len(held) == 5:
+            current.stop()
+
+    checkpoint = str(tmp_path / "checkpoint")
+    settings = RunSettings(checkpoint, trigger="100 milliseconds", on_tick=watched)
+    current = Run(spark, plan, settings, outputs_of(asked, plan, None), Checkpoint(checkpoint))
+    current.execute()
+    assert rows() == {(1, 10): 1}
+    assert held == [["deliveries"], []]
+
+
 def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monkeypatch):
     from watersmeet.engine.step.driver import TickDriver
 

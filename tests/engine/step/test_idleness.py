@@ -7,6 +7,8 @@ import pytest
 from tests.engine.step.jobs import QUERY, arriving, bag, plan_of, stream
 from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import MemoryStore
 
 S = 1_000_000
@@ -120,6 +122,32 @@ def test_who_holds_a_watermark_back_is_told_after_the_clock_was_set_back():
     for clock in (0, 10):
         found = job.tick(arriving(l=[row(20)]), clock_us=clock * S).result.queries[QUERY].holding["l"]
     assert [(each.partition, each.since_us) for each in found] == [("q", 0)]
+
+
+def test_a_source_of_one_partition_goes_idle_without_ever_a_row():
+    """A directory that stays empty: from the start it holds the watermark, by name, and then it does not."""
+    declared = "".join(
+        f"CREATE TABLE {name} (t BIGINT, k STRING, WATERMARK FOR t AS t) WITH "
+        f"('connector' = '{connector}', 'idle_timeout' = '{TIMEOUT} seconds' {more});"
+        for name, connector, more in (
+            ("a", "file", ", 'path' = 'a', 'format' = 'json'"),
+            ("b", "generator", ""),
+            ("c", "file", ", 'path' = 'c', 'format' = 'json'"),
+        )
+    )
+    union = " UNION ALL ".join(f"SELECT t, k FROM {name}" for name in "abc")
+    windows = f"SELECT count(*) AS n FROM TABLE(TUMBLE(TABLE ({union}), DESCRIPTOR(t), 10)) u"
+    job = Job(MemoryStore(), 0, plan_job(parse_job(f"{declared} {windows} GROUP BY u.window_start;")))
+    found = {}
+    for clock in range(0, 2 * TIMEOUT, 2):
+        given = {"a": [{"t": clock, "k": "x"}]} if clock < TIMEOUT else {}
+        found[clock] = job.tick(clock, **given, b=[{"t": clock, "k": "y"}])
+    results = {clock: output.result.queries["console"] for clock, output in found.items()}
+    assert [held.source for held in results[TIMEOUT - 2].holding["u"]] == ["c"]
+    assert not results[TIMEOUT].holding["u"]
+    marks = [results[clock].inputs["u.t"] for clock in (TIMEOUT - 2, TIMEOUT, 2 * TIMEOUT - 2)]
+    assert marks == [float("-inf"), TIMEOUT - 2, 2 * TIMEOUT - 2]
+    assert [row["n"] for output in found.values() for row in output.rows["console"]] == [10]
 
 
 def test_sources_without_a_timeout_are_never_asked():

@@ -361,6 +361,6 @@ def _rules(query: QueryPlan, side: SidePlan, branch: BranchPlan | FeedPlan) -> B
         lags=dict(zip(side.event_times, branch.lags, strict=True)),
         idle_timeout_us=branch.source.idle_timeout_us,
         follow_when_idle=branch.source.on_idle is OnIdle.FOLLOW,
-        partitions=branch.source.partitions,
+        partitions=branch.source.first_partitions,
         lateness=query.options.allowed_lateness if side.stages else 0,
     )
