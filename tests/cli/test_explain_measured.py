@@ -8,7 +8,7 @@ import pytest
 
 import watersmeet as package
 from watersmeet.engine.local import LocalJob
-from watersmeet.state.manifest import load_newest
+from watersmeet.state.manifest import STATE_VERSION, load_newest
 from watersmeet.state.store import LocalStore
 
 STREAMS = """
@@ -136,13 +136,15 @@ def test_without_a_state_it_says_so(watersmeet, file, tmp_path):
     ("old", "new", "code"),
     [
         ('"tick":6', '"tick":"six"', "state-damaged"),
-        ('"state_version":4', '"state_version":3', "state-version"),
+        (f'"state_version":{STATE_VERSION}', '"state_version":4', "state-version"),
     ],
 )
 def test_a_state_that_cannot_be_read(watersmeet, file, tmp_path, old, new, code):
+    """A wrong digit, and a manifest as versions up to 4 wrote it: one line, without a checksum."""
     run(STREAMS + JOIN, tmp_path / "c")
     newest = max((tmp_path / "c" / "state" / "manifests").iterdir())
-    newest.write_text(newest.read_text().replace(old, new, 1))
+    first, rest = newest.read_text().split("\n", 1)
+    newest.write_text(first.replace(old, new, 1) + ("" if code == "state-version" else f"\n{rest}"))
     found = watersmeet("explain", file, "--checkpoint", tmp_path / "c")
     assert found.status == 2
     assert f"[{code}]" in found.err

@@ -19,6 +19,7 @@ from watersmeet.state.manifest import (
 )
 from watersmeet.state.marks import Segment
 from watersmeet.state.run import Run
+from watersmeet.state.sealed import sealed
 from watersmeet.state.store import LocalStore, MemoryStore
 from watersmeet.watermark.tracker import BranchState, InputState, PartitionState
 
@@ -32,6 +33,10 @@ def live(name, *mark_files):
         Segment(file=file, offset=0, nbytes=1, checksum=0, first=0, low=0, high=3) for file in mark_files
     )
     return LiveRun(run=run, released=1, marks={"matched": segments} if segments else {})
+
+
+def stored(written):
+    return sealed(manifest_name(written.tick), written.model_dump_json())
 
 
 def manifest(tick, *runs, **changes):
@@ -81,7 +86,7 @@ def test_there_is_none_before_the_first_tick():
 def test_the_newest_is_loaded_also_beyond_nine():
     store = MemoryStore()
     for tick in (9, 10, 11, 2):
-        store.create(manifest_name(tick), manifest(tick).model_dump_json().encode())
+        store.create(manifest_name(tick), stored(manifest(tick)))
     newest = load_newest(store)
     assert newest is not None
     assert newest.tick == 11
@@ -106,7 +111,80 @@ def test_nor_can_one_that_is_many_ticks_behind():
     assert store.names("manifests") == [manifest_name(7)]
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b'{"tick": 1}', b"\xff\xfe", b'{"state_version": 1}'])
+def refused(store):
+    with pytest.raises(StateError) as raised:
+        load_newest(store)
+    assert raised.value.hint
+    return raised.value
+
+
+def test_any_changed_digit_is_damage():
+    """A number that is another number parses as well as the right one."""
+    whole = stored(manifest(1, live("runs/a", "marks/m"), host={"batch": 7}, clock_us=1_700_000_000_000_000))
+    digits = [place for place, byte in enumerate(whole) if chr(byte).isdigit()]
+    assert len(digits) > 60
+    for place in digits:
+        store = MemoryStore()
+        other = ord("1") if whole[place] == ord("9") else whole[place] + 1
+        store.create(manifest_name(1), whole[:place] + bytes([other]) + whole[place + 1 :])
+        assert refused(store).code == "state-damaged"
+
+
+def test_any_cut_and_any_flipped_bit_is_damage():
+    whole = stored(manifest(1, live("runs/a")))
+    for place in range(len(whole)):
+        for data in (whole[:place], whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]):
+            store = MemoryStore()
+            store.create(manifest_name(1), data)
+            assert refused(store).code == "state-damaged"
+
+
+def test_a_manifest_under_the_name_of_another_is_damage():
+    store = MemoryStore()
+    store.create(manifest_name(2), stored(manifest(1)))
+    assert refused(store).code == "state-damaged"
+
+
+def test_an_older_manifest_is_not_taken_for_a_damaged_one():
+    store = MemoryStore()
+    commit(store, manifest(1))
+    store.create(manifest_name(2), stored(manifest(2))[:-1])
+    error = refused(store)
+    assert "manifests/000000000002.json" in error.message
+    assert "tick 1 is whole" in str(error.hint)
+
+
+def test_files_of_others_among_the_manifests_are_left_alone(tmp_path):
+    store = LocalStore(tmp_path)
+    for tick in (1, 2, 3):
+        commit(store, manifest(tick))
+    others = ["notes.txt", "zzz", "000000000009.json.swp", "000000000001.json~", ".nfs000012"]
+    for name in others:
+        (tmp_path / "manifests" / name).write_text("{")
+    newest = load_newest(store)
+    assert newest == manifest(3)
+    commit(store, manifest(4))
+    collect_garbage(store, [manifest(3), manifest(4)])
+    left = {file.name for file in (tmp_path / "manifests").iterdir()}
+    assert left == {*others, "000000000003.json", "000000000004.json"}
+
+
+def test_what_cannot_be_deleted_is_counted_and_tried_again(tmp_path):
+    store = LocalStore(tmp_path)
+    (tmp_path / "runs" / "a-directory").mkdir(parents=True)
+    store.write("runs/orphan", b"x")
+    store.write("runs/.nfs0001", b"x")
+    assert collect_garbage(store, []) == 1
+    assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == [".nfs0001", "a-directory"]
+
+
+def test_a_manifest_of_before_checksums_is_of_an_older_format():
+    store = MemoryStore()
+    store.create(manifest_name(1), manifest(1, state_version=4).model_dump_json().encode())
+    assert refused(store).code == "state-version"
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"tick": 1}', b"\xff\xfe", b"[]", b'"a"', b"null"])
 def test_a_damaged_manifest_is_a_state_error_with_a_hint(text):
     store = MemoryStore()
     store.create(manifest_name(1), text)

@@ -102,6 +102,7 @@ def calls(monkeypatch):
 def test_bytes_are_synced_before_the_name_appears_and_the_folder_after(tmp_path, calls, how, publish):
     getattr(LocalStore(tmp_path), how)("runs/a", b"abc")
     assert [call for call in calls if call[0] != "open"] == [
+        ("fsync", "folder"),  # the one above a new folder
         ("fsync", "staged"),
         (publish, "staged to final"),
         ("fsync", "folder"),
@@ -126,15 +127,60 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, how, failing):
     assert [file.name for file in Path(tmp_path).rglob("*") if file.is_file()] == ["old"]
 
 
-def test_sweeping_removes_what_was_staged_long_ago_and_nothing_else(tmp_path):
+def test_sweeping_removes_what_was_staged_however_new_and_nothing_else(tmp_path):
     store = LocalStore(tmp_path)
     store.write("runs/a", b"x")
     for name in ("old", "fresh"):
         (tmp_path / "runs" / f"{name}.1234.tmp").write_bytes(b"half")
-    for name in ("old.1234.tmp", "a"):
-        os.utime(tmp_path / "runs" / name, (0, 0))
+    os.utime(tmp_path / "runs" / "old.1234.tmp", (0, 0))
+    (tmp_path / "runs" / "held.tmp").mkdir()  # stands for one that cannot be removed
     store.sweep()
-    assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == ["a", "fresh.1234.tmp"]
+    assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == ["a", "held.tmp"]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
+def test_what_is_kept_is_for_its_owner_alone(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        store = LocalStore(tmp_path / "made" / "state")
+        store.write("runs/a", b"x")
+        store.create("manifests/1", b"x")
+    finally:
+        os.umask(before)
+    modes = {
+        str(path.relative_to(tmp_path)): stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")
+    }
+    assert modes == {
+        "made": 0o700,
+        "made/state": 0o700,
+        "made/state/runs": 0o700,
+        "made/state/manifests": 0o700,
+        "made/state/runs/a": 0o600,
+        "made/state/manifests/1": 0o600,
+    }
+
+
+def test_what_was_open_to_others_is_closed(tmp_path):
+    store = LocalStore(tmp_path / "state")
+    (tmp_path / "state").mkdir(mode=0o755)
+    store.check()
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(1, "no-hard-links"), (95, "no-hard-links"), (28, "state-not-written")]
+)
+def test_a_place_without_hard_links_is_refused_before_anything_goes_out(tmp_path, monkeypatch, error, code):
+    def refuse(*_):
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StateError) as raised:
+        LocalStore(tmp_path).check()
+    assert raised.value.code == code
+    assert raised.value.hint
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_staged_files_are_never_seen(tmp_path):

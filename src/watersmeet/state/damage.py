@@ -7,9 +7,9 @@ from watersmeet.errors import StateError
 _RESTORE = "restore the state directory from a copy, or start anew with an empty checkpoint directory"
 
 
-def damaged(what: str, problem: str) -> StateError:
-    """``what``: the stored thing with its name."""
-    return StateError(f"the {what} is damaged: {problem}", code="state-damaged", hint=_RESTORE)
+def damaged(what: str, problem: str, hint: str | None = None) -> StateError:
+    """``what``: the stored thing with its name. ``hint``: what to do, where it is not to restore a copy."""
+    return StateError(f"the {what} is damaged: {problem}", code="state-damaged", hint=hint or _RESTORE)
 
 
 def missing(name: str, place: str = "") -> StateError:

@@ -1,11 +1,14 @@
 """The manifest: all that a job remembers after a tick, in one file created once and never overwritten.
 
 Version N is the state after tick N. A manifest names every run and every file of marks that the state
-consists of; what no kept manifest names is garbage. The two newest are kept.
+consists of; what no kept manifest names is garbage. The two newest are kept. A manifest is sealed
+(`state.sealed`), and it holds the checksums of all that it names.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,11 +21,15 @@ from watersmeet.state.marks import Marks
 from watersmeet.state.pace import Pace
 from watersmeet.state.record import Record
 from watersmeet.state.run import Run
+from watersmeet.state.sealed import sealed, unsealed
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
 
-STATE_VERSION = 4
+STATE_VERSION = 5
+
+_FOLDER = "manifests"
+_NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
 
 
 class LiveRun(Record):
@@ -150,25 +157,79 @@ class Manifest(Record):
 
 
 def manifest_name(tick: int) -> str:
-    return f"manifests/{tick:012d}.json"
+    return f"{_FOLDER}/{tick:012d}.json"
+
+
+def manifest_names(store: Store) -> list[str]:
+    """The manifests that there are, oldest first. Files of other names in their folder are nobody's."""
+    return [name for name in store.names(_FOLDER) if _NAME.fullmatch(name)]
 
 
 def load_newest(store: Store) -> Manifest | None:
-    """The newest manifest, or None when there is no state yet."""
-    names = store.names("manifests")
+    """The newest manifest, or None when there is no state yet.
+
+    Raises:
+        StateError: it is damaged (an older one is never taken in its place: Spark has gone on since, and so
+            have the sinks), or of another format.
+    """
+    names = manifest_names(store)
     if not names:
         return None
     try:
-        manifest = Manifest.model_validate_json(bytes(store.read(names[-1])))
-    except ValidationError as error:
-        raise damaged(f'manifest "{names[-1]}"', f"{error.error_count()} problems") from None
-    if manifest.state_version != STATE_VERSION:
+        return _load(store, names[-1])
+    except StateError as error:
+        if error.code != "state-damaged" or len(names) == 1:
+            raise
+        raise StateError(error.message, code=error.code, hint=_way_back(store, names)) from None
+
+
+def _load(store: Store, name: str) -> Manifest:
+    what, data = f'manifest "{name}"', bytes(store.read(name))
+    try:
+        text = unsealed(name, data, what=what)
+    except StateError:
+        _check_version(_old_version(data))
+        raise
+    try:
+        version = json.loads(text).get("state_version")
+        _check_version(version if isinstance(version, int) else None)
+        manifest = Manifest.model_validate_json(text)
+    except (ValidationError, ValueError, AttributeError) as error:
+        raise damaged(what, f"it is not what a manifest holds ({str(error).splitlines()[0]})") from None
+    if manifest_name(manifest.tick) != name:
+        raise damaged(what, f"it is that of tick {manifest.tick}")
+    return manifest
+
+
+def _old_version(data: bytes) -> int | None:
+    """Of a manifest without a checksum, as they were up to version 4; None for all else."""
+    try:
+        version = json.loads(data).get("state_version")
+    except (ValueError, AttributeError):
+        return None
+    return version if isinstance(version, int) and version < STATE_VERSION else None
+
+
+def _check_version(version: int | None) -> None:
+    if version not in (None, STATE_VERSION):
         raise StateError(
-            f"the state has format {manifest.state_version}, and this version reads {STATE_VERSION}",
+            f"the state has format {version}, and this version reads {STATE_VERSION}",
             code="state-version",
             hint="run the version of watersmeet that wrote it, or start with an empty checkpoint directory",
         )
-    return manifest
+
+
+def _way_back(store: Store, names: list[str]) -> str:
+    """What to do when the newest manifest is damaged."""
+    hint = "restore the whole checkpoint directory from a copy, or start anew with empty ones (sinks, too)."
+    try:
+        before = _load(store, names[-2])
+    except StateError:
+        return hint
+    return (
+        f"{hint} The manifest of tick {before.tick} is whole, but it is not gone back to by itself: Spark's "
+        f"checkpoint and the sinks are at a later tick"
+    )
 
 
 def commit(store: Store, manifest: Manifest) -> None:
@@ -178,8 +239,8 @@ def commit(store: Store, manifest: Manifest) -> None:
         StateError: another process has committed this tick: this one must stop.
     """
     name = manifest_name(manifest.tick)
-    created = store.create(name, manifest.model_dump_json().encode())
-    if created and store.names("manifests")[-1] != name:  # the other is far ahead: this tick's is deleted
+    created = store.create(name, sealed(name, manifest.model_dump_json()))
+    if created and manifest_names(store)[-1] != name:  # the other is far ahead: this tick's is deleted
         store.delete(name)
         created = False
     if not created:
@@ -190,18 +251,25 @@ def commit(store: Store, manifest: Manifest) -> None:
         )
 
 
-def collect_garbage(store: Store, kept: Iterable[Manifest]) -> None:
+def collect_garbage(store: Store, kept: Iterable[Manifest]) -> int:
     """Delete manifests older than the kept ones, and all runs and marks that no kept one names.
 
-    Files of attempts that never committed go too; call it only between ticks.
+    Files of attempts that never committed go too; call it only between ticks. What cannot be deleted now
+    (such as what another machine holds open) is no reason to fail: it is tried again after the next tick.
+
+    Returns:
+        How many files could not be deleted.
     """
     manifests = list(kept)
     newest = {manifest_name(manifest.tick) for manifest in manifests}
     needed = set().union(*(manifest.files() for manifest in manifests)) if manifests else set()
-    for name in store.names("manifests"):
-        if name not in newest:
-            store.delete(name)
+    garbage = [name for name in manifest_names(store) if name not in newest]
     for folder in ("runs", "marks", "aside", "work"):
-        for name in store.names(folder):
-            if name not in needed:
-                store.delete(name)
+        garbage += [name for name in store.names(folder) if name not in needed]
+    left = 0
+    for name in garbage:
+        try:
+            store.delete(name)
+        except OSError:
+            left += 1
+    return left

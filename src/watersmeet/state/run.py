@@ -217,6 +217,13 @@ def write_run(
     )
 
 
+def verify_run(store: Store, run: Run) -> None:
+    """Read all of a run. Raises: StateError when it is missing, or not what was written."""
+    data = store.read(run.name)
+    if data.size != run.nbytes or zlib.crc32(data) != run.checksum:
+        raise damaged(f'run "{run.name}"', "it is not what was written")
+
+
 class OpenRun:
     """A run mapped into memory. Opening costs well under a millisecond, whatever the size."""
 

@@ -8,20 +8,21 @@ files. Names are relative paths with ``/``.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
-import time
 import uuid
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
+from watersmeet.errors import StateError
 from watersmeet.state.damage import missing, not_written
 
 STAGED = ".tmp"
-ABANDONED_AFTER_S = 3600
-"""A staged file is its writer's for so long: another process may still be at it."""
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+"""State holds rows of the sources: it is for its owner alone, whatever the umask."""
 
 
 class Store(Protocol):
@@ -43,11 +44,16 @@ class Store(Protocol):
         """Remove a name; nothing happens when it is not there."""
 
     def sweep(self) -> None:
-        """Remove what writers that were killed left half written."""
+        """Remove what writers that were killed left half written. Only whoever runs the job may call it: a
+        task of a dead run that is still at it fails by that."""
+
+    def check(self) -> None:
+        """Try what commits rest on. Raises: StateError where the place cannot do it."""
 
 
 class LocalStore:
-    """A directory of the local (or a mounted, shared) file system; reads are memory-mapped."""
+    """A directory of the local (or a mounted, shared) file system; reads are memory-mapped. Directories have
+    the mode 0700, files 0600. Names that begin with a dot are the file system's (``.nfs…``), not ours."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = os.fspath(root)
@@ -62,11 +68,13 @@ class LocalStore:
         folder = os.path.dirname(path)
         staged = f"{path}.{uuid.uuid4().hex[:8]}{STAGED}"
         try:
-            handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         except FileNotFoundError:
-            os.makedirs(folder, exist_ok=True)
-            handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            make_private(folder)
+            handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         try:
+            if os.fstat(handle).st_mode & 0o777 != FILE_MODE:
+                os.fchmod(handle, FILE_MODE)  # the mode above is less the umask
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
@@ -110,7 +118,9 @@ class LocalStore:
             entries = os.listdir(self._path(folder))
         except FileNotFoundError:
             return []
-        return sorted(f"{folder}/{entry}" for entry in entries if not entry.endswith(STAGED))
+        return sorted(
+            f"{folder}/{entry}" for entry in entries if not entry.endswith(STAGED) and entry[0] != "."
+        )
 
     def delete(self, name: str) -> None:
         try:
@@ -119,13 +129,52 @@ class LocalStore:
             return
 
     def sweep(self) -> None:
-        before = time.time() - ABANDONED_AFTER_S
         for file in Path(self.root).glob(f"*/*{STAGED}"):
             try:
-                if file.stat().st_mtime < before:
-                    file.unlink()
-            except FileNotFoundError:
+                file.unlink()
+            except OSError:  # gone, or held open elsewhere: the next run tries again
                 continue
+
+    def check(self) -> None:
+        make_private(self.root)
+        path = os.path.join(self.root, ".probe")
+        staged = self._stage(path, b"")
+        linked = f"{staged}.link"
+        try:
+            os.link(staged, linked)
+            os.unlink(linked)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise not_written(linked, str(error)) from None
+            raise StateError(
+                f"the file system of {self.root} makes no hard links ({error.strerror}); by them a job makes "
+                "sure that no other run commits the same tick",
+                code="no-hard-links",
+                hint="keep the checkpoint on another file system: a local disk, or NFS",
+            ) from None
+        finally:
+            os.unlink(staged)
+
+
+def make_private(folder: str | os.PathLike[str]) -> None:
+    """Make a directory with all that is missing above it, for the owner's eyes alone, and synced; one that is
+    there is closed to others as well."""
+    path, fresh = os.fspath(folder), []
+    while path and not os.path.isdir(path):
+        fresh.append(path)
+        path = os.path.dirname(path)
+    for each in reversed(fresh):
+        try:
+            os.mkdir(each, FOLDER_MODE)
+        except FileExistsError:
+            continue
+        os.chmod(each, FOLDER_MODE)  # mkdir's mode is less the umask
+        _sync_folder(os.path.dirname(each) or ".")
+    if not fresh and os.stat(folder).st_mode & 0o077:
+        try:
+            os.chmod(folder, FOLDER_MODE)
+        except PermissionError:  # another user's: then it is as that one has it
+            return
 
 
 def _sync_folder(folder: str) -> None:
@@ -164,4 +213,7 @@ class MemoryStore:
         self._data.pop(name, None)
 
     def sweep(self) -> None:
+        return
+
+    def check(self) -> None:
         return

@@ -44,6 +44,7 @@ from watersmeet.state.manifest import (
     commit,
     load_newest,
 )
+from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
 from watersmeet.watermark import tracker
 from watersmeet.watermark.holding import Holding, holding, unheard
@@ -125,6 +126,7 @@ class TickDriver:
         Raises:
             StateError: the state is of another query, other sources, or damaged.
         """
+        store.check()
         store.sweep()
         manifest = load_newest(store)
         if manifest is not None:
@@ -339,7 +341,7 @@ class TickDriver:
         name = f"work/{work.tick}-{tick.start.attempt}-{place}-{number}.json"
         if name.endswith(FIRST_WORK):
             work.idle = decisions(tick.inputs)
-        self.store.write(name, work.model_dump_json().encode())
+        self.store.write(name, sealed(name, work.model_dump_json()))
         return NodeTask(self.shapes[query][number], self.store, name, work.tick, self.placing)
 
     def _met(

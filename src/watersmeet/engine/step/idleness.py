@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from watersmeet.engine.step.tasks import NodeWork
+from watersmeet.engine.step.tasks import read_work
 from watersmeet.state.store import Store
 from watersmeet.watermark import tracker
 
@@ -53,7 +53,7 @@ class Idleness:
         """``tick`` was begun by an earlier run: what that one decided counts."""
         for name in store.names("work"):
             if name.startswith(f"work/{tick}-") and name.endswith(FIRST_WORK):
-                self._decided = NodeWork.model_validate_json(bytes(store.read(name))).idle
+                self._decided = read_work(store, name).idle
 
     @property
     def is_decided(self) -> bool:

@@ -29,10 +29,10 @@ from watersmeet.engine.step.tasks import (
     LookupShape,
     NodeReport,
     NodeShape,
-    NodeWork,
     PassShape,
     Share,
     SideReport,
+    read_work,
 )
 from watersmeet.engine.step.write import Placing, SideWriter
 from watersmeet.state.store import Store
@@ -68,7 +68,7 @@ class NodeTask:
 
         Rows that another node takes are written for it instead; then there is only the control row.
         """
-        work = NodeWork.model_validate_json(bytes(self.store.read(self.work)))
+        work = read_work(self.store, self.work)
         report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
         share = Share(self.store, self.tick, work, report, partition, partitions)
         feed = self.shape.feed

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
-
 from watersmeet.errors import StateError
 from watersmeet.plan.model import JobPlan
-from watersmeet.state.damage import damaged
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.marks import stored_marks
+from watersmeet.state.run import verify_run
 from watersmeet.state.store import Store
 
 
@@ -39,9 +37,7 @@ def check_same_job(manifest: Manifest, plan: JobPlan) -> None:
 def verify_files(manifest: Manifest, store: Store) -> None:
     """Read all that the manifest names. Raises: StateError when something is missing or damaged."""
     for live in manifest.runs():
-        data = store.read(live.run.name)
-        if data.size != live.run.nbytes or zlib.crc32(data) != live.run.checksum:
-            raise damaged(f'run "{live.run.name}"', "it is not what was written")
+        verify_run(store, live.run)
         for segments in live.marks.values():
             for segment in segments:
                 stored_marks(store, segment, verify=True)

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.ingest import FLAG
-from watersmeet.engine.step.tasks import NodeWork, SideTask
+from watersmeet.engine.step.tasks import NodeWork, SideTask, read_work
 from watersmeet.engine.step.write import Placing, SideWriter
 from watersmeet.plan.model import LookupPlan
 from watersmeet.spec.flags import FLAG_CANDIDATE
 from watersmeet.state.manifest import TableCopy
-from watersmeet.state.run import Run
+from watersmeet.state.run import Run, verify_run
 from watersmeet.state.store import Store
 
 JDBC_REFRESH_US = 60_000_000
@@ -70,8 +70,10 @@ class Tables:
         """``tick`` was begun by an earlier run, which may have put rows out: they meet what they met then."""
         for name in store.names("work"):
             if name.startswith(f"work/{tick}-"):
-                table = NodeWork.model_validate_json(bytes(store.read(name))).table
+                table = read_work(store, name).table
                 if table is not None:
+                    for run in table.runs:
+                        verify_run(store, run)
                     query, node = name.removesuffix(".json").split("-")[-2:]
                     self._decided[int(query), int(node)] = table
 

@@ -24,6 +24,7 @@ from watersmeet.state.manifest import LiveRun, TableCopy
 from watersmeet.state.marks import Marks
 from watersmeet.state.record import Record
 from watersmeet.state.run import Run, RunLayout
+from watersmeet.state.sealed import unsealed
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 
@@ -161,6 +162,11 @@ class NodeWork(Record):
 
     def side(self, side: Side) -> SideWork:
         return self.sides[place_of(side)]
+
+
+def read_work(store: Store, name: str) -> NodeWork:
+    """What a work file says. Raises: StateError when it is missing or damaged."""
+    return NodeWork.model_validate_json(unsealed(name, bytes(store.read(name))))
 
 
 class SideReport(Record):
