@@ -22,12 +22,12 @@ def test_table_shows_data_as_it_is():
 
 def test_json_is_one_line():
     out = io.StringIO()
-    JsonPrinter(out).show("s", 5, ["t"], [("x\n",), (None,)], 0)
+    JsonPrinter(out).show("s", 5, ["t"], [("x\n",), (None,), (1.5,)], 0)
     (line,) = out.getvalue().splitlines()
     assert json.loads(line) == {
         "insert": "s",
         "tick": 5,
         "columns": ["t"],
-        "rows": [["x\n"], [None]],
+        "rows": [["x\n"], [None], [1.5]],
         "more": 0,
     }

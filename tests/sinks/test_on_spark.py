@@ -81,7 +81,8 @@ def test_odd_names_survive_hadoop_s_paths(frame, tmp_path):
 
 
 class Printer:
-    def __init__(self):
+    def __init__(self, values=False):
+        self.values = values
         self.shown = []
 
     def show(self, insert, tick, names, rows, more):
@@ -95,6 +96,33 @@ def test_console_shows_few_and_counts_all(frame):
     publish(sink, twice)
     publish(sink, twice.where("false"), tick=2)
     assert printer.shown == [("out", 1, ["a", "a"], [("0", "{0}"), ("1", "{1}")], 98)]
+
+
+def test_console_gives_programs_values_of_every_type(spark):
+    """What Spark's types become, with a name that needs quotes inside, NULLs and two columns of one name."""
+    printer = Printer(values=True)
+    columns = {
+        "CAST(7 AS BIGINT)": 7,
+        "CAST(0.1 AS DOUBLE)": 0.1,
+        "CAST('NaN' AS FLOAT)": "NaN",
+        "CAST('-Infinity' AS DOUBLE)": "-Infinity",
+        "true": True,
+        "CAST(12.50 AS DECIMAL(38,2))": "12.50",
+        "DATE '0001-01-01'": "0001-01-01",
+        "TIMESTAMP '2024-03-01 10:00:00.000001'": "2024-03-01T10:00:00.000001Z",
+        "TIMESTAMP_NTZ '2024-03-01 10:00:00'": "2024-03-01T10:00:00",
+        "INTERVAL '1' YEAR": "INTERVAL '1' YEAR",
+        "INTERVAL '1 02:00:00' DAY TO SECOND": "INTERVAL '1 02:00:00' DAY TO SECOND",
+        "array(named_struct('a b', 1, 'c', CAST(NULL AS STRING)))": [{"a b": 1, "c": None}],
+        "map('k', 1.5BD)": {"k": "1.5"},
+        "X'00FF'": "AP8=",
+    }
+    frame = spark.range(2).selectExpr(*(f"IF(id = 0, {text}, NULL) AS a" for text in columns))
+    publish(make_sink(Sink("out", "console", {"rows": "2"}), console=printer), frame.repartition(1))
+    ((_, _, names, rows, more),) = printer.shown
+    assert names == ["a"] * len(columns)
+    assert sorted(rows, key=str, reverse=True) == [(None,) * len(columns), tuple(columns.values())]
+    assert more == 0
 
 
 def test_console_evaluates_all_of_the_frame_once(spark):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -76,15 +77,21 @@ class Reporter:
 
     def __init__(self, show: Callable[[TickReport], None]) -> None:
         self._show = show
+        self._before: float | None = None
         self.last: TickResult | None = None
 
     def __call__(self, result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
         """One tick, how long it took, and how long its parts took."""
         self.last = result
-        self._show(report_of(result, seconds))
+        now = time.monotonic()
+        elapsed = seconds if self._before is None else now - self._before
+        self._before = now
+        self._show(report_of(result, seconds, elapsed, time.time_ns() // 1000))
 
 
-def report_of(result: TickResult, seconds: float) -> TickReport:
+def report_of(
+    result: TickResult, seconds: float, elapsed: float = 0.0, clock_us: int | None = None
+) -> TickReport:
     inputs = []
     for query, found in result.queries.items():
         watermarks = _by_alias(found.inputs, found.account)
@@ -99,6 +106,8 @@ def report_of(result: TickResult, seconds: float) -> TickReport:
                     padded=total.get("padded", 0),
                     grouped=total.get("grouped", 0),
                     late=total.get("late", 0),
+                    late_in=found.counts.get(alias, {}).get("late", 0),
+                    rows_total=total.get("in", 0),
                     retained=found.state.get(alias, 0),
                     watermarks=watermarks[alias],
                     late_by=_lateness(found.late.get(alias, {})),
@@ -107,7 +116,7 @@ def report_of(result: TickResult, seconds: float) -> TickReport:
                 )
             )
     rows_out = {query: found.rows_out for query, found in result.queries.items()}
-    return TickReport(result.tick, seconds, tuple(inputs), result.rows_in, rows_out)
+    return TickReport(result.tick, seconds, tuple(inputs), result.rows_in, rows_out, elapsed, clock_us)
 
 
 def _by_alias(

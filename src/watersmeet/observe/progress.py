@@ -1,7 +1,7 @@
 """What a run looks like while it runs: a live table on a terminal, a plain line per tick elsewhere, or JSON.
 
 Fed with one `TickReport` per tick, by whoever runs the job. Nothing here knows an engine, and nothing here
-has a clock: rates are over the ticks' own durations.
+has a clock: rates are over the time from the end of a tick to the end of the next, as the reports have it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from rich.text import Text
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
 from watersmeet.observe.account import Lateness
 from watersmeet.observe.held import Held, Waiting, held_words
+from watersmeet.plan.durations import rounded_up
 
 RECENT_TICKS = 10
+LINE = 120
+"""Characters of a plain line, at most."""
 
 
 @dataclass(frozen=True)
 class InputReport:
-    """One input alias of one insert; counters are since the job's first tick but for ``rows_in`` of this
-    tick.
+    """One input alias of one insert; counters are since the job's first tick but for ``rows_in`` and
+    ``late_in``, which are of this tick. ``rows_total``: all rows that came in.
 
     ``watermarks``: per event-time column; ``late_by``: how late the late rows were, likewise; ``held_by``:
     the silent partitions that hold a watermark back; ``idle``: all its partitions are idle.
@@ -45,6 +48,8 @@ class InputReport:
     held_by: tuple[Held, ...] = ()
     idle: bool = False
     grouped: int = 0
+    late_in: int = 0
+    rows_total: int = 0
 
     @property
     def standstill(self) -> str | None:
@@ -57,13 +62,17 @@ class InputReport:
 @dataclass(frozen=True)
 class TickReport:
     """One tick. ``seconds`` is its duration; ``rows_in``: rows read in it per source, each once, however many
-    inputs take it; ``rows_out``: rows that went to the sink in it, per insert."""
+    inputs take it; ``rows_out``: rows that went to the sink in it, per insert. ``elapsed``: seconds of the
+    clock since the tick before ended, with its waiting; of the first tick its duration. ``clock_us``: when it
+    ended; None: not known."""
 
     tick: int
     seconds: float
     inputs: tuple[InputReport, ...]
     rows_in: Mapping[str, int]
     rows_out: Mapping[str, int]
+    elapsed: float = 0.0
+    clock_us: int | None = None
 
     @property
     def read(self) -> int:
@@ -74,6 +83,11 @@ class TickReport:
     def written(self) -> int:
         """Rows of all inserts."""
         return sum(self.rows_out.values())
+
+    @property
+    def lasted(self) -> float:
+        """Seconds of the clock that the tick stands for."""
+        return max(self.elapsed, self.seconds) or 1e-9
 
 
 class Progress(Protocol):
@@ -137,12 +151,12 @@ class LiveProgress:
         self._live.update(self._view(report), refresh=True)
 
     def _view(self, report: TickReport) -> RenderableType:
-        seconds = sum(past.seconds for past in self._recent) or 1e-9
+        seconds = sum(past.lasted for past in self._recent)
         fast_in = sum(past.read for past in self._recent) / seconds
         fast_out = sum(past.written for past in self._recent) / seconds
         head = Text.assemble(
             (self._title, "bold"),
-            f"   tick {report.tick:,} in {report.seconds:.2f} s\n",
+            f"   tick {report.tick:,} took {report.seconds:.2f} s{_of_the_clock(report)}\n",
             f"in  {fast_in:>9,.0f} rows/s   {self._rows_in:>13,} rows read from sources\n",
             f"out {fast_out:>9,.0f} rows/s   {self._rows_out:>13,} rows to sinks\n",
         )
@@ -150,7 +164,7 @@ class LiveProgress:
         table.add_column("input", no_wrap=True)
         table.add_column("watermark")  # the one that folds on narrow terminals
         windows = any(row.grouped for row in report.inputs)
-        for name in ("in", "matched", "padded", *(("grouped",) if windows else ()), "late", "retained"):
+        for name in ("all in", "matched", "padded", *(("grouped",) if windows else ()), "late", "retained"):
             table.add_column(name, justify="right", no_wrap=True)
         for row in report.inputs:
             marks = [
@@ -160,13 +174,15 @@ class LiveProgress:
             if row.standstill is not None:
                 marks.append(row.standstill)
             grouped = (row.grouped,) if windows else ()
-            counts = (row.rows_in, row.matched, row.padded, *grouped, row.late, row.retained)
+            counts = (row.rows_total, row.matched, row.padded, *grouped, row.late, row.retained)
             table.add_row(Text(row.name), Text("\n".join(marks)), *(f"{count:,}" for count in counts))
         return Group(head, table)
 
 
 class PlainProgress(_Quiet):
-    """A line per tick, for logs and pipes. ``in``: rows read from sources; ``out``: rows to sinks."""
+    """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds, rows read
+    from sources and how many a second of the clock, rows to sinks and late ones; how many are kept; and the
+    least watermark, how far it is behind the clock, and why it does not move."""
 
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
@@ -177,21 +193,44 @@ class PlainProgress(_Quiet):
             print(each.words(), file=self._out, flush=True)
 
     def update(self, report: TickReport) -> None:
-        fast = report.read / report.seconds if report.seconds else 0.0
-        parts = [
-            f"tick {report.tick}: {report.seconds:.2f} s, in {report.read:,} ({fast:,.0f}/s), "
-            f"out {report.written:,}"
+        late, kept = (sum(getattr(row, what) for row in report.inputs) for what in ("late_in", "retained"))
+        line = (
+            f"tick {report.tick}: {report.seconds:.2f} s, "
+            f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
+            f"out {report.written:,}, late {late:,}, kept {kept:,}"
+        )
+        line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
+        print(line if len(line) <= LINE else f"{line[: LINE - 1]}…", file=self._out, flush=True)
+
+    def _watermark(self, report: TickReport) -> str:
+        """The least one of the time axis; of integers, where there are no others."""
+        marks = [
+            (f"{row.name}.{column}", mark) for row in report.inputs for column, mark in row.watermarks.items()
         ]
-        for row in report.inputs:
-            marks = ", ".join(
-                f"W[{row.name}.{column}] {shown_time(mark, f'{row.name}.{column}' in self._integers)}"
-                for column, mark in row.watermarks.items()
-            )
-            done = {"matched": row.matched, "padded": row.padded, "grouped": row.grouped, "late": row.late}
-            counts = ", ".join(f"{name} {rows:,}" for name, rows in done.items() if rows or name != "grouped")
-            words = [f"{row.name}: {counts}, retained {row.retained:,}", marks, row.standstill]
-            parts.append(", ".join(each for each in words if each))
-        print("; ".join(parts), file=self._out, flush=True)
+        times = [each for each in marks if each[0] not in self._integers] or marks
+        if not times:
+            return ""
+        name, mark = min(times, key=lambda each: each[1])
+        return f"W[{name}] {shown_time(mark, name in self._integers)}{self._behind(name, mark, report)}"
+
+    def _behind(self, name: str, mark: Watermark, report: TickReport) -> str:
+        if name in self._integers or report.clock_us is None or mark in (NEVER, ENDED):
+            return ""
+        behind = report.clock_us - int(mark)
+        return f", {rounded_up(behind)} behind" if behind > 0 else ""
+
+
+def _standstill(report: TickReport) -> str:
+    found = [(row.name, row.standstill) for row in report.inputs if row.standstill is not None]
+    if not found:
+        return ""
+    name, why = found[0]
+    return f"{name} {why}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
+
+
+def _of_the_clock(report: TickReport) -> str:
+    """How much of the time since the tick before it was at work."""
+    return f", {100 * report.seconds / report.lasted:.0f} % busy" if report.elapsed else ""
 
 
 class JsonProgress(_Quiet):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +13,8 @@ from rich.text import Text
 
 class TablePrinter:
     """Tables on a rich console; above the live view, when there is one."""
+
+    values = False
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -32,13 +34,16 @@ class TablePrinter:
 
 
 class JsonPrinter:
-    """``{"insert", "tick", "columns", "rows", "more"}`` per tick; values as text, NULL as null."""
+    """``{"insert", "tick", "columns", "rows", "more"}`` per tick; numbers are numbers, NULL is null, and
+    others as `watersmeet.sinks.json_values` has them."""
+
+    values = True
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
     def show(
-        self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Sequence[str | None]], more: int
+        self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Sequence[Any]], more: int
     ) -> None:
         line = {"insert": insert, "tick": tick, "columns": list(names), "rows": list(rows), "more": more}
-        print(json.dumps(line, ensure_ascii=False), file=self._out, flush=True)
+        print(json.dumps(line, ensure_ascii=False, allow_nan=False), file=self._out, flush=True)

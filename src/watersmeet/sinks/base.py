@@ -30,12 +30,16 @@ Schema = Any
 Frame = Any
 """A DataFrame of PySpark, which nothing here may import."""
 
-Texts = Sequence[str | None]
-"""The values of a row as text, NULL as None."""
+Texts = Sequence[Any]
+"""The values of a row as text, NULL as None; or, for who asks for them, as JSON has them."""
 
 
 class RowPrinter(Protocol):
-    """What shows the console sink's rows to people; the command line brings one of its own."""
+    """What shows the console sink's rows; the command line brings one of its own. ``values``: it takes rows
+    as `json_values.rows_of` gives them, and not as text."""
+
+    @property
+    def values(self) -> bool: ...
 
     def show(self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Texts], more: int) -> None:
         """Show ``rows``, and that there were ``more`` that are not shown."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from watersmeet.errors import SpecError
 from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema, Texts
+from watersmeet.sinks.json_values import has_value, rows_of
 from watersmeet.spec.model import Sink as SinkSpec
 
 DEFAULT_ROWS = 20
@@ -21,6 +22,8 @@ _COUNT = "#rows"
 
 class PlainPrinter:
     """Rows in aligned columns on standard output."""
+
+    values = False
 
     def show(self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Texts], more: int) -> None:
         cells = [list(names), *(["NULL" if value is None else value for value in row] for row in rows)]
@@ -49,6 +52,9 @@ class ConsoleSink:
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         names = list(frame.columns)
         plain = [f"c{i}" for i in range(len(names))]
+        if self._printer.values:
+            self._staged[attempt, insert, tick] = names, *self._values(frame.toDF(*plain))
+            return
         texts = frame.toDF(*plain).selectExpr(*[f"CAST({c} AS STRING) AS {c}" for c in plain])
         schema = ", ".join([*(f"{c} STRING" for c in plain), f"`{_COUNT}` BIGINT"])
         found = texts.mapInArrow(_first_rows(self._rows), schema).collect()
@@ -56,6 +62,17 @@ class ConsoleSink:
         rows += [tuple(row)[:-1] for row in found if row[-1] is None][: self._rows]
         total = sum(row[-1] for row in found if row[-1] is not None)
         self._staged[attempt, insert, tick] = names, rows, total
+
+    def _values(self, frame: Frame) -> tuple[list[Texts], int]:
+        """The first rows as JSON has them, and how many there are."""
+        kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        texts = {name for name, kind in kinds.items() if not has_value(kind)}
+        typed = frame.selectExpr(*[f"CAST({n} AS STRING) AS {n}" if n in texts else n for n in kinds])
+        schema = type(typed.schema)([*typed.schema.fields]).add(_COUNT, "long")
+        found = typed.mapInArrow(_first_rows(self._rows), schema).toArrow()
+        counts = found.column(_COUNT)
+        shown = found.filter(counts.is_null()).drop_columns([_COUNT]).slice(0, self._rows)
+        return [*rows_of(shown)], sum(each for each in counts.to_pylist() if each is not None)
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         return self._staged[attempt, insert, tick][2]
