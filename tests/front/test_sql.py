@@ -119,7 +119,7 @@ def test_types_of_expressions(expression: str, kind: str) -> None:
 def test_settings() -> None:
     job = parse_job(
         MEMORY + "SET watermark_rule = 'limit'; SET 'allowed_lateness' = '3'; SET output_mode = changelog;"
-        "SET max_rows = 100; SET spark.sql.ansi.enabled=false; SET trigger = 2 seconds;"
+        "SET max_rows = 100; SET spark.sql.shuffle.partitions=7; SET trigger = 2 seconds;"
         "SET checkpoint = 'a;b'; SELECT * FROM l",
         overrides={"watermark-rule": "tight", "master": "local[2]", "spark.x": "1"},
     )
@@ -127,7 +127,7 @@ def test_settings() -> None:
         watermark_rule=WatermarkRule.TIGHT, allowed_lateness=3, output_mode=OutputMode.CHANGELOG, max_rows=100
     )
     assert job.run == {"trigger": "2 seconds", "checkpoint": "a;b", "master": "local[2]"}
-    assert job.settings == {"spark.sql.ansi.enabled": "false", "spark.x": "1"}
+    assert job.settings == {"spark.sql.shuffle.partitions": "7", "spark.x": "1"}
 
 
 def test_allowed_lateness_as_interval_is_microseconds() -> None:

@@ -52,6 +52,7 @@ Mode = Annotated[str | None, typer.Option(help="append (final rows only) or chan
 Plan = Annotated[str | None, typer.Option(help="auto, cascade or delta.")]
 MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
 NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
+TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
 
 
 def _print_version(asked: bool) -> None:
@@ -96,6 +97,7 @@ def run(
     plan: Plan = None,
     max_rows: MaxRows = None,
     null_time: NullTime = None,
+    time_zone: TimeZone = None,
     late_output: Annotated[str | None, typer.Option(help="The sink of the job that late rows go to.")] = None,
     broken_output: Annotated[str | None, typer.Option(help="The sink for records that do not parse.")] = None,
     live: Annotated[
@@ -120,6 +122,7 @@ def run(
         plan=plan,
         max_rows=max_rows,
         null_time=null_time,
+        time_zone=time_zone,
         late_output=late_output,
         broken_output=broken_output,
     )
@@ -144,6 +147,7 @@ def explain(
     plan: Plan = None,
     max_rows: MaxRows = None,
     null_time: NullTime = None,
+    time_zone: TimeZone = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(help="Directory of a run's state: forecast from what it has measured."),
@@ -162,6 +166,7 @@ def explain(
         plan=plan,
         max_rows=max_rows,
         null_time=null_time,
+        time_zone=time_zone,
     )
     if mermaid and checkpoint is not None:
         raise SpecError(

@@ -14,8 +14,10 @@ from watersmeet.front.durations import duration_us
 from watersmeet.front.tokens import Cursor
 from watersmeet.spec.intervals import text_us
 from watersmeet.spec.model import NullTime, Options, OutputMode, PlanChoice, WatermarkRule
+from watersmeet.spec.spark_settings import problem_of
+from watersmeet.spec.time_zones import hint_for, zone_named
 
-OPTIONS = ("watermark_rule", "allowed_lateness", "output_mode", "plan", "max_rows", "null_time")
+OPTIONS = ("watermark_rule", "allowed_lateness", "output_mode", "plan", "max_rows", "null_time", "time_zone")
 RUN_SETTINGS = (
     "checkpoint",
     "partitions",
@@ -45,6 +47,7 @@ class Settings:
         """One setting. Raises: SqlError for an unknown name or a value that it cannot have."""
         name = key.strip().lower().replace("-", "_")
         if key.lower().startswith("spark."):
+            _check_spark_setting(key, value, location)
             self.spark[key] = value
         elif name in RUN_SETTINGS:
             _check_run_setting(name, value, location)
@@ -57,6 +60,8 @@ class Settings:
             self.options = replace(self.options, plan=_one_of(PlanChoice, name, value, location))
         elif name == "null_time":
             self.options = replace(self.options, null_time=_one_of(NullTime, name, value, location))
+        elif name == "time_zone":
+            self.options = replace(self.options, time_zone=_time_zone(value, location))
         elif name == "max_rows":
             self.options = replace(self.options, max_rows=_max_rows(value, location))
         elif name == "allowed_lateness":
@@ -81,6 +86,24 @@ class Settings:
         if lateness < 0:
             raise SqlError("allowed_lateness is negative", code="bad-setting", location=location)
         self.options = replace(self.options, allowed_lateness=lateness)
+
+
+def _check_spark_setting(name: str, value: str, location: Location | None) -> None:
+    problem = problem_of(name, value)
+    if problem is not None:
+        raise SqlError(problem[0], code="fixed-setting", hint=problem[1], location=location)
+
+
+def _time_zone(value: str, location: Location | None) -> str:
+    zone = zone_named(value)
+    if zone is None:
+        raise SqlError(
+            f"time_zone is '{value}', which is no time zone that Java and Python both know",
+            code="bad-setting",
+            hint=hint_for(value),
+            location=location,
+        )
+    return zone
 
 
 def _check_run_setting(name: str, value: str, location: Location | None) -> None:

@@ -26,6 +26,7 @@ from watersmeet.plan.model import (
 )
 from watersmeet.spec.model import Options, Source
 from watersmeet.spec.secrets import public
+from watersmeet.spec.time_zones import UTC
 
 _VERSION = 2
 
@@ -37,6 +38,8 @@ def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
         "output_mode": options.output_mode.value,
         "nodes": [_node(node) for node in nodes],
     }
+    if options.time_zone != UTC:
+        content["time_zone"] = options.time_zone
     return _digest(content)
 
 

@@ -19,6 +19,8 @@ from enum import Enum
 
 from sqlglot import exp
 
+from watersmeet.spec.time_zones import UTC
+
 Expr = exp.Expression
 """A sqlglot tree in the Spark dialect."""
 
@@ -381,7 +383,9 @@ class NullTime(Enum):
 @dataclass(frozen=True)
 class Options:
     """The semantics' options. ``allowed_lateness``: µs for queries over TIMESTAMP or DATE times, plain units
-    for integer times. ``max_rows``: retained rows allowed per join; None: no limit."""
+    for integer times. ``max_rows``: retained rows allowed per join; None: no limit. ``time_zone``: in which
+    expressions read and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and
+    intervals of fixed length do not depend on it."""
 
     watermark_rule: WatermarkRule = WatermarkRule.TIGHT
     allowed_lateness: int = 0
@@ -389,6 +393,7 @@ class Options:
     plan: PlanChoice = PlanChoice.AUTO
     max_rows: int | None = None
     null_time: NullTime = NullTime.COUNT
+    time_zone: str = UTC
 
 
 @dataclass(frozen=True)

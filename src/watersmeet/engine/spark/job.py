@@ -44,7 +44,10 @@ def run_job(
     """
     outputs = outputs_of(job, plan, console)
     connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
-    spark = session.start(session.settings(master=master, conf=conf, jars=jars, kafka="kafka" in connectors))
+    conf = session.settings(
+        master=master, conf=conf, jars=jars, kafka="kafka" in connectors, time_zone=job.options.time_zone
+    )
+    spark = session.start(conf)
     settings = RunSettings(
         checkpoint=checkpoint,
         partitions=partitions,

@@ -35,6 +35,7 @@ from watersmeet.engine.spark.restart import (
     is_committed,
 )
 from watersmeet.engine.spark.scan import scan
+from watersmeet.engine.spark.session import hold_fixed
 from watersmeet.engine.spark.sources import read
 from watersmeet.engine.spark.tables import table_of, table_readers
 from watersmeet.engine.spark.text import seconds_of
@@ -330,6 +331,7 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
     Raises:
         WatersmeetError: whatever went wrong, readable.
     """
+    hold_fixed(spark, plan.queries[0].options.time_zone)
     started = Run(spark, plan, settings, outputs, Checkpoint(settings.checkpoint))
     with _stopped_by_signals(started):
         try:

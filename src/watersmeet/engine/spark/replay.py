@@ -94,7 +94,9 @@ class _SparkCase:
     def __init__(self, plan: JobPlan, folder: Path) -> None:
         self._plan = plan
         self._store = LocalStore(folder)
-        self._spark: SparkSession = session.start(session.settings(master="local[2]"))
+        self._spark: SparkSession = session.start(
+            session.settings(master="local[2]", time_zone=plan.queries[0].options.time_zone)
+        )
         self._tables = HeldTables()
         self._table_sources = {node.source.name: node.source for _, node in plan.lookups}
         self._out, self._late = _Collected(), _Collected()

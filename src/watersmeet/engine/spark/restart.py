@@ -13,6 +13,7 @@ from typing import Any
 from watersmeet.engine.spark.checkpoint import Checkpoint, Offsets
 from watersmeet.errors import StateError
 from watersmeet.plan.model import JobPlan
+from watersmeet.spec.time_zones import UTC
 from watersmeet.state.manifest import Manifest
 
 QUERY_ID, BATCH, OFFSETS, SOURCES = "query_id", "batch", "offsets", "sources"
@@ -37,6 +38,7 @@ def settings_digest(plan: JobPlan) -> str:
             query.name,
             query.options.allowed_lateness,
             query.options.watermark_rule.value,
+            *([] if query.options.time_zone == UTC else [query.options.time_zone]),
             [[list(branch.lags) for _, branch in side.sources] for side in query.sides],
             None if query.where is None else query.where.sql(dialect="spark"),
             [[output.name, output.expr.sql(dialect="spark")] for output in query.outputs],

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +35,8 @@ from pyspark.sql import SparkSession
 from watersmeet.engine.spark.early import start_workers
 from watersmeet.engine.spark.errors import readable
 from watersmeet.errors import EngineError
+from watersmeet.spec.spark_settings import FIXED, TIME_ZONE, problem_of
+from watersmeet.spec.time_zones import UTC
 
 JARS_VARIABLE = "WATERSMEET_SPARK_JARS"
 LONGEST_SOCKET_FOLDER = 60
@@ -60,13 +62,19 @@ def settings(
     conf: Mapping[str, str] | None = None,
     jars: str | None = None,
     kafka: bool = False,
+    time_zone: str = UTC,
 ) -> dict[str, str]:
     """Spark's configuration for a job: ours, then what the user asks for.
 
     Args:
         jars: directory of jars, or jars separated by commas; None: the variable WATERSMEET_SPARK_JARS.
         kafka: the job needs Spark's Kafka connector: from ``jars``, else by Maven coordinates.
+        time_zone: that of the job.
+
+    Raises:
+        EngineError: ``conf`` sets what rows rest on.
     """
+    _refuse_fixed((conf or {}).items(), "")
     found = {
         "spark.master": "local[*]",
         "spark.app.name": "watersmeet",
@@ -74,9 +82,9 @@ def settings(
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": str(_sockets_fit()).lower(),
         "spark.python.daemon.module": "watersmeet.engine.spark.daemon",
-        "spark.sql.session.timeZone": "UTC",
+        TIME_ZONE: time_zone,
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
-        "spark.sql.execution.arrow.useLargeVarTypes": "false",
+        **{name: only for name, (only, _) in FIXED.items()},
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.ui.retainedExecutions": "10",
@@ -130,14 +138,23 @@ def local_jars(jars: str | None) -> list[str]:
     return paths
 
 
+def _refuse_fixed(conf: Iterable[tuple[str, str]], where: str) -> None:
+    for name, value in conf:
+        problem = problem_of(name, value)
+        if problem is not None:
+            raise EngineError(f"{problem[0]}{where}", code="fixed-setting", hint=problem[1])
+
+
 def start(conf: Mapping[str, str]) -> SparkSession:
-    """A session with ``conf`` (see `settings`); the one that runs, if there is one.
+    """A session with ``conf`` (see `settings`); the one that runs, if there is one, in the job's time zone.
 
     Raises:
-        EngineError: the packages cannot be resolved, or Spark does not start.
+        EngineError: the packages cannot be resolved, Spark does not start, or a file of Spark's own sets what
+            rows rest on.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
+        hold_fixed(running, conf[TIME_ZONE])
         return running
     # The setting alone is for spark-submit: a session that Python makes starts what this variable names.
     os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
@@ -156,6 +173,12 @@ def start(conf: Mapping[str, str]) -> SparkSession:
         except BaseException as interrupt:
             _end_half_started(interrupt)
             raise
+    others = [each for each in session.sparkContext.getConf().getAll() if each[0] not in conf]
+    try:
+        _refuse_fixed(others, " (it is set by a file of Spark's own, spark-defaults.conf)")
+    except EngineError:
+        session.stop()
+        raise
     session.sparkContext.setLogLevel(conf["spark.log.level"])
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
@@ -163,6 +186,13 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     if str(session.sparkContext.master).startswith("local"):
         start_workers(session)
     return session
+
+
+def hold_fixed(session: SparkSession, time_zone: str) -> None:
+    """Let a session that runs already mean by expressions what the job does."""
+    session.conf.set(TIME_ZONE, time_zone)
+    for name, (only, _) in FIXED.items():
+        session.conf.set(name, only)
 
 
 def _launch(conf: Mapping[str, str], words: IO[bytes]) -> None:

@@ -35,6 +35,7 @@ from watersmeet.plan.model import (
     SidePlan,
 )
 from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, StageBranch, WatermarkRule
+from watersmeet.spec.time_zones import UTC
 
 
 def explain(plan: JobPlan, measured: Mapping[str, Measured] | None = None) -> str:
@@ -142,6 +143,8 @@ def _options(query: QueryPlan) -> Iterator[str]:
         timed = any(is_timed(s.input, c) for s in query.sides for c in s.event_times)
         lateness = distance(options.allowed_lateness, timed)
         yield f"allowed lateness {lateness}: rows are kept that much longer"
+    if options.time_zone != UTC:
+        yield f"time zone {options.time_zone}: days and texts of TIMESTAMPs; windows stay aligned to UTC"
     if options.null_time is NullTime.FAIL:
         yield "a row without an event time fails the job"
     if options.max_rows is not None and options.max_rows < MAX_TIME:

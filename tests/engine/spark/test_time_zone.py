@@ -1,0 +1,74 @@
+"""SET time_zone on Spark: keys, literals, files without zones and output as text, over DST changes."""
+
+import pytest
+
+from watersmeet.errors import EngineError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.sinks.memory import MemorySink
+
+pytestmark = pytest.mark.spark
+
+SQL = """
+SET time_zone = '{zone}';
+CREATE MAPPING raw (n INT, t TIMESTAMP)
+  TYPE File OPTIONS ('path' = '{path}/raw', 'format' = 'csv', 'header' = 'true');
+CREATE VIEW a AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE raw, DESCRIPTOR(t), INTERVAL '0' SECONDS));
+CREATE VIEW b AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE raw, DESCRIPTOR(t), INTERVAL '0' SECONDS));
+CREATE MAPPING out TYPE Memory;
+INSERT INTO out SELECT a.n, CAST(a.t AS STRING) AS text, hour(a.t) AS h, unix_micros(a.t) AS us,
+    CAST(a.t AS DATE) AS day, a.t >= TIMESTAMP '2024-03-10 03:00:00' AS later, count_of_day.n AS first
+  FROM a JOIN b AS count_of_day
+  ON date_trunc('DAY', a.t) = date_trunc('DAY', count_of_day.t) AND a.t BETWEEN count_of_day.t AND
+    count_of_day.t + INTERVAL '1' DAY AND hour(count_of_day.t) = 0;
+"""
+# Clocks go forward on 2024-03-10 02:00 (the hour is missing), back on 2024-11-03 02:00 (01:xx comes twice).
+ROWS = """n,t
+1,2024-03-10 00:30:00
+2,2024-03-10 02:30:00
+3,2024-03-10 23:59:59
+4,2024-11-03 00:10:00
+5,2024-11-03 01:30:00
+6,2024-11-03T06:30:00Z
+"""
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "UTC"])
+def test_everything_that_spark_computes_follows_the_zone(spark, tmp_path, zone):
+    from watersmeet.engine.spark.job import outputs_of
+    from watersmeet.engine.spark.query import RunSettings, run
+
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "one.csv").write_text(ROWS)
+    MemorySink.clear()
+    job = parse_job(SQL.format(path=tmp_path, zone=zone))
+    plan = plan_job(job)
+    settings = RunSettings(str(tmp_path / "c"), partitions=2, until_caught_up=True)
+    run(spark, plan, settings, outputs_of(job, plan, None))
+    found = {row["n"]: (row["text"], row["h"], row["first"]) for row in MemorySink.rows("out")}
+    if zone == "UTC":
+        assert found == {
+            1: ("2024-03-10 00:30:00", 0, 1),
+            2: ("2024-03-10 02:30:00", 2, 1),
+            3: ("2024-03-10 23:59:59", 23, 1),
+            4: ("2024-11-03 00:10:00", 0, 4),
+            5: ("2024-11-03 01:30:00", 1, 4),
+            6: ("2024-11-03 06:30:00", 6, 4),
+        }
+        return
+    assert found == {
+        1: ("2024-03-10 00:30:00", 0, 1),
+        2: ("2024-03-10 03:30:00", 3, 1),  # an hour that is missing is moved by the gap's length
+        3: ("2024-03-10 23:59:59", 23, 1),
+        4: ("2024-11-03 00:10:00", 0, 4),
+        5: ("2024-11-03 01:30:00", 1, 4),  # the earlier of the two
+        6: ("2024-11-03 01:30:00", 1, 4),  # the later one
+    }
+    assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
+
+
+def test_a_setting_of_spark_that_rows_rest_on_is_refused_before_it_starts():
+    from watersmeet.engine.spark.session import settings
+
+    with pytest.raises(EngineError, match="SET time_zone"):
+        settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
