@@ -205,6 +205,8 @@ class _Chain:
         filters: tuple[tuple[str, str], ...],
     ) -> JoinPlan:
         parts, residual = draft.parts, draft.residual
+        decided = [part for part in parts.times if not part.is_zoned]
+        rechecked = [part for part in decided if not part.is_exact]
         bounds = bounds_in(draft, self.drafts)
         asked = JoinPlan(
             number=node.number,
@@ -212,8 +214,8 @@ class _Chain:
             sides=tuple(sides.values()),
             keys=self.keys[node.number],
             bands=draft.bands,
-            comparisons=tuple(dict.fromkeys(part.comparison for part in parts.times)),
-            rechecks=tuple(dict.fromkeys(part.comparison for part in parts.times if not part.is_exact)),
+            comparisons=tuple(dict.fromkeys(part.comparison for part in decided)),
+            rechecks=tuple(dict.fromkeys(part.comparison for part in rechecked)),
             slack=min(max((part.span for part in parts.times), default=0), MAX_TIME),
             bounds=bounds,
             looks_above=looks_above(draft, self.drafts, bounds),
@@ -223,7 +225,7 @@ class _Chain:
             matchable=draft.matchable,
             one_sided=tuple((sides[side].title, conjunct.text) for side, conjunct in parts.one_sided),
             filters=filters,
-            recheck_texts=tuple(dict.fromkeys(p.conjunct.text for p in parts.times if not p.is_exact)),
+            recheck_texts=tuple(dict.fromkeys(part.conjunct.text for part in rechecked)),
             warnings=draft.warnings,
             values=draft.values,
             asof=asof_of(draft),

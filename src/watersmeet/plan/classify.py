@@ -40,6 +40,8 @@ class TimePart:
 
     ``lower`` and ``upper`` are inclusive; exact unless ``is_exact`` is False, then wide enough.
     ``closed_lower``, ``closed_upper``: the same with strict comparisons read as closed ones (for retention).
+    ``is_zoned``: it depends on the job's time zone; what decides it is a key or a residual, too, and
+    ``comparison`` says nothing.
     """
 
     conjunct: Conjunct
@@ -52,6 +54,7 @@ class TimePart:
     is_exact: bool
     span: int
     comparison: TimeComparison
+    is_zoned: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,12 @@ def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[P
         key = _key_part(conjunct, scope)
         if time is not None:
             times.append(time)
-        elif key is not None:
+        if time is not None and not time.is_zoned:
+            continue  # else it bounds and finds candidates, and is decided in the job's time zone
+        if key is not None:
             keys.append(key)
         else:
-            band = _band_part(conjunct, difference, scope)
+            band = None if time is not None else _band_part(conjunct, difference, scope)
             if band is not None:
                 bands.append(band)
                 band_columns += band.refs
@@ -137,7 +142,7 @@ def _difference(expr: Expr, scope: Scope) -> LinearForm | None:
     if type(expr) not in OPERATORS:
         return None
     left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
-    return None if left is None or right is None else compared(left, right, expr)
+    return None if left is None or right is None else compared(left, right, expr, scope)
 
 
 def _pair(difference: LinearForm, scope: Scope) -> tuple[Ref, Ref] | None:
@@ -166,6 +171,7 @@ def _time_part(conjunct: Conjunct, difference: LinearForm, scope: Scope) -> Time
         is_exact=difference.is_exact,
         span=difference.span,
         comparison=found.comparison,
+        is_zoned=difference.zoned,
     )
 
 
@@ -176,7 +182,7 @@ def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: Scope) 
     if difference is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
         return number_part(conjunct, OPERATORS[type(conjunct.expr)], scope)
     pair = _pair(difference, scope)
-    if pair is None or difference.mentioned != frozenset(pair):
+    if pair is None or difference.mentioned != frozenset(pair) or difference.zoned:
         return None
     found = _interval(conjunct, difference, pair, scope)
     return ExactPart(

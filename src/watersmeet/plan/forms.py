@@ -27,7 +27,9 @@ class LinearForm:
     """``sum(sign * column) + e``, ``low <= e <= high``. ``mentioned``: columns that cancelled out included.
 
     ``span``: the sum of all constants and units by their size: how near the ends of int64 arithmetic on times
-    may saturate. ``tree``: the expression as written. ``bits``: the width of an integer.
+    may saturate. ``tree``: the expression as written. ``bits``: the width of an integer. ``wall``: a time as
+    the clock on the wall shows it (DATE, TIMESTAMP_NTZ), no instant. ``zoned``: it depends on the job's time
+    zone, ``low`` and ``high`` are wide enough for all of its offsets, and ``tree`` does not tell it.
     """
 
     unit: Unit
@@ -38,6 +40,8 @@ class LinearForm:
     span: int
     tree: TimeExpr
     bits: int = 64
+    wall: bool = False
+    zoned: bool = False
 
     @property
     def is_constant(self) -> bool:
@@ -132,6 +136,20 @@ def combine(left: LinearForm, right: LinearForm, sign: Sign, unit: Unit) -> Line
         left.span + right.span,
         TimeSum(left.tree, right.tree, sign),
         max(left.bits, right.bits),
+        unit.is_time and (left if left.unit.is_time else right).wall,
+        left.zoned or right.zoned,
+    )
+
+
+def widened(form: LinearForm, low: int, high: int, *, wall: bool) -> LinearForm:
+    """A form to which the time zone adds something between ``low`` and ``high``."""
+    return replace(
+        form,
+        low=form.low + low,
+        high=form.high + high,
+        span=form.span + max(abs(low), abs(high)),
+        wall=wall,
+        zoned=True,
     )
 
 

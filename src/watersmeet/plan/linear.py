@@ -7,14 +7,27 @@ raises PlanError[wrong-types].
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from sqlglot import exp
 
 from watersmeet.event_time import DAY_US, TimeColumn
-from watersmeet.plan.forms import LinearForm, add, combine, constant, floored, multiply, negated, wrong_types
+from watersmeet.plan.forms import (
+    LinearForm,
+    add,
+    combine,
+    constant,
+    floored,
+    multiply,
+    negated,
+    widened,
+    wrong_types,
+)
 from watersmeet.plan.intervals import interval_us, unit_us
 from watersmeet.plan.scope import INTEGER_BITS, Ref, Scope, Unit
 from watersmeet.spec.model import Expr
+from watersmeet.spec.time_zones import UTC
+from watersmeet.zones import zone
 
 _COUNTS: dict[type[Expr], tuple[Unit, int]] = {
     exp.UnixSeconds: (Unit.SECONDS, 1_000_000),
@@ -43,19 +56,19 @@ def linear_form(expr: Expr, scope: Scope) -> LinearForm | None:
             return negated(linear_form(expr.this, scope), expr)
         case exp.Add() | exp.Sub():
             left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
-            return add(left, right, 1 if isinstance(expr, exp.Add) else -1, expr)
+            return _sum(left, right, 1 if isinstance(expr, exp.Add) else -1, expr, scope)
         case exp.Mul() | exp.IntDiv() | exp.Mod():
             return multiply(linear_form(expr.this, scope), linear_form(expr.expression, scope), expr)
         case exp.Cast():
-            return _cast(linear_form(expr.this, scope), expr)
+            return _cast(linear_form(expr.this, scope), expr, scope)
         case exp.TsOrDsToDate() if expr.args.get("format") is None:
-            return _to_date(linear_form(expr.this, scope))
+            return _to_date(linear_form(expr.this, scope), scope)
         case exp.TimestampTrunc():
-            return _truncated(linear_form(expr.this, scope), expr.text("unit"))
+            return _truncated(linear_form(expr.this, scope), expr.text("unit"), scope)
         case exp.TimestampAdd() | exp.TsOrDsAdd():
             return _added(expr, scope)
         case exp.DateDiff() if expr.text("unit").upper() in ("", "DAY"):
-            left, right = (_to_date(linear_form(e, scope)) for e in (expr.this, expr.expression))
+            left, right = (_to_date(linear_form(e, scope), scope) for e in (expr.this, expr.expression))
             both = add(left, right, -1, expr)
             return None if both is None else replace(both, unit=Unit.DAYS)
         case _ if type(expr) in _COUNTS:
@@ -63,13 +76,61 @@ def linear_form(expr: Expr, scope: Scope) -> LinearForm | None:
             operand = linear_form(expr.this, scope)
             if operand is None or not operand.unit.is_time:
                 return None
-            return replace(floored(operand, size), unit=unit)
+            operand = _wall(operand, scope) if unit is Unit.DAYS else _instant(operand, scope)
+            return replace(floored(operand, size), unit=unit, wall=False)
     return None
 
 
-def compared(left: LinearForm, right: LinearForm, expr: Expr) -> LinearForm | None:
+def _instant(form: LinearForm, scope: Scope) -> LinearForm:
+    """A time as an instant: midnight, of a DATE, on the zone's clock."""
+    if not form.wall or scope.time_zone == UTC:
+        return replace(form, wall=False) if form.wall else form
+    own = zone(scope.time_zone)
+    return widened(form, -own.greatest, -own.least, wall=False)
+
+
+def _wall(form: LinearForm, scope: Scope) -> LinearForm:
+    """A time as the zone's clock shows it."""
+    if form.wall or scope.time_zone == UTC:
+        return form if form.wall else replace(form, wall=True)
+    own = zone(scope.time_zone)
+    return widened(form, own.least, own.greatest, wall=True)
+
+
+def _over_changes(form: LinearForm | None, scope: Scope) -> LinearForm | None:
+    """Of what Spark counts on the zone's clock: between two instants the clock may be changed."""
+    if form is None or scope.time_zone == UTC:
+        return form
+    own = zone(scope.time_zone)
+    swing = own.greatest - own.least
+    return widened(form, -swing, swing, wall=form.wall) if swing else form
+
+
+def _sum(
+    left: LinearForm | None, right: LinearForm | None, sign: Literal[1, -1], expr: Expr, scope: Scope
+) -> LinearForm | None:
+    """Days are added, and two times subtracted, on the clock of the job's zone."""
+    if left is None or right is None:
+        return None
+    if left.unit.is_time and right.unit.is_time:
+        if left.unit is right.unit is Unit.DATE or (left.wall and right.wall):
+            return add(left, right, sign, expr)
+        return _over_changes(add(_instant(left, scope), _instant(right, scope), sign, expr), scope)
+    found = add(left, right, sign, expr)
+    time, other = (left, right) if left.unit.is_time else (right, left)
+    if found is None or not time.unit.is_time or other.unit is not Unit.INTERVAL:
+        return found
+    if time.unit is Unit.DATE and found.unit is not Unit.DATE:
+        found = _instant(found, scope)
+    whole = other.mentioned or abs(other.low) >= DAY_US or abs(other.high) >= DAY_US
+    return _over_changes(found, scope) if whole and not found.wall else found
+
+
+def compared(left: LinearForm, right: LinearForm, expr: Expr, scope: Scope) -> LinearForm | None:
     """``left - right`` for a comparison, or None where the two do not count the same."""
     if left.unit.is_time and right.unit.is_time:
+        if left.wall is not right.wall:
+            left, right = _instant(left, scope), _instant(right, scope)
         return combine(left, right, -1, Unit.INTERVAL)
     if left.unit is right.unit is Unit.OTHER:
         return combine(left, right, -1, Unit.OTHER)
@@ -92,23 +153,26 @@ def compared(left: LinearForm, right: LinearForm, expr: Expr) -> LinearForm | No
 def _column(ref: Ref, scope: Scope) -> LinearForm:
     tree = TimeColumn(scope.side(ref[0]), scope.column_name(ref))
     bits = INTEGER_BITS.get(scope.column(ref).type.upper(), 64)
-    return LinearForm(scope.unit(ref), {ref: 1}, frozenset({ref}), 0, 0, 0, tree, bits)
+    wall = scope.column(ref).type.upper().strip() in ("DATE", "TIMESTAMP_NTZ")
+    return LinearForm(scope.unit(ref), {ref: 1}, frozenset({ref}), 0, 0, 0, tree, bits, wall)
 
 
 def _literal(text: str) -> LinearForm:
     return constant(int(text), Unit.INTEGER) if text.isdigit() else constant(0, Unit.NUMBER)
 
 
-def _cast(operand: LinearForm | None, cast: exp.Cast) -> LinearForm | None:
+def _cast(operand: LinearForm | None, cast: exp.Cast, scope: Scope) -> LinearForm | None:
     if operand is None:
         return None
     target = cast.to.sql(dialect="spark").upper()
     if operand.unit.is_time:
         if target == "DATE":
-            return _to_date(operand)
+            return _to_date(operand, scope)
+        if target == "TIMESTAMP_NTZ":
+            return replace(_wall(operand, scope), unit=Unit.TIMESTAMP)
         if target.startswith("TIMESTAMP"):
-            return replace(operand, unit=Unit.TIMESTAMP)
-        if target in ("BIGINT", "LONG") and operand.unit is Unit.TIMESTAMP:
+            return replace(_instant(operand, scope), unit=Unit.TIMESTAMP)
+        if target in ("BIGINT", "LONG") and operand.unit is Unit.TIMESTAMP and not operand.wall:
             return replace(floored(operand, 1_000_000), unit=Unit.SECONDS)
         return None
     if operand.unit is Unit.INTEGER and INTEGER_BITS.get(target, 0) >= (
@@ -120,18 +184,23 @@ def _cast(operand: LinearForm | None, cast: exp.Cast) -> LinearForm | None:
     return None
 
 
-def _to_date(operand: LinearForm | None) -> LinearForm | None:
+def _to_date(operand: LinearForm | None, scope: Scope) -> LinearForm | None:
     if operand is None or not operand.unit.is_time:
         return None
-    return replace(floored(operand, DAY_US), unit=Unit.DATE) if operand.unit is Unit.TIMESTAMP else operand
+    if operand.unit is Unit.DATE:
+        return operand
+    return replace(floored(_wall(operand, scope), DAY_US), unit=Unit.DATE)
 
 
-def _truncated(operand: LinearForm | None, unit: str) -> LinearForm | None:
+def _truncated(operand: LinearForm | None, unit: str, scope: Scope) -> LinearForm | None:
     if operand is None or not operand.unit.is_time:
         return None
     size = unit_us(unit)
     if size is None:
         return None
+    if scope.time_zone != UTC:
+        on_the_wall = _wall(_instant(operand, scope), scope)
+        return replace(_instant(floored(on_the_wall, size), scope), unit=Unit.TIMESTAMP)
     if size == _WEEK:
         shifted = combine(operand, constant(_MONDAY, Unit.INTERVAL), 1, Unit.TIMESTAMP)
         return combine(floored(shifted, size), constant(_MONDAY, Unit.INTERVAL), -1, Unit.TIMESTAMP)
@@ -147,8 +216,9 @@ def _added(expr: Expr, scope: Scope) -> LinearForm | None:
     if not count.is_constant or count.unit is not Unit.INTEGER:
         return None
     if isinstance(expr, exp.TsOrDsAdd):
-        date = _to_date(operand)
+        date = _to_date(operand, scope)
         return (
             None if date is None else combine(date, constant(count.low * size, Unit.INTERVAL), 1, Unit.DATE)
         )
-    return combine(operand, constant(count.low * size, Unit.INTERVAL), 1, Unit.TIMESTAMP)
+    found = combine(_instant(operand, scope), constant(count.low * size, Unit.INTERVAL), 1, Unit.TIMESTAMP)
+    return found if abs(count.low * size) < DAY_US else _over_changes(found, scope)

@@ -73,8 +73,8 @@ def _planned(
     name: str, sink: Sink, asked: Asked, options: Options, sql: str
 ) -> tuple[QueryPlan | None, Sequence[PlanError]]:
     """The plan with the joins in the order in which they stand."""
-    tree = tree_of(asked.query)
-    scope = Scope(tree.inputs)
+    tree = tree_of(asked.query, options.time_zone)
+    scope = Scope(tree.inputs, time_zone=options.time_zone)
     errors = check_event_times(scope)
     if errors:
         return None, errors

@@ -22,6 +22,7 @@ from watersmeet.plan.residual_functions import refused_function, without_null_te
 from watersmeet.plan.scope import Scope, refs
 from watersmeet.spec.intervals import interval_us
 from watersmeet.spec.model import Expr
+from watersmeet.spec.time_zones import UTC
 
 if TYPE_CHECKING:
     import duckdb
@@ -206,6 +207,10 @@ def problem_of(
         return _no_function(
             clock.sql(dialect="spark"), text, "its value changes from call to call", where, hint
         )
+    if scope.time_zone != UTC and _mentions_times(typed(expr, scope)):
+        return _no_function(
+            _function_in(expr), text, f"it is computed in UTC, not in {scope.time_zone}", where, hint
+        )
     refused = refused_function(typed(expr, scope))
     if refused is not None:
         return _no_function(refused[0], text, refused[1], where, hint)
@@ -229,6 +234,11 @@ def problem_of(
                 hint="cast its operands to one type",
             )
     return None
+
+
+def _mentions_times(expr: Expr) -> bool:
+    times = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DATETIME, *_ZONED)
+    return any(node.type is None or _is(node, times) for node in expr.find_all(exp.Expression))
 
 
 def _first_line(error: Exception) -> str:

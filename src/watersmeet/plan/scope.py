@@ -10,6 +10,7 @@ from sqlglot import exp
 from watersmeet.errors import PlanError
 from watersmeet.event_time import DAY_US, Side
 from watersmeet.spec.model import Column, Expr, Input
+from watersmeet.spec.time_zones import UTC
 
 Ref = tuple[str, str]
 """(alias, column)."""
@@ -79,11 +80,12 @@ def unit_of_type(type_: str) -> Unit:
 class Scope:
     """The inputs that a condition may mention, in the query's order; the first ``split`` of them stand on the
     left side of the join at hand, the others on its right side. ``joined``: the sides that are rows of a
-    join."""
+    join. ``time_zone``: the job's."""
 
     inputs: tuple[Input, ...]
     split: int = 1
     joined: frozenset[Side] = frozenset()
+    time_zone: str = UTC
 
     def input(self, alias: str) -> Input:
         return next(i for i in self.inputs if i.alias == alias)

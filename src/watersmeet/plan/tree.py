@@ -7,7 +7,7 @@ and what a stage knows of its rows is asked of it by name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 from watersmeet.event_time import Side
@@ -25,6 +25,7 @@ from watersmeet.spec.model import (
     visible_inputs,
 )
 from watersmeet.spec.stages import may_be_null, padded_aliases
+from watersmeet.spec.time_zones import UTC
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Node:
     number: int
     children: tuple[Node | Input, ...]
     parts: tuple[Relation, ...]
+    time_zone: str = field(default=UTC, kw_only=True)
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -53,7 +55,7 @@ class Node:
     def scope(self) -> Scope:
         inputs = [self.inputs(side) for side in self.sides]
         joined = frozenset(side for side in self.sides if isinstance(self.side(side), Node))
-        return Scope(tuple(i for each in inputs for i in each), len(inputs[0]), joined)
+        return Scope(tuple(i for each in inputs for i in each), len(inputs[0]), joined, self.time_zone)
 
     def padded(self, side: Side) -> bool:
         """Rows of that side that never match are put out with NULLs for the other."""
@@ -136,6 +138,7 @@ class Tree:
     query: Query
     nodes: tuple[Node, ...]
     stages: Mapping[tuple[str, int], Tree]
+    time_zone: str = UTC
 
     @property
     def root(self) -> Node:
@@ -147,8 +150,9 @@ class Tree:
         those of an input named ""."""
         aggregation = self.query.aggregation
         if aggregation is None:
-            return Scope(tuple(visible_inputs(self.query.relation)))
-        return Scope((Input("", aggregation.columns, (WINDOW_START, WINDOW_END), ()),))
+            return Scope(tuple(visible_inputs(self.query.relation)), time_zone=self.time_zone)
+        groups = Input("", aggregation.columns, (WINDOW_START, WINDOW_END), ())
+        return Scope((groups,), time_zone=self.time_zone)
 
     @property
     def padded(self) -> frozenset[str]:
@@ -167,7 +171,7 @@ class Tree:
         return tuple(i for tree in self.every for i in tree.query.inputs)
 
 
-def tree_of(query: Query, numbers: Iterator[int] | None = None) -> Tree:
+def tree_of(query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = None) -> Tree:
     """The nodes of a query and of its stages."""
     numbers = count() if numbers is None else numbers
     nodes: list[Node] = []
@@ -177,11 +181,11 @@ def tree_of(query: Query, numbers: Iterator[int] | None = None) -> Tree:
         if isinstance(part, Input):
             for place, branch in enumerate(part.branches):
                 if isinstance(branch, StageBranch):
-                    stages[part.alias, place] = tree_of(branch.stage, numbers)
+                    stages[part.alias, place] = tree_of(branch.stage, time_zone, numbers)
             return part
         children = (build(part.left), build(part.right))
         kind = LookupNode if part.is_lookup else JoinNode
-        return added(kind(next(numbers), children, (part.left, part.right), part))
+        return added(kind(next(numbers), children, (part.left, part.right), part, time_zone=time_zone))
 
     def added(node: Node) -> Node:
         nodes.append(node)
@@ -189,7 +193,7 @@ def tree_of(query: Query, numbers: Iterator[int] | None = None) -> Tree:
 
     top = build(query.relation)
     if query.aggregation is not None:
-        added(AggregateNode(next(numbers), (top,), (query.relation,), query.aggregation))
+        added(AggregateNode(next(numbers), (top,), (query.relation,), query.aggregation, time_zone=time_zone))
     elif isinstance(top, Input):
-        added(PassNode(next(numbers), (top,), (top,)))
-    return Tree(query, tuple(nodes), stages)
+        added(PassNode(next(numbers), (top,), (top,), time_zone=time_zone))
+    return Tree(query, tuple(nodes), stages, time_zone)

@@ -56,7 +56,7 @@ def check_bounded(
         stages: what leaves those beneath its inputs, by (alias, branch).
     """
     inputs = tuple(i for draft in drafts for i in draft.scope.inputs if not i.as_of)
-    scope = Scope(tuple({i.alias: i for i in inputs}.values()))
+    scope = Scope(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
     streams = [i for i in scope.inputs if not i.is_table]
     if len(streams) == 1 and len(scope.inputs) > 1:
         return Flow(frozenset(), (_beside_tables(streams[0], scope),))
@@ -310,7 +310,8 @@ def _reason(
 
 def _of_two_times(expr: exp.Expression, aliases: Sequence[str], i: Input, scope: Scope) -> str | None:
     """Why a comparison of event times of two inputs or more does not let rows of ``i`` go."""
-    parts, errors = classify([Conjunct(expr, "")], Scope(tuple(scope.input(alias) for alias in aliases)))
+    own = Scope(tuple(scope.input(alias) for alias in aliases), time_zone=scope.time_zone)
+    parts, errors = classify([Conjunct(expr, "")], own)
     if not parts.times and not errors:
         return "it is not of the form one time ± a constant"
     if len(scope.inputs) > 2 and any(evicted[0] == i.alias for evicted, _ in links_of(parts.times)):

@@ -20,7 +20,7 @@ INSERT INTO out SELECT a.n, CAST(a.t AS STRING) AS text, hour(a.t) AS h, unix_mi
     CAST(a.t AS DATE) AS day, a.t >= TIMESTAMP '2024-03-10 03:00:00' AS later, count_of_day.n AS first
   FROM a JOIN b AS count_of_day
   ON date_trunc('DAY', a.t) = date_trunc('DAY', count_of_day.t) AND a.t BETWEEN count_of_day.t AND
-    count_of_day.t + INTERVAL '1' DAY AND hour(count_of_day.t) = 0;
+    count_of_day.t + INTERVAL '23:45:00' HOUR TO SECOND AND hour(count_of_day.t) = 0;
 """
 # Clocks go forward on 2024-03-10 02:00 (the hour is missing), back on 2024-11-03 02:00 (01:xx comes twice).
 ROWS = """n,t

@@ -22,6 +22,7 @@ from watersmeet.engine.values import HeldTables, to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.plan.model import AggregatePlan, JobPlan, QueryPlan
 from watersmeet.spec.model import OutputMode
+from watersmeet.spec.time_zones import UTC
 from watersmeet.state.store import Store
 
 Row = Mapping[str, Any]
@@ -72,6 +73,13 @@ class LocalJob:
         watcher: Watcher | None = None,
         tables: HeldTables | None = None,
     ) -> None:
+        for query in plan.queries:
+            if query.options.time_zone != UTC:
+                raise EngineError(
+                    f"the in-process engine computes in UTC, not in {query.options.time_zone}",
+                    code="unsupported-time-zone",
+                    hint="run it on Spark, or leave SET time_zone out",
+                )
         self.plan = plan
         self.store = store
         self.partitions = partitions
