@@ -22,6 +22,7 @@ PACKAGE = ROOT / "src" / "watersmeet"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/architecture.md", ROOT / "docs/glossary.md"
 FIRST_QUERY = (ROOT / "docs" / "delivered.sql").read_text()
+COMMANDS = ("run", "explain", "reset", "replay", "demo")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -76,7 +77,7 @@ def problems_of(command: str) -> list[str]:
     if program == "watersmeet":
         if not rest or rest[0].startswith("--"):
             return [] if set(rest) <= {"--help", "--version"} else [f"no {rest}"]
-        if rest[0] not in ("run", "explain", "replay", "demo"):
+        if rest[0] not in COMMANDS:
             return [f"no command {rest[0]}"]
         known = command_flags(rest[0]) | {"--help"}
         return [f"no flag {word}" for word in rest[1:] if word.startswith("--") and word not in known]
@@ -165,7 +166,7 @@ def test_a_wrong_command_is_seen(command, problem):
 
 @pages
 def test_flags_are_there(page):
-    known = {flag for name in ("run", "explain", "replay", "demo") for flag in command_flags(name)}
+    known = {flag for name in COMMANDS for flag in command_flags(name)}
     known |= {"--help", "--seed"}  # the latter of the tests
     named = {found for code in inline(page) for found in re.findall(r"(?<![\w-])--[a-z][\w-]*", code)}
     assert named <= known

@@ -3,8 +3,8 @@
 
 Exit statuses: 0 done, or stopped cleanly by Ctrl-C or SIGTERM (what was read is committed or will be read
 again: running again goes on) · 1 the answer is no (a replayed case differs or is refused, the demo's results
-differ) · 2 the user's job, options or environment · 70 a bug of watersmeet, whose trace is shown with
-WATERSMEET_TRACEBACK=1 · 130 interrupted where there is nothing to stop cleanly.
+differ, a reset was not agreed to) · 2 the user's job, options or environment · 70 a bug of watersmeet, whose
+trace is shown with WATERSMEET_TRACEBACK=1 · 130 interrupted where there is nothing to stop cleanly.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def run(
         str(job),
         overrides,
         Appearance(live, json),
-        default_checkpoint=Path(".watersmeet") / ("stdin" if str(job) == "-" else job.stem),
+        default_checkpoint=_default_checkpoint(job),
     )
     if ended.stopped and not json:
         print("stopped; run it again to go on")
@@ -181,6 +181,24 @@ def explain(
 
 
 @app.command()
+def reset(
+    job: JobFile,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="Directory of the state (default: .watersmeet/<name of the job>)."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it without asking.")] = False,
+) -> None:
+    """Remove what a job has left behind: its checkpoint, and its rows in file sinks. It begins anew then."""
+    from watersmeet.cli.run import reset_text
+
+    found = reset_text(
+        _text(job), str(job), _overrides(checkpoint=checkpoint), _default_checkpoint(job), yes=yes
+    )
+    _exit(0 if found else DIFFERS)
+
+
+@app.command()
 def replay(
     case: Annotated[Path, typer.Argument(metavar="CASE.JSON", help="One case, or a list of them.")],
     check: Annotated[bool, typer.Option("--check", help="Compare with what the case expects.")] = False,
@@ -217,6 +235,10 @@ def _overrides(**flags: object) -> dict[str, str]:
     return {
         name: "true" if value is True else str(value) for name, value in flags.items() if value is not None
     }
+
+
+def _default_checkpoint(job: Path) -> Path:
+    return Path(".watersmeet") / ("stdin" if str(job) == "-" else job.stem)
 
 
 def _text(job: Path) -> str:

@@ -130,6 +130,8 @@ def run_text(
     if not job.inserts:
         return Ended(False, None, None)
     plan = plan_job(job)
+    if _was_finished(job, source_name, str(default_checkpoint)):
+        return Ended(False, None, None)
     for query in plan.queries:
         for warning in query.warnings:
             print(f"warning: {query.name}: {warning}", file=sys.stderr)
@@ -153,6 +155,76 @@ def run_text(
             for line in account.late_lines():
                 out.print(line, markup=False, highlight=False)
     return Ended(stopped, reporter.last, account)
+
+
+def _was_finished(job: Any, source_name: str, default_checkpoint: str) -> bool:
+    """Whether the job's input was ended before, and that is all right; said before Spark starts.
+
+    Raises:
+        StateError: it was, and there is to be more; a reset was interrupted; the state cannot be read.
+    """
+    from watersmeet.cli.reset import half_of
+    from watersmeet.engine.spark.checkpoint import Checkpoint
+    from watersmeet.errors import StateError
+    from watersmeet.state.manifest import load_newest
+
+    directory = job.run.get("checkpoint", default_checkpoint)
+    again = f"watersmeet reset {source_name}"
+    if directory != default_checkpoint:
+        again += f" --checkpoint {directory}"
+    checkpoint = Checkpoint(directory)
+    if half_of(checkpoint).is_dir():
+        raise StateError(
+            f"a reset of {checkpoint.root} was interrupted: some of what the job left behind is still there",
+            code="reset-unfinished",
+            hint=f"finish it: {again}",
+        )
+    manifest = load_newest(checkpoint.store)
+    if manifest is None or not manifest.finished:
+        return False
+    message = f"the job was finished before, by tick {manifest.tick:,}: its input was ended (--finish)"
+    if not _flag(job.run, "finish"):
+        raise StateError(
+            f"{message}, and it takes no more rows", code="job-finished", hint=f"to begin anew: {again}"
+        )
+    print(f"{message}, and nothing was read\nHint: to begin anew: {again}", file=sys.stderr)
+    return True
+
+
+def reset_text(
+    text: str, source_name: str, overrides: Mapping[str, str], default: Path, *, yes: bool
+) -> bool:
+    """Remove what the job left behind, once that was agreed to; whether it is gone.
+
+    Args:
+        yes: it is agreed to; else that is asked on the terminal.
+
+    Raises:
+        SpecError: it cannot be asked.
+        StateError: a run holds the checkpoint, or there is something else in its directory.
+    """
+    from watersmeet.cli.reset import planned
+    from watersmeet.front.sql import parse_job
+
+    job = parse_job(text, source_name=source_name, overrides=overrides)
+    found = planned(job, job.run.get("checkpoint", str(default)))
+    if not found.roots:
+        print(f"there is nothing to remove: no checkpoint in {found.checkpoint.root}")
+        for line in found.lines():
+            print(f"  {line}")
+        return True
+    print("this will be removed:")
+    for line in found.lines():
+        print(f"  {line}")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise SpecError("nobody is there to be asked", code="not-asked", hint="--yes removes it unasked")
+        if input("Remove it? [y/N] ").strip().lower() not in ("y", "yes"):
+            print("nothing was removed")
+            return False
+    found.run()
+    print("removed: the job begins anew when it is run")
+    return True
 
 
 def _run(job: Any, plan: Any, default_checkpoint: str, printer: Any, reporter: Any, progress: Any) -> bool:

@@ -161,8 +161,12 @@ class FileSink:
 
     def parts(self) -> list[tuple[str, int]]:
         """The published (insert, tick) pairs, sorted."""
-        found = [name for name in os.listdir(self._path) if _PART.fullmatch(name)]
+        found = [part.name for part in self.part_folders()]
         return sorted((unquote(name[:-13]), int(name[-12:])) for name in found)
+
+    def part_folders(self) -> list[Path]:
+        """The folders of published parts."""
+        return [self._path / name for name in sorted(os.listdir(self._path)) if _PART.fullmatch(name)]
 
     def _staged(self, insert: str, tick: int, attempt: str) -> Path:
         return self._path / ATTEMPTS / _safe(attempt) / f"{_safe(insert)}-{tick}"

@@ -25,6 +25,9 @@ from typing import Any
 from watersmeet.errors import EngineError, StateError
 from watersmeet.state.store import LocalStore
 
+NAMES = frozenset({"lock", "job", "intent", "settings", "spark", "state"})
+"""All that there is in a checkpoint directory, but for files that were being written (``.x.tmp``)."""
+
 
 @dataclass(frozen=True)
 class Offsets:

@@ -1,0 +1,201 @@
+"""`reset`: what a job has left behind is removed, so that it can begin anew. Nothing else is touched.
+
+What goes is the checkpoint directory, and of each file sink of the job the parts in a directory whose owner
+mark is that checkpoint's. The checkpoint is renamed first, in one step, and removed last: a reset that was
+killed half way is finished by the next one, and until then no run takes what is left for its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from watersmeet.engine.spark.checkpoint import NAMES, Checkpoint
+from watersmeet.errors import StateError, WatersmeetError
+from watersmeet.plan.endpoints import ASIDE
+from watersmeet.sinks.files import ATTEMPTS, OWNER, FileSink
+from watersmeet.spec.model import Job, Sink
+from watersmeet.state.manifest import load_newest
+
+HALF = ".reset"
+"""What the name of a checkpoint directory that is being removed ends with."""
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A file sink's directory that is the checkpoint's: names in it that go, and whether others stay."""
+
+    sink: str
+    path: Path
+    names: tuple[str, ...]
+    others: tuple[str, ...]
+
+    def words(self) -> str:
+        parts = sum(not name.startswith("_") for name in self.names)
+        stays = f"; what is not its own stays: {', '.join(self.others[:3])}" if self.others else ""
+        return f'sink "{self.sink}": {self.path} ({parts:,} {"part" if parts == 1 else "parts"}{stays})'
+
+
+@dataclass(frozen=True)
+class Reset:
+    """What goes. ``roots``: checkpoint directories; one that was renamed by an earlier reset comes first."""
+
+    checkpoint: Checkpoint
+    roots: tuple[Path, ...]
+    owned: tuple[Owned, ...]
+    kept: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """What goes and what stays, in words."""
+        for root in self.roots:
+            yield f"checkpoint {root}{_state_in(root)}"
+        yield from (each.words() for each in self.owned)
+        yield from (f"stays: {each}" for each in self.kept)
+
+    def run(self) -> None:
+        """Remove it. May be called again after a kill.
+
+        Raises:
+            StateError: a run of the job holds the checkpoint.
+        """
+        half = half_of(self.checkpoint)
+        with ExitStack() as held:
+            if self.checkpoint.root.exists():
+                held.enter_context(self.checkpoint.locked())
+            if half in self.roots:
+                self._remove(half)
+            if self.checkpoint.root.exists():
+                os.rename(self.checkpoint.root, half)
+                self._remove(half)
+
+    def _remove(self, root: Path) -> None:
+        owner = _owner_of(root)
+        for each in self.owned:
+            if owner is not None and _is_owned(each.path, owner):
+                _empty(each)
+        for entry in sorted(root.iterdir(), key=lambda entry: entry.name == "job"):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        root.rmdir()
+
+
+def planned(job: Job, directory: str) -> Reset:
+    """What a reset of the job with that checkpoint directory removes; nothing is changed yet.
+
+    Raises:
+        StateError: there is something in the directory that is no part of a checkpoint.
+    """
+    checkpoint = Checkpoint(os.path.realpath(os.path.expanduser(directory)))
+    roots = [root for root in (half_of(checkpoint), checkpoint.root) if root.is_dir()]
+    for root in roots:
+        _check(root)
+    owners = [owner for root in roots if (owner := _owner_of(root)) is not None]
+    owned, kept = [], []
+    for sink in _sinks_of(job):
+        if sink.connector != "file":
+            if sink.connector == "kafka":
+                kept.append(f'sink "{sink.name}": what was sent to Kafka')
+            continue
+        path = FileSink(sink).path
+        if any(_is_owned(path, owner) for owner in owners):
+            owned.append(_owned(sink, path))
+        elif path.is_dir():
+            kept.append(f'sink "{sink.name}": {path}, which is not this checkpoint\'s')
+    return Reset(checkpoint, tuple(roots), tuple(owned), tuple(kept))
+
+
+def half_of(checkpoint: Checkpoint) -> Path:
+    """What the checkpoint directory is called while it is being removed."""
+    return checkpoint.root.with_name(checkpoint.root.name + HALF)
+
+
+def _check(root: Path) -> None:
+    foreign = sorted(
+        entry.name
+        for entry in root.iterdir()
+        if entry.name not in NAMES and not (entry.name.startswith(".") and entry.name.endswith(".tmp"))
+    )
+    if foreign:
+        raise StateError(
+            f"{root} holds what is no part of a checkpoint: {', '.join(foreign[:3])}",
+            code="not-a-checkpoint",
+            hint="is it the right directory (--checkpoint DIR)? Move what is yours away, then reset again",
+        )
+
+
+def _owner_of(root: Path) -> str | None:
+    """Who owns the state there; None when nobody does yet. Raises: StateError if that cannot be read."""
+    try:
+        return str(json.loads((root / "job").read_text())["id"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StateError(
+            f"{root / 'job'} cannot be read: it is not known which sinks belong to the checkpoint",
+            code="checkpoint-damaged",
+            hint="restore that file from a copy, or remove the checkpoint and the sinks' directories by hand",
+        ) from None
+
+
+def _sinks_of(job: Job) -> list[Sink]:
+    """The sinks that the job writes to, each once."""
+    aside = {job.run.get(name) for name in ASIDE}
+    found = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in aside)]
+    return list({sink.name: sink for sink in found}.values())
+
+
+def _is_owned(path: Path, owner: str) -> bool:
+    try:
+        return owner in (path / OWNER).read_text()
+    except OSError:
+        return False
+
+
+def _owned(sink: Sink, path: Path) -> Owned:
+    parts = {part.name for part in FileSink(sink).part_folders()}
+    names = [
+        name
+        for name in sorted(os.listdir(path))
+        if name in parts or name == ATTEMPTS or name.startswith((OWNER, "_writable-"))
+    ]
+    others = sorted(set(os.listdir(path)) - set(names))
+    return Owned(sink.name, path, tuple(names), tuple(others))
+
+
+def _empty(owned: Owned) -> None:
+    """Remove what is the job's; its mark last, by which a next reset knows the directory."""
+    for name in sorted(owned.names, key=lambda name: name.startswith(OWNER)):
+        entry = owned.path / name
+        if name.startswith(OWNER):
+            _sync(owned.path)
+            entry.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(entry, ignore_errors=not entry.exists())
+    if not any(owned.path.iterdir()):
+        owned.path.rmdir()
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _state_in(root: Path) -> str:
+    """What is known of the state there, for people."""
+    try:
+        manifest = load_newest(Checkpoint(root).store)
+    except WatersmeetError:
+        return " (its state cannot be read)"
+    if manifest is None:
+        return " (no tick was committed)"
+    return f" ({'finished' if manifest.finished else 'state'} after tick {manifest.tick:,})"

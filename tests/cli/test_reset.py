@@ -1,0 +1,193 @@
+"""A finished job, and beginning anew: through the command line, without Spark."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from watersmeet.cli import reset
+from watersmeet.engine.local.job import LocalJob
+from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.sinks.files import FileSink
+from watersmeet.spec.model import Column
+
+JOB = """
+CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in');
+CREATE SINK out WITH ('connector' = 'file', 'path' = 'out');
+CREATE SINK late WITH ('connector' = 'file', 'path' = 'late');
+CREATE SINK topic WITH ('connector' = 'kafka', 'bootstrap.servers' = 'x:1', 'topic' = 'y');
+SET late_output = late;
+INSERT INTO out SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 3;
+INSERT INTO topic SELECT x.t FROM a x;
+"""
+
+
+class Left:
+    """What a job has left behind. ``sinks``: those that it owns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "job.sql"
+        self.file.write_text(JOB)
+        self.checkpoint = Checkpoint(folder / ".watersmeet" / "job")
+        self.out, self.late = folder / "out", folder / "late"
+
+    def make(self, *, finished: bool = True) -> None:
+        job = parse_job(self.file.read_text())
+        with self.checkpoint.locked():
+            owner = self.checkpoint.owner()
+        state = LocalJob(plan_job(job), self.checkpoint.store)
+        state.tick({"a": [({"t": 1, "k": "x"}, 1)]}, clock_us=1, end=finished)
+        (self.checkpoint.spark / "offsets").mkdir(parents=True)
+        for sink in job.sinks:
+            if sink.name in ("out", "late"):
+                made = FileSink(sink)
+                made.prepare([Column("t", "BIGINT")], owner)
+                for tick in (1, 2):
+                    part = made._final(sink.name, tick)
+                    part.mkdir()
+                    (part / "rows.parquet").write_bytes(b"x")
+
+    def is_gone(self) -> bool:
+        root = self.checkpoint.root
+        gone = not any(each.exists() for each in (root, root.with_name("job.reset")))
+        return gone and not any(any(each.iterdir()) for each in (self.out, self.late) if each.exists())
+
+
+@pytest.fixture
+def left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Left(tmp_path)
+
+
+def test_a_finished_job_says_so_before_spark_starts(watersmeet, left, engine):
+    left.make()
+    found = watersmeet("run", left.file)
+    assert (found.status, engine.job) == (2, None)
+    assert found.err == (
+        "StateError[job-finished]: the job was finished before, by tick 1: its input was ended (--finish),"
+        f" and it takes no more rows\nHint: to begin anew: watersmeet reset {left.file}\n"
+    )
+    found = watersmeet("run", left.file, "--finish")
+    assert (found.status, engine.job) == (0, None)
+    assert f"nothing was read\nHint: to begin anew: watersmeet reset {left.file}" in found.err
+    shutil.move(left.checkpoint.root, "elsewhere")
+    found = watersmeet("run", left.file, "--checkpoint", "elsewhere")
+    assert found.err.endswith(f"watersmeet reset {left.file} --checkpoint elsewhere\n")
+
+
+def test_a_job_that_goes_on_is_run(watersmeet, left, engine):
+    left.make(finished=False)
+    assert watersmeet("run", left.file).status == 0
+    assert engine.job is not None
+
+
+def test_reset_names_what_goes_and_what_stays(watersmeet, left, engine):
+    left.make()
+    (left.out / "notes.txt").write_text("mine")
+    found = watersmeet("reset", left.file, "--yes")
+    assert found.status == 0, found.err
+    assert found.out.splitlines() == [
+        "this will be removed:",
+        f"  checkpoint {left.checkpoint.root} (finished after tick 1)",
+        f'  sink "out": {left.out} (2 parts; what is not its own stays: notes.txt)',
+        f'  sink "late": {left.late} (2 parts)',
+        '  stays: sink "topic": what was sent to Kafka',
+        "removed: the job begins anew when it is run",
+    ]
+    assert [path.name for path in left.out.iterdir()] == ["notes.txt"]
+    shutil.rmtree(left.out)
+    assert left.is_gone()
+    assert watersmeet("run", left.file).status == 0
+    assert engine.job is not None
+    again = watersmeet("reset", left.file, "--yes")
+    assert again.status == 0
+    assert "nothing to remove" in again.out
+
+
+@pytest.mark.parametrize(("answer", "status"), [("n", 1), ("", 1), ("y", 0)])
+def test_reset_asks(watersmeet, left, monkeypatch, answer, status):
+    left.make()
+    asked = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
+    assert watersmeet("reset", left.file).status == status
+    assert asked == ["Remove it? [y/N] "]
+    assert left.is_gone() is (status == 0)
+
+
+def test_nobody_there_to_be_asked(watersmeet, left, monkeypatch):
+    left.make()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    found = watersmeet("reset", left.file)
+    assert found.status == 2
+    assert "--yes" in found.err
+    assert left.checkpoint.root.exists()
+
+
+def test_a_sink_of_another_checkpoint_stays(watersmeet, left):
+    left.make()
+    (left.late / "_owner").write_text("0" * 32)
+    found = watersmeet("reset", left.file, "--yes")
+    assert f'stays: sink "late": {left.late}, which is not this checkpoint\'s' in found.out
+    assert not left.out.exists()
+    assert len(FileSink(parse_job(JOB).sinks[2]).parts()) == 2
+
+
+def test_what_is_no_checkpoint_is_not_removed(watersmeet, left, tmp_path):
+    left.make()
+    (left.checkpoint.root / "thesis.tex").write_text("years")
+    found = watersmeet("reset", left.file, "--yes")
+    assert found.status == 2
+    assert "not-a-checkpoint" in found.err
+    assert "thesis.tex" in found.err
+    assert (left.checkpoint.root / "state").exists()
+    assert watersmeet("reset", left.file, "--yes", "--checkpoint", tmp_path).status == 2
+    assert left.file.exists()
+
+
+def test_not_while_a_run_holds_the_lock(watersmeet, left):
+    left.make()
+    with left.checkpoint.locked():
+        found = watersmeet("reset", left.file, "--yes")
+    assert found.status == 2
+    assert "checkpoint-locked" in found.err
+    assert left.out.exists()
+
+
+def test_killed_at_any_point_the_next_reset_finishes_it(watersmeet, left, engine, monkeypatch):
+    """Every call that changes the disk is made to fail once; a run in between is refused."""
+    calls = {"n": 0, "at": 0}
+
+    def failing(original):
+        def call(*args, **kwargs):
+            calls["n"] += 1
+            if calls["n"] == calls["at"]:
+                raise KeyboardInterrupt
+            return original(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for home, name in ((shutil, "rmtree"), (Path, "unlink"), (Path, "rmdir"), (reset.os, "rename")):
+            patched.setattr(home, name, failing(getattr(home, name)))
+        interrupted = 0
+        while True:
+            left.make()
+            calls["n"], calls["at"] = 0, interrupted + 1
+            status = watersmeet("reset", left.file, "--yes").status
+            calls["at"] = 0
+            if status == 0:
+                break
+            assert status == 130
+            interrupted += 1
+            if not left.checkpoint.root.exists() and left.checkpoint.root.with_name("job.reset").exists():
+                refused = watersmeet("run", left.file)
+                assert (refused.status, engine.job) == (2, None)
+                assert "reset-unfinished" in refused.err
+            assert watersmeet("reset", left.file, "--yes").status == 0
+            assert left.is_gone()
+    assert interrupted > 10
