@@ -15,8 +15,10 @@ be matched by programs.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class WatersmeetError(Exception):
     def __str__(self) -> str:
         where = f" ({self.location})" if self.location else ""
         hint = f"\nHint: {self.hint}" if self.hint else ""
-        return f"{type(self).__name__}[{self.code}]: {self.message}{where}{hint}"
+        return printable(f"{type(self).__name__}[{self.code}]: {self.message}{where}{hint}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.code, self.hint, self.location)
@@ -102,6 +104,48 @@ class SeveralErrors(WatersmeetError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return SeveralErrors, (self.errors,)
+
+
+_KINDS = {
+    kind.__name__: kind for kind in (WatersmeetError, SpecError, SqlError, PlanError, StateError, EngineError)
+}
+
+
+def plain_of(error: WatersmeetError) -> dict[str, Any]:
+    """``error`` as plain values that JSON knows, for `error_from`."""
+    if isinstance(error, SeveralErrors):
+        return {"errors": [plain_of(each) for each in error.errors]}
+    kind = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _KINDS)
+    return {
+        "kind": kind,
+        "message": error.message,
+        "code": error.code,
+        "hint": error.hint,
+        "location": asdict(error.location) if error.location else None,
+    }
+
+
+def error_from(plain: Mapping[str, Any]) -> WatersmeetError:
+    """The error that `plain_of` made ``plain`` of. Raises: KeyError for a class not of the tree."""
+    if "errors" in plain:
+        return SeveralErrors([error_from(each) for each in plain["errors"]])
+    kind = _KINDS[plain["kind"]]
+    location = Location(**plain["location"]) if plain["location"] else None
+    return kind(plain["message"], code=plain["code"], hint=plain["hint"], location=location)
+
+
+def printable(text: str) -> str:
+    """``text`` for a terminal or a log: newlines and tabs stay, other characters that steer one (escapes,
+    carriage returns, directions of writing) are shown as Python writes them. Texts quote values of rows."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(ascii(each)[1:-1] if _steers(each) else each for each in text)
+
+
+def _steers(character: str) -> bool:
+    if character in "\n\t":
+        return False
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def raise_all(errors: Sequence[WatersmeetError]) -> None:

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from watersmeet.errors import SpecError, WatersmeetError
+from watersmeet.errors import SpecError, WatersmeetError, printable
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
 
@@ -275,7 +275,10 @@ def _guarded(command: Callable[[], object]) -> int:
         if os.environ.get("WATERSMEET_TRACEBACK"):
             raise
         text = str(error).strip().splitlines()
-        print(f"watersmeet failed: {type(error).__name__}: {text[0] if text else ''}", file=sys.stderr)
+        print(
+            f"watersmeet failed: {type(error).__name__}: {printable(text[0]) if text else ''}",
+            file=sys.stderr,
+        )
         print("Hint: this should not happen; WATERSMEET_TRACEBACK=1 shows where", file=sys.stderr)
         return BUG
     return 0

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from watersmeet.errors import printable
+
 
 class TablePrinter:
     """Tables on a rich console; above the live view, when there is one."""
@@ -24,9 +26,11 @@ class TablePrinter:
     ) -> None:
         table = Table(header_style="bold")
         for name in names:
-            table.add_column(Text(name), overflow="fold")
+            table.add_column(Text(printable(name)), overflow="fold")
         for row in rows:
-            table.add_row(*(Text("NULL", "dim") if value is None else Text(value) for value in row))
+            table.add_row(
+                *(Text("NULL", "dim") if value is None else Text(printable(value)) for value in row)
+            )
         self._console.print(f"{insert}, tick {tick}", style="italic", markup=False, highlight=False)
         self._console.print(table)
         if more:

@@ -46,7 +46,8 @@ class RowPrinter(Protocol):
 
 
 class ArrowPart(Protocol):
-    """Stages rows inside of tasks; picklable. A task may run more than once for a partition."""
+    """Stages rows inside of tasks, which are told of it as JSON: a dataclass of plain values, listed in the
+    registry (`PARTS`). A task may run more than once for a partition."""
 
     def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> None:
         """Stage all rows of one partition."""

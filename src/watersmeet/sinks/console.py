@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.errors import SpecError
+from watersmeet.errors import SpecError, printable
 from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema, Texts
 from watersmeet.sinks.json_values import has_value, rows_of
 from watersmeet.spec.model import Sink as SinkSpec
@@ -26,7 +26,10 @@ class PlainPrinter:
     values = False
 
     def show(self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Texts], more: int) -> None:
-        cells = [list(names), *(["NULL" if value is None else value for value in row] for row in rows)]
+        cells = [
+            list(names),
+            *(["NULL" if value is None else printable(value) for value in row] for row in rows),
+        ]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         print(f"{insert}, tick {tick}")
         for row in cells:

@@ -26,7 +26,7 @@ def can_write(schema: pa.Schema) -> bool:
 
 @dataclass(frozen=True)
 class ParquetPart:
-    """Stages the rows of partitions as files of the directory ``folder``; picklable."""
+    """Stages the rows of partitions as files of the directory ``folder``."""
 
     folder: str
 

@@ -6,11 +6,12 @@ A new sink is one module with a class that follows `watersmeet.sinks.base.Sink` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import cast
+from typing import Any, cast
 
 from watersmeet.errors import SpecError, near_names
-from watersmeet.sinks.base import RowPrinter, Sink
+from watersmeet.sinks.base import ArrowPart, RowPrinter, Sink
 from watersmeet.spec.model import Sink as SinkSpec
 
 CONNECTORS: dict[str, tuple[str, str]] = {
@@ -20,6 +21,9 @@ CONNECTORS: dict[str, tuple[str, str]] = {
     "memory": ("watersmeet.sinks.memory", "MemorySink"),
 }
 """Connector, in lower case -> (module, class)."""
+
+PARTS: dict[str, tuple[str, str]] = {"parquet": ("watersmeet.sinks.parquet_part", "ParquetPart")}
+"""What tasks stage rows with: name -> (module, class)."""
 
 
 def make_sink(spec: SinkSpec, *, console: RowPrinter | None = None) -> Sink:
@@ -36,3 +40,17 @@ def make_sink(spec: SinkSpec, *, console: RowPrinter | None = None) -> Sink:
             hint=near_names(spec.connector, CONNECTORS),
         ) from None
     return cast(Sink, getattr(import_module(module), name)(spec, console))
+
+
+def plain_part(part: ArrowPart) -> dict[str, Any]:
+    """``part`` as plain values that JSON knows, for `part_from`."""
+    wanted = (type(part).__module__, type(part).__name__)
+    kind = next(kind for kind, known in PARTS.items() if known == wanted)
+    return {**vars(part), "kind": kind}
+
+
+def part_from(plain: Mapping[str, Any]) -> ArrowPart:
+    """The part that `plain_part` made ``plain`` of. Raises: KeyError for a kind that is not listed."""
+    values = dict(plain)
+    module, name = PARTS[values.pop("kind")]
+    return cast(ArrowPart, getattr(import_module(module), name)(**values))

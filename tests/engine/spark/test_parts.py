@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 
 import pyarrow as pa
 import pytest
@@ -12,15 +11,16 @@ from pyarrow import parquet
 
 from watersmeet.engine.spark import session
 from watersmeet.engine.spark.checkpoint import Checkpoint
-from watersmeet.engine.spark.errors import carry, readable, readable_error
+from watersmeet.engine.spark.errors import readable, readable_error
 from watersmeet.engine.spark.generator import value_sql
 from watersmeet.engine.spark.kafka import partition_names
-from watersmeet.engine.spark.properties import packed, unpacked
+from watersmeet.engine.spark.properties import node_of, node_text
 from watersmeet.engine.spark.restart import check_checkpoint, host_of, is_committed
 from watersmeet.engine.spark.sources import _check_parquet
 from watersmeet.engine.spark.text import literal, quoted, seconds_of
 from watersmeet.errors import EngineError, SpecError, StateError
 from watersmeet.plan.model import JobPlan
+from watersmeet.sinks.parquet_part import ParquetPart
 from watersmeet.spec.model import Column, Source
 from watersmeet.state.manifest import Manifest
 
@@ -71,17 +71,8 @@ def test_jars_that_are_not_there_are_named():
 
 
 def test_what_tasks_are_told_comes_back():
-    assert unpacked(packed({"work": ("a", 1)})) == {"work": ("a", 1)}
-
-
-def test_an_error_of_a_task_arrives_as_itself():
-    error = StateError("a run is damaged", code="state-damaged", hint="restore it")
-    wrapped = RuntimeError(
-        f"org.apache.spark.SparkException: Job aborted: {carry(error)}\n\tat x.y.Z(Z.java)"
-    )
-    found = readable_error(wrapped)
-    assert (type(found), found.code, found.hint) == (StateError, "state-damaged", "restore it")
-    assert pickle.loads(pickle.dumps(found)).message == "a run is damaged"
+    assert node_of(node_text("a", 1)) == ("a", 1, None)
+    assert node_of(node_text("a", 1, ParquetPart("/x y"))) == ("a", 1, ParquetPart("/x y"))
 
 
 def test_foreign_errors_are_read_without_their_stack():

@@ -1,22 +1,18 @@
 """Exceptions of Spark, py4j and Python workers → one readable `WatersmeetError`; no stack traces for users.
 
-A WatersmeetError raised inside a task arrives as itself: `carry` packs it into the message of the exception
-that Spark hands on as text, `readable_error` finds it there.
+A WatersmeetError raised inside a task arrives as itself (`carried`). All else is looked for in text, which
+may quote values of rows: what stands behind the first error condition in it is such a value for all we know.
 """
 
 from __future__ import annotations
 
-import base64
-import pickle
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
+from watersmeet.engine.spark.carried import carried
 from watersmeet.errors import EngineError, WatersmeetError
 
-_MARK = "watersmeet-error:"
-_PACKED = re.compile(_MARK + r"([A-Za-z0-9+/=]+):")
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]\s*")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\][ \t]*")
 _EXCEPTION = re.compile(r"^(?:[\w.$]+\.)?(\w*(?:Exception|Error))(?::\s*(.*))?$", re.DOTALL)
 _HEADER = re.compile(
     r"(?:CSV header does not conform to the schema"
@@ -28,6 +24,9 @@ _PARQUET = re.compile(
     r"(?:reading file (?P<file>.+?)\. )?Data type mismatches when reading Parquet column"
     r" \[(?P<column>[^\]]*)\]\. Expected Spark type (?P<declared>.+?), actual Parquet type (?P<has>.+?)\. "
 )
+_MOST_CHARACTERS = 20_000
+"""Of one exception's text are read for words: values of rows in it may be long."""
+_LONGEST_MESSAGE = 600
 _WRAPPERS = ("FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED", "TASK_WRITE_FAILED", "FAILED_READ_FILE")
 
 # (text in Spark's message, code, what is wrong, hint)
@@ -60,34 +59,14 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
 )  # fmt: skip
 
 
-class TaskFailed(Exception):
-    """A WatersmeetError on its way out of a Python worker."""
-
-
-def carry(error: WatersmeetError) -> TaskFailed:
-    """An exception whose text holds ``error``."""
-    packed = base64.b64encode(pickle.dumps(error)).decode()
-    return TaskFailed(f"{_MARK}{packed}: {error}")
-
-
-def carrying(rows: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    """The rows of a task, with its WatersmeetErrors packed."""
-    try:
-        yield from rows()
-    except WatersmeetError as error:
-        raise carry(error) from None
-
-
 def readable_error(error: BaseException, during: str | None = None) -> WatersmeetError:
     """What a user is shown for ``error``, whatever raised it. ``during`` says what was being done."""
     if isinstance(error, WatersmeetError):
         return error
-    text = _text(error)
-    packed = _PACKED.search(text)
-    if packed:
-        found = pickle.loads(base64.b64decode(packed.group(1)))
-        if isinstance(found, WatersmeetError):
-            return found
+    texts = _texts(error)
+    found = carried("\n".join(texts))
+    if found is not None:
+        return found
     where = f"{during}: " if during else ""
     if _is_gone(error):
         return EngineError(
@@ -96,8 +75,18 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
             hint="run again: the job goes on where it stopped (killed for its memory? "
             "--conf spark.driver.memory=2g, or fewer rows per tick)",
         )
+    for text in texts:
+        known = _known(text[:_MOST_CHARACTERS], where)
+        if known is not None:
+            return known
+    return EngineError(f"{where}{readable(error)}", code="spark-failed")
+
+
+def _known(text: str, where: str) -> EngineError | None:
+    """What one exception's text is known to mean. Signs count where Spark writes them, not in values."""
+    end = _end_of_signs(text)
     header = _HEADER.search(text)
-    if header is not None:
+    if header is not None and header.start() <= end:
         what = "; ".join(line.strip() for line in header["what"].splitlines())
         return EngineError(
             f"{where}the header of {header['file']} does not name the columns as they are declared ({what})",
@@ -105,7 +94,7 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
             hint="declare them in the file's order; with 'enforceSchema' = 'true' the header is passed over",
         )
     parquet = _PARQUET.search(text)
-    if parquet is not None:
+    if parquet is not None and parquet.start() <= end:
         return EngineError(
             f"{where}column {parquet['column']} is declared {parquet['declared'].upper()}, and is"
             f" {parquet['has']} in {parquet['file'] or 'a Parquet file'}",
@@ -113,9 +102,18 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
             hint="declare it as the file has it and cast in a view, or write the file with the declared type",
         )
     for sign, code, message, hint in _KNOWN:
-        if sign in text:
+        if 0 <= text.find(sign) <= end:
             return EngineError(f"{where}{message}", code=code, hint=hint)
-    return EngineError(f"{where}{readable(error)}", code="spark-failed")
+    return None
+
+
+def _end_of_signs(text: str) -> int:
+    """Where in ``text`` a sign has to begin: no later than the message of its first condition. What follows
+    may be a row's value."""
+    condition = _condition(text)
+    if condition is None:
+        return len(text)
+    return condition.start() if condition[1] == "USER_RAISED_EXCEPTION" else condition.end()
 
 
 def _is_gone(error: BaseException) -> bool:
@@ -128,22 +126,37 @@ def _is_gone(error: BaseException) -> bool:
 
 
 def readable(error: BaseException) -> str:
-    """The innermost cause in one or two lines, without stack frames."""
-    text = _text(error)
-    causes = [line for line in _messages(text) if not any(wrapper in line for wrapper in _WRAPPERS)]
-    message = causes[-1] if causes else (text.strip().splitlines() or [type(error).__name__])[0]
-    message = _CONDITION.sub("", message, count=1)
-    message = re.sub(r"\s*SQLSTATE: \w+.*$", "", message, flags=re.DOTALL)
-    return message.strip()[:600] or type(error).__name__
+    """The innermost cause in one line, without stack frames."""
+    texts = _texts(error)
+    found = next(filter(None, map(_message, reversed(texts))), None)
+    return found or (texts[0].strip().splitlines() or [type(error).__name__])[0].strip()[:_LONGEST_MESSAGE]
 
 
-def _text(error: BaseException) -> str:
-    java = getattr(error, "java_exception", None)
+def _message(text: str) -> str | None:
+    """What one exception's text says is wrong: what follows its first condition, else its last message."""
+    text = text[:_MOST_CHARACTERS]
+    condition = _condition(text)
+    if condition is not None:
+        message = text[condition.end() :].split("\n")[:1]
+    else:
+        message = [line for line in _messages(text) if not any(wrapper in line for wrapper in _WRAPPERS)][-1:]
+    said = "".join(message).split(" SQLSTATE: ")[0]
+    return _CONDITION.sub("", said, count=1).strip()[:_LONGEST_MESSAGE] or None
+
+
+def _condition(text: str) -> re.Match[str] | None:
+    """The first error condition in ``text`` that is not about another exception in it."""
+    return next((each for each in _CONDITION.finditer(text) if not each[1].startswith(_WRAPPERS)), None)
+
+
+def _texts(error: BaseException) -> list[str]:
+    """What an exception and its causes say, outermost first; in Java as in Python."""
     parts = [str(error)]
     cause = getattr(error, "_cause", None) or error.__cause__
     while cause is not None and len(parts) < 10:
         parts.append(str(cause))
         cause = getattr(cause, "_cause", None) or cause.__cause__
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if java is not None:
         try:
             while java is not None and len(parts) < 20:
@@ -151,7 +164,7 @@ def _text(error: BaseException) -> str:
                 java = java.getCause()
         except Exception:  # the JVM may be what died
             pass
-    return "\n".join(parts)
+    return parts
 
 
 def _messages(text: str) -> Iterator[str]:

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from watersmeet.engine.spark.errors import carrying
-from watersmeet.engine.spark.properties import START, unpacked
+from watersmeet.engine.spark.properties import START, start_of
 from watersmeet.engine.spark.split import TAG, BranchView, SourceView, Split
 from watersmeet.engine.step.aside import ASIDE_COLUMNS, write_aside
 from watersmeet.engine.step.ingest import ON_TIME, REASONS, IngestWriter
@@ -41,9 +40,6 @@ class Ingest:
     store: Store
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return carrying(lambda: self._run(batches))
-
-    def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         start: TickStart | None = None
         tasks: dict[int, _SourceTask] = {}
         for batch in batches:
@@ -147,11 +143,9 @@ def _start() -> TickStart:
             code="internal",
             hint="please report this",
         )
-    return _unpacked_start(text)
+    return _parsed_start(text)
 
 
 @lru_cache(maxsize=2)
-def _unpacked_start(text: str) -> TickStart:
-    found = unpacked(text)
-    assert isinstance(found, TickStart)
-    return found
+def _parsed_start(text: str) -> TickStart:
+    return start_of(text)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import pyarrow as pa
 from pyspark import Accumulator, TaskContext
@@ -21,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.counting import RowCounter
-from watersmeet.engine.spark.errors import carrying
 from watersmeet.engine.spark.lists import Lists
-from watersmeet.engine.spark.properties import NODE, packed, unpacked
+from watersmeet.engine.spark.properties import NODE, node_of, node_text
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape
 from watersmeet.errors import EngineError
@@ -50,9 +49,6 @@ class ToSink:
     outputs: tuple[tuple[str, str], ...] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return carrying(lambda: self._run(batches))
-
-    def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         owned = _owned(batches)
         task, part = _told(self.shape, self.store)
         for partition in owned:
@@ -88,7 +84,7 @@ def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
         raise EngineError(
             "a node was evaluated outside of a tick", code="internal", hint="please report this"
         )
-    work, tick, part = cast(tuple[str, int, ArrowPart | None], unpacked(text))
+    work, tick, part = node_of(text)
     return NodeTask(shape, store, work, tick), part
 
 
@@ -101,9 +97,6 @@ class ToNode:
     partitions: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return carrying(lambda: self._run(batches))
-
-    def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         owned = _owned(batches)
         task, _ = _told(self.shape, self.store)
         for partition in owned:
@@ -117,11 +110,11 @@ class FeedFrame:
     def __init__(self, spark: SparkSession, shape: NodeShape, store: Store, partitions: int) -> None:
         self._spark = spark
         numbers = spark.range(0, partitions, 1, partitions)
-        self._frame = numbers.mapInArrow(ToNode(shape, store, partitions), f"{CONTROL} STRING")
+        self._frame = numbers.mapInArrow(Carrying(ToNode(shape, store, partitions)), f"{CONTROL} STRING")
 
     def run(self, task: NodeTask) -> list[str]:
         """Run ``task`` in all partitions; one report of each."""
-        self._spark.sparkContext.setLocalProperty(NODE, packed((task.work, task.tick, None)))
+        self._spark.sparkContext.setLocalProperty(NODE, node_text(task.work, task.tick))
         return [row[0] for row in self._frame.collect()]
 
 
@@ -158,14 +151,15 @@ class SinkFrame:
         self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Lists())
         schema = from_arrow_schema(shape.row_schema)
         numbers = spark.range(0, partitions, 1, partitions)
-        self._staging = numbers.mapInArrow(ToSink(shape, store, partitions, self._reports, plain), "_ STRING")
+        staging = ToSink(shape, store, partitions, self._reports, plain)
+        self._staging = numbers.mapInArrow(Carrying(staging), "_ STRING")
         self._staged = None if plain is None else staged_schema(shape, plain)
         grouped = isinstance(shape, AggregateShape) and shape.aggregates is None
         self._is_cut = grouped or where is not None
         self._counter = RowCounter(spark) if self._is_cut and not sink.tells_rows else None
 
         def made() -> DataFrame:
-            frame = numbers.mapInArrow(ToSink(shape, store, partitions, self._reports), schema)
+            frame = numbers.mapInArrow(Carrying(ToSink(shape, store, partitions, self._reports)), schema)
             if results is not None:
                 frame = results(frame)
             if where is not None:
@@ -190,7 +184,7 @@ class SinkFrame:
         self._reports.value = []
         if self._counter is not None:
             self._counter.begin()
-        told = packed((task.work, task.tick, part))
+        told = node_text(task.work, task.tick, part)
         self._spark.sparkContext.setLocalProperty(NODE, told)
         if part is None:
             # A frame that shuffles would take what it shuffled in the tick before.

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.spark import generator
 from watersmeet.engine.spark.brokers import Brokers
+from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.checkpoint import Checkpoint, Intent
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.ingest import SCHEMA, Ingest
@@ -170,7 +171,7 @@ class Run:
         tables = table_readers(self.plan, found, lambda source: table_of(spark, source))
         self.driver = TickDriver.open(self.plan, found.schemas, store, started_us=_now_us(), tables=tables)
         self.driver.declare_partitions(partitions)
-        self._reports = found.frame.mapInArrow(Ingest(found.split, store), SCHEMA)
+        self._reports = found.frame.mapInArrow(Carrying(Ingest(found.split, store)), SCHEMA)
         count = settings.partitions or spark.sparkContext.defaultParallelism
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count)
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, Row, replay
 from watersmeet.engine.spark import session
+from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.ingest import SCHEMA, Ingest
 from watersmeet.engine.spark.scan import scan
@@ -129,7 +130,7 @@ class _SparkCase:
                 lambda source: self._frame(source, step.rows.get(source.name, [])),
                 keep_late=True,
             )
-            reports = found.frame.mapInArrow(Ingest(found.split, self._store), SCHEMA)
+            reports = found.frame.mapInArrow(Carrying(Ingest(found.split, self._store)), SCHEMA)
         try:
             result = self._ticks.run(
                 reports, step.clock_us, host={}, advances=step.advances, idle=step.idle, end=step.end

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from watersmeet.engine.spark.errors import carrying
+from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.ingest import BROKEN_REASON
 from watersmeet.engine.spark.text import literal
 from watersmeet.engine.step.aside import ASIDE_COLUMNS
@@ -60,9 +60,6 @@ class ReadAside:
     store: Store
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return carrying(lambda: self._run(batches))
-
-    def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 reader = pa.ipc.open_file(self.store.read(self.names[number]))
@@ -85,7 +82,9 @@ def _groups(files: Sequence[Aside]) -> list[list[Aside]]:
 def _frame_of(spark: SparkSession, store: Store, files: Sequence[Aside]) -> DataFrame:
     names = tuple(file.name for file in files)
     schema = pa.ipc.open_file(store.read(names[0])).schema
-    rows = spark.range(0, len(names), 1, 1).mapInArrow(ReadAside(names, store), from_arrow_schema(schema))
+    rows = spark.range(0, len(names), 1, 1).mapInArrow(
+        Carrying(ReadAside(names, store)), from_arrow_schema(schema)
+    )
     first = files[0]
     broken = first.reason == BROKEN_REASON
     return rows.selectExpr(

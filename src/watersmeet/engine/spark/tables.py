@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark import jdbc
-from watersmeet.engine.spark.errors import carrying, readable_error
+from watersmeet.engine.spark.carried import Carrying
+from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.scan import Scan
 from watersmeet.engine.spark.sources import check_columns, read_records
@@ -153,7 +154,10 @@ class SparkTable:
         chosen = [F.expr(text).alias(name) for text, name in self.columns]
         frame = frame.select(*chosen, *([F.col(BROKEN)] if broken else []))
         copier = Copier(side, store, tick, placing, self.source.name)
-        return [Run.model_validate_json(row[0]) for row in frame.mapInArrow(copier, "run STRING").collect()]
+        return [
+            Run.model_validate_json(row[0])
+            for row in frame.mapInArrow(Carrying(copier), "run STRING").collect()
+        ]
 
 
 def _unreadable(source: Source, error: Exception) -> WatersmeetError:
@@ -173,9 +177,6 @@ class Copier:
     name: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return carrying(lambda: self._run(batches))
-
-    def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = TableWriter(self.side, self.store, self.tick, self.placing)
         for batch in batches:
             if BROKEN in batch.schema.names:

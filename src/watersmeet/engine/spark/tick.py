@@ -18,7 +18,7 @@ from sqlglot import exp
 from watersmeet.engine.spark.aggregate import needs_spark, results_of
 from watersmeet.engine.spark.ingest import ASIDE, REPORT
 from watersmeet.engine.spark.nodes import FeedFrame, SinkFrame
-from watersmeet.engine.spark.properties import START, packed
+from watersmeet.engine.spark.properties import START, start_text
 from watersmeet.engine.spark.side_output import Aside, side_frame
 from watersmeet.engine.spark.text import quoted, sql_of
 from watersmeet.engine.step.driver import TickDriver, TickResult
@@ -122,7 +122,7 @@ class Ticks:
         self.timings.mark("begin")
         rows: list[Any] = []
         if reports is not None:
-            self._spark.sparkContext.setLocalProperty(START, packed(start))
+            self._spark.sparkContext.setLocalProperty(START, start_text(start))
             rows = reports.collect()
         self.timings.mark("ingest")
         texts = [row[1] for row in rows if row[0] == REPORT]

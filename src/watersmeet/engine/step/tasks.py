@@ -1,4 +1,4 @@
-"""What the driver tells tasks and what tasks report: small, picklable, free of expressions.
+"""What the driver tells tasks and what tasks report: small, plain, free of expressions.
 
 `TickStart` goes to ingest tasks, a `NodeShape` to the tasks of a node; the lists of runs travel in a file of
 the store (`NodeWork`), not in closures. Reports are JSON text.
@@ -6,13 +6,15 @@ the store (`NodeWork`), not in closures. Reports are JSON text.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, PlainSerializer, PlainValidator
 
 from watersmeet.event_time import NEVER, Side, Watermark
 from watersmeet.kernel.aggregate import AggregateColumn
@@ -32,6 +34,20 @@ CONTROL = "_control"
 """Column of a node task's output that is NULL in rows and holds the report in the one control row."""
 
 
+def _schema_of(value: Any) -> pa.Schema:
+    return (
+        value if isinstance(value, pa.Schema) else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value)))
+    )
+
+
+def _schema_text(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode()
+
+
+TaskSchema = Annotated[pa.Schema, PlainValidator(_schema_of), PlainSerializer(_schema_text)]
+"""A schema that is Arrow's own bytes when it goes to tasks as JSON."""
+
+
 @dataclass(frozen=True)
 class SideTask:
     """One side of a node as tasks see it.
@@ -45,7 +61,7 @@ class SideTask:
     query: str
     name: str
     layout: RunLayout
-    schema: pa.Schema
+    schema: TaskSchema
     keys: tuple[str, ...]
     nullable: tuple[str, ...]
     padded: bool
@@ -91,8 +107,10 @@ class TickStart:
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     indexes: Mapping[str, str | None] = field(default_factory=dict)
     null_fails: bool = False
-    placing: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]] | None = None
-    """For tests: where in the hash space keys fall."""
+    placing: Annotated[
+        Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]] | None, Field(exclude=True)
+    ] = None
+    """For tests: where in the hash space keys fall. Told to tasks of this process alone."""
 
 
 class PadFile(Record):
