@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from watersmeet.event_time import Side
+from watersmeet.names import ours
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Measured:
         """One text per way of counting a column; of whole values the column's own name."""
         if self.measure == WHOLE:
             return self.column
-        return f"{self.column}#{self.measure.kind}{self.measure.places or ''}"
+        return ours(f"{self.measure.kind}{self.measure.places or ''}:{self.column}")
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,15 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
 
-BASE = {"errors", "event_time", "measure", "zones"}
+BASE = {"errors", "event_time", "measure", "names", "zones"}
 CORE = {"plan", "watermark", "kernel", "state"}
 
 ALLOWED: dict[str, set[str]] = {
     # what is asked
     "errors": set(),
     "event_time": {"errors"},
-    "measure": {"event_time"},
+    "measure": {"event_time", "names"},
+    "names": set(),
     "zones": set(),
     "spec": BASE,
     "front": BASE | {"spec"},

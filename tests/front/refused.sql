@@ -224,3 +224,11 @@ SELECT /*+ REPARTITION(3) */ l.t FROM l JOIN r ON l.t = r.t
 SELECT /*+ BROADCASTJOIN(`r`), MERGE(l, (r)) */ l.t FROM l JOIN r ON l.t = r.t
 -- fail=syntax 1:24
 SELECT /*+ BROADCAST(r l) */ l.t FROM l JOIN r ON l.t = r.t
+-- fail=reserved-name 1:10
+SELECT l.__ws_x FROM l
+-- fail=reserved-name 1:15
+SELECT l.t AS `__WS_t` FROM l
+-- fail=reserved-name 1:17
+CREATE TABLE z (__Ws_k STRING) WITH ('connector' = 'memory')
+-- fail=reserved-name 1:17
+SELECT 1 FROM l __ws_l JOIN r ON r.t = __ws_l.t

@@ -22,17 +22,17 @@ def test_keys_either_way_round_and_once():
 def test_null_safe_keys_and_expressions():
     assert keys("l.k <=> r.k AND upper(l.k) = r.k") == [
         ("`k`", "`k`", "k", "k", True),
-        ("UPPER(`k`)", "`k`", "#key2", "k", False),
+        ("UPPER(`k`)", "`k`", "__ws_key2", "k", False),
     ]
 
 
 def test_keys_are_brought_to_one_type():
-    assert keys("l.n = r.x", STAMPS, STAMPS) == [("CAST(`n` AS DOUBLE)", "`x`", "#key1", "x", False)]
+    assert keys("l.n = r.x", STAMPS, STAMPS) == [("CAST(`n` AS DOUBLE)", "`x`", "__ws_key1", "x", False)]
     assert keys("l.n = r.m", STAMPS, STAMPS) == [
-        ("CAST(`n` AS DECIMAL(12, 2))", "CAST(`m` AS DECIMAL(12, 2))", "#key1", "#key1", False)
+        ("CAST(`n` AS DECIMAL(12, 2))", "CAST(`m` AS DECIMAL(12, 2))", "__ws_key1", "__ws_key1", False)
     ]
     assert keys("l.k = r.n", STAMPS, STAMPS) == [
-        ("TRY_CAST(`k` AS BIGINT)", "CAST(`n` AS BIGINT)", "#key1", "#key1", False)
+        ("TRY_CAST(`k` AS BIGINT)", "CAST(`n` AS BIGINT)", "__ws_key1", "__ws_key1", False)
     ]
 
 
@@ -46,7 +46,7 @@ def test_computed_numbers_are_brought_to_the_widest_type():
 
 
 def test_an_event_time_as_a_key_gets_a_column_of_its_own():
-    assert keys("l.t = r.v") == [("`t`", "`v`", "#key1", "v", False)]
+    assert keys("l.t = r.v") == [("`t`", "`v`", "__ws_key1", "v", False)]
 
 
 @pytest.mark.parametrize("on", ["l.n = r.ts", "l.d = r.n"])
@@ -115,9 +115,9 @@ def test_columns_kept_and_carried():
     assert plan.root.left.carried == ("t",)
     assert plan.root.right.carried == ()
     _, plan = flags("AND upper(l.k) = r.k")
-    assert plan.root.left.kept == ("t", "#key1")
+    assert plan.root.left.kept == ("t", "__ws_key1")
     assert [(name, text_of(e)) for name, e in plan.root.left.branches[0].columns] == [
         ("t", "t"),
-        ("#key1", "UPPER(k)"),
+        ("__ws_key1", "UPPER(k)"),
     ]
-    assert plan.root.keys[0].column(Side.LEFT) == "#key1"
+    assert plan.root.keys[0].column(Side.LEFT) == "__ws_key1"

@@ -18,6 +18,7 @@ from tests.engine.step.jobs import QUERY, Rows, arriving, bag, check_account, pl
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.step import driver as driver_module
 from watersmeet.engine.step import merge
+from watersmeet.engine.step.tasks import CONTROL
 from watersmeet.errors import StateError
 from watersmeet.plan.model import JobPlan
 from watersmeet.state.store import LocalStore, MemoryStore, Store
@@ -219,7 +220,7 @@ def test_what_the_host_wants_remembered_comes_back(plan: JobPlan) -> None:
     start = driver.begin(7)
     driver.advance(start, [])
     *_, control = driver.node_task(QUERY, 0).run(0, 1)
-    driver.settle(QUERY, 0, [control.column("_control")[0].as_py()])
+    driver.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
     driver.conclude()
     driver.commit({"offsets": "text", "batch": 3})
     manifest = LocalJob(plan, store).driver.manifest

@@ -79,7 +79,7 @@ def test_first_rows_bounds_what_comes_back_and_counts_all():
     batches = [pa.record_batch({"c0": [str(i) for i in range(4)]}) for _ in range(3)]
     found = [row for batch in _first_rows(6)(iter(batches)) for row in batch.to_pylist()]
     assert [row["c0"] for row in found] == ["0", "1", "2", "3", "0", "1", None]
-    assert [row["#rows"] for row in found] == [None] * 6 + [12]
+    assert [row["__ws_rows"] for row in found] == [None] * 6 + [12]
 
 
 def test_first_rows_of_nothing_is_nothing():

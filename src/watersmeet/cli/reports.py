@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from watersmeet.event_time import Watermark
+from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
 from watersmeet.observe.held import Held, Waiting
 from watersmeet.observe.progress import InputReport, TickReport
@@ -96,7 +97,7 @@ def report_of(
     for query, found in result.queries.items():
         watermarks = _by_alias(found.inputs, found.account)
         for alias, total in found.account.items():
-            if alias.startswith("#"):
+            if is_node_alias(alias):
                 continue  # rows of a join, on their way into windows
             inputs.append(
                 InputReport(
@@ -179,6 +180,6 @@ def integer_times(plan: JobPlan) -> frozenset[str]:
 
 
 def _name(query: str, alias: str, queries: int) -> str:
-    if alias.startswith("#"):
+    if is_node_alias(alias):
         alias = f"rows of join {alias[1:]}"
     return alias if queries == 1 else f"{query}.{alias}"

@@ -25,6 +25,7 @@ from watersmeet.engine.local.trace import (
     WindowStep,
 )
 from watersmeet.event_time import Side
+from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import title_of
@@ -170,7 +171,7 @@ def _arrived(trace: Trace, tick: TickTrace, row: Arrived) -> str:
 
 
 def _without_partition(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "_partition"}
+    return {name: value for name, value in row.items() if name != CASE_PARTITION}
 
 
 def _fate(trace: Trace, tick: TickTrace, row: Arrived) -> str:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from watersmeet.engine.step.ingest import PARTITION
 from watersmeet.engine.step.query_tick import QueryResult
 from watersmeet.errors import SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.event_time import DAY_US, Watermark
 from watersmeet.front.case_file import case_job
+from watersmeet.names import CASE_PARTITION, SHOWN_DIFF
 from watersmeet.plan.model import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import OutputMode, Source
@@ -120,7 +120,9 @@ def _check_steps(case: Mapping[str, Any]) -> None:
         for stream, row, *_ in step.get("rows", ()):
             if known(number, "stream", stream, columns):
                 for column in row:
-                    known(number, f'column of "{stream}":', column, (*sorted(columns[stream]), PARTITION))
+                    known(
+                        number, f'column of "{stream}":', column, (*sorted(columns[stream]), CASE_PARTITION)
+                    )
         for name in step.get("idle", ()):
             known(number, "stream", name.partition("/")[0], columns)
         for key in step.get("advance", {}):
@@ -162,8 +164,8 @@ def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Diffs summed per row; rows whose sum is 0 fall away."""
     sums: dict[tuple[Any, ...], int] = defaultdict(int)
     for row in rows:
-        sums[tuple((name, value) for name, value in row.items() if name != "_diff")] += row["_diff"]
-    return [{**dict(row), "_diff": diff} for row, diff in sums.items() if diff]
+        sums[tuple((name, value) for name, value in row.items() if name != SHOWN_DIFF)] += row[SHOWN_DIFF]
+    return [{**dict(row), SHOWN_DIFF: diff} for row, diff in sums.items() if diff]
 
 
 def _declared(sources: Mapping[str, Source], stream: str, row: Row) -> dict[str, Any]:

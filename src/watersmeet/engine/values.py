@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
+from watersmeet.names import CASE_PARTITION, DIFF, PARTITION
 from watersmeet.spec.model import Column, Source
 
 _INTEGERS = {
@@ -72,7 +73,7 @@ def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
 
 
 def to_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], diffs: Sequence[int]) -> pa.Table:
-    """Rows as a table of the declared columns, with ``_partition`` and ``_diff``; missing values are NULL."""
+    """Rows as a table of the declared columns, with `PARTITION` and `DIFF`; missing values are NULL."""
     arrays, names = [], []
     for column in columns:
         kind = arrow_type(column.type)
@@ -85,9 +86,9 @@ def to_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], diffs
                 f'a value of column "{column.name}" is no {column.type}: {error}', code="bad-value"
             ) from None
         names.append(column.name)
-    arrays.append(pa.array([row.get("_partition") for row in rows], type=pa.string()))
+    arrays.append(pa.array([row.get(CASE_PARTITION) for row in rows], type=pa.string()))
     arrays.append(pa.array(list(diffs), type=pa.int64()))
-    return pa.table(arrays, names=[*names, "_partition", "_diff"])
+    return pa.table(arrays, names=[*names, PARTITION, DIFF])
 
 
 def to_json(value: Any) -> Any:

@@ -7,9 +7,11 @@ from typing import Any
 
 from watersmeet.errors import SpecError
 from watersmeet.front.durations import duration_us
+from watersmeet.front.place import taken_name
 from watersmeet.front.query import query_of
 from watersmeet.front.settings import OPTIONS, Settings
 from watersmeet.front.types import INTEGERS, TIMES, normal_type
+from watersmeet.names import ROW, is_ours
 from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, Sink, Source
 
 _STREAM_KEYS = {"columns", "time", "partitions", "idle_timeout", "on_idle", "changes", "max_ahead"}
@@ -40,6 +42,9 @@ def _source(name: str, declared: Mapping[str, Any], *, is_table: bool) -> Source
     if unknown:
         hint = "known: " + ", ".join(sorted(_STREAM_KEYS))
         raise SpecError(f'stream "{name}": unknown "{unknown[0]}"', code="bad-case", hint=hint)
+    for column in declared["columns"]:
+        if is_ours(column) and column != ROW:
+            raise taken_name(column)
     columns = tuple(Column(column, normal_type(kind)) for column, kind in declared["columns"].items())
     times = tuple(_time(name, columns, time, entry) for time, entry in declared.get("time", {}).items())
     if is_table and times:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -34,6 +34,12 @@ def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bo
     return found
 
 
+def _free_name(name: str, number: int, taken: Mapping[str, int]) -> str:
+    """``name`` with what makes it the only one: ``k#2``."""
+    found = f"{name}#{number}"
+    return _free_name(found, number, taken) if found.lower() in taken else found
+
+
 def distinct(
     items: Sequence[Found], select: exp.Select, text: Text, *, by_position: bool = False
 ) -> Sequence[Found]:
@@ -45,7 +51,9 @@ def distinct(
     if by_position:
         times = Counter(item.name.lower() for item in items)
         return [
-            item if times[item.name.lower()] == 1 else replace(item, name=f"{item.name}#{number}")
+            item
+            if times[item.name.lower()] == 1
+            else replace(item, name=_free_name(item.name, number, times))
             for number, item in enumerate(items, 1)
         ]
     seen: dict[str, str] = {}

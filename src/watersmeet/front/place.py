@@ -9,9 +9,20 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from watersmeet.errors import Location, SeveralErrors, SqlError, WatersmeetError
+from watersmeet.names import OURS
 
 _REQUIRED = re.compile(r"Required keyword: .*? missing for <class '.*?(\w+)'>\.?")
 _TOKEN = re.compile(r"<Token .*>")
+
+
+def taken_name(name: str, location: Location | None = None) -> SqlError:
+    """The refusal of a user's name that looks like one of ours."""
+    return SqlError(
+        f'"{name}": names that begin with {OURS} are taken by the columns that the engine adds',
+        code="reserved-name",
+        hint="use another name; a column that has it in files or topics can be left undeclared",
+        location=location,
+    )
 
 
 @dataclass

@@ -8,8 +8,10 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
+from watersmeet.errors import raise_all
 from watersmeet.front.dialect import Watersmeet
-from watersmeet.front.place import Text
+from watersmeet.front.place import Text, taken_name
+from watersmeet.names import is_ours
 
 _NO_NAMES = {TokenType.STRING, TokenType.NUMBER}
 
@@ -21,11 +23,15 @@ def statements_of(text: Text) -> list[list[Token]]:
     except TokenError as error:
         raise text.syntax(error) from error
     statements: list[list[Token]] = [[]]
+    taken: dict[str, Token] = {}
     for token in tokens:
+        if token.token_type is not TokenType.STRING and is_ours(token.text):
+            taken.setdefault(token.text.lower(), token)
         if token.token_type is TokenType.SEMICOLON:
             statements.append([])
         else:
             statements[-1].append(token)
+    raise_all([taken_name(token.text, text.at(token.start)) for token in taken.values()])
     return [statement for statement in statements if statement]
 
 

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.kernel.residual import connection
+from watersmeet.names import ours
 
 _MOST = 38
-_HIDDEN = "#first"
+_HIDDEN = ours("first")
 
 
 @dataclass(frozen=True)

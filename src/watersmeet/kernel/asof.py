@@ -31,8 +31,9 @@ from watersmeet.kernel.equality import equal_pairs
 from watersmeet.kernel.pairs import SortedRows
 from watersmeet.kernel.probe import Rows, Window, expand, ranges
 from watersmeet.kernel.slots import Slots
+from watersmeet.names import ours
 
-CAME = "#came"
+CAME = ours("came")
 """The stored column by which of equal times the one that came first is known: int64, ascending."""
 
 _GROWTH = 4

@@ -22,6 +22,7 @@ from watersmeet.kernel.probe import Rows, expand, ranges
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.kernel.times import to_native
 from watersmeet.measure import Measured
+from watersmeet.names import ours
 
 Spans = Mapping[str, tuple[int, int]]
 """Least and greatest ordinal by the name of what is measured."""
@@ -367,7 +368,7 @@ def _residual_table(
     condition: Condition, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
 ) -> pa.Table:
     if not condition.residual_columns:
-        return pa.table({"#pair": pa.array(li)})
+        return pa.table({ours("pair"): pa.array(li)})
     batch = gather(condition.residual_columns, left.batch, li, right.batch, ri)
     return pa.Table.from_batches([batch])
 

@@ -22,13 +22,14 @@ from watersmeet.kernel.aggregate import (
     quoted,
     sql_type,
 )
+from watersmeet.names import ours
 
 _ALIKE = {"min": "min", "max": "max", "any_value": "min"} | {
     name: name for name in ("bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")
 }
 """Functions that make the same of what they have made: by which one of DuckDB's."""
 
-ROWS = "#rows"
+ROWS = ours("rows")
 """The partial column that says how many rows it stands for."""
 
 
@@ -83,7 +84,7 @@ class _Kept:
         known = self._names.get((text, combined))
         if known is not None:
             return known
-        name = f"#partial{len(self.make)}" if self.make else ROWS
+        name = ours(f"partial{len(self.make)}") if self.make else ROWS
         self.make.append(AggregateColumn(name, text, kind))
         self.combine.append(AggregateColumn(name, combined.format(quoted(name)), kind))
         self._names[text, combined] = quoted(name)

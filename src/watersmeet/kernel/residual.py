@@ -34,7 +34,7 @@ def computed(texts: Mapping[str, str], rows: pa.Table) -> pa.Table:
     Raises:
         EngineError: an expression fails on a value.
     """
-    parts = ", ".join(f'({text}) AS "{name}"' for name, text in texts.items())
+    parts = ", ".join(f"({text}) AS {_quoted(name)}" for name, text in texts.items())
     cursor = connection().cursor()
     try:
         cursor.register("joined", rows)
@@ -72,3 +72,7 @@ def holds(condition: str, pairs: pa.Table) -> Mask:
     truth = pc.fill_null(answer.column("holds").combine_chunks(), False)
     result: Mask = truth.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
     return result
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
+from watersmeet.names import ours
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.feed import Feed
 from watersmeet.plan.keys import bare
@@ -70,7 +71,7 @@ def groups_of(node: AggregateNode, feed: Feed | None) -> Groups:
 
     asked = node.asked
     keys = tuple(
-        (key.name, holding(key.expr, f"#key{n}", as_it_is=False)) for n, key in enumerate(asked.keys, 1)
+        (key.name, holding(key.expr, ours(f"key{n}"), as_it_is=False)) for n, key in enumerate(asked.keys, 1)
     )
     calls = tuple(_call(each, n, holding) for n, each in enumerate(asked.aggregates, 1))
     return Groups(tuple(held.values()), keys, calls)
@@ -82,7 +83,7 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
     if not call.plain or call.function not in SAME_IN_BOTH:
         places: dict[Expr, str] = {}
         for column in asked.expr.find_all(exp.Column):
-            places.setdefault(column, holding(column, f"#argument{number}", as_it_is=True))
+            places.setdefault(column, holding(column, ours(f"argument{number}"), as_it_is=True))
         expr = asked.expr.transform(
             lambda node: _held(places[node]) if isinstance(node, exp.Column) else node
         )
@@ -90,10 +91,10 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
             asked.name, call.function, tuple(places.values()), False, None, expr, text, plain=False
         )
     columns = tuple(
-        holding(argument, f"#argument{number}.{n}", as_it_is=True)
+        holding(argument, ours(f"argument{number}.{n}"), as_it_is=True)
         for n, argument in enumerate(call.arguments, 1)
     )
-    chosen = None if call.filter is None else holding(call.filter, f"#only{number}", as_it_is=True)
+    chosen = None if call.filter is None else holding(call.filter, ours(f"only{number}"), as_it_is=True)
     expr = _spark(call, columns, chosen)
     return CallPlan(asked.name, call.function, columns, call.distinct, chosen, expr, text, plain=True)
 

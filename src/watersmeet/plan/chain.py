@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import MAX_TIME, Side
+from watersmeet.names import node_alias, ours
 from watersmeet.plan.aggregate import Groups, from_rows, groups_of, with_texts
 from watersmeet.plan.asof import asof_of
 from watersmeet.plan.columns import kept_columns
@@ -137,7 +138,7 @@ class _Chain:
         if equality.is_open and isinstance(i, Input) and i.stages:
             self.errors.append(open_key(expr))
         plain = isinstance(expr, exp.Column) and not draft.scope.is_event_time((expr.table, expr.name))
-        return str(expr.name) if plain and not equality.is_open else f"#key{number + 1}"
+        return str(expr.name) if plain and not equality.is_open else ours(f"key{number + 1}")
 
     def _plan_feed(self, draft: Draft, side: Side, feed: Feed) -> None:
         node, keys = draft.node, self.keys[draft.node.number]
@@ -166,7 +167,7 @@ class _Chain:
         nullable = {(i.alias, c) for i in inputs if i.alias in node.nullable(side) for c in i.event_times}
         nullable |= node.open_times(side)
         self.sides[node.number, side] = SidePlan(
-            name=f"#{plan.node + 1}",
+            name=node_alias(plan.node),
             inputs=inputs,
             branches=(),
             feed=plan,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from watersmeet.errors import PlanError
+from watersmeet.names import SHOWN_DIFF, is_node_alias
+from watersmeet.plan.model import joined_name
 from watersmeet.plan.scope import Scope, name_of
 from watersmeet.spec.model import OnIdle, Options, OutputColumn, OutputMode, Sink
 
@@ -13,7 +15,13 @@ def check_query(
     outputs: Sequence[OutputColumn], sink: Sink, options: Options, scope: Scope
 ) -> list[PlanError]:
     """What is wrong with a query whatever it joins; ``scope``: all inputs, those of stages too."""
-    return [*_append(scope, options), *_names(outputs, sink), *_follow(scope), *_read_as_streams(scope)]
+    return [
+        *_append(scope, options),
+        *_names(outputs, sink),
+        *_our_names(outputs, options, scope),
+        *_follow(scope),
+        *_read_as_streams(scope),
+    ]
 
 
 def _append(scope: Scope, options: Options) -> list[PlanError]:
@@ -64,6 +72,44 @@ def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:
         for name, found in origins.items()
         if len(found) > 1
     ]
+
+
+def _our_names(outputs: Sequence[OutputColumn], options: Options, scope: Scope) -> list[PlanError]:
+    """Names of users that would be taken for others."""
+    errors = [
+        PlanError(
+            f'the alias "{i.alias}" is taken: #1, #2, … stand for the rows of joins',
+            code="reserved-name",
+            hint="give the input another alias",
+        )
+        for i in scope.inputs
+        if is_node_alias(i.alias)
+    ]
+    if options.output_mode is OutputMode.CHANGELOG:
+        errors += [
+            PlanError(
+                f'the column "{output.name}" ({output.origin}) has the name of the one that says +1 or -1 in'
+                " output_mode changelog",
+                code="reserved-name",
+                hint=f"give it another name: {output.origin} AS {output.name}_2",
+            )
+            for output in outputs
+            if output.name.lower() == SHOWN_DIFF
+        ]
+    joined: dict[str, str] = {}
+    for i in scope.inputs:
+        for column in i.columns:
+            name, owner = joined_name(i.alias, column.name), f'column "{column.name}" of "{i.alias}"'
+            other = joined.setdefault(name, owner)
+            if other != owner:
+                errors.append(
+                    PlanError(
+                        f"{other} and {owner} cannot be told apart: both are {name}",
+                        code="reserved-name",
+                        hint="give one of the inputs an alias without a dot",
+                    )
+                )
+    return errors
 
 
 def _follow(scope: Scope) -> list[PlanError]:

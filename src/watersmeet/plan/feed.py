@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
+from watersmeet.names import ours
 from watersmeet.plan.conjuncts import Conjunct, text_of
 from watersmeet.plan.keys import Equality, bare
 from watersmeet.plan.model import FeedPlan, joined_name
@@ -36,7 +37,7 @@ class Derived:
         for name, held in known.items():
             if held == own:
                 return name
-        name = f"#expr{len(known) + 1}"
+        name = ours(f"expr{len(known) + 1}")
         known[name] = own
         return name
 
@@ -62,12 +63,12 @@ class Feed:
             return joined_name(expr.table, expr.name)
         if equality.is_open:
             self.errors.append(open_key(expr))
-        return self.held(expr, f"#key{number + 1}")
+        return self.held(expr, ours(f"key{number + 1}"))
 
     def truth(self, number: int, conjunct: Conjunct) -> str:
         """The column that says whether a condition on this side alone is TRUE."""
         expr = exp.Coalesce(this=exp.Paren(this=conjunct.expr.copy()), expressions=[exp.false()])
-        return self.held(expr, f"#condition{number + 1}", conjunct)
+        return self.held(expr, ours(f"condition{number + 1}"), conjunct)
 
     def held(self, expr: Expr, name: str, conjunct: Conjunct | None = None) -> str:
         """The column that holds ``expr``: ``name``, if it has to be computed of the rows."""

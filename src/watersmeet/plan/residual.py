@@ -218,7 +218,9 @@ def problem_of(
         duckdb_text = to_duckdb(expr, scope)
     except SqlglotError as error:
         return _no_function(_function_in(expr), text, str(error).split("\n")[0], where, hint)
-    columns = ", ".join(f'"{joined_name(*ref)}" {duckdb_type(scope.column(ref).type)}' for ref in refs(expr))
+    columns = ", ".join(
+        f"{_quoted(joined_name(*ref))} {duckdb_type(scope.column(ref).type)}" for ref in refs(expr)
+    )
     with _binder() as connection:
         try:
             connection.execute(f"CREATE OR REPLACE TEMP TABLE pairs ({columns or '_ INT'})")
@@ -239,6 +241,10 @@ def problem_of(
 def _mentions_times(expr: Expr) -> bool:
     times = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DATETIME, *_ZONED)
     return any(node.type is None or _is(node, times) for node in expr.find_all(exp.Expression))
+
+
+def _quoted(name: str) -> str:
+    return exp.to_identifier(name, quoted=True).sql(dialect="duckdb")
 
 
 def _first_line(error: Exception) -> str:

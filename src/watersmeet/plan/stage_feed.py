@@ -14,6 +14,7 @@ from typing import cast
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
+from watersmeet.names import ours
 from watersmeet.plan.conjuncts import Conjunct, text_of
 from watersmeet.plan.feed import Derived
 from watersmeet.plan.flags import over_source
@@ -72,7 +73,7 @@ class StageFeed:
             "filter": [*above, *(over_source(expr, own) for expr in filters)],
             "condition": [over_source(expr, own) for expr in conditions],
         }
-        names = {kind: [f"#{kind}{n}" for n, _ in enumerate(found, 1)] for kind, found in asked.items()}
+        names = {kind: [ours(f"{kind}{n}") for n, _ in enumerate(found, 1)] for kind, found in asked.items()}
         truths = {
             name: _truth(expr)
             for kind, found in asked.items()

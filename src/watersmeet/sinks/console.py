@@ -12,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import SpecError, printable
+from watersmeet.names import ours
 from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema, Texts
 from watersmeet.sinks.json_values import has_value, rows_of
 from watersmeet.spec.model import Sink as SinkSpec
 
 DEFAULT_ROWS = 20
-_COUNT = "#rows"
+_COUNT = ours("rows")
 
 
 class PlainPrinter:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from watersmeet.errors import SpecError, near_names
+from watersmeet.names import SHOWN_DIFF
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,
@@ -24,7 +25,6 @@ from watersmeet.spec.model import Sink as SinkSpec
 
 FORMATS = ("json", "csv", "raw")
 _OURS = frozenset({"topic", "format", "key"})
-_DIFF = "_diff"
 
 
 class KafkaSink:
@@ -85,7 +85,7 @@ class KafkaSink:
             return key, "to_json(struct(*), map('ignoreNullFields', 'false'))"
         if self._format == "csv":
             return key, "to_csv(struct(*))"
-        values = [name for name in types if name not in (self._key, _DIFF)]
+        values = [name for name in types if name not in (self._key, SHOWN_DIFF)]
         if len(values) != 1:
             raise SpecError(
                 f'format raw of kafka sink "{self._spec.name}" takes one column beside the key, '

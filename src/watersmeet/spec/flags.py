@@ -1,4 +1,4 @@
-"""What a row of an input is worth to its join, decided by conditions on the row alone (``_flag`` of ingest).
+"""What a row of an input is worth to its join, decided by conditions on the row alone (`names.FLAG`).
 
 The planner writes an expression that gives one of these for every row; ingest tasks count by them.
 """

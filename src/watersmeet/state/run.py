@@ -1,7 +1,7 @@
 """A run: an immutable, memory-mapped Arrow file of rows of one arrangement, sorted by slot (`kernel.slots`).
 
 Columns of the file: ``#slot`` int64 ascending; per time column that releases rows, or in whose order they are
-looked at, ``#order:<column>`` uint32, the row numbers in ascending order of that time; when only one column
+looked at, `_order` of it uint32, the row numbers in ascending order of that time; when only one column
 releases and there are other event times, ``#least:<other>`` int64: in that order, the least ``other`` from
 here to the end. Then the kept columns, event times as int64 without NULLs; and, of rows that ASOF joins look
 for, ``#came`` int64: by which of equal times the one that came first is known, in a run that was not merged
@@ -35,11 +35,12 @@ from watersmeet.kernel.pairs import SortedRows
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.measure import Measured
+from watersmeet.names import ours
 from watersmeet.state.damage import damaged
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
 
-SLOT = "#slot"
+SLOT = ours("slot")
 
 FIRST_LOOK = 16
 """Rows that a search for the first live one looks at first; then four times as many, and so on."""
@@ -71,6 +72,16 @@ class Run(FrozenRecord):
     stands_for: int | None = None
 
 
+def _order(column: str) -> str:
+    """The stored column that holds the places of rows in the order of an event time."""
+    return ours(f"order:{column}")
+
+
+def _least(column: str) -> str:
+    """The stored column that holds the least of an event time from a place on, in the order of another."""
+    return ours(f"least:{column}")
+
+
 @dataclass(frozen=True)
 class RunLayout:
     """How runs of an arrangement are laid out.
@@ -91,7 +102,7 @@ class RunLayout:
 
     @property
     def ordering(self) -> tuple[str, ...]:
-        """The columns by which rows are in order in ``#order:<column>``."""
+        """The columns by which rows are in order in `_order` of it."""
         return (*self.releasing, *self.watched)
 
     @property
@@ -184,11 +195,11 @@ def write_run(
     for column in layout.ordering:
         order = order_of(rows.times(column))
         arrays.append(pa.array(order.astype(np.uint32)))
-        names.append(f"#order:{column}")
+        names.append(_order(column))
         for other in layout.suffix_minima:
             least = np.minimum.accumulate(rows.times(other)[order][::-1])[::-1]
             arrays.append(pa.array(np.ascontiguousarray(least)))
-            names.append(f"#least:{other}")
+            names.append(_least(other))
     arrays += rows.batch.columns
     names += rows.batch.schema.names
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
@@ -271,7 +282,7 @@ class OpenRun:
             return 0
         if limit > greatest:
             return self.run.rows
-        order, times = self._numpy(f"#order:{column}"), self._numpy(column)
+        order, times = self._numpy(_order(column)), self._numpy(column)
         return bisect_left(range(self.run.rows), int(limit), key=lambda i: int(times[order[i]]))
 
     def between(self, column: str, low: Watermark, high: Watermark) -> Rows:
@@ -279,7 +290,7 @@ class OpenRun:
         first, end = self.below(column, low), self.below(column, high)
         if end <= first:
             return np.zeros(0, dtype=np.int64)
-        return self._numpy(f"#order:{column}")[first:end].astype(np.int64)
+        return self._numpy(_order(column))[first:end].astype(np.int64)
 
     def newly_released(self, old: Mapping[str, Watermark], new: Mapping[str, Watermark]) -> Rows:
         """Rows released by ``new`` limits that ``old`` ones had not released: int64[m], each once."""
@@ -289,7 +300,7 @@ class OpenRun:
             end = self.below(column, new.get(column, NEVER))
             if end <= first:
                 continue
-            rows = self._numpy(f"#order:{column}")[first:end].astype(np.int64)
+            rows = self._numpy(_order(column))[first:end].astype(np.int64)
             for place, other in enumerate(self.layout.releasing):
                 if place != number:
                     limit = (new if place < number else old).get(other, NEVER)
@@ -312,10 +323,10 @@ class OpenRun:
         if len(releasing) == 1:
             (column,) = releasing
             first = firsts[column]
-            order = self._numpy(f"#order:{column}")
+            order = self._numpy(_order(column))
             found = {column: int(self._numpy(column)[order[first]])}
             for other in self.layout.suffix_minima:
-                found[other] = int(self._numpy(f"#least:{other}")[first])
+                found[other] = int(self._numpy(_least(other))[first])
             return found
         if len(releasing) == len(self.layout.event_times):
             times = {column: self._first_live(column, first, limits) for column, first in firsts.items()}
@@ -332,7 +343,7 @@ class OpenRun:
         nor ``gone`` (by number from ``start`` on); None when there are none. ``column`` is a releasing one.
         Cost: how many rows less than it there are that are not released by it.
         """
-        order, look = self._numpy(f"#order:{column}"), FIRST_LOOK
+        order, look = self._numpy(_order(column)), FIRST_LOOK
         first = self.below(column, limits.get(column, NEVER))
         while first < self.run.rows:
             rows = order[first : first + look].astype(np.int64)
@@ -349,7 +360,7 @@ class OpenRun:
     def _first_live(self, column: str, first: int, limits: Mapping[str, Watermark]) -> int | None:
         """In the order of ``column``, from place ``first`` on, the first time of a row that no other column
         releases; None when there is none. Cost: how many rows it passes over."""
-        order, look = self._numpy(f"#order:{column}"), FIRST_LOOK
+        order, look = self._numpy(_order(column)), FIRST_LOOK
         while first < self.run.rows:
             rows = order[first : first + look]
             live = np.ones(len(rows), dtype=np.bool_)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.engine.step.jobs import QUERY, arriving, bag, plan_of, stream
 from watersmeet.engine.local import LocalJob
+from watersmeet.engine.step.tasks import CONTROL
 from watersmeet.errors import EngineError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -171,7 +172,7 @@ def test_busy_partitions_hold_in_a_tick_with_rows():
     start = driver.begin(TIMEOUT * S)
     driver.advance(start, [], busy={"l": ("q",)})
     *_, control = driver.node_task(QUERY, 0).run(0, 1)
-    driver.settle(QUERY, 0, [control.column("_control")[0].as_py()])
+    driver.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
     result = driver.conclude()
     assert result.queries[QUERY].inputs["l.t"] == 4
     driver.commit()

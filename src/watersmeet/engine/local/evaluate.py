@@ -6,12 +6,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.step.ingest import DIFF, FLAG, PARTITION
 from watersmeet.engine.values import arrow_type
 from watersmeet.errors import EngineError
 from watersmeet.event_time import MIN_TIME
 from watersmeet.kernel.residual import connection
 from watersmeet.kernel.slots import BORDER_BITS, Slots
+from watersmeet.names import DIFF, FLAG, PARTITION, SHOWN_DIFF
 from watersmeet.plan.model import BranchPlan, NodePlan, QueryPlan, SidePlan
 from watersmeet.plan.residual import to_duckdb
 from watersmeet.plan.scope import Scope
@@ -48,7 +48,7 @@ _OPEN = ("UNKNOWN", "VOID")
 
 
 class BranchEvaluator:
-    """What ingest takes from rows of a source, for one branch: the kept columns, ``_flag``."""
+    """What ingest takes from rows of a source, for one branch: the kept columns, `FLAG`."""
 
     def __init__(self, side: SidePlan, branch: BranchPlan) -> None:
         scope = source_scope(branch.source)
@@ -96,7 +96,7 @@ class Projection:
         parts = [f"{_text(o.expr, scope)} AS c{n}" for n, o in enumerate(query.outputs)]
         if changelog:
             parts.append(DIFF)
-            self._names.append(DIFF)
+            self._names.append(SHOWN_DIFF)
         where = "" if query.where is None else f" WHERE {_text(query.where, scope)}"
         self._select = f"SELECT {', '.join(parts)} FROM joined_rows{where}"
 

@@ -13,13 +13,14 @@ import pyarrow as pa
 from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
 from watersmeet.engine.local.tables import reader_of
 from watersmeet.engine.step.driver import TickDriver, TickResult
-from watersmeet.engine.step.ingest import LATE, ON_TIME, PARTITION, IngestWriter, Judgement
+from watersmeet.engine.step.ingest import LATE, ON_TIME, IngestWriter, Judgement
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.tables import TableReader
 from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape, TickStart
 from watersmeet.engine.step.write import Placing
 from watersmeet.engine.values import HeldTables, to_json, to_table
 from watersmeet.errors import EngineError
+from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.model import AggregatePlan, JobPlan, QueryPlan
 from watersmeet.spec.model import OutputMode
 from watersmeet.spec.time_zones import UTC
@@ -230,7 +231,8 @@ def _left_over(changes: Sequence[tuple[Row, int]]) -> list[Row]:
     if all(diff > 0 for _, diff in changes):
         return [row for row, _ in changes]
     keys = [
-        repr(sorted((name, value) for name, value in row.items() if name != PARTITION)) for row, _ in changes
+        repr(sorted((name, value) for name, value in row.items() if name != CASE_PARTITION))
+        for row, _ in changes
     ]
     sums = Counter[str]()
     for key, (_, diff) in zip(keys, changes, strict=True):

@@ -13,27 +13,28 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.local.trace import Kept, Pair, Released, Row
-from watersmeet.engine.step.ingest import DIFF
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.results import NO_ROWS
 from watersmeet.engine.step.tasks import (
     CONTROL,
     JoinShape,
     NodeReport,
-    NodeWork,
     SideTask,
     SideWork,
     null_column,
+    read_work,
 )
 from watersmeet.engine.values import to_json
 from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.pairs import JoinedColumn, gather
 from watersmeet.kernel.probe import Rows
+from watersmeet.names import DIFF, is_computed
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.model import JoinPlan, SidePlan
 from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import MarkKind, overlay, read_marks
 from watersmeet.state.run import OpenRun
+from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
 
 
@@ -51,11 +52,11 @@ class Joined:
 def again(plan: JoinPlan, task: NodeTask) -> Joined:
     """The join's task once more, over all hash ranges at once, merging nothing, with all columns."""
     store = task.store
-    work = NodeWork.model_validate_json(bytes(store.read(task.work)))
+    work = read_work(store, task.work)
     for told in work.sides:
         told.merges = []
     name = f"{task.work}-again"
-    store.write(name, work.model_dump_json().encode())
+    store.write(name, sealed(name, work.model_dump_json()))
     columns = [column for side in Side for column in _columns(side, task.shape.side(side))]
     assert isinstance(task.shape, JoinShape)
     shape = replace(task.shape, columns=tuple(columns), feed=None)
@@ -75,11 +76,11 @@ def again(plan: JoinPlan, task: NodeTask) -> Joined:
 
 def closed(task: NodeTask) -> list[Row]:
     """The results of the windows that an aggregation's task closed: the task once more, merging nothing."""
-    work = NodeWork.model_validate_json(bytes(task.store.read(task.work)))
+    work = read_work(task.store, task.work)
     for told in work.sides:
         told.merges = []
     name = f"{task.work}-again"
-    task.store.write(name, work.model_dump_json().encode())
+    task.store.write(name, sealed(name, work.model_dump_json()))
     shape = replace(task.shape, feed=None)
     *batches, _ = NodeTask(shape, task.store, name, task.tick, task.placing).run(0, 1)
     return [
@@ -112,7 +113,7 @@ def _read(join: JoinPlan, side: Side, task: SideTask, batch: pa.RecordBatch, row
 def _named(join: JoinPlan, side: Side, task: SideTask, found: pa.RecordBatch) -> list[Row]:
     """Rows of `_columns`. A computed key is named by its expression; other computed columns are left out."""
     plan = join.side(side)
-    names = {name: name for name in task.schema.names if "#" not in name}
+    names = {name: name for name in task.schema.names if not is_computed(name)}
     for key in join.keys:
         text = text_of(key.expr(side)).replace("`", "")
         if text not in names.values():

@@ -29,12 +29,13 @@ from watersmeet.engine.local.trace import (
 from watersmeet.engine.local.trace_join import Joined, again, closed, kept_rows
 from watersmeet.engine.replay import CaseOutput, CaseStep, canonical_time
 from watersmeet.engine.step.driver import TickDriver
-from watersmeet.engine.step.ingest import FLAG, ON_TIME, REASONS, Judgement
+from watersmeet.engine.step.ingest import ON_TIME, REASONS, Judgement
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.query_tick import lateness_of
 from watersmeet.engine.step.tasks import TickStart
 from watersmeet.event_time import NEVER, Side, Watermark, shift
 from watersmeet.kernel.times import to_canonical
+from watersmeet.names import FLAG
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.explain.words import node_name
 from watersmeet.plan.model import AggregatePlan, JoinPlan, LookupPlan, QueryPlan, SidePlan

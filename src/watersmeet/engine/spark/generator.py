@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.spark.split import BROKEN
 from watersmeet.engine.spark.text import literal
 from watersmeet.errors import SpecError, near_names
+from watersmeet.names import PARTITION
 from watersmeet.spec.model import Column, Source
 
 OPTIONS = ("rate", "disorder", "keys", "seed", "rows", "start")
@@ -42,7 +44,7 @@ def read(spark: SparkSession, source: Source, trigger_s: float) -> DataFrame:
         frame = frame.where(F.col("value") < F.lit(bound))
     columns = [F.expr(value_sql(source, column)).alias(column.name) for column in source.columns]
     nothing = F.lit(None).cast("string")
-    return frame.select(*columns, nothing.alias("_partition"), nothing.alias("_broken"))
+    return frame.select(*columns, nothing.alias(PARTITION), nothing.alias(BROKEN))
 
 
 def rows_per_tick(source: Source, trigger_s: float) -> int:

@@ -13,10 +13,14 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.spark.split import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import SpecError, near_names
+from watersmeet.names import PARTITION, ours
 from watersmeet.spec.kafka import servers_text, topics_in
 from watersmeet.spec.model import Source
+
+_PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
 
 FORMATS = ("json", "csv", "raw")
 METADATA = ("key", "topic", "partition", "offset", "timestamp")
@@ -61,7 +65,7 @@ def topics_of(source: Source) -> list[str]:
 
 
 def partition_names(source: Source, partitions: dict[str, list[int]]) -> tuple[str, ...]:
-    """The names that rows carry in ``_partition``, of partitions per topic."""
+    """The names that rows carry in `PARTITION`, of partitions per topic."""
     if len(topics_of(source)) == 1:
         return tuple(str(number) for numbers in partitions.values() for number in sorted(numbers))
     return tuple(f"{topic}/{number}" for topic in sorted(partitions) for number in sorted(partitions[topic]))
@@ -134,7 +138,7 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
         for column in source.columns
         if column.name in metadata
     }
-    tail = [partition.alias("_partition")]
+    tail = [partition.alias(PARTITION)]
     if wanted == "raw":
         if len(values) > 1:
             raise SpecError(
@@ -144,16 +148,16 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
             )
         by_name |= {c.name: F.expr(f"CAST(value AS {c.type})").alias(c.name) for c in values}
         columns = [by_name[column.name] for column in source.columns]
-        return raw.select(*columns, *tail, F.lit(None).cast("string").alias("_broken"))
+        return raw.select(*columns, *tail, F.lit(None).cast("string").alias(BROKEN))
     prefix = f"{wanted}."
     parser = {k.removeprefix(prefix): v for k, v in source.options.items() if k.startswith(prefix)}
-    parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+    parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(parser.items()))
     schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in values)
-    parse = f"from_{wanted}(CAST(value AS STRING), {literal(schema + ', _corrupt STRING')}, map({given}))"
+    parse = f"from_{wanted}(CAST(value AS STRING), {literal(schema + f', {_CORRUPT} STRING')}, map({given}))"
     carried = [quoted(name) for name in sorted(set(metadata.values()) | {"value"})]
-    frame = raw.select(F.expr(parse).alias("_parsed"), *(F.col(name) for name in carried), *tail)
-    by_name |= {c.name: F.col(f"_parsed.{quoted(c.name)}").alias(c.name) for c in values}
-    broken = "CASE WHEN _parsed IS NULL THEN coalesce(CAST(value AS STRING), '') ELSE _parsed._corrupt END"
+    frame = raw.select(F.expr(parse).alias(_PARSED), *(F.col(name) for name in carried), *tail)
+    by_name |= {c.name: F.col(f"{_PARSED}.{quoted(c.name)}").alias(c.name) for c in values}
+    broken = f"IF({_PARSED} IS NULL, coalesce(CAST(value AS STRING), ''), {_PARSED}.{_CORRUPT})"
     columns = [by_name[column.name] for column in source.columns]
-    return frame.select(*columns, F.col("_partition"), F.expr(broken).alias("_broken"))
+    return frame.select(*columns, F.col(PARTITION), F.expr(broken).alias(BROKEN))

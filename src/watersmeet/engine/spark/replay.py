@@ -21,18 +21,17 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.ingest import SCHEMA, Ingest
 from watersmeet.engine.spark.scan import scan
-from watersmeet.engine.spark.split import DIFF, PARTITION
 from watersmeet.engine.spark.tables import Table, table_readers
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.tick import Outputs, Ticks
 from watersmeet.engine.step.driver import TickDriver
 from watersmeet.engine.values import HeldTables, to_json, to_table
+from watersmeet.names import DIFF, PARTITION, ROW
 from watersmeet.plan.model import JobPlan
 from watersmeet.sinks.base import ArrowPart, Schema
 from watersmeet.spec.model import Source
 from watersmeet.state.store import LocalStore
 
-ROW = "_row"
 """A column that numbers a step's rows of a stream, so that those which come back as late are known."""
 
 

@@ -20,19 +20,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from watersmeet.engine.spark.sources import has_partitions, parses
-from watersmeet.engine.spark.split import (
-    BROKEN,
-    DIFF,
-    FLAG,
-    LATE,
-    PARTITION,
-    TAG,
-    BranchView,
-    SourceView,
-    Split,
-)
+from watersmeet.engine.spark.split import BROKEN, LATE, TAG, BranchView, SourceView, Split
 from watersmeet.engine.spark.text import quoted, sql_of
 from watersmeet.event_time import Side
+from watersmeet.names import DIFF, FLAG, PARTITION, is_ours, ours
 from watersmeet.plan.model import BranchPlan, JobPlan, JoinPlan, LookupPlan, QueryPlan, SidePlan
 from watersmeet.spec.model import Source
 
@@ -44,7 +35,7 @@ class Scan:
     """The frame, how to take it apart, and the Arrow types of the kept columns per ``query/alias``.
 
     ``tables``: of tables that rows meet as of their tick, which are no part of the frame, per ``query/alias``
-    what is asked of their rows: (Spark SQL over the declared columns, name), ``_flag`` if some can match
+    what is asked of their rows: (Spark SQL over the declared columns, name), `FLAG` if some can match
     nothing.
     """
 
@@ -195,7 +186,7 @@ def _key_casts(
             types = [_first_type(join.side(side), key.column(side), frames) for side in Side]
             common = _common_type(spark, types)
             for side in Side:
-                if common is not None and key.column(side).startswith("#"):
+                if common is not None and is_ours(key.column(side)):
                     casts.setdefault(join.side(side).name, {})[key.column(side)] = common
     return casts
 
@@ -271,7 +262,7 @@ def _place(each: _Source, numbers: dict[str, int]) -> dict[str, str]:
     slot_of = {}
     for text in each.texts():
         number = numbers.setdefault(each.types[text].simpleString(), len(numbers))
-        slot_of[text] = f"_{number}_{taken[number]}"
+        slot_of[text] = ours(f"{number}_{taken[number]}")
         taken[number] += 1
     return slot_of
 

@@ -1,8 +1,8 @@
-"""A declared source → a streaming frame with its columns, ``_partition`` and ``_broken``.
+"""A declared source → a streaming frame with its columns, `PARTITION` and `BROKEN`.
 
-* ``_partition``: what the source's watermark is kept by: the Kafka partition (``topic/partition`` for several
+* `PARTITION`: what the source's watermark is kept by: the Kafka partition (``topic/partition`` for several
   topics), NULL for sources that are one partition.
-* ``_broken``: STRING, the raw record when it does not parse into the declared columns, else NULL. A broken
+* `BROKEN`: STRING, the raw record when it does not parse into the declared columns, else NULL. A broken
   record's columns may be NULL or half read: whoever uses the frame drops them, and counts.
 
 Options that are not known are refused; those of Spark's readers go there. How much one tick reads is bounded
@@ -24,10 +24,11 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from watersmeet.engine.spark import generator, kafka
 from watersmeet.engine.spark.parquet_types import check_types
-from watersmeet.engine.spark.split import BROKEN, PARTITION
+from watersmeet.engine.spark.split import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.step.table_files import local_files
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
+from watersmeet.names import PARTITION
 from watersmeet.spec.files import OURS, format_of, local_path, path_of, source_problems
 from watersmeet.spec.model import Source
 
@@ -102,7 +103,7 @@ def read_records(
     path: str,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The declared columns of the files at ``path``, and for formats that parse ``_broken``.
+    """The declared columns of the files at ``path``, and for formats that parse `BROKEN`.
 
     Args:
         options: for the reader; None: those of ``source``.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from watersmeet.engine.step.ingest import DIFF, FLAG, PARTITION
+from watersmeet.names import ours
 
-TAG, BROKEN = "_tag", "_broken"
+TAG, BROKEN = ours("tag"), ours("broken")
 LATE = "late:"
 
 
@@ -17,7 +17,7 @@ class BranchView:
     Args:
         arrangement: ``query/alias``.
         branch: number of the branch within the input.
-        columns: kept columns, and as wanted ``_flag``, ``_partition``, ``_diff``.
+        columns: kept columns, and as wanted `FLAG`, `PARTITION`, `DIFF`.
     """
 
     arrangement: str
@@ -48,4 +48,4 @@ class Split:
     slots: tuple[str, ...] = field(default=())
 
 
-__all__ = ["BROKEN", "DIFF", "FLAG", "LATE", "PARTITION", "TAG", "BranchView", "SourceView", "Split"]
+__all__ = ["BROKEN", "LATE", "TAG", "BranchView", "SourceView", "Split"]

@@ -40,7 +40,7 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Table:
-    """How a table is read: ``frame`` gives its declared columns (and ``_broken``, for formats that parse),
+    """How a table is read: ``frame`` gives its declared columns (and `BROKEN`, for formats that parse),
     anew in each call; ``version``: see `TableReader`."""
 
     frame: Callable[[], DataFrame]

@@ -23,6 +23,7 @@ from watersmeet.engine.spark.side_output import Aside, side_frame
 from watersmeet.engine.spark.text import quoted, sql_of
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.engine.step.tasks import AggregateShape
+from watersmeet.names import DIFF, SHOWN_DIFF
 from watersmeet.plan.model import AggregatePlan, JobPlan, QueryPlan
 from watersmeet.sinks.base import Sink
 from watersmeet.spec.model import OutputMode
@@ -187,7 +188,7 @@ class Ticks:
     def _sink_frame(self, query: QueryPlan) -> SinkFrame:
         outputs = [(sql_of(output.expr), output.name) for output in query.outputs]
         if query.options.output_mode is OutputMode.CHANGELOG:
-            outputs.append((quoted("_diff"), "_diff"))
+            outputs.append((quoted(DIFF), SHOWN_DIFF))
         where = None if query.where is None else sql_of(query.where)
         shape = self.driver.shapes[query.name][query.root.number]
         plain = None if where is not None or _writer_is_set(self._spark) else _plain_outputs(query)

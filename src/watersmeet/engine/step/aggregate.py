@@ -38,11 +38,12 @@ from watersmeet.kernel.bands import Band
 from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find, gather
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.windows import Numbers, closing, sessions, window_times
+from watersmeet.names import ours
 from watersmeet.spec.model import WindowKind
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import sort_rows, take_rows
 
-TIME = "#time"
+TIME = ours("time")
 """Column of the rows of sessions to be grouped: the time."""
 
 
@@ -210,8 +211,8 @@ def _results(
 
 
 _SPAN = (
-    AggregateColumn("#least", f'min("{TIME}")', pa.int64()),
-    AggregateColumn("#greatest", f'max("{TIME}")', pa.int64()),
+    AggregateColumn(ours("least"), f'min("{TIME}")', pa.int64()),
+    AggregateColumn(ours("greatest"), f'max("{TIME}")', pa.int64()),
 )
 
 

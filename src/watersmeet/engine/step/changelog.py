@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.step.counts import lower
-from watersmeet.engine.step.ingest import DIFF
 from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.results import count, least_alive, pad, pad_files
 from watersmeet.engine.step.slice import RunSlice, SideSlice
@@ -29,11 +28,12 @@ from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find, gat
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import BUCKET_MASK
 from watersmeet.measure import REAL
+from watersmeet.names import DIFF, ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import sort_rows, take_rows, write_run
 
-_BUCKET = "#bucket"
+_BUCKET = ours("bucket")
 _SAMPLES = 5
 
 

@@ -19,6 +19,7 @@ from watersmeet.engine.step.write import SideWriter
 from watersmeet.event_time import MAX_TIME, NEVER, Mask, below
 from watersmeet.kernel.residual import computed
 from watersmeet.kernel.times import to_canonical
+from watersmeet.names import is_ours
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import Missed
 
@@ -94,7 +95,7 @@ class FeedWriter:
             self._count("late", found)
             missed.count(self._report.late)
             if self._work.keep_late:
-                names = [name for name in rows.schema.names if not name.startswith("#")]
+                names = [name for name in rows.schema.names if not is_ours(name)]
                 record = pa.StructArray.from_arrays([rows.column(name) for name in names], names=names)
                 columns = missed_columns(missed, self._side.name, marks, integer, found)
                 chosen = [record.filter(pa.array(found)), *columns]

@@ -19,11 +19,10 @@ from watersmeet.engine.step.tasks import IngestReport, TickStart, null_column
 from watersmeet.engine.step.write import SideWriter
 from watersmeet.event_time import Mask, Times, below
 from watersmeet.kernel.times import to_canonical
+from watersmeet.names import DIFF, FLAG, PARTITION
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import Missed
-
-FLAG, PARTITION, DIFF = "_flag", "_partition", "_diff"
 
 ON_TIME, LATE, NULL_TIME, AHEAD = 0, 1, 2, 3
 REASONS = {LATE: "late", NULL_TIME: "null_time", AHEAD: "ahead"}
@@ -66,8 +65,8 @@ class IngestWriter:
         self.report = IngestReport(arrangement=arrangement, branch=branch)
 
     def add(self, batch: pa.RecordBatch) -> Judgement:
-        """Take a batch: the kept columns in native types, and as wanted ``_flag`` (absent: all candidates),
-        ``_partition``, ``_diff``.
+        """Take a batch: the kept columns in native types, and as wanted `FLAG` (absent: all candidates),
+        `PARTITION`, `DIFF`.
 
         Returns what became of each row: int8[n] of ON_TIME, LATE, NULL_TIME, AHEAD (rows beneath the ordering
         and filtered ones are ON_TIME here).
@@ -182,7 +181,7 @@ class IngestWriter:
             greatest[column] = max(greatest.get(column, top), top)
 
     def _columns(self, batch: pa.RecordBatch, times: dict[str, Times], mask: Mask) -> pa.RecordBatch:
-        """The kept columns of the chosen rows as runs hold them (and ``_diff`` where rows carry one)."""
+        """The kept columns of the chosen rows as runs hold them (and `DIFF` where rows carry one)."""
         arrays = [
             pa.array(times[field.name]) if field.name in times else batch.column(field.name)
             for field in self._side.schema

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
+from watersmeet.names import PARTITION
 
 LONGEST = 500
 """Characters of the row that are shown."""
@@ -25,7 +26,7 @@ def null_time_error(source: str, row: pa.RecordBatch, known: Mapping[str, Mask |
     )
     if len(shown) > LONGEST:
         shown = shown[:LONGEST] + " …"
-    partition = values.get("_partition")
+    partition = values.get(PARTITION)
     where = f" (partition {partition})" if partition is not None else ""
     return EngineError(
         f'source "{source}"{where}: a row has no {" and no ".join(empty)} (NULL), '

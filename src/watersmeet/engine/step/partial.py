@@ -25,6 +25,7 @@ from watersmeet.kernel.pairs import gather
 from watersmeet.kernel.partial import ROWS
 from watersmeet.kernel.slots import BUCKET_MASK, Slots
 from watersmeet.kernel.windows import closing, window_times
+from watersmeet.names import ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import sort_rows, take_rows, write_run
@@ -32,7 +33,7 @@ from watersmeet.state.run import sort_rows, take_rows, write_run
 GROUPED_ROWS = 1_000_000
 """About so many of the tick's rows are grouped at once."""
 
-BUCKET = "#bucket"
+BUCKET = ours("bucket")
 _BUCKET = AggregateColumn(BUCKET, f'min("{BUCKET}")', pa.int64())
 
 Partial = tuple[pa.RecordBatch, Slots]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.step.ingest import DIFF
 from watersmeet.engine.step.results import pad, pad_files
 from watersmeet.engine.step.tasks import PassShape, Share
 from watersmeet.event_time import Side
+from watersmeet.names import DIFF
 
 
 def pass_rows(shape: PassShape, share: Share) -> Iterator[pa.RecordBatch]:

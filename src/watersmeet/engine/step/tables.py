@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.step.ingest import FLAG
 from watersmeet.engine.step.tasks import NodeWork, SideTask, read_work
 from watersmeet.engine.step.write import Placing, SideWriter
+from watersmeet.names import FLAG
 from watersmeet.plan.model import LookupPlan
 from watersmeet.spec.flags import FLAG_CANDIDATE
 from watersmeet.state.manifest import TableCopy
@@ -45,7 +45,7 @@ class TableWriter:
         self._writer = SideWriter(side, store, tick, placing=placing)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """The kept columns in native types, and ``_flag``, where some rows can match nothing: those are left
+        """The kept columns in native types, and `FLAG`, where some rows can match nothing: those are left
         out."""
         if FLAG in rows.schema.names:
             flags = rows.column(FLAG).to_numpy(zero_copy_only=False)

@@ -21,6 +21,7 @@ from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.pairs import Condition, JoinedColumn
 from watersmeet.kernel.partial import Partials
+from watersmeet.names import DIFF, ours
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, JoinKind, WindowKind
 from watersmeet.state.manifest import LiveRun, TableCopy
 from watersmeet.state.marks import Marks
@@ -30,7 +31,7 @@ from watersmeet.state.sealed import unsealed
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 
-CONTROL = "_control"
+CONTROL = ours("control")
 """Column of a node task's output that is NULL in rows and holds the report in the one control row."""
 
 
@@ -86,7 +87,7 @@ class SideTask:
 
 def null_column(name: str) -> str:
     """The stored column that is TRUE where the event time ``name`` is NULL."""
-    return f"#null:{name}"
+    return ours(f"null:{name}")
 
 
 @dataclass(frozen=True)
@@ -291,10 +292,10 @@ class NodeShape:
 
     @property
     def row_schema(self) -> pa.Schema:
-        """The rows that leave: columns ``alias.column``, and ``_diff`` in changelog mode."""
+        """The rows that leave: columns ``alias.column``, and `DIFF` in changelog mode."""
         fields = [pa.field(column.name, column.type) for column in self.columns]
         if self.changelog:
-            fields.append(pa.field("_diff", pa.int64()))
+            fields.append(pa.field(DIFF, pa.int64()))
         return pa.schema(fields)
 
     @property

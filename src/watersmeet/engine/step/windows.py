@@ -11,9 +11,10 @@ from watersmeet.engine.step.tasks import AggregateShape
 from watersmeet.event_time import NEVER, Times, Watermark
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.times import to_native
+from watersmeet.names import ours
 from watersmeet.spec.model import WINDOW_END, WINDOW_START
 
-NUMBER = "#window"
+NUMBER = ours("window")
 """Column of rows to be grouped: the number of their window, or pane."""
 
 

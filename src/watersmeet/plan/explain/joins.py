@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from watersmeet.event_time import Side
+from watersmeet.names import shown
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import distance, shifted
 from watersmeet.plan.explain.asof import nearest_lines, retention_line
@@ -28,7 +29,7 @@ def join_sections(query: QueryPlan, join: JoinPlan) -> Sections:
         ("Kept in state for", [_retention(join, side) for side in Side]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in (*join.one_sided, *join.filters)]),
         ("Checked on each candidate pair", list(_checked(join))),
-        ("Columns in state", [f"{side.title}: {', '.join(side.kept)}" for side in sides]),
+        ("Columns in state", [f"{side.title}: {', '.join(map(shown, side.kept))}" for side in sides]),
         ("Arrangements (input, key, time)", [_arrangement(join, side) for side in Side]),
         ("Spread over tasks", list(spread_lines(query, join))),
     ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from watersmeet.event_time import Side
+from watersmeet.names import is_computed
 from watersmeet.plan.durations import distance, rounded_up
 from watersmeet.plan.explain.measured import known_by, now_line, order_lines, reach_advice
 from watersmeet.plan.explain.windows import pane_name
@@ -192,7 +193,7 @@ def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
     if any(not each.in_time and each.pace is None for each in kept):
         yield "nothing of the rate of integer times: kept is what comes while they move by that much"
     found = [name for each in kept for name in each.row.assumed]
-    long = list(dict.fromkeys("what is computed" if "#" in name else name for name in found))
+    long = list(dict.fromkeys("what is computed" if is_computed(name) else name for name in found))
     if long:
         yield f"{STRING_BYTES} bytes for a value whose type does not say how long it is: {', '.join(long)}"
 

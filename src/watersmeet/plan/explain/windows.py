@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from watersmeet.names import shown
 from watersmeet.plan.durations import distance
 from watersmeet.plan.explain.words import Sections, plain
 from watersmeet.plan.forecast import key_in_time
@@ -93,7 +94,7 @@ def pane_name(node: AggregatePlan) -> str:
 
 def _columns(node: AggregatePlan) -> Iterator[str]:
     if node.keeps_rows:
-        yield from node.side.kept
+        yield from map(shown, node.side.kept)
         return
     yield f"start of the {'window' if node.pane == node.size else 'pane'}"
     yield from dict.fromkeys(column for _, column in node.keys)

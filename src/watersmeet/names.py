@@ -1,0 +1,62 @@
+"""The names that the engine gives to columns of its own, beside those of users: all begin with `OURS`, and no
+name of a user's may. And the few names that belong to a format users see.
+
+Which of them there are, each module says where it makes them: ``SLOT = ours("slot")``.
+"""
+
+from __future__ import annotations
+
+import re
+
+OURS = "__ws_"
+
+_NODE = re.compile(r"#[0-9]+")
+
+
+def ours(what: str) -> str:
+    """A name that no user's column has."""
+    return OURS + what
+
+
+def is_ours(name: str) -> bool:
+    """Whether `ours` may have made ``name``; in any case, since Spark tells no cases apart."""
+    return name[: len(OURS)].lower() == OURS
+
+
+def is_computed(name: str) -> bool:
+    """Whether ``name`` is one of ours, or one of ours of an input (``alias.column``)."""
+    return is_ours(name) or f".{OURS}" in name
+
+
+def shown(name: str) -> str:
+    """A column's name for people."""
+    return name.replace(OURS, "#", 1) if is_computed(name) else name
+
+
+def node_alias(number: int) -> str:
+    """What rows of a query's node are called where inputs have aliases; ``number``: from 0."""
+    return f"#{number + 1}"
+
+
+def is_node_alias(alias: str) -> bool:
+    """No alias of a user's is one."""
+    return _NODE.fullmatch(alias) is not None
+
+
+FLAG = ours("flag")
+"""What a row of an input is worth, see `spec.flags`."""
+
+PARTITION = ours("partition")
+"""The source partition that a row came from."""
+
+DIFF = ours("diff")
+"""+1 or −1: how often a row is inserted."""
+
+ROW = ours("row")
+"""The number of a row of a case that is played on Spark."""
+
+SHOWN_DIFF = "_diff"
+"""`DIFF` where users see it: in results of output_mode changelog."""
+
+CASE_PARTITION = "_partition"
+"""`PARTITION` of a row in case files."""
