@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -103,6 +104,13 @@ class SortedRows:
         )
 
 
+class Asked(Protocol):
+    """A condition on pairs that is no DuckDB text; see `kernel.elsewhere`."""
+
+    def holds(self, pairs: pa.Table) -> Mask:
+        """For which pairs it is TRUE."""
+
+
 @dataclass(frozen=True)
 class KeyColumns:
     left: str
@@ -128,7 +136,8 @@ class JoinedColumn:
 class Condition:
     """A join's whole condition on pairs; see `plan.model.JoinPlan` for what the parts promise.
 
-    ``bands``: of time bounds and of other values; ``reals``: those in floating point.
+    ``bands``: of time bounds and of other values; ``reals``: those in floating point. ``residual``: DuckDB
+    text, or what knows the answers.
     """
 
     keys: tuple[KeyColumns, ...]
@@ -136,7 +145,7 @@ class Condition:
     comparisons: tuple[TimeComparison, ...]
     rechecks: tuple[TimeComparison, ...]
     slack: int
-    residual: str | None
+    residual: str | Asked | None
     residual_columns: tuple[JoinedColumn, ...]
     reals: tuple[RealBand, ...] = ()
 
@@ -344,7 +353,11 @@ def _accepted(
         narrow(holds(comparison, times, len(ni)))
     if condition.residual is not None and len(ni):
         (left, li), (right, ri_) = of(Side.LEFT), of(Side.RIGHT)
-        narrow(residual.holds(condition.residual, _residual_table(condition, left, li, right, ri_)))
+        pairs = _residual_table(condition, left, li, right, ri_)
+        if isinstance(condition.residual, str):
+            narrow(residual.holds(condition.residual, pairs))
+        else:
+            narrow(condition.residual.holds(pairs))
     return keep
 
 

@@ -223,6 +223,7 @@ class _Chain:
             residual=None if residual is None else residual.expr,
             residual_duckdb=None if residual is None else residual.duckdb,
             residual_columns=() if residual is None else residual.columns,
+            residual_why=() if residual is None else residual.why,
             matchable=draft.matchable,
             one_sided=tuple((sides[side].title, conjunct.text) for side, conjunct in parts.one_sided),
             filters=filters,

@@ -268,7 +268,8 @@ class JoinPlan(NodePlan):
     the bands do not decide exactly (lossy casts); ``comparisons``: all, as written, for times so near the
     ends of int64 (within ``slack``) that arithmetic saturates. ``residual``: any other condition over both
     sides; it mentions columns named ``alias.column`` (one quoted identifier, `joined_name`), and is checked
-    on candidate pairs. ``residual_duckdb``: the same as DuckDB text.
+    on candidate pairs. ``residual_duckdb``: the same as DuckDB text; None where tasks do not compute it as
+    Spark does, for the reasons in ``residual_why``: then Spark computes it over the candidate pairs.
     ``matchable`` False: no pair can ever match (inverted interval, constant condition). ``looks_above``: some
     bound follows from joins above, so that released rows may still meet the condition.
     """
@@ -283,6 +284,7 @@ class JoinPlan(NodePlan):
     residual: Expr | None
     residual_duckdb: str | None
     residual_columns: tuple[str, ...]
+    residual_why: tuple[str, ...]
     matchable: bool
     one_sided: tuple[tuple[str, str], ...]
     """(side, text) of ON conditions on one side alone, for people: rows that fail them match nothing."""

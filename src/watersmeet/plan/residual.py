@@ -6,7 +6,6 @@ does not have, or has with another meaning, is refused here and not by a task.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,21 +43,28 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 
 @dataclass(frozen=True)
 class Residual:
-    """``expr`` mentions `joined_name`s, listed in ``columns``; ``duckdb`` is the same as DuckDB text."""
+    """``expr`` mentions `joined_name`s, listed in ``columns``; ``duckdb`` is the same as DuckDB text, or None
+    where tasks do not compute it as Spark does: ``why`` says what of it."""
 
     expr: Expr
-    duckdb: str
+    duckdb: str | None
     columns: tuple[str, ...]
+    why: tuple[str, ...] = ()
 
 
 def residual_of(conjuncts: Sequence[Conjunct], scope: Scope) -> tuple[Residual | None, list[PlanError]]:
-    """The AND of ``conjuncts``, ready to run; and the conjuncts that cannot be."""
-    errors = [error for c in conjuncts if (error := problem_of(c, scope)) is not None]
+    """The AND of ``conjuncts``, ready to run; and the conjuncts that nobody can compute twice alike.
+
+    One conjunct that tasks do not compute gives the whole to Spark: which of them fails on a value, and which
+    keeps it from that, is decided by their order.
+    """
+    errors = [error for c in conjuncts if (error := unsteady(c, ON_BOTH, ON_ONE)) is not None]
     whole = join_all([c.expr for c in conjuncts])
     if whole is None or errors:
         return None, errors
     names = tuple(joined_name(*ref) for ref in refs(whole))
-    return Residual(after_join(whole), to_duckdb(whole, scope), names), []
+    why = tuple(reason for c in conjuncts if (reason := not_computed(c.expr, scope)) is not None)
+    return Residual(after_join(whole), None if why else to_duckdb(whole, scope), names, why), []
 
 
 def after_join(expr: Expr) -> Expr:
@@ -192,13 +198,26 @@ ON_ONE = "compute it from one input alone, as a column of a view, and compare th
 def problem_of(
     conjunct: Conjunct, scope: Scope, where: str = ON_BOTH, hint: str = ON_ONE
 ) -> PlanError | None:
-    """Why DuckDB cannot compute an expression as Spark would; None: it can.
+    """Why an expression cannot be computed in tasks as Spark would; None: it can.
 
     Args:
         where: what it stands in; ``hint``: what to do.
     """
-    import duckdb
+    found = unsteady(conjunct, where, hint)
+    if found is not None:
+        return found
+    why = not_computed(conjunct.expr, scope)
+    return (
+        None
+        if why is None
+        else PlanError(
+            f"{conjunct.text} cannot be used in {where}: {why}", code="residual-function", hint=hint
+        )
+    )
 
+
+def unsteady(conjunct: Conjunct, where: str, hint: str) -> PlanError | None:
+    """What may give another value when it is computed again, or is no expression over rows."""
     expr, text = conjunct.expr, conjunct.text
     if expr.find(exp.Query) is not None:
         return PlanError(f"a subquery in {where}: {text}", code="not-yet", hint="join its source instead")
@@ -207,34 +226,31 @@ def problem_of(
         return _no_function(
             clock.sql(dialect="spark"), text, "its value changes from call to call", where, hint
         )
+    return None
+
+
+def not_computed(expr: Expr, scope: Scope) -> str | None:
+    """Why tasks do not compute an expression; None: they do."""
+    import duckdb
+
     if scope.time_zone != UTC and _mentions_times(typed(expr, scope)):
-        return _no_function(
-            _function_in(expr), text, f"it is computed in UTC, not in {scope.time_zone}", where, hint
-        )
+        return f"tasks compute times in UTC, not in {scope.time_zone}"
     refused = refused_function(typed(expr, scope))
     if refused is not None:
-        return _no_function(refused[0], text, refused[1], where, hint)
+        return f"{refused[0]}: {refused[1]}"
     try:
         duckdb_text = to_duckdb(expr, scope)
+        columns = [
+            f"{_quoted(joined_name(*ref))} {duckdb_type(scope.column(ref).type)}" for ref in refs(expr)
+        ]
     except SqlglotError as error:
-        return _no_function(_function_in(expr), text, str(error).split("\n")[0], where, hint)
-    columns = ", ".join(
-        f"{_quoted(joined_name(*ref))} {duckdb_type(scope.column(ref).type)}" for ref in refs(expr)
-    )
+        return f"{_function_in(expr)}: {_first_line(error)}"
     with _binder() as connection:
         try:
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE pairs ({columns or '_ INT'})")
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE pairs ({', '.join(columns) or '_ INT'})")
             connection.execute(f"SELECT 1 FROM pairs WHERE ({duckdb_text})")
-        except duckdb.CatalogException as error:
-            found = re.search(r"name \"?([\w.]+)\"? does not exist", str(error))
-            name = found.group(1) if found else _function_in(expr)
-            return _no_function(f"{name}()", text, "it is not known outside of Spark", where, hint)
         except duckdb.Error as error:
-            return PlanError(
-                f"{text} in {where} cannot be computed: {_first_line(error)}",
-                code="wrong-types",
-                hint="cast its operands to one type",
-            )
+            return f"{_function_in(expr)}: {_first_line(error)}"
     return None
 
 

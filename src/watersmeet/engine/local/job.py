@@ -21,7 +21,7 @@ from watersmeet.engine.step.write import Placing
 from watersmeet.engine.values import HeldTables, to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.names import CASE_PARTITION
-from watersmeet.plan.model import AggregatePlan, JobPlan, QueryPlan
+from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, QueryPlan
 from watersmeet.spec.model import OutputMode
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.store import Store
@@ -50,6 +50,17 @@ class Watcher(Protocol):
 
     def ran(self, query: str, task: NodeTask) -> None:
         """A node ran; the files of its tasks and of those beneath are still there."""
+
+
+def _refuse_computed_by_spark(query: QueryPlan) -> None:
+    for node in query.nodes:
+        if isinstance(node, JoinPlan) and node.residual_why:
+            raise EngineError(
+                f'"{query.name}": the in-process engine does not compute a condition as Spark does: '
+                + "; ".join(node.residual_why),
+                code="residual-function",
+                hint="run it on Spark",
+            )
 
 
 class LocalJob:
@@ -81,6 +92,7 @@ class LocalJob:
                     code="unsupported-time-zone",
                     hint="run it on Spark, or leave SET time_zone out",
                 )
+            _refuse_computed_by_spark(query)
         self.plan = plan
         self.store = store
         self.partitions = partitions

@@ -13,6 +13,8 @@ from watersmeet.engine.spark.carried import carried
 from watersmeet.errors import EngineError, WatersmeetError
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\][ \t]*")
+_ADVICE = re.compile(r' If necessary set "[\w.]+" to "\w+" to bypass this error\.')
+"""Of Spark, to set what rows rest on."""
 _EXCEPTION = re.compile(r"^(?:[\w.$]+\.)?(\w*(?:Exception|Error))(?::\s*(.*))?$", re.DOTALL)
 _HEADER = re.compile(
     r"(?:CSV header does not conform to the schema"
@@ -141,12 +143,18 @@ def _message(text: str) -> str | None:
     else:
         message = [line for line in _messages(text) if not any(wrapper in line for wrapper in _WRAPPERS)][-1:]
     said = "".join(message).split(" SQLSTATE: ")[0]
-    return _CONDITION.sub("", said, count=1).strip()[:_LONGEST_MESSAGE] or None
+    return _ADVICE.sub("", _CONDITION.sub("", said, count=1)).strip()[:_LONGEST_MESSAGE] or None
 
 
 def _condition(text: str) -> re.Match[str] | None:
     """The first error condition in ``text`` that is not about another exception in it."""
     return next((each for each in _CONDITION.finditer(text) if not each[1].startswith(_WRAPPERS)), None)
+
+
+def condition_of(error: BaseException) -> str | None:
+    """The name of Spark's innermost error condition, such as DIVIDE_BY_ZERO."""
+    found = (_condition(text[:_MOST_CHARACTERS]) for text in reversed(_texts(error)))
+    return next((each[1] for each in found if each is not None), None)
 
 
 def _texts(error: BaseException) -> list[str]:

@@ -84,8 +84,8 @@ def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
         raise EngineError(
             "a node was evaluated outside of a tick", code="internal", hint="please report this"
         )
-    work, tick, part = node_of(text)
-    return NodeTask(shape, store, work, tick), part
+    work, tick, part, answers = node_of(text)
+    return NodeTask(shape, store, work, tick, answers=answers), part
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,8 @@ class FeedFrame:
 
     def run(self, task: NodeTask) -> list[str]:
         """Run ``task`` in all partitions; one report of each."""
-        self._spark.sparkContext.setLocalProperty(NODE, node_text(task.work, task.tick))
+        told = node_text(task.work, task.tick, answers=task.answers)
+        self._spark.sparkContext.setLocalProperty(NODE, told)
         return [row[0] for row in self._frame.collect()]
 
 
@@ -184,7 +185,7 @@ class SinkFrame:
         self._reports.value = []
         if self._counter is not None:
             self._counter.begin()
-        told = node_text(task.work, task.tick, part)
+        told = node_text(task.work, task.tick, part, task.answers)
         self._spark.sparkContext.setLocalProperty(NODE, told)
         if part is None:
             # A frame that shuffles would take what it shuffled in the tick before.

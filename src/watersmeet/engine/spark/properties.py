@@ -7,15 +7,21 @@ every tick.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
 from pydantic import TypeAdapter
 
+from watersmeet.engine.step.asking import AnswerFile
 from watersmeet.engine.step.tasks import TickStart
 from watersmeet.sinks.base import ArrowPart
 from watersmeet.sinks.registry import part_from, plain_part
 
 START = "watersmeet.start"
 NODE = "watersmeet.node"
+
+Answered = Mapping[int, Sequence[AnswerFile]]
+"""Per partition."""
+NO_ANSWERS: Answered = {}
 
 _START = TypeAdapter(TickStart)
 
@@ -29,11 +35,14 @@ def start_of(text: str) -> TickStart:
     return _START.validate_python(json.loads(text))
 
 
-def node_text(work: str, tick: int, part: ArrowPart | None = None) -> str:
-    """The work file of a node's tasks, their tick, and what they stage rows with, as text for `node_of`."""
-    return json.dumps([work, tick, None if part is None else plain_part(part)])
+def node_text(work: str, tick: int, part: ArrowPart | None = None, answers: Answered = NO_ANSWERS) -> str:
+    """The work file of a node's tasks, their tick, what they stage rows with, and the files that hold what
+    was computed elsewhere of its condition, as text for `node_of`."""
+    found = {str(partition): [list(file) for file in files] for partition, files in answers.items()}
+    return json.dumps([work, tick, None if part is None else plain_part(part), found])
 
 
-def node_of(text: str) -> tuple[str, int, ArrowPart | None]:
-    work, tick, part = json.loads(text)
-    return work, tick, None if part is None else part_from(part)
+def node_of(text: str) -> tuple[str, int, ArrowPart | None, Answered]:
+    work, tick, part, found = json.loads(text)
+    answers = {int(partition): [(name, sum_) for name, sum_ in files] for partition, files in found.items()}
+    return work, tick, None if part is None else part_from(part), answers

@@ -16,15 +16,19 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from watersmeet.engine.spark.aggregate import needs_spark, results_of
+from watersmeet.engine.spark.conditions import ConditionFrame
 from watersmeet.engine.spark.ingest import ASIDE, REPORT
 from watersmeet.engine.spark.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.properties import START, start_text
 from watersmeet.engine.spark.side_output import Aside, side_frame
 from watersmeet.engine.spark.text import quoted, sql_of
+from watersmeet.engine.step.asking import asked_elsewhere
 from watersmeet.engine.step.driver import TickDriver, TickResult
-from watersmeet.engine.step.tasks import AggregateShape
+from watersmeet.engine.step.node import NodeTask
+from watersmeet.engine.step.tasks import AggregateShape, JoinShape
 from watersmeet.names import DIFF, SHOWN_DIFF
-from watersmeet.plan.model import AggregatePlan, JobPlan, QueryPlan
+from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, NodePlan, QueryPlan
 from watersmeet.sinks.base import Sink
 from watersmeet.spec.model import OutputMode
 
@@ -87,6 +91,12 @@ class Ticks:
             )
             for query in plan.queries
             for node in query.nodes[:-1]
+        }
+        self._conditions = {
+            (query.name, node.number): frame
+            for query in plan.queries
+            for node in query.nodes
+            if (frame := self._condition_frame(query, node)) is not None
         }
         driver.keep_late = outputs.late is not None
 
@@ -157,14 +167,28 @@ class Ticks:
     def _run_nodes(self, query: QueryPlan, attempt: str) -> Sink:
         """Run the nodes of a query, those beneath first; the last one stages its rows in the sink."""
         for node in query.nodes[:-1]:
-            task = self.driver.node_task(query.name, node.number)
+            task = self._task(query.name, node.number)
             reports = self._feeds[query.name, node.number].run(task)
             self.driver.settle(query.name, node.number, reports)
         sink, last = self._outputs.queries[query.name], query.root.number
-        task = self.driver.node_task(query.name, last)
+        task = self._task(query.name, last)
         reports, rows_out = self._frames[query.name].write(task, attempt)
         self.driver.settle(query.name, last, reports, rows_out=rows_out)
         return sink
+
+    def _task(self, query: str, number: int) -> NodeTask:
+        """A node's task, with what Spark computes of its condition."""
+        task = self.driver.node_task(query, number)
+        condition = self._conditions.get((query, number))
+        return task if condition is None else condition.answers(task)
+
+    def _condition_frame(self, query: QueryPlan, node: NodePlan) -> ConditionFrame | None:
+        shape = self.driver.shapes[query.name][node.number]
+        if asked_elsewhere(shape) is None or not isinstance(node, JoinPlan) or node.residual is None:
+            return None
+        assert isinstance(shape, JoinShape)
+        sql, text = sql_of(node.residual), text_of(node.residual).replace("`", "")
+        return ConditionFrame(self._spark, shape, self.driver.store, self._partitions, sql, text)
 
     def _late_of_stages(self) -> list[Aside]:
         return [

@@ -9,13 +9,14 @@ row; only a report that the driver commits counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.engine.step.aggregate import aggregate_rows
+from watersmeet.engine.step.asking import AnswerFile, answered, questions
 from watersmeet.engine.step.feed import FeedWriter
 from watersmeet.engine.step.join import join_rows
 from watersmeet.engine.step.lookup import lookup_rows
@@ -51,17 +52,28 @@ KINDS: dict[type[NodeShape], Callable[[Any, Share], Iterator[pa.RecordBatch]]] =
 
 @dataclass(frozen=True)
 class NodeTask:
-    """One node of one tick, to be run once per partition. ``work``: its work file; ``placing``: for tests."""
+    """One node of one tick, to be run once per partition. ``work``: its work file; ``placing``: for tests.
+    ``answers``: per partition, files with what was computed elsewhere of the node's condition."""
 
     shape: NodeShape
     store: Store
     work: str
     tick: int
     placing: Placing | None = None
+    answers: Mapping[int, Sequence[AnswerFile]] = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:
         return self.shape.schema
+
+    def ask(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
+        """Candidate pairs of the share that ``answers`` says nothing of; nothing is written."""
+        assert isinstance(self.shape, JoinShape)
+        work = read_work(self.store, self.work)
+        report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
+        share = Share(self.store, self.tick, work, report, partition, partitions)
+        files = self.answers.get(partition, ())
+        return questions(self.shape, share, KINDS[type(self.shape)], files)
 
     def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
         """Rows of the ``partition``-th of ``partitions`` shares, and last the control row.
@@ -71,6 +83,7 @@ class NodeTask:
         work = read_work(self.store, self.work)
         report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
         share = Share(self.store, self.tick, work, report, partition, partitions)
+        shape = answered(self.shape, self.store, self.answers.get(partition, ()))
         feed = self.shape.feed
         writer = None
         if feed is not None:
@@ -80,7 +93,7 @@ class NodeTask:
                 work,
                 self.store,
             )
-        for batch in _collect(KINDS[type(self.shape)](self.shape, share)):
+        for batch in _collect(KINDS[type(self.shape)](shape, share)):
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
             if writer is not None:

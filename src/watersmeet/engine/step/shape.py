@@ -24,11 +24,13 @@ from watersmeet.event_time import Side
 from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.bands import Band, RealBand
+from watersmeet.kernel.elsewhere import Elsewhere
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns
 from watersmeet.kernel.partial import Asked, partials_of
 from watersmeet.kernel.residual import computed
 from watersmeet.measure import Measured
+from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.model import (
     AggregatePlan,
     BranchPlan,
@@ -340,13 +342,19 @@ def _condition(join: JoinPlan, tasks: Mapping[Side, SideTask]) -> Condition:
         comparisons=(*join.comparisons, *join.values.comparisons),
         rechecks=(*join.rechecks, *join.values.rechecks),
         slack=max(join.slack, join.values.slack),
-        residual=join.residual_duckdb,
+        residual=_residual(join),
         residual_columns=tuple(columns[name] for name in join.residual_columns),
         reals=tuple(
             RealBand(b.left, b.right, b.lower, b.upper, b.size, b.error, b.limit, b.falls, b.comparison)
             for b in join.values.real
         ),
     )
+
+
+def _residual(join: JoinPlan) -> str | Elsewhere | None:
+    if join.residual is None:
+        return None
+    return join.residual_duckdb or Elsewhere(text_of(join.residual).replace("`", ""))
 
 
 def tracker_rules(query: QueryPlan) -> dict[str, list[BranchRules]]:

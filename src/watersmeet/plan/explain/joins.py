@@ -90,7 +90,16 @@ def _checked(join: JoinPlan) -> Iterator[str]:
     yield from join.recheck_texts
     yield from join.values.recheck_texts
     if join.residual is not None:
-        yield plain(text_of(join.residual))
+        yield residual_line(join)
+
+
+def residual_line(join: JoinPlan) -> str:
+    """The residual condition, and why Spark computes it, if it does."""
+    assert join.residual is not None
+    text = plain(text_of(join.residual))
+    if join.residual_duckdb is not None:
+        return text
+    return f"{text}: computed by Spark over the candidate pairs ({'; '.join(join.residual_why)})"
 
 
 def _arrangement(join: JoinPlan, side: Side) -> str:

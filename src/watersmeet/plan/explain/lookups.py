@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.durations import duration
 from watersmeet.plan.explain.bands import band_lines
-from watersmeet.plan.explain.joins import key_lines
-from watersmeet.plan.explain.words import Sections, plain
+from watersmeet.plan.explain.joins import key_lines, residual_line
+from watersmeet.plan.explain.words import Sections
 from watersmeet.plan.model import LookupPlan
 from watersmeet.spec.model import JoinKind, Source
 
@@ -36,7 +35,7 @@ def lookup_sections(join: LookupPlan) -> Sections:
         ("Conditions on one input", conditions),
         (
             "Checked on each candidate pair",
-            [] if join.residual is None else [plain(text_of(join.residual))],
+            [] if join.residual is None else [residual_line(join)],
         ),
         ("Columns of the table that are copied", [", ".join(join.table.kept)]),
         (

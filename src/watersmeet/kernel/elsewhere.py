@@ -1,0 +1,141 @@
+"""Conditions that someone else computes over candidate pairs: asked in one pass, answered in the next.
+
+A task runs twice. In the first pass each batch of candidate pairs is a question; it is handed on, and taken
+to be FALSE. In the second the same batches come again. They are told apart by a digest of what they hold, not
+by their place: a task that asks in another order, or what nobody has answered, is never given the answer to
+another question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.errors import EngineError
+from watersmeet.event_time import Mask
+from watersmeet.names import ours
+
+ASK, HOLDS = ours("ask"), ours("holds")
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A condition that tasks do not compute. ``text``: as it was written."""
+
+    text: str
+
+    def holds(self, pairs: pa.Table) -> Mask:
+        raise EngineError(
+            f"{self.text} was asked of a task that has no answers", code="internal", hint="please report this"
+        )
+
+
+@dataclass
+class Questions:
+    """In the first pass: ``ask`` takes (digest, pairs) of what is not ``known``."""
+
+    ask: Callable[[int, pa.Table], None]
+    known: Answers
+    _asked: set[int] = field(default_factory=set)
+
+    def holds(self, pairs: pa.Table) -> Mask:
+        if pairs.num_rows == 0:
+            return np.zeros(0, dtype=np.bool_)
+        digest = digest_of(pairs)
+        found = self.known.of(digest, pairs.num_rows)
+        if found is not None:
+            return found
+        if digest not in self._asked:
+            self._asked.add(digest)
+            self.ask(digest, pairs)
+        return np.zeros(pairs.num_rows, dtype=np.bool_)
+
+
+@dataclass
+class Answers:
+    """In the second pass: bits per digest, with how many of them count."""
+
+    text: str
+    truths: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+
+    def of(self, digest: int, rows: int) -> Mask | None:
+        found = self.truths.get(digest)
+        if found is None or found[0] != rows:
+            return None
+        bits = np.unpackbits(np.frombuffer(found[1], dtype=np.uint8), count=rows)
+        answer: Mask = bits.astype(np.bool_)
+        return answer
+
+    def holds(self, pairs: pa.Table) -> Mask:
+        """Raises: EngineError for pairs that were not asked."""
+        if pairs.num_rows == 0:
+            return np.zeros(0, dtype=np.bool_)
+        found = self.of(digest_of(pairs), pairs.num_rows)
+        if found is None:
+            raise EngineError(
+                f"the candidates of {self.text} are others than those that Spark was asked about",
+                code="internal",
+                hint="please report this; the tick is repeated when the job is run again",
+            )
+        return found
+
+    def add(self, digests: Collection[int], rows: Collection[int], bits: Collection[bytes]) -> None:
+        for digest, count, truth in zip(digests, rows, bits, strict=True):
+            self.truths[digest] = (count, truth)
+
+
+def digest_of(pairs: pa.Table) -> int:
+    """A digest of all values, in order: int64. What lies under a NULL has no part in it."""
+    found = hashlib.blake2b(str(pairs.num_rows).encode(), digest_size=8)
+    for column in pairs.columns:
+        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        found.update(str(array.type).encode())
+        if array.null_count:
+            found.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
+        if _is_plain(array.type):
+            _update(found, array)
+        else:  # nested ones: values as they lie in a batch of their own
+            taken = array.take(pa.array(np.arange(len(array))))
+            found.update(pa.RecordBatch.from_arrays([taken], names=[""]).serialize())
+    return int.from_bytes(found.digest(), "big", signed=True)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+    return any(test(kind) for test in tests)
+
+
+def _update(found: hashlib.blake2b, array: pa.Array) -> None:
+    kind = array.type
+    if _is_text(kind):
+        lengths = pc.fill_null(pc.binary_length(array), 0)
+        found.update(lengths.to_numpy(zero_copy_only=False).tobytes())
+        whole = pc.fill_null(array, b"" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "")
+        joined = pa.concat_arrays([whole])
+        width = 8 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else 4
+        data = joined.buffers()[2]
+        if data is not None:
+            offsets = np.frombuffer(joined.buffers()[1], dtype=f"i{width}")
+            first, last = offsets[joined.offset], offsets[joined.offset + len(joined)]
+            found.update(memoryview(data)[first:last])
+        return
+    if pa.types.is_boolean(kind):
+        found.update(np.packbits(pc.fill_null(array, False).to_numpy(zero_copy_only=False)).tobytes())
+        return
+    width = kind.bit_width // 8
+    values = np.frombuffer(array.buffers()[1], dtype=np.uint8)
+    values = values[array.offset * width : (array.offset + len(array)) * width]
+    if array.null_count:
+        rows = values.reshape(-1, width).copy()
+        rows[array.is_null().to_numpy(zero_copy_only=False)] = 0
+        values = rows
+    found.update(values.tobytes())
