@@ -13,6 +13,17 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
+from watersmeet.spec.intervals import IntervalError, read_interval, unit_name
+
+
+class MisreadError(Exception):
+    """Words that are read here and say nothing: ``hint``: what would; ``start``: where in the text."""
+
+    def __init__(self, message: str, hint: str, start: int) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.start = start
+
 
 class ImposeOrder(exp.Expression, exp.Func):
     """``IMPOSE_ORDER(TABLE relation, DESCRIPTOR(column), lag)``; ``this``: a table, a select, another one."""
@@ -39,6 +50,10 @@ def _parse_impose_order(parser: Any) -> ImposeOrder:
 
 def _window_parser(name: str) -> Callable[[Any], WindowTable]:
     return lambda parser: parser.parse_window_table(name)
+
+
+def _is_number(text: str) -> bool:
+    return text.strip(" +-").replace(".", "", 1).isdigit()
 
 
 class WatersmeetParser(SparkParser):
@@ -134,10 +149,72 @@ class WatersmeetParser(SparkParser):
         return super()._parse_wrapped(parse_method, optional)
 
     def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
-        """``INTERVAL 1 DAY 2 HOURS`` is a sum: in parentheses, else ``t - INTERVAL 1 DAY 2 HOURS`` would be
-        written back as ``t - 1 day + 2 hours``."""
-        interval = super()._parse_interval(*args, **kwargs)
-        return exp.Paren(this=interval) if isinstance(interval, exp.Add) else interval
+        """``INTERVAL`` and a value is a literal, read by `spec.intervals`; else it may be a name."""
+        token = self._curr
+        if token is None or token.token_type is not TokenType.INTERVAL or self._value_at(1) is None:
+            index, following = self._index, self._token_at(1)
+            found = super()._parse_interval(*args, **kwargs)
+            if following is not None and following.token_type in (TokenType.PLUS, TokenType.DASH):
+                self._retreat(index)  # a name, and a sum of it
+                return None
+            if found is not None and token is not None:
+                raise MisreadError(
+                    "an INTERVAL is a constant", "multiply it: x * INTERVAL '1' SECOND", token.start
+                )
+            return None
+        self._advance()
+        values: list[tuple[str, str | None]] = []
+        last: str | None = None
+        while last is None and (value := self._value_at(0)) is not None:
+            text, length, is_text = value
+            unit = self._word_at(length)
+            if unit is None or (unit_name(unit) is None and (values or not _is_number(text))):
+                if values:
+                    break
+                unit = None
+            if unit is None and not is_text:
+                raise MisreadError("an INTERVAL has a unit", "such as INTERVAL 10 SECONDS", token.start)
+            values.append((text, unit))
+            self._advance(length + (unit is not None))
+            if unit is None:
+                break
+            if len(values) == 1 and self._match_text_seq("TO"):
+                last = self._word_at(0) or ""
+                self._advance()
+        try:
+            interval = read_interval(values, last)
+        except IntervalError as error:
+            raise MisreadError(f"INTERVAL: {error}", error.hint, token.start) from None
+        interval.meta["start"] = token.start
+        return interval
+
+    def _value_at(self, ahead: int) -> tuple[str, int, bool] | None:
+        """A number or a text, with its sign, so many tokens ahead: its text, how many tokens it takes, and
+        whether it is a text. A number behind a sign needs a unit: ``interval - 5`` may be a difference."""
+        sign = ""
+        length = 1
+        token = self._token_at(ahead)
+        if token is not None and token.token_type in (TokenType.PLUS, TokenType.DASH):
+            sign = "-" if token.token_type is TokenType.DASH else ""
+            token, length = self._token_at(ahead + 1), 2
+        if token is None or token.token_type not in (TokenType.STRING, TokenType.NUMBER):
+            return None
+        is_text = token.token_type is TokenType.STRING
+        if length == 2 and unit_name(self._word_at(ahead + 2) or "") is None:
+            return None
+        if not sign:
+            return token.text, length, is_text
+        text = token.text.strip()
+        return (text[1:] if text.startswith("-") else sign + text), length, is_text
+
+    def _word_at(self, ahead: int) -> str | None:
+        token = self._token_at(ahead)
+        quoted = token is None or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        return None if token is None or quoted or not token.text.isalpha() else token.text
+
+    def _token_at(self, ahead: int) -> Any:
+        place = self._index + ahead
+        return self._tokens[place] if place < len(self._tokens) else None
 
 
 class Watersmeet(Spark):

@@ -8,7 +8,7 @@ from watersmeet.errors import SqlError
 from watersmeet.front.place import Text
 from watersmeet.front.tokens import parse_tokens, statements_of
 from watersmeet.front.types import INTEGERS, TIMES
-from watersmeet.spec.intervals import interval_us, is_calendar_unit, is_interval, text_us, unit_name
+from watersmeet.spec.intervals import IntervalError, interval_us, is_calendar, is_interval, text_us
 
 _HINT = "write a day-time interval, such as INTERVAL '10' SECONDS"
 
@@ -22,12 +22,10 @@ def duration_us(duration: str | exp.Expression, text: Text | None = None) -> int
         return _expression_us(duration, text or Text(""))
     stripped = duration.strip()
     if not stripped.lstrip("-+ ").lower().startswith("interval"):
-        value = text_us(stripped)
-        if value is not None:
-            return value
-        raise SqlError(
-            f"{stripped!r} is no duration", code="bad-duration", hint="write it like '10 seconds' or '1 hour'"
-        )
+        try:
+            return text_us(stripped)
+        except IntervalError as error:
+            raise SqlError(str(error), code="bad-duration", hint=error.hint) from None
     inner = Text(stripped)
     statements = statements_of(inner)
     tree = parse_tokens(inner, statements[0]) if len(statements) == 1 else None
@@ -41,19 +39,11 @@ def _expression_us(expr: exp.Expression, text: Text) -> int:
     if value is not None:
         return value
     written = expr.sql("spark")
-    units = [node for node in expr.find_all(exp.Interval) if _is_calendar(node)]
-    if units:
+    if any(is_calendar(node) for node in expr.find_all(exp.Interval)):
         raise text.error(
             f"{written} has no fixed length: months and years differ", "bad-duration", expr, "use days"
         )
     raise text.error(f"{written} is no constant day-time interval", "bad-duration", expr, _HINT)
-
-
-def _is_calendar(interval: exp.Interval) -> bool:
-    unit = interval.args.get("unit")
-    names = [unit.this.name] if isinstance(unit, exp.IntervalSpan) else [unit.name] if unit else []
-    words = names or interval.this.name.split()
-    return any(is_calendar_unit(unit_name(word)) for word in words)
 
 
 def lag_of(expr: exp.Expression, column: str, kind: str, text: Text) -> int:

@@ -12,7 +12,7 @@ from sqlglot.tokens import TokenType
 from watersmeet.errors import Location, SqlError, near_names
 from watersmeet.front.durations import duration_us
 from watersmeet.front.tokens import Cursor
-from watersmeet.spec.intervals import text_us
+from watersmeet.spec.intervals import IntervalError, trigger_ms
 from watersmeet.spec.model import NullTime, Options, OutputMode, PlanChoice, WatermarkRule
 from watersmeet.spec.spark_settings import problem_of
 from watersmeet.spec.time_zones import hint_for, zone_named
@@ -50,8 +50,7 @@ class Settings:
             _check_spark_setting(key, value, location)
             self.spark[key] = value
         elif name in RUN_SETTINGS:
-            _check_run_setting(name, value, location)
-            self.run[name] = value
+            self.run[name] = _run_setting(name, value, location)
         elif name == "watermark_rule":
             self.options = replace(self.options, watermark_rule=_one_of(WatermarkRule, name, value, location))
         elif name == "output_mode":
@@ -106,13 +105,22 @@ def _time_zone(value: str, location: Location | None) -> str:
     return zone
 
 
-def _check_run_setting(name: str, value: str, location: Location | None) -> None:
+def _run_setting(name: str, value: str, location: Location | None) -> str:
+    """As text for whoever runs the job."""
     if name == "partitions" and (not value.strip().isdigit() or int(value) == 0):
-        hint = "it is a whole number above zero"
-    elif name == "trigger" and (text_us(value) or 0) <= 0:
-        hint = "such as '2 seconds' or '500 milliseconds'"
+        hint: str | None = "it is a whole number above zero"
+    elif name == "trigger":
+        try:
+            if value.strip().lower().startswith("interval"):
+                value = f"{duration_us(value)} microseconds"
+            trigger_ms(value)
+            return value
+        except IntervalError as error:
+            hint = error.hint
+        except SqlError as error:
+            hint = error.hint
     else:
-        return
+        return value
     raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
 
 

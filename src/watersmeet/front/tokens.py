@@ -9,7 +9,7 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import raise_all
-from watersmeet.front.dialect import Watersmeet
+from watersmeet.front.dialect import MisreadError, Watersmeet
 from watersmeet.front.place import Text, taken_name
 from watersmeet.names import is_ours
 
@@ -52,6 +52,8 @@ def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
         trees = parser.parse(list(tokens), text.sql)
     except (ParseError, TokenError) as error:
         raise text.syntax(error) from error
+    except MisreadError as error:
+        raise text.error(str(error), "bad-duration", error.start, error.hint) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
         raise text.error("syntax: one statement is expected", "syntax", tokens[0].start if tokens else None)
     return trees[0]

@@ -23,8 +23,8 @@ from watersmeet.plan.forms import (
     widened,
     wrong_types,
 )
-from watersmeet.plan.intervals import interval_us, unit_us
 from watersmeet.plan.scope import INTEGER_BITS, Ref, Scope, Unit
+from watersmeet.spec.intervals import interval_us, unit_us
 from watersmeet.spec.model import Expr
 from watersmeet.spec.time_zones import UTC
 from watersmeet.zones import zone

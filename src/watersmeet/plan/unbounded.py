@@ -20,6 +20,7 @@ from watersmeet.plan.join import Draft, bounds_in
 from watersmeet.plan.model import Bound
 from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
 from watersmeet.plan.tree import AggregateNode, JoinNode, LookupNode
+from watersmeet.spec.intervals import is_calendar
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -31,8 +32,6 @@ from watersmeet.spec.model import (
     WatermarkRule,
 )
 from watersmeet.spec.stages import time_of
-
-_LENGTHLESS = ("YEAR", "MONTH", "QUARTER", "YEARS", "MONTHS", "QUARTERS")
 
 
 @dataclass(frozen=True)
@@ -295,7 +294,7 @@ def _reason(
         return "it is negated"
     if type(expr) not in OPERATORS:
         return None
-    if any(str(unit.args.get("unit")).upper() in _LENGTHLESS for unit in expr.find_all(exp.Interval)):
+    if any(is_calendar(interval) for interval in expr.find_all(exp.Interval)):
         return "months and years have no fixed length"
     times = [ref for ref in mentioned if scope.is_event_time(ref)]
     without = [ref for ref in mentioned if not scope.is_event_time(ref)]

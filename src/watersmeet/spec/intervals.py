@@ -1,30 +1,35 @@
-"""Day-time intervals of SQL as exact µs: the one place that knows ``INTERVAL '1 02:03' DAY TO MINUTE``.
+"""Intervals of SQL: the one grammar, wherever a length of time is written.
 
-Pure arithmetic over sqlglot trees and texts. MONTH, QUARTER and YEAR have no fixed length: they give None, as
-does everything that is no constant interval.
+It is Spark's. For people who write them elsewhere its units may be shortened (``10 sec``, ``500ms``), and
+days and clock times stand without their fields (``'1 02:03:04'``); `read_interval` writes both as Spark does,
+so that Spark reads the same. Parts of a microsecond, which Spark cuts off without a word, are refused.
+
+MONTH and YEAR have no fixed length: they are intervals, but no number of µs.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlglot import exp
 
-_UNIT_US = {
-    "nanosecond": Fraction(1, 1000),
-    "microsecond": Fraction(1),
-    "millisecond": Fraction(1_000),
-    "second": Fraction(1_000_000),
-    "minute": Fraction(60_000_000),
-    "hour": Fraction(3_600_000_000),
-    "day": Fraction(86_400_000_000),
-    "week": Fraction(604_800_000_000),
+UNIT_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
 }
+_CALENDAR = ("month", "year")
 _SHORT = {
-    "ns": "nanosecond",
     "us": "microsecond",
     "µs": "microsecond",
+    "usec": "microsecond",
     "ms": "millisecond",
     "msec": "millisecond",
     "s": "second",
@@ -35,73 +40,212 @@ _SHORT = {
     "hr": "hour",
     "d": "day",
     "w": "week",
+    "mon": "month",
+    "y": "year",
+    "yr": "year",
 }
-_CALENDAR = {"month", "mon", "quarter", "year", "y", "yr", "decade", "century"}
 _FIELDS = ("day", "hour", "minute", "second")
 
-_NUMBER = re.compile(r"[+-]?\s*(?:\d+(?:\.\d*)?|\.\d+)$")
-_PART = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Zµ]+)")
-_CLOCK = re.compile(r"([+-]?)\s*(?:(\d+)\s+)?(\d+):(\d+)(?::(\d+(?:\.\d*)?))?$")
+_DIGITS = "[0-9]"
+_NUMBER = re.compile(rf"([+-]?)\s*({_DIGITS}+(?:\.{_DIGITS}*)?|\.{_DIGITS}+)")
+_WORD = re.compile(r"\s*([a-zA-Zµ]+)")
+_CLOCK = re.compile(rf"[+-]?(?:({_DIGITS}+) )?{_DIGITS}+:{_DIGITS}+(:{_DIGITS}+(?:\.{_DIGITS}+)?)?")
+_MOST = 2**63 - 1
+
+
+class IntervalError(ValueError):
+    """A text is no interval. ``hint``: what to write instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+_HINT = "write it as INTERVAL '10' SECONDS, '1 hour 30 minutes' or INTERVAL '1 02:03:04' DAY TO SECOND"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """``amount``: as Spark reads it, with its sign; ``unit``: in the singular; ``written``: the unit by a
+    name that Spark knows, as it was written if that is one."""
+
+    amount: str
+    unit: str
+    written: str
+
+    @property
+    def us(self) -> int:
+        value = Fraction(self.amount) * UNIT_US[self.unit]
+        return int(value)
 
 
 def unit_name(text: str) -> str | None:
-    """The singular lower-case unit, ``MINUTES`` → ``minute``, calendar units too; None if it is no unit."""
+    """The unit in the singular, lower case, ``MINUTES`` → ``minute``, ``secs`` → ``second``, also months and
+    years; None if it is none."""
     word = text.strip().lower()
     for candidate in (word, word.removesuffix("s")):
-        if candidate in _UNIT_US or candidate in _CALENDAR:
+        if candidate in UNIT_US or candidate in _CALENDAR:
             return candidate
         if candidate in _SHORT:
             return _SHORT[candidate]
     return None
 
 
-def is_calendar_unit(unit: str | None) -> bool:
-    return unit in _CALENDAR
+def unit_us(name: str) -> int | None:
+    """µs of a unit by its full name, in singular or plural; None for months, years and what is unknown."""
+    word = name.lower()
+    return UNIT_US.get(word, UNIT_US.get(word.removesuffix("s")))
 
 
-def text_us(text: str) -> int | None:
-    """µs of ``10 seconds``, ``10s``, ``1 hour 30 minutes``, ``1 02:03``, ``02:03:04.5``; None otherwise."""
-    rest = text.strip()
-    if clock := _CLOCK.match(rest):
-        return _clock_us(clock)
-    total = Fraction(0)
-    found = False
+def read_interval(values: Sequence[tuple[str, str | None]], last: str | None = None) -> exp.Interval:
+    """An INTERVAL literal as Spark writes it.
+
+    Args:
+        values: amounts, each with its sign, and their units; one text without a unit: ``'1 hour 2 minutes'``.
+        last: the unit after TO, of one value alone.
+
+    Raises:
+        IntervalError: it is none, or is finer than a µs or longer than Spark's intervals are.
+    """
+    (text, unit), *more = values
+    if last is not None and unit is not None and not more:
+        return _span(text, unit_name(unit) or unit, unit_name(last) or last)
+    if unit is not None:
+        return _of_parts([_part(amount, each or "") for amount, each in values])
+    stripped = re.sub(r"^\s*interval\s+", "", text, flags=re.IGNORECASE).strip()
+    clock = _CLOCK.fullmatch(stripped)
+    if clock is not None:
+        first = "hour" if clock.group(1) is None else "day"
+        return _span(stripped, first, "minute" if clock.group(2) is None else "second")
+    return _of_parts(_parts_of(stripped, text))
+
+
+def _parts_of(rest: str, text: str) -> list[_Part]:
+    parts: list[_Part] = []
     while rest:
-        part = _PART.match(rest)
-        unit = unit_name(part.group(3)) if part else None
-        if part is None or unit not in _UNIT_US:
-            return None
-        amount = Fraction(part.group(2)) * _UNIT_US[unit]
-        total += -amount if part.group(1) == "-" else amount
-        rest = rest[part.end() :].lstrip(" ,")
-        found = True
-    return int(total) if found else None
+        number = _NUMBER.match(rest)
+        word = _WORD.match(rest, number.end()) if number else None
+        if number is None or word is None:
+            raise IntervalError(f"{text!r} is no interval", _HINT)
+        parts.append(_part(number.group(), word.group(1)))
+        rest = rest[word.end() :].lstrip(" ,\t\n\r")
+    if not parts:
+        raise IntervalError(f"{text!r} is no interval", _HINT)
+    return parts
 
 
-def _clock_us(clock: re.Match[str]) -> int:
-    """``[days] h:m[:s]``."""
-    sign, days, hours, minutes, seconds = clock.groups()
-    total = (
-        int(days or 0) * _UNIT_US["day"]
-        + int(hours) * _UNIT_US["hour"]
-        + int(minutes) * _UNIT_US["minute"]
-        + Fraction(seconds or 0) * _UNIT_US["second"]
+def _part(amount: str, unit: str) -> _Part:
+    name = unit_name(unit)
+    if name is None:
+        known = ", ".join(each.upper() for each in (*reversed(UNIT_US), *_CALENDAR))
+        raise IntervalError(f'"{unit}" is no unit of time', f"units are {known}")
+    number = _NUMBER.fullmatch(amount.strip())
+    if number is None:
+        raise IntervalError(f"{amount!r} is no number of {unit}", _HINT)
+    sign, digits = number.groups()
+    whole, _, fraction = digits.partition(".")
+    if "." in digits and name != "second":
+        raise IntervalError(
+            f"{amount.strip()} {unit}: Spark knows fractions of seconds alone", "use the next smaller unit"
+        )
+    _check_fraction(fraction)
+    spark = unit.lower().removesuffix("s") == name
+    plain = ("-" if sign == "-" else "") + (whole or "0") + (f".{fraction}" if fraction else "")
+    return _Part(plain, name, unit if spark else name.upper())
+
+
+def _check_fraction(fraction: str) -> None:
+    if fraction[6:].strip("0") or len(fraction) > 9:
+        raise IntervalError(
+            f"0.{fraction} seconds is finer than a microsecond",
+            "times have microseconds: six digits after the point",
+        )
+
+
+def _of_parts(parts: list[_Part]) -> exp.Interval:
+    calendar = [part.unit in _CALENDAR for part in parts]
+    if any(calendar) and not all(calendar):
+        raise IntervalError(
+            "an interval of months and of days: it has no one type in Spark",
+            "add two intervals to the time, one after the other",
+        )
+    if not any(calendar):
+        _check_length(sum(part.us for part in parts))
+    if len(parts) == 1:
+        (part,) = parts
+        return exp.Interval(this=exp.Literal.string(part.amount), unit=exp.Var(this=part.written.upper()))
+    text = " ".join(f"{part.amount} {part.written.lower()}" for part in parts)
+    return exp.Interval(this=exp.Literal.string(text))
+
+
+def _check_length(us: int) -> None:
+    if not -_MOST - 1 <= us <= _MOST:
+        raise IntervalError("an interval of more than 106751991 days", "that is the longest that Spark has")
+
+
+def _span(text: str, first: str, last: str) -> exp.Interval:
+    """``'1 02:03' DAY TO MINUTE``."""
+    literal = exp.Interval(
+        this=exp.Literal.string(text.strip()),
+        unit=exp.IntervalSpan(this=exp.Var(this=first.upper()), expression=exp.Var(this=last.upper())),
     )
-    return int(-total if sign == "-" else total)
+    if (first, last) == ("year", "month") and re.fullmatch(rf"\s*[+-]?{_DIGITS}+-{_DIGITS}+\s*", text):
+        return literal
+    _check_length(_span_us(text, first, last))
+    return literal
 
 
-def _span_us(text: str, first: str, last: str) -> int | None:
-    """``'1 02:03' DAY TO MINUTE``: the fields from ``first`` to ``last``, one sign for all."""
-    if first not in _FIELDS or last not in _FIELDS:
-        return None
+def _span_us(text: str, first: str, last: str) -> int:
+    """The fields from ``first`` to ``last``, one sign for all."""
+    wrong = IntervalError(f"{text!r} is no interval {first.upper()} TO {last.upper()}", _HINT)
+    if first not in _FIELDS or last not in _FIELDS or _FIELDS.index(first) >= _FIELDS.index(last):
+        raise wrong
     fields = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1]
-    text = text.strip()
-    sign = -1 if text.startswith("-") else 1
-    numbers = re.split(r"[\s:]+", text.lstrip("+-").strip())
-    if len(numbers) != len(fields) or not all(re.fullmatch(r"\d+(\.\d*)?", n) for n in numbers):
-        return None
-    total = sum((Fraction(n) * _UNIT_US[f] for n, f in zip(numbers, fields, strict=True)), Fraction(0))
+    stripped = text.strip()
+    sign = -1 if stripped.startswith("-") else 1
+    numbers = re.split(r"[ :]", stripped[1:] if stripped[:1] in ("+", "-") else stripped)
+    separators = re.findall(r"[ :]", stripped)
+    if len(numbers) != len(fields) or separators != [" " if f == "day" else ":" for f in fields[:-1]]:
+        raise wrong
+    total = Fraction(0)
+    for number, field in zip(numbers, fields, strict=True):
+        fraction = rf"(?:\.{_DIGITS}{{1,9}})?" if field == "second" else ""
+        digits = "{1,2}" if field not in (first, "day") else "+"
+        if not re.fullmatch(rf"{_DIGITS}{digits}{fraction}", number):
+            raise wrong
+        if field != first and Fraction(number) >= (24 if field == "hour" else 60):
+            raise IntervalError(
+                f"{text!r}: {field}s within {first.upper()} TO {last.upper()} end at "
+                + ("23" if field == "hour" else "59"),
+                f"count them among the {fields[fields.index(field) - 1]}s",
+            )
+        _check_fraction(number.partition(".")[2])
+        total += Fraction(number) * UNIT_US[field]
     return sign * int(total)
+
+
+def text_us(text: str) -> int:
+    """µs of ``10 seconds``, ``10s``, ``1 hour 30 minutes``, ``1 02:03``, ``02:03:04.5``.
+
+    Raises: IntervalError, for months and years, too.
+    """
+    value = interval_us(read_interval([(text, None)]))
+    if value is None:
+        raise IntervalError(f"{text!r} has no fixed length: months and years differ", "use days")
+    return value
+
+
+def trigger_ms(text: str) -> int:
+    """Milliseconds between ticks: an interval as for `text_us`, or ``0``: as soon as there are rows.
+
+    Raises: IntervalError.
+    """
+    us = 0 if text.strip() == "0" else text_us(text)
+    if us < 0 or us % 1_000:
+        raise IntervalError(
+            f"{text!r} is no whole number of milliseconds from 0", "such as '500 ms' or '2 seconds'"
+        )
+    return us // 1_000
 
 
 def is_interval(expr: exp.Expression | None) -> bool:
@@ -115,10 +259,31 @@ def is_interval(expr: exp.Expression | None) -> bool:
     return isinstance(expr, exp.Interval)
 
 
+def is_calendar(interval: exp.Interval) -> bool:
+    """Whether it is of months and years."""
+    return any(unit in _CALENDAR for unit in _units(interval))
+
+
+def is_of_days(interval: exp.Interval) -> bool:
+    """Whether Spark takes it as whole days by its units: a DATE plus it is a DATE, and not a TIMESTAMP."""
+    return set(_units(interval)) <= {"day", "week"}
+
+
+def _units(interval: exp.Interval) -> list[str]:
+    unit = interval.args.get("unit")
+    if isinstance(unit, exp.IntervalSpan):
+        names = [unit.this.name, unit.expression.name]
+    elif unit is not None:
+        names = [unit.name]
+    else:
+        names = _WORD.findall(interval.this.name)
+    return [unit_name(name) or name.lower() for name in names]
+
+
 def interval_us(expr: exp.Expression | None) -> int | None:
     """µs of a constant day-time interval; None for month and year kinds and for whatever is no interval.
 
-    Parentheses, negation, sums of intervals and whole multiples are understood. Parts of a µs are cut off.
+    Parentheses, negation, sums of intervals and whole multiples are understood.
     """
     if isinstance(expr, exp.Paren):
         return interval_us(expr.this)
@@ -147,17 +312,17 @@ def _multiple_us(expr: exp.Mul) -> int | None:
 
 def _literal_us(expr: exp.Interval) -> int | None:
     amount, unit = expr.this, expr.args.get("unit")
-    if not isinstance(amount, exp.Literal):
+    if not isinstance(amount, exp.Literal) or is_calendar(expr):
         return None
     text = amount.name
-    if isinstance(unit, exp.IntervalSpan):
-        first, last = unit_name(unit.this.name), unit_name(unit.expression.name)
-        return _span_us(text, first or "", last or "")
-    if unit is None:
-        return text_us(re.sub(r"^\s*interval\b", "", text, flags=re.IGNORECASE))
-    name = unit_name(unit.name)
-    if name not in _UNIT_US:
+    try:
+        if isinstance(unit, exp.IntervalSpan):
+            return _span_us(text, unit_name(unit.this.name) or "", unit_name(unit.expression.name) or "")
+        if unit is not None:
+            return _part(text, unit.name).us
+        found = read_interval([(text, None)])
+        if found.args.get("unit") is not None:
+            return _literal_us(found)
+        return sum(part.us for part in _parts_of(found.this.name, text))
+    except IntervalError:
         return None
-    if _NUMBER.match(text.strip()):
-        return int(Fraction(text.replace(" ", "")) * _UNIT_US[name])
-    return text_us(text)

@@ -17,7 +17,7 @@ from watersmeet.engine.spark.kafka import partition_names
 from watersmeet.engine.spark.properties import node_of, node_text
 from watersmeet.engine.spark.restart import check_checkpoint, host_of, is_committed
 from watersmeet.engine.spark.sources import _check_parquet
-from watersmeet.engine.spark.text import literal, quoted, seconds_of
+from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import EngineError, SpecError, StateError
 from watersmeet.plan.model import JobPlan
 from watersmeet.sinks.parquet_part import ParquetPart
@@ -30,13 +30,6 @@ NOTHING = JobPlan(queries=())
 def test_names_and_literals_survive_quoting():
     assert quoted("a`b.c") == "`a``b.c`"
     assert literal("it's \\ here") == "'it\\'s \\\\ here'"
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("500 milliseconds", 0.5), ("2 seconds", 2.0), ("1 minute", 60.0), ("0", 0.0)]
-)
-def test_triggers_in_seconds(text, seconds):
-    assert seconds_of(text) == seconds
 
 
 def test_settings_of_the_user_win_and_jars_add_up(tmp_path):

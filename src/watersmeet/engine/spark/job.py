@@ -42,12 +42,6 @@ def run_job(
     Raises:
         WatersmeetError: whatever went wrong, readable.
     """
-    outputs = outputs_of(job, plan, console)
-    connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
-    conf = session.settings(
-        master=master, conf=conf, jars=jars, kafka="kafka" in connectors, time_zone=job.options.time_zone
-    )
-    spark = session.start(conf)
     settings = RunSettings(
         checkpoint=checkpoint,
         partitions=partitions,
@@ -57,6 +51,12 @@ def run_job(
         on_start=on_start,
         on_tick=on_tick,
     )
+    outputs = outputs_of(job, plan, console)
+    connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
+    conf = session.settings(
+        master=master, conf=conf, jars=jars, kafka="kafka" in connectors, time_zone=job.options.time_zone
+    )
+    spark = session.start(conf)
     return run(spark, plan, settings, outputs)
 
 

@@ -39,11 +39,11 @@ from watersmeet.engine.spark.scan import scan
 from watersmeet.engine.spark.session import hold_fixed
 from watersmeet.engine.spark.sources import read
 from watersmeet.engine.spark.tables import table_of, table_readers
-from watersmeet.engine.spark.text import seconds_of
 from watersmeet.engine.spark.tick import Outputs, Ticks
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.errors import SpecError
 from watersmeet.plan.model import JobPlan
+from watersmeet.spec.intervals import IntervalError, trigger_ms
 from watersmeet.watermark.holding import Holding
 
 DEFAULT_TRIGGER = "1 second"
@@ -70,7 +70,7 @@ class RunSettings:
     Args:
         checkpoint: the directory of the job's state.
         partitions: hash ranges per join; None: Spark's default parallelism. Free to change between runs.
-        trigger: time between ticks, such as ``2 seconds``.
+        trigger: time between ticks, such as ``2 seconds``; ``0``: as soon as there are rows.
         until_caught_up: end when the input that is there is used up.
         finish: then end the input too: all rows are released, the job is over.
         on_start: called before the first tick with the partitions without rows, per query and alias, that
@@ -85,6 +85,20 @@ class RunSettings:
     finish: bool = False
     on_start: OnStart | None = None
     on_tick: Callable[[TickResult, float, Mapping[str, float]], None] | None = None
+
+    def __post_init__(self) -> None:
+        _trigger_ms(self.trigger)
+
+    @property
+    def trigger_ms(self) -> int:
+        return _trigger_ms(self.trigger)
+
+
+def _trigger_ms(trigger: str) -> int:
+    try:
+        return trigger_ms(trigger)
+    except IntervalError as error:
+        raise SpecError(f'the trigger is "{trigger}"', code="bad-setting", hint=error.hint) from None
 
 
 @dataclass
@@ -156,7 +170,7 @@ class Run:
 
     def _build(self) -> None:
         settings, spark = self.settings, self.spark
-        trigger_s = _trigger_seconds(settings.trigger)
+        trigger_s = settings.trigger_ms / 1000
         sources = self.plan.sources
         self.brokers = Brokers(spark, sources)
         partitions = self.brokers.partitions()
@@ -192,7 +206,7 @@ class Run:
         if self.settings.until_caught_up:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=self.settings.trigger)
+            writer = writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds")
         query = writer.start()
         try:
             while not self._stop.is_set():
@@ -317,7 +331,7 @@ class Run:
     def _generators_have_more(self) -> bool:
         """A pass over what is available takes one batch of a generator; bounded ones go on to their end."""
         batches = (self.checkpoint.last_committed() or 0) + 1
-        trigger_s = _trigger_seconds(self.settings.trigger)
+        trigger_s = self.settings.trigger_ms / 1000
         for source in self.plan.sources:
             if source.connector == "generator":
                 total = generator.total_rows(source)
@@ -358,17 +372,6 @@ def _stopped_by_signals(started: Run) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _trigger_seconds(trigger: str) -> float:
-    try:
-        return seconds_of(trigger)
-    except ValueError:
-        raise SpecError(
-            f'the trigger is "{trigger}"',
-            code="bad-setting",
-            hint="such as '2 seconds' or '500 milliseconds'",
-        ) from None
 
 
 def _now_us() -> int:

@@ -32,25 +32,3 @@ def _quote(node: Expr) -> Expr:
             if isinstance(part, exp.Identifier):
                 part.set("quoted", True)
     return node
-
-
-def seconds_of(duration: str) -> float:
-    """A trigger's interval in seconds: ``500 milliseconds``, ``2 seconds``, ``1 minute``, ``0``.
-
-    Raises: ValueError for anything else.
-    """
-    words = duration.strip().lower().split()
-    units = {
-        "millisecond": 0.001,
-        "ms": 0.001,
-        "second": 1.0,
-        "s": 1.0,
-        "minute": 60.0,
-        "min": 60.0,
-        "hour": 3600.0,
-    }
-    if len(words) == 1 and words[0] == "0":
-        return 0.0
-    if len(words) != 2 or (words[1].rstrip("s") or words[1]) not in units:
-        raise ValueError(duration)
-    return float(words[0]) * units[words[1].rstrip("s") or words[1]]
