@@ -78,3 +78,29 @@ def test_broken_files_are_messages(watersmeet, tmp_path):
         found = watersmeet("replay", tmp_path / name)
         assert found.status == 2
         assert "Traceback" not in found.err
+
+
+def test_a_case_that_waits_is_told_apart_from_one_that_fails(watersmeet, engines, case_file):
+    """By the code of the refusal alone, and only where rows are expected."""
+    waiting = {**GOOD, "case": "waiting"}
+    engines[0]["waiting"] = [{"case": "waiting", "error": "PlanError[not-yet]: no such join\nHint: later"}]
+    found = watersmeet("replay", case_file(GOOD, waiting), "--check")
+    assert found.status == 0
+    assert "waiting: waiting: no such join" in found.err
+    assert "1 of 2 cases as expected, 1 waiting for what is not there yet" in found.err
+    assert watersmeet("replay", case_file(GOOD, waiting)).status == 1, "without --check it is refused"
+    for error in (
+        "PlanError[unbounded-state]: something [not-yet]: is not bounded",
+        "PlanError[not-yet]: no such join\nPlanError[unbounded-state]: nor is it bounded",
+    ):
+        engines[0]["waiting"] = [{"case": "waiting", "error": error}]
+        assert watersmeet("replay", case_file(waiting), "--check").status == 1
+    engines[0]["waiting"] = [{**LINE, "error": "EngineError[not-yet]: in a step"}]
+    assert watersmeet("replay", case_file(waiting), "--check").status == 1
+    engines[0]["refused"] = [{"case": "refused", "error": "PlanError[not-yet]: no such join"}]
+    assert watersmeet("replay", case_file(REFUSED), "--check").status == 1
+
+
+def test_the_plan_that_a_case_asks_for_and_does_not_get_is_said(watersmeet, engines, case_file):
+    found = watersmeet("replay", case_file({**GOOD, "options": {"plan": "delta"}}), "--check")
+    assert (found.status, "1 cases ask for plan delta" in found.err) == (0, True)

@@ -49,7 +49,7 @@ Lateness = Annotated[
     str | None, typer.Option(help="How late a row may still be: '5 seconds', or a number for integer times.")
 ]
 Mode = Annotated[str | None, typer.Option(help="append (final rows only) or changelog.")]
-Plan = Annotated[str | None, typer.Option(help="auto, cascade or delta.")]
+Plan = Annotated[str | None, typer.Option(help="auto or cascade.")]
 MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
 NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
 TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]

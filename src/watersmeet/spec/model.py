@@ -370,7 +370,6 @@ class OutputMode(Enum):
 class PlanChoice(Enum):
     AUTO = "auto"
     CASCADE = "cascade"
-    DELTA = "delta"
 
 
 class NullTime(Enum):

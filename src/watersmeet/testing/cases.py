@@ -16,6 +16,7 @@ from typing import Any
 Case = dict[str, Any]
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
+_NOT_YET = re.compile(r"\w+\[not-yet\]: ")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -135,6 +136,19 @@ def compare_step(case: Case, index: int, got: dict[str, Any], want: dict[str, An
     if "state" in want and _compares_state(case):
         problems += _map_problems("state", got.get("state", {}), want["state"])
     return [f"{where}: {problem}" for problem in problems]
+
+
+def waits_for(case: Case, outputs: list[dict[str, Any]]) -> str | None:
+    """What a case that has steps waits for, when its plan is refused for nothing but what is not there yet;
+    None: it is to be judged. A case that expects to be refused waits for nothing."""
+    if not isinstance(case.get("expect"), list) or len(outputs) != 1 or "step" in outputs[0]:
+        return None
+    problems = [
+        line for line in str(outputs[0].get("error", "")).splitlines() if not line.startswith("Hint: ")
+    ]
+    if not problems or not all(_NOT_YET.match(problem) for problem in problems):
+        return None
+    return "; ".join(_NOT_YET.sub("", problem) for problem in problems)
 
 
 def check_case(case: Case, outputs: list[dict[str, Any]]) -> list[str]:
