@@ -15,6 +15,7 @@ from watersmeet.spec.model import Column, Sink
 
 pytestmark = pytest.mark.spark
 
+ORIGIN = {"rows": "of one tick"}
 SERVERS = {"bootstrap.servers": "localhost:9092", "topic": "out"}
 
 
@@ -33,7 +34,7 @@ def frame(spark):
 def publish(sink, frame, tick=1, insert="out", attempt="a1"):
     sink.prepare(frame.schema)
     sink.write(frame, insert, tick, attempt)
-    sink.publish(insert, tick, attempt)
+    sink.publish(insert, tick, attempt, ORIGIN)
 
 
 @pytest.mark.parametrize(

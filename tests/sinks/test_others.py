@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from watersmeet.errors import SpecError
+from watersmeet.errors import EngineError, SpecError
 from watersmeet.sinks.console import PlainPrinter, _first_rows
 from watersmeet.sinks.memory import MemorySink
+from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Column, Sink
 
+ORIGIN = {"rows": "of one tick"}
 SERVERS = {"bootstrap.servers": "localhost:9092", "topic": "out"}
 
 
@@ -95,8 +97,15 @@ def test_memory_publishes_once_per_tick():
 
     for attempt, tick in (("a1", 1), ("a2", 1), ("a1", 0)):
         sink.write(frame(tick), "i", tick, attempt)
-        sink.publish("i", tick, attempt)
+        sink.publish("i", tick, attempt, ORIGIN)
     sink.write(frame(9), "i", 9, "a9")
     sink.discard("a9")
-    sink.publish("i", 9, "a9")
+    sink.publish("i", 9, "a9", ORIGIN)
     assert MemorySink.rows("m") == [{"a": 0}, {"a": 1}]
+    sink.write(frame(5), "i", 1, "a3")
+    with pytest.raises(EngineError, match="sink-of-another-tick"):
+        sink.publish("i", 1, "a3", {"rows": "of another"})
+    with pytest.raises(EngineError, match="sink-ahead"):
+        sink.resume(["i"], Resumed(0))
+    sink.resume(["i"], Resumed(0, known={"i": (0, ORIGIN)}, set_aside=True))
+    assert MemorySink.rows("m") == [{"a": 0}]

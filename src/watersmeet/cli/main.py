@@ -91,6 +91,13 @@ def run(
         bool,
         typer.Option("--finish", help="With --until-caught-up: end the input too; the last pads go out."),
     ] = False,
+    set_aside_newer_parts: Annotated[
+        bool,
+        typer.Option(
+            "--set-aside-newer-parts",
+            help="After restoring a checkpoint: move parts of sinks that are newer out of readers' sight.",
+        ),
+    ] = False,
     watermark_rule: Rule = None,
     allowed_lateness: Lateness = None,
     output_mode: Mode = None,
@@ -116,6 +123,7 @@ def run(
         jars=jars,
         until_caught_up=until_caught_up or finish or None,
         finish=finish or None,
+        set_aside_newer_parts=set_aside_newer_parts or None,
         watermark_rule=watermark_rule,
         allowed_lateness=allowed_lateness,
         output_mode=output_mode,

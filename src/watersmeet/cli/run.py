@@ -244,6 +244,8 @@ def _run(job: Any, plan: Any, default_checkpoint: str, printer: Any, reporter: A
         conf=dict(job.settings),
         until_caught_up=_flag(run, "until_caught_up"),
         finish=_flag(run, "finish"),
+        set_aside_newer_parts=_flag(run, "set_aside_newer_parts"),
+        on_notice=lambda said: print(f"notice: {said}", file=sys.stderr),
         on_start=lambda found: progress.start(waiting_of(found)),
         on_tick=reporter,
         console=printer,

@@ -27,6 +27,7 @@ RUN_SETTINGS = (
     "broken_output",
     "until_caught_up",
     "finish",
+    "set_aside_newer_parts",
     "jars",
 )
 """Settings of the run, given as text to whoever runs the job."""

@@ -4,8 +4,9 @@ A tick reaches a sink in two steps. ``write`` evaluates the frame and *stages* i
 and they may be staged any number of times. ``publish`` makes the staged rows of one attempt visible, in one
 step, on the driver. Killed in between, the tick is repeated by a new attempt, whose rows are the same.
 
-* ``idempotent`` True: publishing (insert, tick) a second time changes nothing. With the engine's repeatable
-  ticks this is exactly once.
+* ``idempotent`` True: publishing (insert, tick) a second time changes nothing, and a part of this name that
+  was made from something else is refused (`part_mark`). With the engine's repeatable ticks this is exactly
+  once.
 * ``idempotent`` False: rows leave with ``write`` already, and a repeated tick puts them out again: at least
   once.
 
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from watersmeet.errors import SpecError, near_names
+from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 
@@ -73,6 +75,15 @@ class Sink(Protocol):
             EngineError: the target cannot be written, or belongs to another job.
         """
 
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        """Compare what is there with what the state knows, before the first tick of a run; after `prepare`.
+
+        ``inserts``: those that go here. Returns what was set aside, in words.
+
+        Raises:
+            EngineError: parts of ticks that the state has not come to, or of another history.
+        """
+
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         """Evaluate all of ``frame`` once (the sink may ask for more often) and stage its rows."""
 
@@ -85,11 +96,26 @@ class Sink(Protocol):
         None: this sink takes frames only.
         """
 
-    def publish(self, insert: str, tick: int, attempt: str) -> None:
-        """Make what ``attempt`` staged visible; a tick that is there already stays as it is."""
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
+        """Raise what `publish` would, before any sink has published anything of the tick.
+
+        Raises:
+            EngineError: a part of another identity is there, or the target is another job's by now.
+        """
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        """Make what ``attempt`` staged visible, with what it was made from; a part of this tick and identity
+        that is there already stays as it is. Whether there is a part of the tick now: it had rows.
+
+        Raises:
+            EngineError: as `check`.
+        """
 
     def discard(self, attempt: str) -> None:
         """Drop what ``attempt`` staged, if anything. Never fails for an attempt that is gone."""
+
+    def close(self) -> None:
+        """The run is over: others may have the target."""
 
 
 def columns_of(schema: Schema) -> tuple[Column, ...]:

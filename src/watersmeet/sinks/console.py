@@ -15,6 +15,7 @@ from watersmeet.errors import SpecError, printable
 from watersmeet.names import ours
 from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema, Texts
 from watersmeet.sinks.json_values import has_value, rows_of
+from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.model import Sink as SinkSpec
 
 DEFAULT_ROWS = 20
@@ -84,13 +85,24 @@ class ConsoleSink:
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None
 
-    def publish(self, insert: str, tick: int, attempt: str) -> None:
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        """Nothing: what was printed is gone."""
+        return []
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
+        """Nothing: a terminal takes all."""
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         names, rows, total = self._staged.pop((attempt, insert, tick), ([], [], 0))
         if total:
             self._printer.show(insert, tick, names, rows, total - len(rows))
+        return False
 
     def discard(self, attempt: str) -> None:
         self._staged = {key: found for key, found in self._staged.items() if key[0] != attempt}
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def _row_limit(spec: SinkSpec) -> int:

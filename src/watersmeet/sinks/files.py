@@ -2,12 +2,15 @@
 
     path/_attempts/<attempt>/<insert>-<tick>/   staged: by Spark's tasks, any number of times
     path/<insert>-<tick, 12 digits>/            published: by one rename on the driver
+    path/<insert>-<tick, 12 digits>/_tick       what its rows were made from: the identity of its tick
     path/_owner                                 whose parts these are
+    path/_set_aside/<time>/                     parts that were taken out, if that was asked for
 
 Why this is exactly once: the name of a part says its insert and tick, and a repeated tick has the same rows.
-So a part that is there stays, and the attempt that came second is dropped. Spark's tasks write only into
-their own attempt's directory, and only the driver that started the attempt ever renames: what is left of a
-killed job can write where it likes in there, it never lands in the final place. Files and directories are
+So a part that is there *with the same identity* stays, and the attempt that came second is dropped; one with
+another identity is refused, as are parts of ticks that the state has not come to. Spark's tasks write only
+into their own attempt's directory, and only the driver that started the attempt ever renames: what is left of
+a killed job can write where it likes in there, it never lands in the final place. Files and directories are
 synced before and after the rename, so a part that can be seen is also whole after a power failure. A tick
 without rows publishes nothing.
 
@@ -25,6 +28,8 @@ import gzip
 import os
 import re
 import shutil
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -38,11 +43,20 @@ from watersmeet.sinks.base import (
     check_unique_names,
     columns_of,
 )
+from watersmeet.sinks.ownership import OWNER, Ownership, of_another
+from watersmeet.sinks.part_mark import (
+    ASIDE,
+    Identity,
+    Resumed,
+    check_same,
+    newer_parts,
+    read_mark,
+    write_mark,
+)
 from watersmeet.spec.files import OURS, format_of, local_path, path_of, sink_problems
 from watersmeet.spec.model import Sink as SinkSpec
 
 ATTEMPTS = "_attempts"
-OWNER = "_owner"
 
 _PART = re.compile(r".+-\d{12}")
 _DEFAULTS = {"csv": {"header": "true"}, "json": {"ignorenullfields": "false"}}
@@ -64,6 +78,7 @@ class FileSink:
         self._options = dict(_DEFAULTS.get(self._format, {}))
         self._options |= {k.lower(): v for k, v in spec.options.items() if k.lower() not in OURS}
         self._last: dict[str, tuple[int, str]] = {}  # insert -> (tick, attempt) that was published
+        self._ownership: Ownership | None = None
 
     @property
     def path(self) -> Path:
@@ -85,7 +100,7 @@ class FileSink:
             probe = self._path / f"_writable-{os.getpid()}"
             probe.mkdir(exist_ok=True)
             probe.rmdir()
-            self._check_owner(owner)
+            self._take(owner)
             shutil.rmtree(self._path / ATTEMPTS, ignore_errors=True)
         except OSError as error:
             raise EngineError(
@@ -128,27 +143,62 @@ class FileSink:
         staged.mkdir(parents=True, exist_ok=True)
         return ParquetPart(str(staged))
 
-    def publish(self, insert: str, tick: int, attempt: str) -> None:
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        newer = newer_parts(
+            self._spec.name,
+            str(self._path),
+            self.parts(),
+            inserts,
+            lambda insert, tick: read_mark(self._final(insert, tick)),
+            resumed,
+        )
+        if not newer:
+            return []
+        aside = self._path / ASIDE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        try:
+            aside.mkdir(parents=True, exist_ok=True)
+            for part in newer:
+                moved = self._final(*part)
+                os.rename(moved, _free_name(aside / moved.name))
+            for folder in (aside, aside.parent, self._path):
+                _sync(folder)
+        except OSError as error:
+            raise EngineError(
+                f'sink "{self._spec.name}" could not set parts aside: {error}', code="sink-failed"
+            ) from error
+        return [f"{len(newer)} parts of {self._path} were moved to {aside}"]
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
+        if self._ownership is not None:
+            self._ownership.check(self._spec.name)
+        final = self._final(insert, tick)
+        if final.exists():
+            check_same(self._spec.name, str(self._path), insert, tick, read_mark(final), identity)
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         staged, final = self._staged(insert, tick, attempt), self._final(insert, tick)
         try:
+            self.check(insert, tick, identity)
             if final.exists():
                 shutil.rmtree(staged, ignore_errors=True)
             elif not staged.exists():
                 if self._last.get(insert) == (tick, attempt):
-                    return
+                    return False
                 raise EngineError(
                     f'the staged rows of tick {tick} for "{self._spec.name}" are gone from {staged}',
                     code="staged-rows-gone",
                     hint="is another job writing to the same directory? Run again: the tick is repeated",
                 )
             elif self._keep_data_files(staged):
+                write_mark(staged, identity)
                 _sync_tree(staged)
-                _rename(staged, final)
+                os.rename(staged, final)
                 _sync(self._path)
             else:
-                shutil.rmtree(staged)
+                shutil.rmtree(staged, ignore_errors=True)
             self._last[insert] = (tick, attempt)
             _remove_if_empty(staged.parent)
+            return final.exists()
         except OSError as error:
             raise EngineError(
                 f'sink "{self._spec.name}" could not publish tick {tick}: {error}', code="sink-failed"
@@ -158,6 +208,11 @@ class FileSink:
         directory = self._path / ATTEMPTS / _safe(attempt)
         shutil.rmtree(directory, ignore_errors=True)
         _remove_if_empty(directory.parent)
+
+    def close(self) -> None:
+        if self._ownership is not None:
+            self._ownership.release()
+            self._ownership = None
 
     def parts(self) -> list[tuple[str, int]]:
         """The published (insert, tick) pairs, sorted."""
@@ -174,19 +229,21 @@ class FileSink:
     def _final(self, insert: str, tick: int) -> Path:
         return self._path / f"{_safe(insert)}-{tick:012d}"
 
-    def _check_owner(self, owner: str | None) -> None:
-        if owner is None:
+    def _take(self, owner: str | None) -> None:
+        """Hold the directory for this job, and remove what killed runs left in it."""
+        if owner is None or self._ownership is not None:
             return
-        mark = self._path / OWNER
-        known = mark.read_text().strip() if mark.exists() else None
-        if known == owner:
-            return
+        if not (self._path / OWNER).exists() and self._has_parts():
+            raise of_another(self._path, self._spec.name, has_parts=True)
+        self._ownership = Ownership.take(self._path, owner, self._spec.name, has_parts=self._has_parts)
+        for name in os.listdir(self._path):
+            if name.startswith(f"{OWNER}-"):
+                (self._path / name).unlink(missing_ok=True)
+
+    def _has_parts(self) -> bool:
+        """Whether there are published rows. Raises: EngineError when there is something else."""
         if self.parts():
-            raise EngineError(
-                f'{self._path} holds rows that another run put there (sink "{self._spec.name}")',
-                code="sink-of-another-run",
-                hint="a new checkpoint starts anew: give an empty directory, or keep the old checkpoint",
-            )
+            return True
         foreign = sorted(name for name in os.listdir(self._path) if name[0] not in "._")
         if foreign:
             raise EngineError(
@@ -194,18 +251,14 @@ class FileSink:
                 code="sink-not-empty",
                 hint="give a directory of its own, empty or not yet there",
             )
-        fresh = self._path / f"{OWNER}-{os.getpid()}"
-        fresh.write_text(owner + "\n")
-        _sync(fresh)
-        os.replace(fresh, mark)
-        _sync(self._path)
+        return False
 
     def _keep_data_files(self, staged: Path) -> bool:
         """Remove all but files with rows (Spark's checksums, markers, empty files); whether any is left."""
         kept = False
         for entry in sorted(staged.iterdir()):
             if entry.is_dir():
-                shutil.rmtree(entry)
+                shutil.rmtree(entry, ignore_errors=True)  # readers do not see what is left of it
             elif entry.name.startswith((".", "_")) or not self._has_rows(entry):
                 os.unlink(entry)
             else:
@@ -234,13 +287,12 @@ def _safe(name: str) -> str:
     return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted[:1] in ("_", ".") else quoted
 
 
-def _rename(staged: Path, final: Path) -> None:
-    try:
-        os.rename(staged, final)
-    except OSError:
-        if not final.is_dir():
-            raise
-        shutil.rmtree(staged, ignore_errors=True)  # it came between the look and the rename: the same rows
+def _free_name(path: Path) -> Path:
+    """The path, or that with a number, at which there is nothing."""
+    found, number = path, 1
+    while found.exists():
+        found, number = path.with_name(f"{path.name}.{number}"), number + 1
+    return found
 
 
 def _sync_tree(directory: Path) -> None:

@@ -7,6 +7,7 @@ in json and csv values. Kafka's own settings go by their names, with or without 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from watersmeet.errors import SpecError, near_names
@@ -21,6 +22,7 @@ from watersmeet.sinks.base import (
     columns_of,
     required_option,
 )
+from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.model import Sink as SinkSpec
 
 FORMATS = ("json", "csv", "raw")
@@ -62,11 +64,22 @@ class KafkaSink:
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None
 
-    def publish(self, insert: str, tick: int, attempt: str) -> None:
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        """Nothing: records do not say which tick they are of."""
+        return []
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
         """Nothing: the records are out."""
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        """Nothing: the records are out, and there is no part to look at."""
+        return False
 
     def discard(self, attempt: str) -> None:
         """Nothing: records that are out stay out."""
+
+    def close(self) -> None:
+        """Nothing: a topic is no one's."""
 
     def _expressions(self, columns: list[tuple[str, str]]) -> tuple[str | None, str]:
         """The record's key and value as Spark SQL."""

@@ -6,20 +6,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema
+from watersmeet.sinks.part_mark import Identity, Resumed, check_same, newer_parts
 from watersmeet.spec.model import Sink as SinkSpec
 
 Row = dict[str, Any]
 
 
 class MemorySink:
-    """Exactly once as long as the process lives: the same (insert, tick) again is dropped, as files do it."""
+    """Exactly once as long as the process lives: the same (insert, tick) again is dropped if it is of the
+    same identity, and refused if it is not, as files do it."""
 
     idempotent = True
     tells_rows = True
-    _published: ClassVar[dict[str, dict[tuple[str, int], list[Row]]]] = {}
+    _published: ClassVar[dict[str, dict[tuple[str, int], tuple[Identity, list[Row]]]]] = {}
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._name = spec.name
@@ -37,19 +40,39 @@ class MemorySink:
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None
 
-    def publish(self, insert: str, tick: int, attempt: str) -> None:
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        parts = self._published.get(self._name, {})
+        newer = newer_parts(
+            self._name, "memory", parts, inserts, lambda insert, tick: parts[insert, tick][0], resumed
+        )
+        for part in newer:
+            del parts[part]
+        return [f'{len(newer)} parts of "{self._name}" were dropped'] if newer else []
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
+        known = self._published.get(self._name, {}).get((insert, tick))
+        if known is not None:
+            check_same(self._name, "memory", insert, tick, known[0], identity)
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        self.check(insert, tick, identity)
         rows = self._staged.pop((attempt, insert, tick), [])
+        parts = self._published.setdefault(self._name, {})
         if rows:
-            self._published.setdefault(self._name, {}).setdefault((insert, tick), rows)
+            parts.setdefault((insert, tick), (dict(identity), rows))
+        return (insert, tick) in parts
 
     def discard(self, attempt: str) -> None:
         self._staged = {key: rows for key, rows in self._staged.items() if key[0] != attempt}
+
+    def close(self) -> None:
+        """Nothing is held: the rows are the process's."""
 
     @classmethod
     def rows(cls, name: str) -> list[Row]:
         """All published rows of the sink of that name, by tick."""
         parts = cls._published.get(name, {})
-        return [row for part in sorted(parts, key=lambda part: part[1]) for row in parts[part]]
+        return [row for part in sorted(parts, key=lambda part: part[1]) for row in parts[part][1]]
 
     @classmethod
     def clear(cls, name: str | None = None) -> None:

@@ -125,9 +125,18 @@ class QueryState(Record):
     rows_out: int = 0
 
 
+class KnownPart(Record):
+    """The last part with rows that was published for an insert: its tick, and from what it was made."""
+
+    tick: int
+    identity: dict[str, str]
+
+
 class Manifest(Record):
     """See the module. ``host``: what the surrounding engine must remember with the tick (Spark's query id,
-    batch id, offsets, clock). ``finished``: the input was ended; the job takes no more rows."""
+    batch id, offsets, clock). ``finished``: the input was ended; the job takes no more rows. ``owner``: the
+    id of the state, by which sinks know whose their parts are; ``identity``: from what the tick's rows were
+    made (see `engine.step.identity`); ``parts``: per insert, of sinks that keep parts."""
 
     state_version: int = STATE_VERSION
     tick: int
@@ -137,6 +146,9 @@ class Manifest(Record):
     queries: dict[str, QueryState]
     host: dict[str, Any] = Field(default_factory=dict)
     finished: bool = False
+    owner: str = ""
+    identity: dict[str, str] = Field(default_factory=dict)
+    parts: dict[str, KnownPart] = Field(default_factory=dict)
 
     def files(self) -> set[str]:
         """Every stored name that this manifest needs."""

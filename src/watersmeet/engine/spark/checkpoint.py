@@ -12,6 +12,7 @@ A local or mounted, shared file system.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -20,10 +21,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from watersmeet.engine.spark import small_files
+from watersmeet.engine.spark.small_files import read_value, write_value
 from watersmeet.errors import EngineError, StateError
-from watersmeet.state.store import LocalStore
+from watersmeet.state.store import FILE_MODE, LocalStore, make_private
+
+_INTENT_HINT = (
+    "it says whether a tick without rows (an idle source, or the end of input) was interrupted. Restore the "
+    "checkpoint directory and the sinks from copies of one moment. If the job was stopped cleanly, nothing "
+    "was interrupted: then remove the file and run again"
+)
+_SETTINGS_HINT = (
+    "it says how the last run was set, for the case that it was interrupted in the middle of a tick. If the "
+    "job's text and its flags are what they were then, remove the file and run again"
+)
 
 NAMES = frozenset({"lock", "job", "intent", "settings", "spark", "state"})
 """All that there is in a checkpoint directory, but for files that were being written (``.x.tmp``)."""
@@ -73,8 +85,11 @@ class Checkpoint:
             StateError: another run holds it.
         """
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            if not self.root.is_dir():
+                make_private(self.root)
+            for folder in (self.spark, self.state):
+                make_private(folder)
+            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
             raise EngineError(
                 f"the checkpoint directory {self.root} cannot be written: {error.strerror or error}",
@@ -83,41 +98,66 @@ class Checkpoint:
             ) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             os.close(handle)
+            if error.errno != errno.EWOULDBLOCK:
+                raise EngineError(
+                    f"the file system of {self.root} does not lock files ({error.strerror}); by the lock two "
+                    "runs of a job are kept apart",
+                    code="checkpoint-not-lockable",
+                    hint="keep the checkpoint on another file system: a local disk, or NFS with its locks",
+                ) from None
             raise StateError(
                 f"another run of the job uses the checkpoint directory {self.root}",
                 code="checkpoint-locked",
                 hint="stop it first, or give this job a directory of its own: --checkpoint DIR",
             ) from None
         try:
+            small_files.sweep(self.root)
             yield
         finally:
             os.close(handle)
 
-    def owner(self) -> str:
-        """Who owns the state; made when there is none."""
+    def owner(self, known: str | None = None) -> str:
+        """Who owns the state; made when there is none.
+
+        ``known``: what the newest manifest says. Raises: StateError when the file says something else.
+        """
         path = self.root / "job"
-        if not path.exists():
-            _write(path, {"id": uuid.uuid4().hex})
-        return str(json.loads(path.read_text())["id"])
+        if known:
+            hint = f"the id of this state is {known}, as its manifest says: remove the file, and run again"
+        else:
+            hint = "no tick was committed with it: remove the file, and run again with an empty sink"
+        found = read_value(path, hint)
+        if found is None:
+            write_value(path, {"id": known or uuid.uuid4().hex})
+            return self.owner(known)
+        if known and found["id"] != known:
+            raise StateError(
+                f'the file "{path}" is that of another checkpoint directory',
+                code="checkpoint-mixed",
+                hint=hint,
+            )
+        return str(found["id"])
 
     def intend(self, intent: Intent) -> None:
         """Record a tick that no batch of Spark stands for, before anything of it goes out."""
-        _write(self.root / "intent", {"tick": intent.tick, "clock_us": intent.clock_us, "end": intent.end})
+        write_value(
+            self.root / "intent", {"tick": intent.tick, "clock_us": intent.clock_us, "end": intent.end}
+        )
 
     def intent(self) -> Intent | None:
         """The last tick that was recorded so; None when there was none."""
-        path = self.root / "intent"
-        return Intent(**json.loads(path.read_text())) if path.exists() else None
+        found = read_value(self.root / "intent", _INTENT_HINT)
+        return Intent(**found) if found is not None else None
 
     def settings(self) -> str | None:
         """What the last run was set to (a digest); None before the first."""
-        path = self.root / "settings"
-        return str(json.loads(path.read_text())["digest"]) if path.exists() else None
+        found = read_value(self.root / "settings", _SETTINGS_HINT)
+        return str(found["digest"]) if found is not None else None
 
     def keep_settings(self, digest: str) -> None:
-        _write(self.root / "settings", {"digest": digest})
+        write_value(self.root / "settings", {"digest": digest})
 
     def query_id(self) -> str | None:
         """Spark's id of the streaming query, None before the first start."""
@@ -152,17 +192,3 @@ def _last_number(folder: Path) -> int | None:
     except FileNotFoundError:
         return None
     return max((int(name) for name in names if name.isdigit()), default=None)
-
-
-def _write(path: Path, value: Any) -> None:
-    staged = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    with open(staged, "w") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(staged, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

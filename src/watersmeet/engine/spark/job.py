@@ -30,7 +30,9 @@ def run_job(
     conf: Mapping[str, str] | None = None,
     until_caught_up: bool = False,
     finish: bool = False,
+    set_aside_newer_parts: bool = False,
     on_start: OnStart | None = None,
+    on_notice: Callable[[str], None] | None = None,
     on_tick: OnTick | None = None,
     console: RowPrinter | None = None,
 ) -> RunResult:
@@ -48,7 +50,9 @@ def run_job(
         trigger=trigger or DEFAULT_TRIGGER,
         until_caught_up=until_caught_up or finish,
         finish=finish,
+        set_aside_newer_parts=set_aside_newer_parts,
         on_start=on_start,
+        on_notice=on_notice,
         on_tick=on_tick,
     )
     outputs = outputs_of(job, plan, console)

@@ -34,6 +34,7 @@ from watersmeet.engine.spark.restart import (
     check_settings,
     host_of,
     is_committed,
+    told_of,
 )
 from watersmeet.engine.spark.scan import scan
 from watersmeet.engine.spark.session import hold_fixed
@@ -73,6 +74,9 @@ class RunSettings:
         trigger: time between ticks, such as ``2 seconds``; ``0``: as soon as there are rows.
         until_caught_up: end when the input that is there is used up.
         finish: then end the input too: all rows are released, the job is over.
+        set_aside_newer_parts: parts of sinks of ticks that the state has not come to are moved out of
+            readers' sight, instead of being refused.
+        on_notice: called with what a person should know of the start.
         on_start: called before the first tick with the partitions without rows, per query and alias, that
             hold a watermark back from the start.
         on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
@@ -83,7 +87,9 @@ class RunSettings:
     trigger: str = DEFAULT_TRIGGER
     until_caught_up: bool = False
     finish: bool = False
+    set_aside_newer_parts: bool = False
     on_start: OnStart | None = None
+    on_notice: Callable[[str], None] | None = None
     on_tick: Callable[[TickResult, float, Mapping[str, float]], None] | None = None
 
     def __post_init__(self) -> None:
@@ -139,7 +145,7 @@ class Run:
 
     def execute(self) -> RunResult:
         """The whole run, in this thread. Raises: WatersmeetError."""
-        with self.checkpoint.locked():
+        with self.checkpoint.locked(), self._sinks_closed():
             self._build()
             manifest = self.driver.manifest
             intent = self.checkpoint.intent()
@@ -155,7 +161,11 @@ class Run:
             check_settings(self.checkpoint, self.plan, pending=pending)
             if pending:
                 self.driver.repeat()
-            self.ticks.prepare(self.checkpoint.owner())
+            owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
+            aside = self.settings.set_aside_newer_parts
+            for said in self.ticks.prepare(owner, pending=pending, set_aside=aside):
+                if self.settings.on_notice is not None:
+                    self.settings.on_notice(said)
             if self.settings.on_start is not None:
                 offsets = self._host[OFFSETS].split("\n")[2:] if self._host else None
                 self.settings.on_start(self.driver.waiting(_now_us(), self.brokers.to_be_read(offsets)))
@@ -167,6 +177,14 @@ class Run:
                     self._own_tick(self._intended(end=True))
         self.result.stopped = self._stop.is_set()
         return self.result
+
+    @contextmanager
+    def _sinks_closed(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for sink in self.outputs.sinks:
+                sink.close()
 
     def _build(self) -> None:
         settings, spark = self.settings, self.spark
@@ -260,7 +278,12 @@ class Run:
         self.driver.look(_now_us())  # a batch of an earlier run has that one's clock
         try:
             result = self.ticks.run(
-                reports, clock_us, host=host, unread=lambda names: self._unread(names, host), end=end
+                reports,
+                clock_us,
+                host=host,
+                told=told_of(host, self.plan),
+                unread=lambda names: self._unread(names, host),
+                end=end,
             )
         except Exception as error:
             raise readable_error(error) from None

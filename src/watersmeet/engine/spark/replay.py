@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from watersmeet.engine.values import HeldTables, to_json, to_table
 from watersmeet.names import DIFF, PARTITION, ROW
 from watersmeet.plan.model import JobPlan
 from watersmeet.sinks.base import ArrowPart, Schema
+from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.model import Source
 from watersmeet.state.store import LocalStore
 
@@ -79,11 +80,20 @@ class _Collected:
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None
 
-    def publish(self, insert: str, tick: int, attempt: str) -> None:
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        return []
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
         return
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        return False
 
     def discard(self, attempt: str) -> None:
         self.rows = []
+
+    def close(self) -> None:
+        return
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from watersmeet.engine.spark.checkpoint import Checkpoint, Offsets
@@ -29,6 +30,12 @@ def host_of(query_id: str, offsets: Offsets, plan: JobPlan) -> dict[str, Any]:
 def sources_of(plan: JobPlan) -> list[str]:
     """The sources in the union's order."""
     return [f"{source.connector} {source.name}" for source in plan.sources]
+
+
+def told_of(host: Mapping[str, Any], plan: JobPlan) -> dict[str, str]:
+    """By what a tick is known besides its rows; see `engine.step.identity`."""
+    batch = json.dumps([host.get(name) for name in (QUERY_ID, BATCH, OFFSETS, SOURCES)])
+    return {"offsets": batch, "settings": settings_digest(plan)}
 
 
 def settings_digest(plan: JobPlan) -> str:

@@ -7,7 +7,7 @@ and is begun again; sinks have staged at most.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from watersmeet.names import DIFF, SHOWN_DIFF
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, NodePlan, QueryPlan
 from watersmeet.sinks.base import Sink
+from watersmeet.sinks.part_mark import Resumed
 from watersmeet.spec.model import OutputMode
 
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -53,6 +54,14 @@ class Outputs:
     def sinks(self) -> list[Sink]:
         found = [*self.queries.values(), self.late, self.broken]
         return list({id(sink): sink for sink in found if sink is not None}.values())
+
+    def inserts_of(self, sink: Sink) -> Iterator[str]:
+        """What goes to a sink."""
+        yield from (name for name, each in self.queries.items() if each is sink)
+        if self.late is sink:
+            yield LATE_INSERT
+        if self.broken is sink:
+            yield BROKEN_INSERT
 
 
 @dataclass
@@ -100,13 +109,32 @@ class Ticks:
         }
         driver.keep_late = outputs.late is not None
 
-    def prepare(self, owner: str) -> None:
-        """Let every sink check what it can; see `Sink.prepare`."""
+    def prepare(self, owner: str, *, pending: bool = False, set_aside: bool = False) -> list[str]:
+        """Let every sink check what it can; see `Sink.prepare` and `Sink.resume`.
+
+        Args:
+            pending: the next tick was begun by an earlier run, and is repeated.
+            set_aside: parts of later ticks are set aside, not refused.
+
+        Returns:
+            What was set aside, in words.
+        """
+        self.driver.owner = owner
         for query in self._plan.queries:
             self._outputs.queries[query.name].prepare(self._frames[query.name].frame.schema, owner)
         for sink in (self._outputs.late, self._outputs.broken):
             if sink is not None:
                 sink.prepare(side_frame(self._spark, self.driver.store, []).schema, owner)
+        manifest = self.driver.manifest
+        known = {} if manifest is None else manifest.parts
+        resumed = Resumed(
+            self.driver.tick, pending, {name: (p.tick, p.identity) for name, p in known.items()}, set_aside
+        )
+        return [
+            said
+            for sink in self._outputs.sinks
+            for said in sink.resume(list(self._outputs.inserts_of(sink)), resumed)
+        ]
 
     def run(
         self,
@@ -114,6 +142,7 @@ class Ticks:
         clock_us: int,
         *,
         host: Mapping[str, Any],
+        told: Mapping[str, str] | None = None,
         advances: Mapping[str, Mapping[str, int]] | None = None,
         idle: Mapping[str, Iterable[str]] | None = None,
         unread: Unread | None = None,
@@ -124,6 +153,7 @@ class Ticks:
         Args:
             reports: the scan with `Ingest` over it; None: a tick without rows.
             host: what the manifest remembers for this engine.
+            told: what tells the tick from others of its number, by name; see `identity_of`.
             advances, idle, end: see `TickDriver.advance`.
             unread: of sources, the partitions that have unread rows. Asked in ticks alone in which a
                 partition would go idle; one that has some does not.
@@ -144,10 +174,14 @@ class Ticks:
         aside = [Aside.from_json(row[1]) for row in rows if row[0] == ASIDE]
         published = self._write(start.tick, start.attempt, aside)
         result = self.driver.conclude()
+        identity = self.driver.identify(told or {})
         for sink, insert in published:
-            sink.publish(insert, start.tick, start.attempt)
+            sink.check(insert, start.tick, identity)
+        parts = [
+            insert for sink, insert in published if sink.publish(insert, start.tick, start.attempt, identity)
+        ]
         self.timings.mark("publish")
-        self.driver.commit(host)
+        self.driver.commit(host, parts)
         self.timings.mark("commit")
         return result
 

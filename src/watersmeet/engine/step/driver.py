@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.engine.step.counts import rows_read
+from watersmeet.engine.step.identity import Identity, identity_of
 from watersmeet.engine.step.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.opening import check_same_job, verify_files
@@ -37,6 +38,7 @@ from watersmeet.event_time import Watermark
 from watersmeet.plan.model import JobPlan, LookupPlan, QueryPlan
 from watersmeet.spec.model import NullTime
 from watersmeet.state.manifest import (
+    KnownPart,
     Manifest,
     QueryState,
     TableCopy,
@@ -76,7 +78,7 @@ class TickDriver:
     """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
 
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``keep_late``: late rows of
-    stages are wanted, see `aside`.
+    stages are wanted, see `aside`. ``owner``: the id of the state, for sinks.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class TickDriver:
         self.flush_bytes = FLUSH_BYTES
         self.placing: Placing | None = None
         self.keep_late = False
+        self.owner = "" if manifest is None else manifest.owner
 
     @classmethod
     def open(
@@ -408,11 +411,29 @@ class TickDriver:
         )
         return TickResult(tick.start.tick, tick.start.clock_us, results, tick.ended, tick.rows_in)
 
-    def commit(self, host: Mapping[str, Any] | None = None) -> None:
-        """Create the manifest of the tick that was concluded, and delete what is no longer needed."""
+    def identify(self, told: Mapping[str, str]) -> Identity:
+        """From what the rows of the tick that was concluded were made; see `identity_of`."""
         tick = self._current()
         assert tick.manifest is not None
-        manifest = tick.manifest.model_copy(update={"host": dict(host or {})})
+        tick.manifest.identity = identity_of(self.plan, self.manifest, tick.manifest, tick.rows_in, told)
+        return tick.manifest.identity
+
+    def commit(self, host: Mapping[str, Any] | None = None, published: Collection[str] = ()) -> None:
+        """Create the manifest of the tick that was concluded, and delete what is no longer needed.
+
+        ``published``: the inserts of which there is a part of this tick now.
+        """
+        tick = self._current()
+        assert tick.manifest is not None
+        part = KnownPart(tick=tick.start.tick, identity=tick.manifest.identity)
+        known = {} if self.manifest is None else self.manifest.parts
+        manifest = tick.manifest.model_copy(
+            update={
+                "host": dict(host or {}),
+                "owner": self.owner,
+                "parts": {**known, **dict.fromkeys(published, part)},
+            }
+        )
         commit(self.store, manifest)
         self._previous, self.manifest, self._open = self.manifest, manifest, None
         self._idleness.committed(manifest.clock_us)

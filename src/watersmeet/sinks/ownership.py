@@ -1,0 +1,189 @@
+"""Whose a directory of parts is: one job's, and held by one run of it at a time.
+
+``_owner`` holds the id of the job's state. It is created exclusively (of two jobs that start together one
+creates it), it is locked while a run goes on, and it is looked at again before each part is published. A
+directory that has an owner and no parts may change hands, under the lock alone. Where the file system knows
+no locks, it may not, and creating the file exclusively is what keeps two jobs apart.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from watersmeet.errors import EngineError
+
+OWNER = "_owner"
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+
+
+class Ownership:
+    """A directory that is held. Use `take`; give it back with `release`."""
+
+    _held: ClassVar[dict[tuple[int, int], Ownership]] = {}
+    """Of this process, by the identity of the file ``_owner``: several sinks of a job may share one."""
+
+    def __init__(self, folder: Path, owner: str, handle: int) -> None:
+        self._mark = folder / OWNER
+        self._owner = owner
+        self._handle = handle
+        self._holders = 1
+
+    @classmethod
+    def take(cls, folder: Path, owner: str, sink: str, *, has_parts: Callable[[], bool]) -> Ownership:
+        """Hold ``folder`` for the job of this id.
+
+        Args:
+            sink: its name, for messages.
+            has_parts: whether there are published rows: then it does not change hands. Asked under the lock.
+
+        Raises:
+            EngineError: another job's, or another run is writing there.
+            OSError: as the file system has it.
+        """
+        mark = folder / OWNER
+        while True:
+            try:
+                handle = os.open(mark, os.O_RDWR)
+            except FileNotFoundError:
+                _create(mark, owner)
+                continue
+            shared = cls._held.get(_identity(handle))
+            if shared is not None and shared._owner == owner:
+                os.close(handle)
+                shared._holders += 1
+                return shared
+            try:
+                locked = _locked(handle)
+                if not _is_at(handle, mark):  # it was removed in between
+                    continue
+                known = os.pread(handle, 1000, 0).decode(errors="replace").strip()
+                if known != owner:
+                    parts = has_parts()
+                    if parts or (known and not locked):
+                        raise of_another(folder, sink, parts)
+                    os.ftruncate(handle, 0)
+                    os.pwrite(handle, f"{owner}\n".encode(), 0)
+                    os.fsync(handle)
+                taken = cls(folder, owner, handle)
+            except BlockingIOError:
+                raise EngineError(
+                    f'another run is writing to {folder} (sink "{sink}")',
+                    code="sink-in-use",
+                    hint="give each job a directory of its own; an old run of this job has to be stopped",
+                ) from None
+            else:
+                cls._held[_identity(handle)] = taken
+                handle = -1
+                return taken
+            finally:
+                if handle >= 0:
+                    os.close(handle)
+
+    def check(self, sink: str) -> None:
+        """Raises: EngineError when the directory is no longer this job's."""
+        try:
+            known = self._mark.read_text(errors="replace").strip()
+        except FileNotFoundError:
+            known = ""
+        if known != self._owner:
+            raise EngineError(
+                f'{self._mark.parent} is another job\'s by now (sink "{sink}"): nothing was published',
+                code="sink-taken",
+                hint=f"was {OWNER} changed or removed, or the directory made anew? Stop whatever else writes "
+                "there, put the directory back as it was, and run again: the tick is repeated",
+            )
+
+    def release(self) -> None:
+        """Let others in, once all that share it have released it."""
+        self._holders -= 1
+        if self._holders == 0:
+            self._held.pop(_identity(self._handle), None)
+            os.close(self._handle)
+
+
+def _create(mark: Path, owner: str) -> None:
+    """Create the file with its content unless it is there."""
+    staged = mark.with_name(f"{OWNER}-{uuid.uuid4().hex[:8]}")
+    content = f"{owner}\n".encode()
+    try:
+        _write_new(staged, content)
+        _link(staged, mark)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        try:
+            _write_new(mark, content)
+        except FileExistsError:
+            return
+    finally:
+        staged.unlink(missing_ok=True)
+    folder = os.open(mark.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _link(staged: Path, mark: Path) -> None:
+    try:
+        os.link(staged, mark)
+    except FileNotFoundError:  # whoever was faster has removed it
+        raise FileExistsError from None
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        os.write(handle, content)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    """Lock the file; False where that is not to be had. Raises: BlockingIOError when another has it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return False
+        raise
+    return True
+
+
+def _identity(handle: int) -> tuple[int, int]:
+    found = os.fstat(handle)
+    return found.st_dev, found.st_ino
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return _identity(handle) == (found.st_dev, found.st_ino)
+
+
+def of_another(folder: Path, sink: str, has_parts: bool) -> EngineError:
+    """What is said of a directory that this job may not have."""
+    if has_parts:
+        return EngineError(
+            f'{folder} holds rows that another run put there (sink "{sink}")',
+            code="sink-of-another-run",
+            hint="a new checkpoint starts anew: give an empty directory, or keep the old checkpoint",
+        )
+    return EngineError(
+        f'{folder} is another job\'s, which has put no rows there yet (sink "{sink}")',
+        code="sink-of-another-run",
+        hint=f"give another directory; if no other job writes there, remove the file {OWNER} in it",
+    )

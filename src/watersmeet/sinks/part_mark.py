@@ -1,0 +1,155 @@
+"""Which tick a published part is of, and what must fit before a job goes on putting parts beside it.
+
+Insert and tick name a part, but do not say which rows are in it: a checkpoint that was restored from a copy
+counts the same ticks over other input. The identity of a tick does: what its rows were made from, by name,
+each as a digest (the engine makes it; here it is only compared).
+
+The file ``_tick`` in a part holds it. Readers do not see it, and it is published by the rename that publishes
+the rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from watersmeet.errors import EngineError
+
+MARK = "_tick"
+ASIDE = "_set_aside"
+
+Identity = Mapping[str, str]
+"""What a tick's rows were made from: name -> digest."""
+
+SET_ASIDE = "--set-aside-newer-parts"
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where a job goes on.
+
+    Args:
+        committed: the last committed tick, 0 before the first.
+        pending: the tick after it was begun, and is to be repeated: there may be parts of it.
+        known: per insert the last part with rows that the state knows of: (tick, identity).
+        set_aside: parts of later ticks are moved out of sight, instead of being refused.
+    """
+
+    committed: int
+    pending: bool = False
+    known: Mapping[str, tuple[int, Identity]] | None = None
+    set_aside: bool = False
+
+
+def newer_parts(
+    sink: str,
+    place: str,
+    parts: Iterable[tuple[str, int]],
+    inserts: Iterable[str],
+    identity_of: Callable[[str, int], Identity | None],
+    resumed: Resumed,
+) -> list[tuple[str, int]]:
+    """The parts that are to be set aside: those of ticks that the state has not come to.
+
+    Args:
+        place: where they are, for messages.
+        inserts: those of the job that go there.
+
+    Raises:
+        EngineError: there are such parts and nobody asked to set them aside, or the older ones are not those
+            that the state knows of.
+    """
+    found = sorted(parts)
+    last = resumed.committed + (resumed.pending and not resumed.set_aside)
+    newer = [part for part in found if part[1] > last]
+    if newer and not resumed.set_aside:
+        raise EngineError(
+            f"{place} holds {_listed(newer)}, but the checkpoint is at tick {resumed.committed} "
+            f'(sink "{sink}"): it is older than the sink, as after restoring a copy of it, and would count '
+            "the same ticks over other rows",
+            code="sink-ahead",
+            hint="if you have a copy of the sink of the same moment, restore that as well. Otherwise run "
+            f"once with {SET_ASIDE}: these parts are moved to {ASIDE} beside them, where readers do not "
+            "see them, and their ticks are made again",
+        )
+    for insert in inserts:
+        older = [tick for name, tick in found if name == insert and tick <= resumed.committed]
+        if older:
+            _check_last(sink, place, insert, older[-1], identity_of, (resumed.known or {}).get(insert))
+    return newer
+
+
+def _check_last(
+    sink: str,
+    place: str,
+    insert: str,
+    tick: int,
+    identity_of: Callable[[str, int], Identity | None],
+    known: tuple[int, Identity] | None,
+) -> None:
+    if known is not None and tick < known[0]:
+        return  # later ones may have been moved away by whoever reads them
+    if known is not None and tick == known[0] and identity_of(insert, tick) == known[1]:
+        return
+    raise EngineError(
+        f'{place} holds a part of "{insert}", tick {tick}, that is not the one which the checkpoint knows '
+        f'of (sink "{sink}"): the two are of different histories',
+        code="sink-of-another-history",
+        hint="restore the checkpoint and the sink from copies of one moment, or start anew with an empty "
+        "checkpoint and an empty sink",
+    )
+
+
+def check_same(sink: str, place: str, insert: str, tick: int, found: Identity | None, own: Identity) -> None:
+    """A part of the tick is there already: it stays if it is this tick's.
+
+    Raises:
+        EngineError: it was made from something else.
+    """
+    if found == own:
+        return
+    if found is None:
+        why = "what it was made from cannot be read"
+    else:
+        names = [name for name in {**found, **own} if found.get(name) != own.get(name)]
+        why = f"it was made from other {' and '.join(names)}"
+    raise EngineError(
+        f'{place} has a part of "{insert}", tick {tick}, but not of this tick {tick} (sink "{sink}"): {why}. '
+        "Nothing of this tick was published",
+        code="sink-of-another-tick",
+        hint=f"was the checkpoint restored from a copy? Then run once with {SET_ASIDE}: the part is moved "
+        f"to {ASIDE}, where readers do not see it, and this tick's rows take its place",
+    )
+
+
+def write_mark(folder: Path, identity: Identity) -> None:
+    """Put it into a staged part."""
+    content = json.dumps(dict(identity))
+    handle = os.open(folder / MARK, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    with open(handle, "w") as file:
+        file.write(f"{content}\n{_checksum(content)}\n")
+
+
+def read_mark(folder: Path) -> Identity | None:
+    """That of a part; None when it has none, or a damaged one."""
+    try:
+        content, checksum = (folder / MARK).read_text().splitlines()
+        return dict(json.loads(content)) if checksum == _checksum(content) else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _checksum(content: str) -> str:
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+def _listed(parts: list[tuple[str, int]]) -> str:
+    shown = ", ".join(f'"{insert}" tick {tick}' for insert, tick in parts[:_SHOWN])
+    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
+    return f"parts of {shown}{more}" if len(parts) > 1 else f"a part of {shown}"
