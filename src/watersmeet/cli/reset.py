@@ -7,7 +7,6 @@ killed half way is finished by the next one, and until then no run takes what is
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,11 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.engine.spark.checkpoint import NAMES, Checkpoint
+from watersmeet.engine.spark.small_files import read_value
 from watersmeet.errors import StateError, WatersmeetError
 from watersmeet.plan.endpoints import ASIDE
-from watersmeet.sinks.files import ATTEMPTS, OWNER, FileSink
+from watersmeet.sinks.files import ATTEMPTS, FileSink
+from watersmeet.sinks.ownership import OWNER
 from watersmeet.spec.model import Job, Sink
 from watersmeet.state.manifest import load_newest
+
+_NO_OWNER = "it says which sinks are the job's: remove those directories and the checkpoint by hand"
 
 HALF = ".reset"
 """What the name of a checkpoint directory that is being removed ends with."""
@@ -132,16 +135,8 @@ def _check(root: Path) -> None:
 
 def _owner_of(root: Path) -> str | None:
     """Who owns the state there; None when nobody does yet. Raises: StateError if that cannot be read."""
-    try:
-        return str(json.loads((root / "job").read_text())["id"])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise StateError(
-            f"{root / 'job'} cannot be read: it is not known which sinks belong to the checkpoint",
-            code="checkpoint-damaged",
-            hint="restore that file from a copy, or remove the checkpoint and the sinks' directories by hand",
-        ) from None
+    found = read_value(root / "job", _NO_OWNER)
+    return None if found is None else str(found["id"])
 
 
 def _sinks_of(job: Job) -> list[Sink]:
