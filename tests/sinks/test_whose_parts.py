@@ -62,7 +62,7 @@ def test_parts_of_ticks_that_the_state_has_not_come_to_are_refused(tmp_path):
 def test_they_are_set_aside_when_that_is_asked_for_and_nothing_is_destroyed(tmp_path):
     ran_to(tmp_path, 4)
     (said,) = resumed_at(tmp_path, 2, known=KNOWN, set_aside=True)
-    assert "2 parts" in said
+    assert "parts of" in said
     assert visible(tmp_path) == Counter([("a", 1), ("a", 2)])
     moved = [path.parent.name for path in tmp_path.glob("_set_aside/*/*/*.parquet")]
     assert sorted(moved) == ["delivered-000000000003", "delivered-000000000004"]

@@ -96,6 +96,9 @@ class Sink(Protocol):
         None: this sink takes frames only.
         """
 
+    def has_part(self, insert: str, tick: int) -> bool:
+        """Whether rows of this tick are visible; asked of idempotent sinks, before `prepare`, too."""
+
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         """Raise what `publish` would, before any sink has published anything of the tick.
 

@@ -89,6 +89,10 @@ class ConsoleSink:
         """Nothing: what was printed is gone."""
         return []
 
+    def has_part(self, insert: str, tick: int) -> bool:
+        """Nobody knows."""
+        return False
+
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         """Nothing: a terminal takes all."""
 

@@ -49,6 +49,7 @@ from watersmeet.sinks.part_mark import (
     Identity,
     Resumed,
     check_same,
+    listed,
     newer_parts,
     read_mark,
     write_mark,
@@ -166,7 +167,10 @@ class FileSink:
             raise EngineError(
                 f'sink "{self._spec.name}" could not set parts aside: {error}', code="sink-failed"
             ) from error
-        return [f"{len(newer)} parts of {self._path} were moved to {aside}"]
+        return [f"moved to {aside}, where readers do not see them: {listed(newer)}"]
+
+    def has_part(self, insert: str, tick: int) -> bool:
+        return self._final(insert, tick).exists()
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         if self._ownership is not None:

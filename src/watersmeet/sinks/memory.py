@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema
-from watersmeet.sinks.part_mark import Identity, Resumed, check_same, newer_parts
+from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
 from watersmeet.spec.model import Sink as SinkSpec
 
 Row = dict[str, Any]
@@ -47,7 +47,10 @@ class MemorySink:
         )
         for part in newer:
             del parts[part]
-        return [f'{len(newer)} parts of "{self._name}" were dropped'] if newer else []
+        return [f"dropped: {listed(newer)}"] if newer else []
+
+    def has_part(self, insert: str, tick: int) -> bool:
+        return (insert, tick) in self._published.get(self._name, {})
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         known = self._published.get(self._name, {}).get((insert, tick))

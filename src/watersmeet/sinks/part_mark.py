@@ -70,7 +70,7 @@ def newer_parts(
     newer = [part for part in found if part[1] > last]
     if newer and not resumed.set_aside:
         raise EngineError(
-            f"{place} holds {_listed(newer)}, but the checkpoint is at tick {resumed.committed} "
+            f"{place} holds {listed(newer)}, but the checkpoint is at tick {resumed.committed} "
             f'(sink "{sink}"): it is older than the sink, as after restoring a copy of it, and would count '
             "the same ticks over other rows",
             code="sink-ahead",
@@ -149,7 +149,8 @@ def _checksum(content: str) -> str:
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def _listed(parts: list[tuple[str, int]]) -> str:
+def listed(parts: list[tuple[str, int]]) -> str:
+    """Parts, in words."""
     shown = ", ".join(f'"{insert}" tick {tick}' for insert, tick in parts[:_SHOWN])
     more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
     return f"parts of {shown}{more}" if len(parts) > 1 else f"a part of {shown}"

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections import Counter
 
+import duckdb
 import pytest
 
 from watersmeet.errors import EngineError, SpecError, StateError, WatersmeetError
@@ -360,12 +361,70 @@ def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monke
         with pytest.raises(EngineError, match="killed"):
             job()
     changed = (ORDERS + LEFT).replace("INTERVAL '0' SECONDS", "INTERVAL '9' HOURS")
-    with pytest.raises(StateError, match="interrupted-tick"):
+    with pytest.raises(StateError, match="interrupted-tick") as refused:
         job(changed)
-    job()
+    for said in ("lag of o.order_time", "32400000000 now", "there is a part of tick 1", "--until-caught-up"):
+        assert said in str(refused.value)
+    with pytest.raises(StateError, match=r"source \"orders\": max_ahead_us: null before, 86400000000 now"):
+        job((ORDERS + LEFT).replace("'maxFilesPerTrigger' = '1'", "'max_ahead' = '1 day'", 1))
+    more_files = (ORDERS + LEFT).replace("'maxFilesPerTrigger' = '1'", "'maxFilesPerTrigger' = '9'")
+    job(more_files)  # of that rows do not depend
     assert rows() == {(1, None, 101): 1}
     job(changed, finish=True)
     assert rows() == {(1, None, 101): 1, (2, None, 101): 1}
+
+
+def test_an_interrupted_tick_of_which_nothing_is_out_may_be_made_in_another_way(job, put, monkeypatch):
+    from watersmeet.engine.step.driver import TickDriver
+
+    put("orders", order(1, "10:00:00"), order(2, "18:00:00"))
+    put("deliveries", delivery(1, 7, "18:00:00"))
+    with monkeypatch.context() as patched:
+
+        def dies(*args, **kwargs):
+            raise EngineError("killed", code="test")
+
+        patched.setattr(TickDriver, "conclude", dies)
+        with pytest.raises(EngineError, match="killed"):
+            job()
+    job((ORDERS + LEFT).replace("INTERVAL '0' SECONDS", "INTERVAL '9' HOURS"))
+    assert rows() == {}
+    job((ORDERS + LEFT).replace("INTERVAL '0' SECONDS", "INTERVAL '9' HOURS"), finish=True)
+    assert rows() == {(1, None, 101): 1, (2, None, 101): 1}
+
+
+def test_a_restored_checkpoint_does_not_take_newer_parts_for_its_own(job, put, tmp_path):
+    """A copy of the checkpoint is put back, and by then there is more to be read than in the tick that the
+    sink has a part of."""
+    sql = (ORDERS + LEFT).replace(
+        "delivered TYPE Memory", "delivered TYPE File OPTIONS ('path' = '{path}/out')"
+    )
+    sql = sql.replace(", 'maxFilesPerTrigger' = '1'", "")
+
+    def found():
+        read = duckdb.sql(f"SELECT order_id, delivery_id FROM read_parquet('{tmp_path}/out/*/*.parquet')")
+        return Counter(read.fetchall())
+
+    put("orders", order(1, "10:00:00"))
+    put("deliveries", delivery(1, 1, "10:40:00"))
+    job(sql)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+    put("orders", order(2, "11:00:00"))
+    put("deliveries", delivery(2, 2, "11:40:00"))
+    job(sql)
+    assert found() == {(1, 1): 1, (2, 2): 1}
+    shutil.rmtree(tmp_path / "checkpoint")
+    (tmp_path / "copy").rename(tmp_path / "checkpoint")
+    put("orders", order(3, "12:00:00"))
+    put("deliveries", delivery(3, 3, "12:40:00"))
+    with pytest.raises(EngineError, match="sink-ahead") as refused:
+        job(sql)
+    assert "tick 2" in str(refused.value)
+    assert "--set-aside-newer-parts" in refused.value.hint
+    said = []
+    job(sql, set_aside_newer_parts=True, on_notice=said.append, finish=True)
+    assert found() == {(1, 1): 1, (2, 2): 1, (3, 3): 1}
+    assert "a part of" in said[0]
 
 
 def test_a_key_whose_type_only_spark_knows(job, put):

@@ -5,7 +5,7 @@
 * ``intent``: the last tick that no batch of Spark stands for (one without rows, or the end of input), with
   its clock. Written before anything of that tick goes out; after a crash it is run first, as it was: a part
   that was published under its number must not be taken for one of the batch that comes next.
-* ``settings``: a digest of what may change from run to run but not within a tick (lags, output columns, …).
+* ``settings``: what may change from run to run but not within a tick (lags, output columns, …).
 
 A local or mounted, shared file system.
 """
@@ -17,7 +17,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,13 +151,13 @@ class Checkpoint:
         found = read_value(self.root / "intent", _INTENT_HINT)
         return Intent(**found) if found is not None else None
 
-    def settings(self) -> str | None:
-        """What the last run was set to (a digest); None before the first."""
+    def settings(self) -> tuple[str, dict[str, str]] | None:
+        """How the last run was set: a digest, and the settings by name; None before the first."""
         found = read_value(self.root / "settings", _SETTINGS_HINT)
-        return str(found["digest"]) if found is not None else None
+        return (str(found["digest"]), dict(found["settings"])) if found is not None else None
 
-    def keep_settings(self, digest: str) -> None:
-        write_value(self.root / "settings", {"digest": digest})
+    def keep_settings(self, digest: str, settings: Mapping[str, str]) -> None:
+        write_value(self.root / "settings", {"digest": digest, "settings": dict(settings)})
 
     def query_id(self) -> str | None:
         """Spark's id of the streaming query, None before the first start."""

@@ -50,6 +50,7 @@ def run_job(
         trigger=trigger or DEFAULT_TRIGGER,
         until_caught_up=until_caught_up or finish,
         finish=finish,
+        run=job.run,
         set_aside_newer_parts=set_aside_newer_parts,
         on_start=on_start,
         on_notice=on_notice,

@@ -36,6 +36,7 @@ from watersmeet.engine.spark.restart import (
     is_committed,
     told_of,
 )
+from watersmeet.engine.spark.run_settings import all_settings
 from watersmeet.engine.spark.scan import scan
 from watersmeet.engine.spark.session import hold_fixed
 from watersmeet.engine.spark.sources import read
@@ -45,6 +46,12 @@ from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.errors import SpecError
 from watersmeet.plan.model import JobPlan
 from watersmeet.spec.intervals import IntervalError, trigger_ms
+from watersmeet.engine.spark.text import seconds_of
+from watersmeet.engine.spark.tick import UNKNOWN, Outputs, Ticks
+from watersmeet.engine.step.driver import TickDriver, TickResult
+from watersmeet.errors import SpecError
+from watersmeet.plan.model import JobPlan
+from watersmeet.plan.settings import digest_of
 from watersmeet.watermark.holding import Holding
 
 DEFAULT_TRIGGER = "1 second"
@@ -74,6 +81,7 @@ class RunSettings:
         trigger: time between ticks, such as ``2 seconds``; ``0``: as soon as there are rows.
         until_caught_up: end when the input that is there is used up.
         finish: then end the input too: all rows are released, the job is over.
+        run: the settings of the run as the job has them, for what a tick's rows depend on.
         set_aside_newer_parts: parts of sinks of ticks that the state has not come to are moved out of
             readers' sight, instead of being refused.
         on_notice: called with what a person should know of the start.
@@ -87,6 +95,7 @@ class RunSettings:
     trigger: str = DEFAULT_TRIGGER
     until_caught_up: bool = False
     finish: bool = False
+    run: Mapping[str, str] = field(default_factory=dict)
     set_aside_newer_parts: bool = False
     on_start: OnStart | None = None
     on_notice: Callable[[str], None] | None = None
@@ -158,8 +167,9 @@ class Run:
             self._host = dict(manifest.host) if manifest is not None else {}
             repeated = intent if intent is not None and intent.tick == self.driver.tick + 1 else None
             pending = repeated is not None or self._batch_is_due()
-            check_settings(self.checkpoint, self.plan, pending=pending)
-            if pending:
+            if not self._as_begun(pending):
+                self.driver.forget()
+            elif pending:
                 self.driver.repeat()
             owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
             aside = self.settings.set_aside_newer_parts
@@ -177,6 +187,17 @@ class Run:
                     self._own_tick(self._intended(end=True))
         self.result.stopped = self._stop.is_set()
         return self.result
+
+    def _as_begun(self, pending: bool) -> bool:
+        """Whether the next tick, if it was begun, was begun with the settings of this run."""
+        conf = self.spark.sparkContext.getConf().getAll()
+        settings = all_settings(self.plan, self.settings.run, conf)
+        self.driver.settings = digest_of(settings)
+        begun = self.driver.begun_with() if pending else None
+        out = self.ticks.may_be_out() if begun is not None else []
+        if self.settings.set_aside_newer_parts:
+            out = [said for said in out if said.endswith(UNKNOWN)]  # parts will be moved away
+        return check_settings(self.checkpoint, settings, begun, out)
 
     @contextmanager
     def _sinks_closed(self) -> Iterator[None]:
@@ -281,7 +302,7 @@ class Run:
                 reports,
                 clock_us,
                 host=host,
-                told=told_of(host, self.plan),
+                told=told_of(host, self.driver.settings),
                 unread=lambda names: self._unread(names, host),
                 end=end,
             )

@@ -83,6 +83,9 @@ class _Collected:
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         return []
 
+    def has_part(self, insert: str, tick: int) -> bool:
+        return False
+
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         return
 

@@ -6,15 +6,14 @@ skipped only if everything recorded about it is equal; whatever does not fit sto
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from watersmeet.engine.spark.checkpoint import Checkpoint, Offsets
 from watersmeet.errors import StateError
 from watersmeet.plan.model import JobPlan
-from watersmeet.spec.time_zones import UTC
+from watersmeet.plan.settings import differences, digest_of
 from watersmeet.state.manifest import Manifest
 
 QUERY_ID, BATCH, OFFSETS, SOURCES = "query_id", "batch", "offsets", "sources"
@@ -32,48 +31,47 @@ def sources_of(plan: JobPlan) -> list[str]:
     return [f"{source.connector} {source.name}" for source in plan.sources]
 
 
-def told_of(host: Mapping[str, Any], plan: JobPlan) -> dict[str, str]:
-    """By what a tick is known besides its rows; see `engine.step.identity`."""
+def told_of(host: Mapping[str, Any], settings: str) -> dict[str, str]:
+    """By what a tick is known besides its rows; see `engine.step.identity`. ``settings``: their digest."""
     batch = json.dumps([host.get(name) for name in (QUERY_ID, BATCH, OFFSETS, SOURCES)])
-    return {"offsets": batch, "settings": settings_digest(plan)}
+    return {"offsets": batch, "settings": settings}
 
 
-def settings_digest(plan: JobPlan) -> str:
-    """A digest of what a tick's rows depend on and a new run may change: lags, lateness, output columns."""
-    found = [
-        [
-            query.name,
-            query.options.allowed_lateness,
-            query.options.watermark_rule.value,
-            *([] if query.options.time_zone == UTC else [query.options.time_zone]),
-            [[list(branch.lags) for _, branch in side.sources] for side in query.sides],
-            None if query.where is None else query.where.sql(dialect="spark"),
-            [[output.name, output.expr.sql(dialect="spark")] for output in query.outputs],
-        ]
-        for query in plan.queries
-    ]
-    return hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
-
-
-def check_settings(checkpoint: Checkpoint, plan: JobPlan, *, pending: bool) -> None:
-    """A tick that a killed run may have put out in part is repeated as it was, or not at all.
+def check_settings(
+    checkpoint: Checkpoint, settings: Mapping[str, str], begun: str | None, may_be_out: Sequence[str]
+) -> bool:
+    """Whether a tick that an earlier run began was begun with these settings. If it was not, and rows of it
+    may be out, it is not repeated: some rows would be made in one way, and some in another.
 
     Args:
-        pending: such a tick is due.
+        settings: those of this run.
+        begun: the digest of those that the next tick was begun with; None: it was not begun, so that nothing
+            of it is out.
+        may_be_out: sinks, in words, that have rows of it, or of which that cannot be told.
 
     Raises:
-        StateError: the settings are others than the last run's, and a tick is due.
+        StateError: the settings are others, and rows may be out.
     """
-    digest, known = settings_digest(plan), checkpoint.settings()
-    if pending and known not in (None, digest):
+    digest, kept = digest_of(settings), checkpoint.settings()
+    as_begun = begun in (None, digest)
+    if not as_begun and may_be_out:
+        before = kept[1] if kept is not None and kept[0] == begun else None
         raise StateError(
-            "the last run ended in the middle of a tick, which has to be repeated as it was, but the job's "
-            "lags, allowed_lateness, watermark_rule or output columns are others now",
+            "the last run ended in the middle of a tick, of which rows may be out "
+            f"({', '.join(may_be_out)}). It has to be repeated as it was, but the job is set in another way "
+            f"now. {_what_differs(before, settings)}",
             code="interrupted-tick",
-            hint="run the job once as it was, with --until-caught-up; then change it",
+            hint="run the job once as it was, with --until-caught-up: that repeats the tick. Then change it",
         )
-    if digest != known:
-        checkpoint.keep_settings(digest)
+    if kept is None or kept[0] != digest:
+        checkpoint.keep_settings(digest, settings)
+    return as_begun
+
+
+def _what_differs(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
+    if before is None:
+        return "How it was set then is not known any more"
+    return "; ".join(differences(before, now))
 
 
 def check_checkpoint(checkpoint: Checkpoint, manifest: Manifest | None, plan: JobPlan) -> None:

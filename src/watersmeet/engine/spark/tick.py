@@ -38,6 +38,8 @@ TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 Unread = Callable[[Collection[str]], Mapping[str, Iterable[str]]]
 
+UNKNOWN = "whether it has some cannot be told"
+
 LATE_INSERT, BROKEN_INSERT = "late-rows", "broken-records"
 """Names of the parts of rows set aside; no query may be named so."""
 
@@ -135,6 +137,17 @@ class Ticks:
             for sink in self._outputs.sinks
             for said in sink.resume(list(self._outputs.inserts_of(sink)), resumed)
         ]
+
+    def may_be_out(self) -> list[str]:
+        """Sinks that have rows of the next tick, which an earlier run began, in words."""
+        found = []
+        for sink in self._outputs.sinks:
+            for insert in self._outputs.inserts_of(sink):
+                if not sink.idempotent:
+                    found.append(f'"{insert}": {UNKNOWN}')
+                elif sink.has_part(insert, self.driver.tick + 1):
+                    found.append(f'"{insert}": there is a part of tick {self.driver.tick + 1}')
+        return found
 
     def run(
         self,

@@ -31,6 +31,7 @@ from watersmeet.engine.step.tasks import (
     NodeWork,
     PadFile,
     TickStart,
+    read_work,
 )
 from watersmeet.engine.step.write import FLUSH_BYTES, FLUSH_ROWS, Placing
 from watersmeet.errors import EngineError, StateError
@@ -78,7 +79,8 @@ class TickDriver:
     """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
 
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``keep_late``: late rows of
-    stages are wanted, see `aside`. ``owner``: the id of the state, for sinks.
+    stages are wanted, see `aside`. ``owner``: the id of the state, for sinks. ``settings``:
+    how the run is set (a digest), for `begun_with`.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class TickDriver:
         self.placing: Placing | None = None
         self.keep_late = False
         self.owner = "" if manifest is None else manifest.owner
+        self.settings = ""
 
     @classmethod
     def open(
@@ -228,6 +231,21 @@ class TickDriver:
         self._idleness.repeat(self.store, self.tick + 1)
         self._tables.repeat(self.store, self.tick + 1)
 
+    def begun_with(self) -> str | None:
+        """How the run was set that began the next tick (a digest); None when nothing can have come of it: no
+        node of it was run."""
+        found = None
+        for name in self.store.names("work"):
+            if name.startswith(f"work/{self.tick + 1}-") and name.endswith(FIRST_WORK):
+                found = read_work(self.store, name).settings
+        return found
+
+    def forget(self) -> None:
+        """The next tick was begun by an earlier run, and nothing of it went out: what that run decided does
+        not count, for this one is set in another way."""
+        for name in self.store.names("work"):
+            self.store.delete(name)
+
     def going_idle(self, start: TickStart, reports: Sequence[str]) -> frozenset[str]:
         """The sources of which `advance` would let a partition go idle, were none of them ``busy``."""
         if self._idleness.is_decided or not any(s.idle_timeout_us for s in self.plan.sources):
@@ -343,7 +361,7 @@ class TickDriver:
             work.table = self._met(tick, query, place, node, work)
         name = f"work/{work.tick}-{tick.start.attempt}-{place}-{number}.json"
         if name.endswith(FIRST_WORK):
-            work.idle = decisions(tick.inputs)
+            work.idle, work.settings = decisions(tick.inputs), self.settings
         self.store.write(name, sealed(name, work.model_dump_json()))
         return NodeTask(self.shapes[query][number], self.store, name, work.tick, self.placing)
 

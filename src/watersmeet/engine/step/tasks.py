@@ -168,7 +168,8 @@ class NodeWork(Record):
     stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
     late ones are wanted. ``fed_index``: by what runs that it writes for another node are sorted. ``table``:
     what the rows meet, as it is in this tick. ``idle``, in the first of a tick: what the attempt decided, per
-    query, alias and branch: all partitions, and which are idle."""
+    query, alias and branch: all partitions, and which are idle. ``settings``, there too: how the run was set
+    (a digest)."""
 
     tick: int
     sides: list[SideWork]
@@ -178,6 +179,7 @@ class NodeWork(Record):
     asof: AsofWork | None = None
     table: TableCopy | None = None
     idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
+    settings: str = ""
 
     def side(self, side: Side) -> SideWork:
         return self.sides[place_of(side)]

@@ -1,0 +1,120 @@
+"""What the rows of a tick depend on: everything of a plan, but for what is named with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from watersmeet.front.sql import parse_job
+from watersmeet.plan import bands, model
+from watersmeet.plan.planner import plan_job
+from watersmeet.plan.settings import OMITTED, OMITTED_OPTIONS, differences, digest_of, settings_of
+from watersmeet.spec import model as spec
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+JOB = """
+CREATE MAPPING a (k STRING, n BIGINT, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
+  TYPE File OPTIONS ('path' = 'in/a', 'format' = 'csv', 'idle_timeout' = '20 seconds');
+CREATE MAPPING b (k STRING, n BIGINT, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
+  TYPE Kafka OPTIONS ('topic' = 'b', 'bootstrap.servers' = 'x:9092', 'kafka.sasl.jaas.config' = 'one');
+CREATE MAPPING out TYPE File OPTIONS ('path' = 'out', 'format' = 'json');
+INSERT INTO out SELECT a.k, b.n FROM a LEFT JOIN b
+  ON a.k = b.k AND b.t BETWEEN a.t AND a.t + INTERVAL '10' SECONDS WHERE a.n > 0;
+"""
+
+
+def found(text: str) -> dict[str, str]:
+    return settings_of(plan_job(parse_job(text)))
+
+
+def good() -> list[Path]:
+    return [path for path in sorted(GOLDEN.glob("*.sql")) if not path.read_text().startswith("-- fail=")]
+
+
+@pytest.mark.parametrize("path", good(), ids=lambda path: path.stem)
+def test_of_two_texts_that_mean_the_same_it_is_the_same(path):
+    text = path.read_text()
+    assert found(text) == found("-- a remark\n" + text.replace("\n", "\n\n  "))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("'format' = 'csv'", "'format' = 'csv', 'max_ahead' = '1 day'", 'source "a": max_ahead_us'),
+        ("'20 seconds'", "'30 seconds'", 'source "a": idle_timeout_us'),
+        ("", "SET null_time = 'fail';", "null_time"),
+        ("", "SET allowed_lateness = '1 second';", "allowed_lateness"),
+        ("", "SET watermark_rule = limit;", "watermark_rule"),
+        ("", "SET time_zone = 'America/New_York';", "time_zone"),
+        ("- INTERVAL '5' SECONDS", "- INTERVAL '6' SECONDS", "lag of a.t"),
+        ("'format' = 'csv'", "'format' = 'csv', 'sep' = ';'", "source \"a\": 'sep'"),
+        ("'format' = 'csv'", "'format' = 'json'", "source \"a\": 'format'"),
+        ("'format' = 'json'", "'format' = 'csv'", "sink \"out\": 'format'"),
+        ("a.n > 0", "a.n > 1", 'joins and inputs of "out"'),
+        ("a.n > 0", "a.n > coalesce(b.n, 0)", 'filter of "out"'),
+        ("a.k, b.n", "a.k, b.n + 1 AS n", 'columns of "out"'),
+        ("'10' SECONDS", "'11' SECONDS", 'joins and inputs of "out"'),
+        ("LEFT JOIN", "JOIN", 'joins and inputs of "out"'),
+        ("'topic' = 'b'", "'topic' = 'b', 'kafka.isolation.level' = 'read_uncommitted'", "isolation"),
+    ],
+)
+def test_what_rows_depend_on_counts_and_is_named(old, new, named):
+    other = JOB.replace(old, new, 1) if old else new + JOB
+    assert other != JOB
+    before, now = found(JOB), found(other)
+    assert digest_of(before) != digest_of(now)
+    assert any(named in line for line in differences(before, now))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", "SET max_rows = 1000;"),
+        ("", "SET partitions = 7;"),
+        ("'format' = 'csv'", "'format' = 'csv', 'maxFilesPerTrigger' = '3'"),
+        ("'format' = 'csv'", "'format' = 'csv', 'rows_per_second' = '3'"),
+        ("x:9092", "y:9092"),
+        ("= 'one'", "= 'two'"),
+        ("SELECT a.k", "SELECT /*+ BROADCAST(b) */ a.k"),
+    ],
+)
+def test_what_rows_do_not_depend_on_may_change(old, new):
+    other = JOB.replace(old, new, 1) if old else new + JOB
+    assert other != JOB
+    assert differences(found(JOB), found(other)) == []
+
+
+def test_no_secret_is_in_it():
+    assert "one" not in str(found(JOB.replace("'one'", "'one-secret'")).values()).replace("None", "")
+
+
+def test_what_is_left_out_is_there_and_has_a_reason():
+    kinds: dict[str, Any] = {
+        name: kind
+        for module in (bands, model, spec)
+        for name, kind in vars(module).items()
+        if dataclasses.is_dataclass(kind)
+    }
+    for (kind, name), reason in OMITTED.items():
+        assert name in {field.name for field in dataclasses.fields(kinds[kind])}, (kind, name)
+        assert reason
+    assert all(OMITTED_OPTIONS.values())
+    assert all(name == name.lower() for name in OMITTED_OPTIONS)
+
+
+def test_a_field_that_nobody_thought_of_counts():
+    query = plan_job(parse_job(JOB)).queries[0]
+
+    @dataclasses.dataclass(frozen=True)
+    class Options(spec.Options):
+        brand_new: int = 0
+
+    def with_options(value: int) -> dict[str, str]:
+        changed = dataclasses.replace(query, options=Options(brand_new=value))
+        return settings_of(model.JobPlan((changed,)))
+
+    assert differences(with_options(0), with_options(1)) == ["brand_new: 0 before, 1 now"]
