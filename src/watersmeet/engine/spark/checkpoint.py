@@ -87,8 +87,6 @@ class Checkpoint:
         try:
             if not self.root.is_dir():
                 make_private(self.root)
-            for folder in (self.spark, self.state):
-                make_private(folder)
             handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
             raise EngineError(

@@ -41,17 +41,13 @@ from watersmeet.engine.spark.scan import scan
 from watersmeet.engine.spark.session import hold_fixed
 from watersmeet.engine.spark.sources import read
 from watersmeet.engine.spark.tables import table_of, table_readers
-from watersmeet.engine.spark.tick import Outputs, Ticks
-from watersmeet.engine.step.driver import TickDriver, TickResult
-from watersmeet.errors import SpecError
-from watersmeet.plan.model import JobPlan
-from watersmeet.spec.intervals import IntervalError, trigger_ms
-from watersmeet.engine.spark.text import seconds_of
 from watersmeet.engine.spark.tick import UNKNOWN, Outputs, Ticks
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.errors import SpecError
 from watersmeet.plan.model import JobPlan
 from watersmeet.plan.settings import digest_of
+from watersmeet.spec.intervals import IntervalError, trigger_ms
+from watersmeet.state.store import make_private
 from watersmeet.watermark.holding import Holding
 
 DEFAULT_TRIGGER = "1 second"
@@ -246,6 +242,7 @@ class Run:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds")
+        make_private(self.checkpoint.spark)
         query = writer.start()
         try:
             while not self._stop.is_set():
