@@ -28,7 +28,6 @@ _CONNECTION = "says how a server is reached, not which rows come"
 _CUT = "how much a tick reads: that of the tick to be repeated is decided"
 
 OMITTED: Mapping[tuple[str, str], str] = {
-    ("Options", "max_rows"): "a limit stops a tick and changes none of its rows",
     ("Options", "plan"): _RESULT,
     ("Source", "name"): "is in the setting's name",
     ("Source", "options"): _ELSEWHERE,
@@ -88,6 +87,10 @@ OMITTED_OPTIONS: Mapping[str, str] = {
     "failondataloss": "decides whether a tick may go on; what it reads is in the tick's identity",
 }
 """Options of sources and sinks, in small letters -> why the rows of a tick do not depend on them."""
+
+LIMIT = "max_"
+"""How options of a job begin that are limits: they stop a tick, and change none of its rows. When a tick has
+failed by one, it must be free to be raised."""
 
 _CLIENT = "kafka."
 _OF_ROWS = frozenset({"kafka.isolation.level"})
@@ -154,7 +157,8 @@ def _plan(query: QueryPlan) -> str:
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
     kind = type(value).__name__
     for field in dataclasses.fields(value):
-        if (kind, field.name) not in OMITTED:
+        limit = isinstance(value, Options) and field.name.startswith(LIMIT)
+        if (kind, field.name) not in OMITTED and not limit:
             yield field.name, getattr(value, field.name)
 
 
