@@ -79,3 +79,9 @@ def test_how_late_rows_were_is_a_line_per_input():
         "x: 1,201 late t (<1s 1), at most 900 ms; n (<100 1,200), at most 99",
     ]
     assert found.as_dict()["inputs"][0]["late_by"]["t"]["counts"] == {"<1s": 3, "<10s": 9, "<1m": 2}
+
+
+def test_deletes_of_rows_that_were_not_there_have_a_line():
+    found = Account((InputAccount.of("o", {"in": 1, "matched": 1, "missing_deletes": 1200}, retained=0),))
+    assert found.adds_up()
+    assert found.late_lines() == ["o: 1,200 deletes of rows that were not there: not applied"]

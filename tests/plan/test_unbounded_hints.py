@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from watersmeet.errors import PlanError, SeveralErrors
+from watersmeet.errors import PlanError, SeveralErrors, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 
@@ -79,3 +82,82 @@ def test_so_does_one_for_rows_of_a_join(clause, place):
 )
 def test_what_the_hints_say_is_planned(query):
     plan_job(parse_job(STREAMS + query.format("a.t >= b.t - 10 AND b.t >= a.t - 10")))
+
+
+TIMES = "".join(
+    f"CREATE TABLE {name} (t BIGINT, s BIGINT, k STRING, WATERMARK FOR t AS t - 5, WATERMARK FOR s AS s)"
+    " WITH ('connector' = 'memory');\n"
+    for name in "abc"
+)
+BOUND = "SELECT a.t, a.s FROM a JOIN b ON b.t BETWEEN a.t - 5 AND a.t + 5"
+BY_LIMIT = [
+    BOUND + " JOIN c ON c.t BETWEEN a.s AND a.s + 5",
+    BOUND + " LEFT JOIN c ON c.k = a.k AND c.t BETWEEN a.s AND a.s + 5",
+    BOUND + " ASOF JOIN c ON c.t <= a.s",
+    f"SELECT count(*) AS n, w.window_end FROM TABLE(TUMBLE(TABLE ({BOUND}), DESCRIPTOR(s), 5)) w"
+    " GROUP BY w.window_end",
+]
+
+
+@pytest.mark.parametrize("query", BY_LIMIT)
+def test_what_the_rule_limit_keeps_is_helped_by_tight_alone(query):
+    """A column that the first join leaves unbound: a bound more would change the result."""
+    with pytest.raises(PlanError) as caught:
+        plan_job(parse_job(TIMES + "SET watermark_rule = limit;" + query))
+    assert not isinstance(caught.value, SeveralErrors)
+    assert caught.value.code == "unbounded-state"
+    assert caught.value.hint == "SET watermark_rule = tight: the same rows are joined"
+    assert "first" not in caught.value.message
+    setting, _, _ = caught.value.hint.partition(":")
+    hinted = plan_job(parse_job(f"{TIMES}{setting};{query}")).queries[0]
+    plain = plan_job(parse_job(TIMES + query)).queries[0]
+    assert [node.bounds for node in hinted.nodes] == [node.bounds for node in plain.nodes], "nothing is added"
+
+
+def test_the_rule_tight_is_never_said_to_help_itself():
+    """``tight`` is no help where a time may be missing: b is padded before it is to bound c."""
+    query = "SELECT a.t FROM a LEFT JOIN b ON a.k = b.k AND a.t BETWEEN b.t - 5 AND b.t + 5"
+    for rule in ("tight", "limit"):
+        text = f"{STREAMS} SET watermark_rule = {rule}; {query} JOIN c ON c.k = a.k AND c.t >= a.t - 5"
+        with pytest.raises(PlanError) as caught:
+            plan_job(parse_job(text))
+        assert "SET watermark_rule" not in str(caught.value)
+
+
+GOLDENS = Path(__file__).parents[1] / "golden"
+
+
+APPLIED = {
+    "refused_key_only": [[("<= a.deadline", "<= a.deadline AND a.t >= b.t - 10 AND b.t >= a.t - 10")]],
+    "refused_inside_of_a_union": [
+        [("= b.k)", "= b.k AND a.t >= b.t - INTERVAL '1' HOUR AND b.t >= a.t - INTERVAL '1' HOUR)")]
+    ],
+    "refused_inside_of_a_view": [
+        [("d.t FROM", "d.t, o.t AS ot FROM"), ("= r.id", "= r.id AND r.t >= od.ot - 10")],
+        [("= r.id", "= r.id AND od.ot >= r.t - 10")],
+    ],
+    "refused_asof_for_ever": [[("l.k = r.k", "l.k = r.k AND r.at <= l.at + INTERVAL '1' HOUR")]],
+}
+"""What the hints say, done: per round of refusals, texts and what comes for them."""
+
+
+def test_every_golden_with_such_a_hint_is_tried():
+    found = {path.stem for path in GOLDENS.glob("*.explain") if "[unbounded-state]" in path.read_text()}
+    assert found == set(APPLIED)
+
+
+@pytest.mark.parametrize("name", APPLIED)
+def test_the_hints_of_the_goldens_help(name):
+    text = (GOLDENS / f"{name}.sql").read_text()
+    for changes in APPLIED[name]:
+        with pytest.raises(WatersmeetError) as caught:
+            plan_job(parse_job(text))
+        hints = re.sub(r"\b(?:\w+\.)+(\w+\.\w+)", r"\1", str(caught.value))
+        for old, new in changes:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+            for condition in new.removeprefix(old).split(" AND ")[1:]:
+                time, _, distance = condition.rstrip(")").replace("od.ot", "o.t").partition(" - ")
+                either = "add a condition between a time of" in hints
+                assert either or (time in hints and distance in hints)
+    plan_job(parse_job(text))

@@ -152,8 +152,10 @@ def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
         condition = text_of(trace.query.where).replace("`", "")
         yield f"filter after the last join: {condition}"
     yield from _section("put out", [row_text(row) for row in output["rows"]])
-    for text in tick.output.result.missing_deletes:
-        yield f"not deleted, for there is no such row: {text}"
+    for alias, text in tick.output.result.missing_deletes:
+        yield f"not deleted, for {alias} has no such row: {text}"
+    for back in output.get("advances_back", ()):
+        yield f"not advanced: {back['key']} is {back['watermark']} already, and not {back['advance']}"
     rose = ", ".join(f"{key} = {value}" for key, value in output["watermarks"].items())
     yield f"watermarks put out: {rose or 'none rose'}"
 

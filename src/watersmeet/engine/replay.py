@@ -6,6 +6,7 @@ is run.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -152,11 +153,25 @@ def _parsed(plan: JobPlan, step: Mapping[str, Any], clock_us: int) -> CaseStep:
 def _shown(plan: JobPlan, output: CaseOutput) -> dict[str, Any]:
     sources = {source.name: source for source in plan.sources}
     changelog = plan.queries[0].options.output_mode is OutputMode.CHANGELOG
+    told: dict[str, Any] = {}
+    if output.result.missing_deletes:
+        told["missing_deletes"] = [
+            {"stream": alias, "row": json.loads(row)} for alias, row in output.result.missing_deletes
+        ]
+        counts = output.result.counts.values()
+        told["missing_deletes_count"] = sum(each.get("missing_deletes", 0) for each in counts)
+    if output.result.advances_back:
+        marks = shown_watermarks(plan, {each.key: each.watermark for each in output.result.advances_back})
+        wanted = shown_watermarks(plan, {each.key: each.advance for each in output.result.advances_back})
+        told["advances_back"] = [
+            {"key": key, "watermark": marks.get(key), "advance": advance} for key, advance in wanted.items()
+        ]
     return {
         "rows": _summed(output.rows) if changelog else output.rows,
         "watermarks": shown_watermarks(plan, output.result.watermarks),
         "late": [{"stream": stream, "row": _declared(sources, stream, row)} for stream, row in output.late],
         "state": dict(output.result.state),
+        **told,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from watersmeet.errors import SpecError
@@ -17,6 +18,9 @@ from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, Sink, 
 _STREAM_KEYS = {"columns", "time", "partitions", "idle_timeout", "on_idle", "changes", "max_ahead"}
 
 
+LENIENT = "lenient"
+"""Of cases alone: sources of jobs give no explicit advances."""
+
 DELTA = "delta"
 """The plan that cases may ask for, and that is not there yet: a cascade does it."""
 
@@ -30,10 +34,12 @@ def case_job(case: Mapping[str, Any]) -> Job:
         sources[name] = _source(name, declared, is_table=True)
     settings = Settings()
     for key, value in case.get("options", {}).items():
+        if key == LENIENT and isinstance(value, bool):
+            settings.options = replace(settings.options, lenient=value)
+            continue
         if key not in OPTIONS:
-            raise SpecError(
-                f'unknown option "{key}"', code="unknown-setting", hint="known: " + ", ".join(OPTIONS)
-            )
+            known = ", ".join([*OPTIONS, f"{LENIENT} (true or false)"])
+            raise SpecError(f'unknown option "{key}"', code="unknown-setting", hint=f"known: {known}")
         # A case says what comes out, and that is the same by any plan: `replay` says by which one it was.
         value = "cascade" if (key, value) == ("plan", DELTA) else value
         settings.set(key, "none" if value is None else str(value))

@@ -42,8 +42,9 @@ class Lateness:
 
 @dataclass(frozen=True)
 class InputAccount:
-    """One input of one insert. Every field but ``input``, ``rows_in`` and ``late_by`` is a place where rows
-    ended; ``late_by``: how late the late rows were, per event-time column."""
+    """One input of one insert. Every field but ``input``, ``rows_in``, ``late_by`` and ``missing_deletes`` is
+    a place where rows ended; ``late_by``: how late the late rows were, per event-time column;
+    ``missing_deletes``: rows that were to be deleted and were not there."""
 
     input: str
     rows_in: int
@@ -59,6 +60,7 @@ class InputAccount:
     ahead: int = 0
     broken: int = 0
     retained: int = 0
+    missing_deletes: int = 0
     late_by: Mapping[str, Lateness] = field(default_factory=dict)
 
     @classmethod
@@ -71,6 +73,7 @@ class InputAccount:
     ) -> InputAccount:
         """From an engine's counters, named as the fields; ``in`` is ``rows_in``, with broken records."""
         known = {place: counts.get(place, 0) for place in PLACES if place != "retained"}
+        known["missing_deletes"] = counts.get("missing_deletes", 0)
         return cls(name, counts.get("in", 0), retained=retained, late_by=late_by or {}, **known)
 
     @property
@@ -97,7 +100,7 @@ class InputAccount:
         return f"{self.input}: {self.late:,} late {'; '.join(parts)}"
 
 
-_NO_PLACES = ("input", "rows_in", "late_by")
+_NO_PLACES = ("input", "rows_in", "late_by", "missing_deletes")
 PLACES: tuple[str, ...] = tuple(f.name for f in fields(InputAccount) if f.name not in _NO_PLACES)
 
 _BORDERS = 3
@@ -120,8 +123,14 @@ class Account:
         return {"adds_up": self.adds_up(), "inputs": [asdict(row) for row in self.inputs]}
 
     def late_lines(self) -> list[str]:
-        """A line for each input with late rows: how late they were."""
-        return [line for line in (row.late_line() for row in self.inputs) if line is not None]
+        """A line for each input with late rows: how late they were; and for each with deletes of rows that
+        were not there."""
+        late = [line for line in (row.late_line() for row in self.inputs) if line is not None]
+        return late + [
+            f"{row.input}: {row.missing_deletes:,} deletes of rows that were not there: not applied"
+            for row in self.inputs
+            if row.missing_deletes
+        ]
 
     def tables(self, width: int) -> list[Table]:
         """One column per input, one line per place where rows ended; empty lines left out. As many inputs

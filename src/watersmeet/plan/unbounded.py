@@ -6,7 +6,7 @@ count; the hint is a condition that would do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -62,15 +62,18 @@ def check_bounded(
     found: list[PlanError] = []
     joined: list[PlanError] = []
     put_out: dict[int, set[str]] = {}
+    tight_out: dict[int, set[str]] = {}
     for draft in drafts:
         bounds = bounds_in(draft, drafts)
         coming = {side: _available(draft, side, put_out, stages) for side in draft.node.sides}
-        put_out[draft.node.number] = _with_watermark(draft, bounds, coming, options)
+        tight = {side: _available(draft, side, tight_out, stages) for side in draft.node.sides}
+        put_out[draft.node.number] = _with_watermark(draft, bounds, coming, options.watermark_rule)
+        tight_out[draft.node.number] = _with_watermark(draft, bounds, tight, WatermarkRule.TIGHT)
         if isinstance(draft.node, AggregateNode):
-            put_out[draft.node.number] = {WINDOW_START, WINDOW_END}
+            put_out[draft.node.number] = tight_out[draft.node.number] = {WINDOW_START, WINDOW_END}
             (time,) = refs(draft.node.asked.window.time)
             if name_of(time) not in coming[Side.LEFT]:
-                found.append(_never_closed(draft.node, time))
+                found.append(_never_closed(draft.node, time, tight_helps=name_of(time) in tight[Side.LEFT]))
         if not isinstance(draft.node, JoinNode) or isinstance(draft.node, LookupNode):
             continue
         for side in Side:
@@ -86,8 +89,11 @@ def check_bounded(
             }
             if any(bound.evicted in keys and bound.by in coming[side.other] for bound in bounds):
                 continue
-            if isinstance(child, Input):
-                found.append(_refusal(child, scope, conjuncts, draft.node.asked))
+            held = [bound for bound in bounds if bound.evicted in keys and bound.by in tight[side.other]]
+            if held:
+                found.append(_by_limit(draft, side, held[0]))
+            elif isinstance(child, Input):
+                found.append(_refusal(child, scope, conjuncts, draft))
             else:
                 joined.append(_joined_refusal(draft, side, bounds, _place(draft.node.asked)))
     return Flow(frozenset(put_out[drafts[-1].node.number]), tuple(found or joined))
@@ -112,14 +118,14 @@ def _available(
 
 
 def _with_watermark(
-    draft: Draft, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], options: Options
+    draft: Draft, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], rule: WatermarkRule
 ) -> set[str]:
     """The keys whose watermark a node puts out: by the rule ``limit`` a join only those with a bound."""
     keys = {
         key for side, own in coming.items() if side is Side.LEFT or not draft.node.hides_right for key in own
     }
     retains = isinstance(draft.node, JoinNode) and not isinstance(draft.node, LookupNode)
-    if draft.node.is_asof or not retains or options.watermark_rule is WatermarkRule.TIGHT:
+    if draft.node.is_asof or not retains or rule is WatermarkRule.TIGHT:
         return keys
     both = {key for own in coming.values() for key in own}
     return keys & {bound.evicted for bound in bounds if bound.by in both}
@@ -137,18 +143,34 @@ def _unasked(draft: Draft, side: Side, other: set[str]) -> list[PlanError]:
             f"state would grow without limit: rows of {names} could never be dropped, for the joins beneath "
             f"put out no watermark of {key} by the rule limit",
             code="unbounded-state",
-            hint="SET watermark_rule = tight",
+            hint=_TIGHT,
         )
     ]
 
 
-def _never_closed(node: AggregateNode, time: Ref) -> PlanError:
+def _by_limit(draft: Draft, side: Side, bound: Bound) -> PlanError:
+    """Rows that a bound would release, had the watermark it goes by left the join beneath."""
+    names = " with ".join(i.alias for i in draft.node.inputs(side))
+    others = " with ".join(i.alias for i in draft.node.inputs(side.other))
+    return PlanError(
+        f"state would grow without limit: rows of {names} could never be dropped: they are bounded by "
+        f"{bound.by}, and by the rule limit no watermark of it leaves the join of {others}, in which nothing "
+        "bounds it",
+        code="unbounded-state",
+        hint=_TIGHT,
+    )
+
+
+_TIGHT = "SET watermark_rule = tight: the same rows are joined"
+
+
+def _never_closed(node: AggregateNode, time: Ref, *, tight_helps: bool) -> PlanError:
     """Windows over a time whose watermark a join beneath does not put out."""
     return PlanError(
         f"{node.asked.window.kind.value} windows over {name_of(time)} would never close: no watermark of it"
         " leaves the join beneath",
         code="unbounded-state",
-        hint="SET watermark_rule = tight, or bound it by a time of another input of that join",
+        hint=_TIGHT if tight_helps else "bound it by a time of another input of that join",
     )
 
 
@@ -162,7 +184,7 @@ def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound], place: st
     if bounds:
         first = bounds[0]
         why = f"the watermark or the time that bounds them may be missing ({first.evicted} by {first.by})"
-        hint += ", of an input that is never padded there; or SET watermark_rule = tight"
+        hint += ", of an input that is never padded there"
     return PlanError(
         f"state would grow without limit: rows of {names} could never be dropped when they are joined with "
         f"{others}, for {why}; event-time columns: {times}",
@@ -198,14 +220,16 @@ def _first_time(i: Input) -> str:
     return name_of((i.alias, i.event_times[0])) if i.event_times else f"{i.alias}.<event time>"
 
 
-def _refusal(i: Input, scope: Scope, conjuncts: Sequence[Conjunct], join: Join) -> PlanError:
-    reasons = list(dict.fromkeys(r for c in conjuncts if (r := why_not(c, i, scope)) is not None))
+def _refusal(i: Input, scope: Scope, conjuncts: Sequence[Conjunct], draft: Draft) -> PlanError:
+    assert isinstance(draft.node, JoinNode)
+    joined = {each.alias for each in draft.scope.inputs}
+    reasons = list(dict.fromkeys(r for c in conjuncts if (r := why_not(c, i, scope, joined)) is not None))
     but = "; but " + "; ".join(reasons) if reasons else ""
     return PlanError(
         f"state would grow without limit: rows of {_named(i)} could never be dropped, for no condition "
         f"bounds them by the watermark of another input; {_times(i)}{but}",
         code="unbounded-state",
-        hint=_hint(i, scope, join),
+        hint=_hint(i, scope, draft.node.asked),
     )
 
 
@@ -267,13 +291,17 @@ def example_distance(evicted: Ref, by: Ref, scope: Scope) -> str | None:
     return "INTERVAL '1' HOUR" if units <= {Unit.TIMESTAMP, Unit.DATE} else None
 
 
-def why_not(conjunct: Conjunct, i: Input, scope: Scope) -> str | None:
-    """Why a conjunct that mentions ``i`` and a time bounds nothing; None: no need to say."""
+def why_not(conjunct: Conjunct, i: Input, scope: Scope, joined: Collection[str]) -> str | None:
+    """Why a conjunct that mentions ``i`` and a time bounds nothing; None: no need to say.
+
+    Args:
+        joined: the inputs that the join of ``i`` has at either side.
+    """
     mentioned = refs(conjunct.expr)
     aliases = scope.mentioned(conjunct.expr)
     if i.alias not in aliases or not any(_looks_like_time(ref, scope) for ref in mentioned):
         return None
-    reason = _reason(conjunct, mentioned, aliases, i, scope)
+    reason = _reason(conjunct, mentioned, aliases, i, scope, joined)
     return None if reason is None else f"{text_of(conjunct.expr)} does not count: {reason}"
 
 
@@ -282,7 +310,12 @@ def _looks_like_time(ref: Ref, scope: Scope) -> bool:
 
 
 def _reason(
-    conjunct: Conjunct, mentioned: Sequence[Ref], aliases: Sequence[str], i: Input, scope: Scope
+    conjunct: Conjunct,
+    mentioned: Sequence[Ref],
+    aliases: Sequence[str],
+    i: Input,
+    scope: Scope,
+    joined: Collection[str],
 ) -> str | None:
     expr = conjunct.expr
     if len(aliases) == 1:
@@ -301,19 +334,22 @@ def _reason(
     if len({ref[0] for ref in times}) > 1:
         if without:
             return f"its distance is not constant ({', '.join(map(name_of, without))})"
-        return _of_two_times(expr, aliases, i, scope)
+        return _of_two_times(expr, aliases, i, scope, joined)
     if without:
         return f"{', '.join(map(name_of, without))} has no watermark"
     return None
 
 
-def _of_two_times(expr: exp.Expression, aliases: Sequence[str], i: Input, scope: Scope) -> str | None:
+def _of_two_times(
+    expr: exp.Expression, aliases: Sequence[str], i: Input, scope: Scope, joined: Collection[str]
+) -> str | None:
     """Why a comparison of event times of two inputs or more does not let rows of ``i`` go."""
     own = Scope(tuple(scope.input(alias) for alias in aliases), time_zone=scope.time_zone)
     parts, errors = classify([Conjunct(expr, "")], own)
     if not parts.times and not errors:
         return "it is not of the form one time ± a constant"
-    if len(scope.inputs) > 2 and any(evicted[0] == i.alias for evicted, _ in links_of(parts.times)):
+    above = not set(aliases) <= set(joined)
+    if above and any(evicted[0] == i.alias for evicted, _ in links_of(parts.times)):
         others = " and ".join(alias for alias in aliases if alias != i.alias)
         return f"it belongs to a join above that of {i.alias}; join {i.alias} with {others} first"
     return None

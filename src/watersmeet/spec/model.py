@@ -382,7 +382,8 @@ class NullTime(Enum):
 @dataclass(frozen=True)
 class Options:
     """The semantics' options. ``allowed_lateness``: µs for queries over TIMESTAMP or DATE times, plain units
-    for integer times. ``max_rows``: retained rows allowed per join; None: no limit. ``time_zone``: in which
+    for integer times. ``max_rows``: retained rows allowed per join; None: no limit. ``lenient``: an explicit
+    advance below the watermark is passed over and reported; else it fails the tick. ``time_zone``: in which
     expressions read and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and
     intervals of fixed length do not depend on it."""
 
@@ -393,6 +394,7 @@ class Options:
     max_rows: int | None = None
     null_time: NullTime = NullTime.COUNT
     time_zone: str = UTC
+    lenient: bool = False
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,7 @@ class Oracle:
         rules.clocks = self.clocks
         rules.lateness = duration(options.get("allowed_lateness") or 0, "int" if kinds <= {"int"} else "ts")
         self.now = 0.0
+        self.lenient = options.get("lenient", False)
         self.ended = False
 
     @property
@@ -190,7 +191,7 @@ class Oracle:
             clock = self.clocks.get(stream)
             if clock is not None:
                 declared = self.declared[stream]["columns"].get(column, "BIGINT")
-                clock.advance(column, from_json(mark, declared), self.now)
+                clock.advance(column, from_json(mark, declared), self.now, self.lenient)
         if step.get("end"):
             self.ended = True
             for clock in self.clocks.values():

@@ -50,9 +50,11 @@ class StreamClock:
         else:
             self.partitions.setdefault(partition, Partition(0.0)).idle = True
 
-    def advance(self, column: str, mark: int, now: float) -> None:
+    def advance(self, column: str, mark: int, now: float, lenient: bool = False) -> None:
         if column not in self.marks:
             raise Refused(f'unknown event-time column "{self.name}.{column}"')
+        if mark < self.marks[column] and not lenient and not (self.follow and self.idle):
+            raise Refused(f"a watermark never goes back: {self.name}.{column} to {mark}")
         self.marks[column] = max(self.marks[column], mark)
         self.told_idle = False
         for part in self.partitions.values():

@@ -130,6 +130,7 @@ class Stream:
         self.lateness = duration(lateness, "int" if times <= {"int"} else "ts")
         self.marks = dict.fromkeys(self.declared.get("time", {}), NEVER)
         self.now = 0.0
+        self.lenient = case.get("options", {}).get("lenient", False)
         self.mark_kinds = {f"{prefix}{alias}.{t}": self.kinds[t] for t in self.marks}
 
     @property
@@ -160,7 +161,7 @@ class Stream:
         for key, mark in step.get("advance", {}).items():
             stream, _, column = key.rpartition(".")
             if stream == self.name:
-                self.clock.advance(column, from_json(mark, self.columns[column]), self.now)
+                self.clock.advance(column, from_json(mark, self.columns[column]), self.now, self.lenient)
         if step.get("end"):
             self.clock.end()
         tick_all({self.name: self.clock}, self.now)

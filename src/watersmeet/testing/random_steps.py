@@ -48,6 +48,7 @@ def draw_steps(
     rng = draft.rng
     now = 0
     steps: list[dict[str, Any]] = []
+    promised: dict[str, Any] = {}
     alive: list[list[Any]] = []
     disorder = rng.choice([0, 2, 6, 15])
     many = draft.inputs > 2  # the more must meet, the more rows it takes
@@ -89,6 +90,8 @@ def draw_steps(
             for t in declared[name]["time"]
             if lag is None and draft.chance(0.4)
         }
+        for key, mark in marks.items():  # they never go back
+            promised[key] = marks[key] = max(mark, promised.get(key, mark))
         if marks:
             step["advance"] = marks
         steps.append(step)

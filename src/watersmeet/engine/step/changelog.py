@@ -9,8 +9,11 @@ their live matches; a pad goes out while it is 0 and is taken back when it rises
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +30,7 @@ from watersmeet.kernel.bands import Band, RealBand
 from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find, gather
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import BUCKET_MASK
+from watersmeet.kernel.times import to_native
 from watersmeet.measure import REAL
 from watersmeet.names import DIFF, ours
 from watersmeet.state.manifest import LiveRun
@@ -169,11 +173,26 @@ def _take_away(
         released |= below(needles.times(column), own.work.old_limits.get(column, float("-inf")))
     missing = np.where(released, 0, left_over)
     count(report, "missing_deletes", int(missing.sum()))
-    report.missing = [
-        str(row) for row in take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]).to_pylist()
-    ]
+    report.missing = _as_json(own.task, take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]))
     effective = wanted - missing
     return np.repeat(np.arange(len(needles)), effective)
+
+
+def _as_json(side: SideTask, rows: pa.RecordBatch) -> list[str]:
+    """The kept columns of stored rows, as a JSON object per row."""
+    columns = {f.name: to_native(rows.column(f.name), f.type).to_pylist() for f in side.schema}
+    return [
+        json.dumps({name: _plain(values[row]) for name, values in columns.items()}, ensure_ascii=False)
+        for row in range(rows.num_rows)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat()
+    return str(value)
 
 
 def _equality(side: SideTask) -> Condition:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.engine.step.advances import AdvanceBack, advances_back
 from watersmeet.engine.step.counts import rows_read
 from watersmeet.engine.step.identity import Identity, identity_of
 from watersmeet.engine.step.idleness import FIRST_WORK, Idleness, decisions
@@ -71,6 +72,7 @@ class _OpenTick:
     late_below: dict[str, dict[str, Watermark]]
     queries: dict[str, QueryTick] = field(default_factory=dict)
     rows_in: dict[str, int] = field(default_factory=dict)
+    advances_back: dict[str, tuple[AdvanceBack, ...]] = field(default_factory=dict)
     ended: bool = False
     manifest: Manifest | None = None
 
@@ -325,6 +327,7 @@ class TickDriver:
             inputs, rules = tick.inputs[query.name], self._rules[query.name]
             seen = _seen(query, found, advances or {}, idle or {}, busy or {})
             self._idleness.apply(query.name, seen)
+            tick.advances_back[query.name] = advances_back(query, inputs, rules, seen)
             tracker.advance(inputs, rules, seen, start.clock_us)
             if end:
                 tracker.end(inputs, rules)
@@ -418,6 +421,7 @@ class TickDriver:
                     for alias, state, names in _with_sources(query.query, query.inputs)
                 },
                 idle=tuple(alias for alias, state in query.inputs.items() if state.idle),
+                advances_back=tick.advances_back[name],
             )
         tick.manifest = Manifest(
             tick=tick.start.tick,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from watersmeet.engine.step.advances import AdvanceBack
 from watersmeet.engine.step.asof_limits import asof_work, in_order
 from watersmeet.engine.step.counts import added, late_total, lower
 from watersmeet.engine.step.kinds import Outgoing, kind_of
@@ -60,7 +61,10 @@ class QueryResult:
     ``inputs``: all input watermarks per key; ``counts``: of this tick, per alias (see `engine.step.ingest`
     and matched, padded, released_unmatched, retained); ``account``: the same, since the start of the job;
     ``late``: how late the late rows since then were, per alias and column; ``holding``: per alias the silent
-    partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle.
+    partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle;
+    ``advances_back``: explicit advances that were below their watermarks (see `Options.lenient`);
+    ``missing_deletes``: some of the rows that were to be deleted and were not there, as (alias, JSON of the
+    columns that the query keeps).
     ``rows_out``: rows that went to the sink in this tick, ``total_rows_out``: since the start."""
 
     watermarks: Mapping[str, Watermark]
@@ -73,10 +77,11 @@ class QueryResult:
     total_rows_out: int
     matches: int
     state_bytes: int
-    missing_deletes: tuple[str, ...] = ()
+    missing_deletes: tuple[tuple[str, str], ...] = ()
     late: Mapping[str, Mapping[str, LateBy]] = field(default_factory=dict)
     holding: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     idle: tuple[str, ...] = ()
+    advances_back: tuple[AdvanceBack, ...] = ()
 
 
 @dataclass
@@ -111,7 +116,7 @@ class QueryTick:
     _counts: dict[str, dict[str, int]] = field(default_factory=dict)
     _rows_out: int = 0
     _matches: int = 0
-    _missing: list[str] = field(default_factory=list)
+    _missing: list[tuple[str, str]] = field(default_factory=list)
     _least_out: list[dict[str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -210,7 +215,12 @@ class QueryTick:
             for key, time in each.least_out.items():
                 lower(least_out, key, time)
         self._least_out.append(least_out)
-        self._missing += [row for report in found for side in report.sides for row in side.missing]
+        self._missing += [
+            (side.name, row)
+            for report in found
+            for side, told in zip(node.sides, report.sides, strict=False)
+            for row in told.missing
+        ]
 
     def _take_fed(self, number: int, fed: list[FeedReport]) -> None:
         self._fed[number] = fed
