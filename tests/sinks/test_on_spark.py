@@ -151,8 +151,8 @@ def test_memory_has_the_rows(frame):
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        ("json", ['{"id":0,"t":"1970-01-01T00:00:00.000Z","s":"x,\\"y\\""}']),
-        ("csv", ['0,1970-01-01T00:00:00.000Z,"x,\\"y\\""']),
+        ("json", ['{"id":0,"t":"1970-01-01T00:00:00.000000Z","s":"x,\\"y\\""}']),
+        ("csv", ['0,1970-01-01T00:00:00.000000Z,"x,\\"y\\""']),
     ],
 )
 def test_kafka_values(frame, kind, values):

@@ -36,6 +36,24 @@ Texts = Sequence[Any]
 """The values of a row as text, NULL as None; or, for who asks for them, as JSON has them."""
 
 
+_TIMES = {
+    "timestampformat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS[XXXXX]",
+    "timestampntzformat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+TEXT_OPTIONS: dict[str, dict[str, str]] = {
+    "json": {**_TIMES, "ignorenullfields": "false"},
+    "csv": {**_TIMES, "ignoreleadingwhitespace": "false", "ignoretrailingwhitespace": "false"},
+}
+"""What Spark is told when it writes values as text, unless the user says otherwise. Its own defaults cut
+times to milliseconds, offsets from UTC to minutes, and, in CSV, the blanks around a text."""
+
+
+def text_options_sql(wanted: str) -> str:
+    """`TEXT_OPTIONS` of a format as the argument of ``to_json`` or ``to_csv``."""
+    texts = [text for pair in TEXT_OPTIONS[wanted].items() for text in pair]
+    return "map(" + ", ".join("'" + text.replace("'", "\\'") + "'" for text in texts) + ")"
+
+
 class RowPrinter(Protocol):
     """What shows the console sink's rows; the command line brings one of its own. ``values``: it takes rows
     as `json_values.rows_of` gives them, and not as text."""

@@ -36,6 +36,7 @@ from urllib.parse import quote, unquote
 
 from watersmeet.errors import EngineError, SpecError, raise_all
 from watersmeet.sinks.base import (
+    TEXT_OPTIONS,
     ArrowPart,
     Frame,
     RowPrinter,
@@ -60,7 +61,7 @@ from watersmeet.spec.model import Sink as SinkSpec
 ATTEMPTS = "_attempts"
 
 _PART = re.compile(r".+-\d{12}")
-_DEFAULTS = {"csv": {"header": "true"}, "json": {"ignorenullfields": "false"}}
+_DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTIONS["json"]}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
 _OPENERS: dict[str, Any] = {".csv": open, ".json": open, ".gz": gzip.open, ".bz2": bz2.open}
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"

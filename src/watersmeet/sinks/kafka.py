@@ -21,6 +21,7 @@ from watersmeet.sinks.base import (
     chosen_format,
     columns_of,
     required_option,
+    text_options_sql,
 )
 from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.model import Sink as SinkSpec
@@ -99,9 +100,9 @@ class KafkaSink:
                 )
             key = _text(self._key, types[self._key])
         if self._format == "json":
-            return key, "to_json(struct(*), map('ignoreNullFields', 'false'))"
+            return key, f"to_json(struct(*), {text_options_sql('json')})"
         if self._format == "csv":
-            return key, "to_csv(struct(*))"
+            return key, f"to_csv(struct(*), {text_options_sql('csv')})"
         values = [name for name in types if name not in (self._key, SHOWN_DIFF)]
         if len(values) != 1:
             raise SpecError(

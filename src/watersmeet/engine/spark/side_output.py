@@ -22,6 +22,7 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.ingest import BROKEN_REASON
 from watersmeet.engine.spark.text import literal
 from watersmeet.engine.step.aside import ASIDE_COLUMNS
+from watersmeet.sinks.base import text_options_sql
 from watersmeet.state.store import Store
 
 SCHEMA = (
@@ -29,7 +30,7 @@ SCHEMA = (
     "watermark_key STRING, watermark STRING, late_by BIGINT"
 )
 
-_JSON = "to_json(record, map('ignoreNullFields', 'false'))"
+_JSON = f"to_json(record, {text_options_sql('json')})"
 _NONE = (
     "CAST(NULL AS STRING) AS watermark_key",
     "CAST(NULL AS STRING) AS watermark",
