@@ -17,13 +17,16 @@ This module reads no plan and starts no query.
 
 from __future__ import annotations
 
+import codecs
+import locale
 import logging
 import os
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -163,7 +166,7 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     _hush()
-    with tempfile.TemporaryFile() as words:
+    with tempfile.TemporaryFile() as words, _names_in_utf8():
         try:
             _launch(conf, words)
             session: SparkSession = builder.getOrCreate()
@@ -200,6 +203,22 @@ def _launch(conf: Mapping[str, str], words: IO[bytes]) -> None:
     if SparkContext._gateway is None and conf["spark.log.level"] == LOG_LEVEL:
         asked = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         SparkContext._ensure_initialized(gateway=launch_gateway(asked, popen_kwargs={"stderr": words}))
+
+
+@contextmanager
+def _names_in_utf8() -> Iterator[None]:
+    """Within, a Java process is started that knows file names of all characters. By a locale such as C it
+    would know those of ASCII, and pass over the other files of a directory."""
+    before = os.environ.get("LC_ALL")
+    if sys.platform == "linux" and codecs.lookup(locale.getencoding()).name != "utf-8":
+        os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("LC_ALL", None)
+        else:
+            os.environ["LC_ALL"] = before
 
 
 def _end_half_started(interrupt: BaseException) -> None:

@@ -11,6 +11,7 @@ by default.
 
 from __future__ import annotations
 
+import codecs
 import glob
 import os
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,9 @@ from watersmeet.spec.files import OURS, format_of, local_path, path_of, source_p
 from watersmeet.spec.model import Source
 
 BYTES_PER_TICK = str(32 << 20)
+
+PATTERN = frozenset("{}[]*?\\")
+"""Characters by which Spark takes a path for a pattern."""
 
 _BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 
@@ -82,7 +86,7 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     given = lowered(source.options)
     raise_all(source_problems(source))
     path, wanted = path_of(source.options), format_of(source.options)
-    _check_there(source, path)
+    check_path(spark, f'file source "{source.name}"', path)
     if wanted == "parquet" and "pathglobfilter" not in given:
         _check_parquet(source, path)
     options = {name: value for name, value in given.items() if name not in OURS}
@@ -124,16 +128,37 @@ def read_records(
     return found
 
 
-def _check_there(source: Source, path: str) -> None:
-    """Local paths only: others are checked by Spark when it lists them."""
+def check_path(spark: SparkSession, what: str, path: str) -> None:
+    """That there is something at a local path, and that Spark will find it; others are checked by Spark when
+    it lists them.
+
+    Raises:
+        EngineError: there is nothing, or Spark would pass over what is there.
+    """
     local = local_path(path)
     if local is None:
         return
-    if not (os.path.exists(local) or glob.glob(local)):
+    whole = os.path.abspath(local)
+    exists = os.path.exists(whole)
+    if exists and PATTERN & set(whole):
         raise EngineError(
-            f'file source "{source.name}": there is no "{path}"',
+            f'{what}: Spark takes "{path}" for a pattern, not for the path that is there',
+            code="path-is-pattern",
+            hint=f"rename it, or name a link to it, in whose path is none of {' '.join(sorted(PATTERN))}",
+        )
+    if not exists and not glob.glob(whole):
+        raise EngineError(
+            f'{what}: there is no "{path}"',
             code="path-missing",
             hint="name a directory that exists (it may be empty, and grow)",
+        )
+    java: Any = spark._jvm
+    encoding = str(java.java.lang.System.getProperty("sun.jnu.encoding"))
+    if codecs.lookup(encoding).name != "utf-8":
+        raise EngineError(
+            f"{what}: Spark's Java process takes file names for {encoding}, and passes over others",
+            code="file-names-encoding",
+            hint="start it with a locale of UTF-8: LC_ALL=C.UTF-8",
         )
 
 

@@ -21,7 +21,7 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.scan import Scan
-from watersmeet.engine.spark.sources import check_columns, read_records
+from watersmeet.engine.spark.sources import check_columns, check_path, read_records
 from watersmeet.engine.spark.split import BROKEN
 from watersmeet.engine.step.table_files import Entry, local_files, version_of
 from watersmeet.engine.step.tables import TableReader, TableWriter
@@ -79,6 +79,7 @@ def _files(spark: SparkSession, source: Source) -> Table:
     raise_all(source_problems(source, table=True))
     path, wanted = path_of(source.options), format_of(source.options)
     local = local_path(path)
+    check_path(spark, f'table "{source.name}"', path)
 
     def listed() -> list[Entry]:
         return _listed(spark, source, path) if local is None else local_files(source, local)
