@@ -1,7 +1,7 @@
 """Rows of hostile values: written as Parquet, JSON and CSV, read back from what a job put out, compared.
 
-Rows are dicts, by the types of `values`. Nothing here uses the product: files are written and read by pyarrow,
-`json` and a CSV reader of our own.
+Rows are dicts, by the types of `values`. Nothing here uses the product: files are written and read by
+pyarrow, `json` and a CSV reader of our own.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ Row = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ALL: dict[str, str] = {
-    "s": "STRING", "b": "BINARY", "o": "BOOLEAN", "i8": "TINYINT", "i16": "SMALLINT", "i32": "INT", "i64": "BIGINT",
-    "f32": "FLOAT", "f64": "DOUBLE", "d9": "DECIMAL(9,2)", "d38": "DECIMAL(38,18)", "d": "DATE", "ts": "TIMESTAMP",
+    "s": "STRING", "b": "BINARY", "o": "BOOLEAN", "i8": "TINYINT", "i16": "SMALLINT", "i32": "INT",
+    "i64": "BIGINT", "f32": "FLOAT", "f64": "DOUBLE",
+    "d9": "DECIMAL(9,2)", "d38": "DECIMAL(38,18)", "d": "DATE",
+    "ts": "TIMESTAMP",
 }  # fmt: skip
 """A column of every plain type."""
 NESTED = {"a": "ARRAY<STRING>", "st": "STRUCT<a: STRING, n: BIGINT>"}
@@ -53,8 +55,9 @@ def arrow_type(declared: str) -> pa.DataType:
         precision, scale = (int(part) for part in declared[8:-1].split(","))
         return pa.decimal128(precision, scale)
     return {
-        "STRING": pa.string(), "BINARY": pa.binary(), "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(),
-        "INT": pa.int32(), "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "DATE": pa.date32(),
+        "STRING": pa.string(), "BINARY": pa.binary(), "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(),
+        "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(), "FLOAT": pa.float32(),
+        "DOUBLE": pa.float64(), "DATE": pa.date32(),
         "TIMESTAMP": pa.timestamp("us", "UTC"), "ARRAY<STRING>": pa.list_(pa.string()),
         "STRUCT<a: STRING, n: BIGINT>": pa.struct([("a", pa.string()), ("n", pa.int64())]),
     }[declared]  # fmt: skip
@@ -246,8 +249,8 @@ def csv_rows(folder: Path, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
 
 
 def parse_csv(text: str) -> Iterator[list[str | None]]:
-    """Lines of fields: in quotes, in which a backslash stands before quotes and backslashes; a field of nothing
-    at all is None."""
+    """Lines of fields: in quotes, in which a backslash stands before quotes and backslashes; a field of
+    nothing at all is None."""
     at, line, end = 0, [], len(text)
     while at < end:
         field: list[str] | None = None

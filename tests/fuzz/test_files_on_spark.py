@@ -1,4 +1,4 @@
-"""Hostile values through files on Spark: every format in and out, keys of every type, and malformed records."""
+"""Hostile values through files on Spark: every format in and out, keys of types, malformed records, names."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ from tests.fuzz.rows import (
     json_line,
     json_rows,
     native_rows,
+    of_json,
     parquet_rows,
     write_parquet,
 )
 from tests.fuzz.values import Drawer, malformed_csv, malformed_json
+from watersmeet.engine.spark import sources
+from watersmeet.errors import WatersmeetError
+from watersmeet.observe.account import InputAccount
 
 pytestmark = pytest.mark.spark
 
@@ -38,6 +42,7 @@ WITHIN = 3
 KEYS = ("b", "f64", "d38", "ts")
 """Columns that are keys here; those of the other types are in the tests without Spark."""
 BASE = {"id": "BIGINT", "t": "BIGINT"}
+RESIDUAL = "(l.o IS NULL OR r.o IS NULL OR l.o <> r.o OR l.s <> r.s)"
 OF_CSV = {"multiLine": "true", "escape": '"'}
 
 
@@ -53,7 +58,9 @@ def ddl(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {type_}" for name, type_ in columns.items())
 
 
-def source(name: str, path: Path, wanted: str, columns: Mapping[str, str], more: Mapping[str, str] = {}) -> str:
+def source(
+    name: str, path: Path, wanted: str, columns: Mapping[str, str], more: Mapping[str, str] = {}
+) -> str:
     options = {"connector": "file", "path": str(path), "format": wanted, **more}
     given = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
     return f"CREATE TABLE {name} ({ddl(columns)}, WATERMARK FOR t AS t - 100) WITH ({given});\n"
@@ -63,11 +70,15 @@ def sink(name: str, path: Path, wanted: str) -> str:
     return f"CREATE TABLE {name} WITH ('connector' = 'file', 'path' = '{path}', 'format' = '{wanted}');\n"
 
 
-def judged(spark: Any, wanted: str, path: Path, columns: Mapping[str, str], more: Mapping[str, str] = {}) -> Any:
+def judged(
+    spark: Any, wanted: str, path: Path, columns: Mapping[str, str], more: Mapping[str, str] = {}
+) -> Any:
     """What Spark's batch reader makes of files: rows, and the bag of records that it calls corrupt."""
     reader = spark.read.format(wanted).option("columnNameOfCorruptRecord", "corrupt").options(**more)
     if wanted == "csv":
-        reader = reader.option("header", "true").option("enforceSchema", "false").option("columnPruning", "false")
+        reader = (
+            reader.option("header", "true").option("enforceSchema", "false").option("columnPruning", "false")
+        )
     frame = reader.schema(f"{ddl(columns)}, corrupt STRING").load(str(path))
     rows, corrupt = [], Counter()
     for found in native_rows(frame.toArrow()):
@@ -78,9 +89,17 @@ def judged(spark: Any, wanted: str, path: Path, columns: Mapping[str, str], more
     return rows, corrupt
 
 
+def residual(row: Row, other: Row) -> bool:
+    """`RESIDUAL`, for equal texts."""
+    return row["o"] is None or other["o"] is None or row["o"] != other["o"]
+
+
 def both(left: Row, right: Row | None, names: Mapping[str, str]) -> tuple[Any, ...]:
     """A joined row as the jobs here project it."""
-    return (*(left[name] for name in names), *(None if right is None else right[n] for n in ("id", "s", "f64")))
+    return (
+        *(left[name] for name in names),
+        *(None if right is None else right[n] for n in ("id", "s", "f64")),
+    )
 
 
 def test_values_of_all_types_in_every_format(spark, seed, tmp_path, canary):
@@ -105,26 +124,31 @@ def test_values_of_all_types_in_every_format(spark, seed, tmp_path, canary):
     on = f"AND l.t BETWEEN r.t - {WITHIN} AND r.t + {WITHIN}"
     inserts = {}
     for name, given, wanted, names in (
-        ("pp", "parquet", "parquet", wide), ("pj", "parquet", "json", wide), ("pc", "parquet", "csv", flat),
-        ("jj", "json", "json", wide), ("jp", "json", "parquet", wide), ("cc", "csv", "csv", flat), ("cp", "csv", "parquet", flat),
+        ("pp", "parquet", "parquet", wide),
+        ("pj", "parquet", "json", wide),
+        ("pc", "parquet", "csv", flat),
+        ("jj", "json", "json", wide),
+        ("jp", "json", "parquet", wide),
+        ("cc", "csv", "csv", flat),
+        ("cp", "csv", "parquet", flat),
     ):
         inserts[name] = (given, wanted, names)
         text += sink(name, tmp_path / "out" / name, wanted)
         chosen = ", ".join(f"l.{column}" for column in names)
-        text += f"""INSERT INTO {name} SELECT {chosen}, r.id AS rid, r.s AS rs, r.f64 AS rf FROM {given}_l l LEFT JOIN {given}_r r
-            ON l.s = r.s {on} AND (l.o IS NULL OR r.o IS NULL OR l.o <> r.o OR l.s <> r.s);\n"""
+        text += f"""INSERT INTO {name} SELECT {chosen}, r.id AS rid, r.s AS rs, r.f64 AS rf
+            FROM {given}_l l LEFT JOIN {given}_r r
+            ON l.s = r.s {on} AND {RESIDUAL};\n"""
     for name in KEYS:
         text += sink(f"k_{name}", tmp_path / "out" / f"k_{name}", "parquet")
-        text += f"INSERT INTO k_{name} SELECT l.id, r.id AS rid FROM parquet_l l LEFT JOIN parquet_r r ON l.{name} = r.{name} {on};\n"
-    run = until_caught_up(spark, text, tmp_path / "state", finish=True)
-    print(len(run.ticks))
+        text += f"""INSERT INTO k_{name} SELECT l.id, r.id AS rid
+            FROM parquet_l l LEFT JOIN parquet_r r ON l.{name} = r.{name} {on};\n"""
+    until_caught_up(spark, text, tmp_path / "state", finish=True)
     from_csv = [judged(spark, "csv", tmp_path / f"csv_{side}", flat, OF_CSV) for side in "lr"]
     assert not from_csv[0][1]
     inputs = {"parquet": (left, right), "json": (left, right), "csv": (from_csv[0][0], from_csv[1][0])}
     wrong = {}
     for name, (given, wanted, names) in inserts.items():
-        pairs = join(*inputs[given], "s", WITHIN, lambda l, r: l["o"] is None or r["o"] is None or l["o"] != r["o"])
-        want = bag(both(l, r, names) for l, r in pairs)
+        want = bag(both(row, other, names) for row, other in join(*inputs[given], "s", WITHIN, residual))
         folder = tmp_path / "out" / name
         outputs = {**names, "rid": "BIGINT", "rs": "STRING", "rf": "DOUBLE"}
         try:
@@ -138,8 +162,163 @@ def test_values_of_all_types_in_every_format(spark, seed, tmp_path, canary):
         wrong[name] = difference(got, want)
     for name in KEYS:
         got = bag(parquet_rows(tmp_path / "out" / f"k_{name}"))
-        want = bag((l["id"], None if r is None else r["id"]) for l, r in join(left, right, name, WITHIN))
+        want = bag((row["id"], other and other["id"]) for row, other in join(left, right, name, WITHIN))
         wrong[f"k_{name}"] = difference(got, want)
     found = "\n".join(f"{name}: {what}" for name, what in wrong.items() if what)
     assert not found, found
     assert not list(canary.parent.iterdir())
+
+
+def test_malformed_records_are_counted_and_late_ones_kept(spark, seed, tmp_path, canary):
+    """Two ticks: malformed records among good ones, then rows that are too late. What is broken is what
+    Spark's batch reader calls corrupt; the texts of both arrive in the side outputs."""
+    rng = random.Random(seed)
+    drawer = Drawer(rng, str(canary))
+    columns = BASE | {"s": "STRING", "f64": "DOUBLE", "ts": "TIMESTAMP"}
+    good = draw_rows(drawer, ROWS // 2, columns)
+    late = draw_rows(drawer, 40, columns, first=5_000)
+    for row in late:
+        row["t"] = -10_000
+    text = "SET late_output = aside; SET broken_output = bad;\n"
+    text += sink("aside", tmp_path / "out" / "aside", "json") + sink("bad", tmp_path / "out" / "bad", "json")
+    for wanted, line, malformed in (("json", json_line, malformed_json), ("csv", csv_line, malformed_csv)):
+        clean = [row for row in good if wanted == "json" or not set("\r\n") & set(row["s"] or "")]
+        lines = [line(row, columns) for row in clean]
+        lines += [
+            each for each in malformed(rng, lines[: ROWS // 4], str(canary)) if not set("\r\n") & set(each)
+        ]
+        rng.shuffle(lines)
+        head = [] if wanted == "json" else [",".join(columns)]
+        folder = tmp_path / wanted
+        folder.mkdir()
+        ends = {"json": "\r\n", "csv": "\n"}[wanted]
+        cut = len(lines) // 2
+        for number, part in enumerate((lines[:cut], lines[cut:])):
+            content = ends.join([*head, *part]).encode() + b"\n" * number
+            (folder / f"{number}.{wanted}").write_bytes((b"", b"\xef\xbb\xbf")[number] + content)
+            os.utime(folder / f"{number}.{wanted}", (1_700_000_000, 1_700_000_000 + number))
+        (folder / f"empty.{wanted}").write_bytes(b"")
+        os.utime(folder / f"empty.{wanted}", (1_700_000_000, 1_700_000_000))
+        more = {"escape": '"'} if wanted == "csv" else {}
+        for side in "lr":
+            text += source(f"{wanted}_{side}", folder, wanted, columns, more | {"maxFilesPerTrigger": "3"})
+        text += sink(f"o_{wanted}", tmp_path / "out" / wanted, "parquet")
+        text += f"""INSERT INTO o_{wanted} SELECT l.id, l.t, l.s, l.f64, l.ts, r.id AS rid
+            FROM {wanted}_l l LEFT JOIN {wanted}_r r
+            ON l.id = r.id AND l.t BETWEEN r.t - 1 AND r.t + 1;\n"""
+    want, corrupt = {}, {}
+    for wanted in ("json", "csv"):
+        folder = tmp_path / wanted
+        more = {"escape": '"'} if wanted == "csv" else {}
+        rows, corrupt[wanted] = judged(spark, wanted, folder, columns, more)
+        want[wanted] = rows
+        lines = "\n".join(
+            ([",".join(columns)] if wanted == "csv" else [])
+            + [
+                {"json": json_line, "csv": csv_line}[wanted](row, columns)
+                for row in late
+                if wanted == "json" or not set("\r\n") & set(row["s"] or "")
+            ]
+        )
+        (folder / f"late.{wanted}").write_text(lines, encoding="utf-8", newline="")
+        os.utime(folder / f"late.{wanted}", (1_700_000_100, 1_700_000_100))
+    run = until_caught_up(spark, text, tmp_path / "state", finish=True)
+    for wanted in ("json", "csv"):
+        timed = [row for row in want[wanted] if row["t"] is not None]
+        came = [row for row in late if wanted == "json" or not set("\r\n") & set(row["s"] or "")]
+        for alias in "lr":
+            counts = run.ticks[-1].queries[f"o_{wanted}"].account[alias]
+            account = InputAccount.of(alias, counts, counts["retained"])
+            assert account.adds_up()
+            assert account.broken == sum(corrupt[wanted].values())
+            assert account.null_time == len(want[wanted]) - len(timed)
+            assert account.late == len(came)
+        pairs = join(timed, timed, "id", 1)
+        expected = bag((*(row[name] for name in columns), r and r["id"]) for row, r in pairs)
+        assert not difference(bag(parquet_rows(tmp_path / "out" / wanted)), expected), wanted
+    names = ("stream", "input", "reason", "record", "watermark_key", "watermark", "late_by")
+    broken = json_rows(tmp_path / "out" / "bad", dict.fromkeys(names, "STRING"))
+    for wanted in ("json", "csv"):
+        records = Counter(row[3].encode() for row in broken if row[0] == f"{wanted}_l")
+        assert not difference(records, corrupt[wanted]), wanted
+    aside = json_rows(tmp_path / "out" / "aside", dict.fromkeys(names, "STRING"))
+    missed = [json.loads(row[3]) for row in aside if row[2] == "late" and row[0] == "json_l"]
+    got = bag([of_json(row[name], type_) for name, type_ in columns.items()] for row in missed)
+    assert not difference(got, bag([row[name] for name in columns] for row in late))
+    assert not list(canary.parent.iterdir())
+
+
+HOSTILE_NAMES = [
+    "a b",
+    "100%",
+    "%41",
+    "%",
+    "it's",
+    'q"q',
+    "\u00fcn\u0131\U0001d54f",
+    "new\nline",
+    "tab\t",
+    "co:lon",
+    "a=b",
+    "#x",
+    "a,b",
+    ";",
+    " lead",
+    "$(touch x)",
+    "`touch x`",
+    "-rf",
+    "\x1bc",
+    "\u202etxt",
+    "e\u0301",
+    "\u00e9",
+    "a+b",
+    "%2F..%2F",
+    "~",
+    "x.json.gz",
+    "x.crc",
+    "x._COPYING_",
+    "watersmeet-error:e30=:",
+    "$",
+    "'; DROP",
+    "",
+]
+"""Of files, all of which are to be read."""
+
+
+def test_names_of_files_and_folders(spark, tmp_path, canary):
+    """Every file once, also in the next run; in a folder whose path has it all but a pattern's characters."""
+    base = tmp_path / "a b%41'q\"\u00fc\U0001d54f\n:#;$(x)"
+    (base / "in").mkdir(parents=True)
+
+    def put(first: int) -> None:
+        for number, name in enumerate(HOSTILE_NAMES):
+            row = json.dumps({"id": first + number, "t": 5})
+            (base / "in" / f"{name}{first}.json").write_text(row + "\n")
+
+    path = str(base).replace("'", "\\'")
+    text = f"""CREATE TABLE l (id BIGINT, t BIGINT, WATERMARK FOR t AS t - 5)
+        WITH ('connector' = 'file', 'path' = '{path}/in', 'format' = 'json');
+      CREATE TABLE looked (id BIGINT, t BIGINT)
+        WITH ('connector' = 'file', 'path' = '{path}/in', 'format' = 'json');
+      CREATE TABLE o WITH ('connector' = 'file', 'path' = '{path}/out', 'format' = 'parquet');
+      INSERT INTO o SELECT l.id, r.id AS rid
+        FROM l LEFT JOIN looked FOR SYSTEM_TIME AS OF l.t AS r ON l.id = r.id;"""
+    for first in (0, 1_000):
+        put(first)
+        until_caught_up(spark, text, base / "state")
+        want = {
+            (first + number,) * 2: 1
+            for first in range(0, first + 1, 1_000)
+            for number in range(len(HOSTILE_NAMES))
+        }
+        assert not difference(bag(parquet_rows(base / "out")), Counter(want))
+
+
+@pytest.mark.parametrize("name", ["n[x]", "n{a,b}", "n*", "n?", "n\\b"])
+def test_a_path_that_is_a_pattern_for_spark_is_refused(spark, tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / "nx").mkdir()
+    with pytest.raises(WatersmeetError) as caught:
+        sources.check_path(spark, "file source", str(tmp_path / name))
+    assert caught.value.code == "path-is-pattern"
+    sources.check_path(spark, "file source", str(tmp_path / "n[xyz]"))
