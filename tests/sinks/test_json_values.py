@@ -50,3 +50,22 @@ def test_columns_may_share_a_name():
 def test_what_arrow_has_not_is_text():
     kinds = ("interval year to month", "map<string,variant>", "map<int,string>", "time(6)")
     assert [kind for kind in kinds if not has_value(kind)] == list(kinds[:2])
+
+
+def test_values_that_python_has_not():
+    """Times beyond its years, texts that are no UTF-8: one such value must not stop a job."""
+    ends = pa.array([2**63 - 1, -(2**63), -62_135_596_800_000_000], pa.int64())
+    bytes_ = pa.array([b"\xffa"], pa.binary())
+    texts = pa.StringArray.from_buffers(1, bytes_.buffers()[1], bytes_.buffers()[2])
+    for column, wanted in (
+        (
+            ends.cast(pa.timestamp("us", "America/New_York")),
+            ["+294247-01-10T04:00:54.775807Z", "-290308-12-21T19:59:05.224192Z", "0001-01-01T00:00:00Z"],
+        ),
+        (
+            pa.array([2**31 - 1, -(2**31), -719_163], pa.int32()).cast(pa.date32()),
+            ["+5881580-07-11", "-5877641-06-23", "0000-12-31"],
+        ),
+        (texts, ["\ufffda"]),
+    ):
+        assert [row[0] for row in rows_of(pa.table({"x": column}))] == wanted

@@ -1,10 +1,11 @@
 """Rows as JSON has them: whatever a program reads gets numbers as numbers and NULL as null.
 
-Integers, booleans and strings are themselves. DECIMAL is a string, for JSON's numbers are not exact. DATE is
-an ISO string, TIMESTAMP one of UTC with a ``Z``, TIMESTAMP_NTZ one without. FLOAT and DOUBLE are numbers, but
-for ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, which JSON has not. BINARY is a string of base64. Arrays
-are arrays, structs objects; maps are objects where keys are strings, else arrays of ``[key, value]``. Types
-that have no place in Arrow (intervals, VARIANT) are text, as Spark casts them.
+Integers, booleans and strings are themselves; bytes in a string that are no UTF-8 are replaced. DECIMAL is
+a string, for JSON's numbers are not exact. DATE is an ISO string, TIMESTAMP one of UTC with a ``Z``,
+TIMESTAMP_NTZ one without, of any year. FLOAT and DOUBLE are numbers, but for ``"NaN"``, ``"Infinity"`` and
+``"-Infinity"``, which JSON has not. BINARY is a string of base64. Arrays are arrays, structs objects; maps
+are objects where keys are strings, else arrays of ``[key, value]``. Types that have no place in Arrow
+(intervals, VARIANT) are text, as Spark casts them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import base64
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
 
 _WITHOUT = re.compile(r"\b(interval|variant|void|geometry|geography|object|udt)\b")
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAYS_OF_400_YEARS = 146_097
+_SINCE_YEAR_1 = date(1970, 1, 1).toordinal() - 1
 
 Convert = Callable[[Any], Any]
 
@@ -39,10 +44,32 @@ def rows_of(table: pa.Table) -> list[list[Any]]:
     [[1, 0.5, '1'], [None, 'NaN', None]]
     """
     columns = [
-        [_convert(field.type)(value) for value in column.to_pylist()]
+        [_convert(field.type)(value) for value in column.cast(_stored(field.type)).to_pylist()]
         for field, column in zip(table.schema, table.columns, strict=True)
     ]
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """The type that Python takes every value of: it has no times outside of the years 1 to 9999, and no texts
+    that are no UTF-8."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_stored(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_stored(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_stored(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_stored(kind.key_type), kind.item_field.with_type(_stored(kind.item_type)))
+    return kind
 
 
 def _convert(kind: pa.DataType) -> Convert:
@@ -56,8 +83,13 @@ def _of_values(kind: pa.DataType) -> Convert:
     if pa.types.is_floating(kind):
         return _number
     if pa.types.is_timestamp(kind):
-        return _timestamp if kind.tz is not None else lambda value: value.isoformat()
-    if pa.types.is_date(kind) or pa.types.is_time(kind):
+        second, zone = _PER_SECOND[kind.unit], "" if kind.tz is None else "Z"
+        return lambda value: _moment(value, second) + zone
+    if pa.types.is_date32(kind):
+        return _day
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return lambda value: value.decode(errors="replace")
+    if pa.types.is_time(kind):
         return lambda value: value.isoformat()
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return lambda value: base64.b64encode(value).decode()
@@ -78,12 +110,25 @@ def _number(value: float) -> Any:
     return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _timestamp(value: Any) -> str:
-    return str(value.astimezone(UTC).replace(tzinfo=None).isoformat()) + "Z"
+def _day(days: int) -> str:
+    """A day of any year, counted from 1970; a year of more than four digits has a sign, as Java writes it."""
+    cycle, day = divmod(days + _SINCE_YEAR_1, _DAYS_OF_400_YEARS)
+    found = date.fromordinal(day + 1)
+    year = found.year + 400 * cycle
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{found:%m-%d}"
+
+
+def _moment(value: int, second: int) -> str:
+    """A time of any year; ``second``: how many units it has. A fraction that is zero is left out."""
+    seconds, fraction = divmod(value, second)
+    days, of_day = divmod(seconds, 86_400)
+    text = f"{_day(days)}T{of_day // 3600:02d}:{of_day // 60 % 60:02d}:{of_day % 60:02d}"
+    return f"{text}.{fraction:0{len(str(second)) - 1}d}" if fraction else text
 
 
 def _map(kind: pa.MapType) -> Convert:
     key, item = _convert(kind.key_type), _convert(kind.item_type)
     if pa.types.is_string(kind.key_type) or pa.types.is_large_string(kind.key_type):
-        return lambda pairs: {name: item(value) for name, value in pairs}
+        return lambda pairs: {key(name): item(value) for name, value in pairs}
     return lambda pairs: [[key(name), item(value)] for name, value in pairs]
