@@ -28,6 +28,7 @@ FIXED: Mapping[str, tuple[str, str]] = {
         "true",
         "upper and lower would give other texts than in tasks",
     ),
+    "spark.sql.variable.substitute": ("false", _TEXT),
     "spark.sql.parser.quotedRegexColumnNames": ("false", _TEXT),
     "spark.sql.parser.escapedStringLiterals": ("false", _TEXT),
     "spark.sql.ansi.doubleQuotedIdentifiers": ("false", _TEXT),
