@@ -37,21 +37,12 @@ from watersmeet.observe.account import InputAccount
 
 pytestmark = pytest.mark.spark
 
-ROWS = int(os.environ.get("WATERSMEET_RANDOM_CASES", "0")) or 400
 WITHIN = 3
 KEYS = ("b", "f64", "d38", "ts")
 """Columns that are keys here; those of the other types are in the tests without Spark."""
 BASE = {"id": "BIGINT", "t": "BIGINT"}
 RESIDUAL = "(l.o IS NULL OR r.o IS NULL OR l.o <> r.o OR l.s <> r.s)"
 OF_CSV = {"multiLine": "true", "escape": '"'}
-
-
-@pytest.fixture
-def canary(tmp_path: Path) -> Path:
-    """A directory that nothing may write into; a file in it is what hostile values would make."""
-    folder = tmp_path / "canary"
-    folder.mkdir()
-    return folder / "file"
 
 
 def ddl(columns: Mapping[str, str]) -> str:
@@ -102,12 +93,12 @@ def both(left: Row, right: Row | None, names: Mapping[str, str]) -> tuple[Any, .
     )
 
 
-def test_values_of_all_types_in_every_format(spark, seed, tmp_path, canary):
+def test_values_of_all_types_in_every_format(spark, seed, count, tmp_path, canary):
     drawer = Drawer(random.Random(seed), str(canary))
     columns = BASE | ALL
     wide = columns | NESTED
-    left = draw_rows(drawer, ROWS, ALL | NESTED)
-    right = draw_rows(drawer, ROWS, ALL | NESTED, first=10_000)
+    left = draw_rows(drawer, count, ALL | NESTED)
+    right = draw_rows(drawer, count, ALL | NESTED, first=10_000)
     text = ""
     for side, rows in (("l", left), ("r", right)):
         for wanted in ("parquet", "json", "csv"):
@@ -166,16 +157,15 @@ def test_values_of_all_types_in_every_format(spark, seed, tmp_path, canary):
         wrong[f"k_{name}"] = difference(got, want)
     found = "\n".join(f"{name}: {what}" for name, what in wrong.items() if what)
     assert not found, found
-    assert not list(canary.parent.iterdir())
 
 
-def test_malformed_records_are_counted_and_late_ones_kept(spark, seed, tmp_path, canary):
+def test_malformed_records_are_counted_and_late_ones_kept(spark, seed, count, tmp_path, canary):
     """Two ticks: malformed records among good ones, then rows that are too late. What is broken is what
     Spark's batch reader calls corrupt; the texts of both arrive in the side outputs."""
     rng = random.Random(seed)
     drawer = Drawer(rng, str(canary))
     columns = BASE | {"s": "STRING", "f64": "DOUBLE", "ts": "TIMESTAMP"}
-    good = draw_rows(drawer, ROWS // 2, columns)
+    good = draw_rows(drawer, count // 2, columns)
     late = draw_rows(drawer, 40, columns, first=5_000)
     for row in late:
         row["t"] = -10_000
@@ -185,7 +175,7 @@ def test_malformed_records_are_counted_and_late_ones_kept(spark, seed, tmp_path,
         clean = [row for row in good if wanted == "json" or not set("\r\n") & set(row["s"] or "")]
         lines = [line(row, columns) for row in clean]
         lines += [
-            each for each in malformed(rng, lines[: ROWS // 4], str(canary)) if not set("\r\n") & set(each)
+            each for each in malformed(rng, lines[: count // 4], str(canary)) if not set("\r\n") & set(each)
         ]
         rng.shuffle(lines)
         head = [] if wanted == "json" else [",".join(columns)]
@@ -245,7 +235,6 @@ def test_malformed_records_are_counted_and_late_ones_kept(spark, seed, tmp_path,
     missed = [json.loads(row[3]) for row in aside if row[2] == "late" and row[0] == "json_l"]
     got = bag([of_json(row[name], type_) for name, type_ in columns.items()] for row in missed)
     assert not difference(got, bag([row[name] for name in columns] for row in late))
-    assert not list(canary.parent.iterdir())
 
 
 HOSTILE_NAMES = [
@@ -322,3 +311,19 @@ def test_a_path_that_is_a_pattern_for_spark_is_refused(spark, tmp_path, name):
         sources.check_path(spark, "file source", str(tmp_path / name))
     assert caught.value.code == "path-is-pattern"
     sources.check_path(spark, "file source", str(tmp_path / "n[xyz]"))
+
+
+@pytest.mark.xfail(strict=True, reason="the files of a batch are not looked at before they are read")
+@pytest.mark.parametrize("name", ["*.json", "[a].json", "{a,b}.json"])
+def test_a_file_whose_name_is_a_pattern_for_spark_is_refused(spark, tmp_path, name):
+    """Spark would read the others of its batch again: rows would come twice."""
+    (tmp_path / "in").mkdir()
+    for number, each in enumerate(("a.json", "b.json", name)):
+        (tmp_path / "in" / each).write_text(json.dumps({"id": number, "t": 5}) + "\n")
+    text = "".join(source(side, tmp_path / "in", "json", BASE) for side in "lr")
+    text += sink("o", tmp_path / "out", "parquet")
+    text += "INSERT INTO o SELECT l.id, r.id AS rid FROM l JOIN r ON l.id = r.id AND l.t = r.t;"
+    with pytest.raises(WatersmeetError) as caught:
+        until_caught_up(spark, text, tmp_path / "state")
+    assert caught.value.code == "file-name-is-pattern"
+    assert not parquet_rows(tmp_path / "out")
