@@ -28,7 +28,8 @@ def test_kafka_json_keeps_nulls_and_has_the_key():
     sink = kafka([("id", "BIGINT"), ("t", "TIMESTAMP")], key="id")
     assert sink._expressions([("id", "bigint"), ("t", "timestamp")]) == (
         "CAST(`id` AS STRING)",
-        "to_json(struct(*), map('ignoreNullFields', 'false'))",
+        "to_json(struct(*), map('timestampformat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS[XXXXX]',"
+        " 'timestampntzformat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS', 'ignorenullfields', 'false'))",
     )
 
 
