@@ -16,7 +16,9 @@ from watersmeet.engine.local.evaluate import near_borders
 from watersmeet.engine.local.job import LocalJob
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.state.store import MemoryStore
+from watersmeet.spec.files import sink_problems
+from watersmeet.spec.model import Sink
+from watersmeet.state.store import LocalStore, MemoryStore
 
 ENDS = [-(2**63), -(2**63) + 1, -(2**63) + 3, -1, 0, 1, 2**62, 2**63 - 3, 2**63 - 2, 2**63 - 1]
 WITHIN = 3
@@ -81,3 +83,34 @@ def test_keys_of_every_type(seed, count, canary, key):
         assert not found.late
         account = last.result.queries["console"].account["l"]
         assert (account["in"], account["retained"]) == (len(left), 0)
+
+
+TABLES = [
+    "../canary/file", "%2F..", "~", "-rf", "a\nb", 'a"b', "a`b", "a'b", "x/y", "\x1b[31m", "\u202ea",
+    "x" * 150, "x" * 300, "\u00e9" * 120, "{0}", "%s", "*", "_x", "a\\b", "job", "lock", "$(touch file)",
+]  # fmt: skip
+NAMED = """
+CREATE TABLE left_rows (id BIGINT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE TABLE right_rows (id BIGINT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE TABLE {sink} WITH ('connector' = 'memory');
+INSERT INTO {sink} SELECT {left}.id FROM left_rows AS {left} JOIN right_rows AS {right}
+  ON {left}.id = {right}.id AND {left}.t BETWEEN {right}.t - 3 AND {right}.t + 3;
+"""
+
+
+@pytest.mark.parametrize("name", TABLES, ids=range(len(TABLES)))
+def test_names_of_inputs_and_inserts(tmp_path, canary, name):
+    """They are in names of files: nothing is written outside of the state, and none is too long."""
+    left, right, sink = ("`" + each.replace("`", "``") + "`" for each in (name, f"{name}r", f"{name}o"))
+    plan = plan_job(parse_job(NAMED.format(left=left, right=right, sink=sink)))
+    root = tmp_path / "state"
+    rows = {"left_rows": [({"id": 1, "t": 1}, 1)], "right_rows": [({"id": 1, "t": 2}, 1)]}
+    found = [LocalJob(plan, LocalStore(root)).tick(rows).rows[f"{name}o"] for _ in range(3)]
+    assert [len(each) for each in found] == [1, 3, 5]
+    assert {path.name for path in tmp_path.iterdir()} == {"state", "canary"}
+
+
+@pytest.mark.parametrize(("name", "fits"), [("x" * 200, True), ("x" * 201, False), ("\u00e9" * 40, False)])
+def test_sinks_whose_names_are_no_names_of_directories(name, fits):
+    problems = sink_problems(Sink(name, "file", {"path": "out"}))
+    assert [each.code for each in problems] == [] if fits else ["name-too-long"]

@@ -73,13 +73,18 @@ def test_rows_on_the_console(spark, tmp_path, texts, capfd):
     assert {row[2] for row in rows} == {"-290308-12-21T19:59:05.224192Z", "+294247-01-10T04:00:54.775807Z"}
 
 
-@pytest.mark.parametrize("what", ["CAST(l.s AS BIGINT)", "CAST(l.s AS TIMESTAMP)", "CAST(l.s AS BOOLEAN)"])
-def test_a_value_that_fails_the_job(spark, tmp_path, texts, what, capfd):
-    other = what.replace("l.", "r.")
-    for query in (f"SELECT {what} AS x {JOIN}", f"SELECT l.id {JOIN} AND {what} = {other}"):
-        status = run(tmp_path, f"INSERT INTO shown {query};", "--no-live")
-        err = capfd.readouterr().err
-        assert status == 2
-        assert "Traceback" not in err
-        assert "at org.apache" not in err
-        assert not unsafe(err)
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT CAST(l.s AS BIGINT) AS x {JOIN}",
+        f"SELECT l.id {JOIN} AND CAST(l.s AS TIMESTAMP) = CAST(r.s AS TIMESTAMP)",
+    ],
+)
+def test_a_value_that_fails_the_job(spark, tmp_path, texts, query, capfd):
+    """One message, no stack, nothing that steers a terminal."""
+    assert run(tmp_path, f"INSERT INTO shown {query};", "--no-live") == 2
+    said = capfd.readouterr().err
+    assert said.count("Error[") == 1
+    assert "Traceback" not in said
+    assert "at org.apache" not in said
+    assert not unsafe(said)

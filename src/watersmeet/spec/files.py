@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink, Source
 
 FORMATS = ("parquet", "json", "csv")
+LONGEST_NAME = 200
+"""Of a sink, quoted; its directories add a tick's number, and file systems take 255 bytes."""
 OURS = ("path", "format")
 
 _OF_STREAMS = (
@@ -106,6 +108,14 @@ def sink_problems(sink: Sink) -> list[SpecError]:
         settings = [name for name in sink.options if wanted == "parquet" and "." in name]
         found += _unknown(what, wanted, sink.options, [*OURS, *WRITERS[wanted], *settings], WRITERS)
         found += _values(what, sink.options, WRITERS[wanted])
+    if len(quote(sink.name, safe="")) > LONGEST_NAME:
+        found.append(
+            SpecError(
+                f'file sink "{sink.name[:40]}…": its name is too long to be that of directories',
+                code="name-too-long",
+                hint="give it a shorter name; all but ASCII letters and digits count threefold or more",
+            )
+        )
     path = path_of(sink.options)
     if path and local_path(path) is None:
         found.append(

@@ -16,6 +16,7 @@ can be dropped or is merged.
 
 from __future__ import annotations
 
+import re
 import uuid
 import zlib
 from bisect import bisect_left
@@ -177,6 +178,11 @@ def take_rows(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
     )
 
 
+def _file_part(arrangement: str) -> str:
+    """By what people know the arrangement of a run's file: names of users may be long, and hold anything."""
+    return re.sub(r"[^A-Za-z0-9_.#]", "_", arrangement.replace("/", "."))[:80]
+
+
 def write_run(
     store: Store,
     arrangement: str,
@@ -207,7 +213,7 @@ def write_run(
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     data = sink.getvalue()
-    name = f"runs/{arrangement.replace('/', '.')}-{tick}-{uuid.uuid4().hex[:16]}.arrow"
+    name = f"runs/{_file_part(arrangement)}-{tick}-{uuid.uuid4().hex[:16]}.arrow"
     store.write(name, data)
     return Run(
         name=name,
