@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
@@ -13,11 +14,27 @@ from watersmeet.errors import Location, SqlError, near_names
 from watersmeet.front.durations import duration_us
 from watersmeet.front.tokens import Cursor
 from watersmeet.spec.intervals import IntervalError, trigger_ms
-from watersmeet.spec.model import NullTime, Options, OutputMode, PlanChoice, WatermarkRule
+from watersmeet.spec.model import (
+    LEAST_TASK_MEMORY,
+    NullTime,
+    Options,
+    OutputMode,
+    PlanChoice,
+    WatermarkRule,
+)
 from watersmeet.spec.spark_settings import problem_of
 from watersmeet.spec.time_zones import hint_for, zone_named
 
-OPTIONS = ("watermark_rule", "allowed_lateness", "output_mode", "plan", "max_rows", "null_time", "time_zone")
+OPTIONS = (
+    "watermark_rule",
+    "allowed_lateness",
+    "output_mode",
+    "plan",
+    "max_rows",
+    "null_time",
+    "max_task_memory",
+    "time_zone",
+)
 RUN_SETTINGS = (
     "checkpoint",
     "partitions",
@@ -71,6 +88,8 @@ class Settings:
             self.options = replace(self.options, time_zone=_time_zone(value, location))
         elif name == "max_rows":
             self.options = replace(self.options, max_rows=_max_rows(value, location))
+        elif name == "max_task_memory":
+            self.options = replace(self.options, max_task_memory=_bytes(name, value, location))
         elif name == "allowed_lateness":
             self._set_lateness(value, location)
         else:
@@ -151,6 +170,26 @@ def _max_rows(value: str, location: Location | None) -> int | None:
             location=location,
         )
     return int(value)
+
+
+_UNITS = {"": 1, "B": 1} | {
+    f"{letter}{i}B": 1 << 10 * power for power, letter in enumerate("KMGT", 1) for i in ("", "I")
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B|[KMGT]|)")
+
+
+def _bytes(name: str, value: str, location: Location | None) -> int:
+    """``512 MB``, ``2g``, ``1073741824``; a kilobyte has 1,024 bytes, as Spark's have."""
+    found = _SIZE.fullmatch(value.strip().upper())
+    unit = "" if found is None else found[2] + "B" if found[2] in tuple("KMGT") and found[2] else found[2]
+    if found is not None and int(float(found[1]) * _UNITS[unit]) >= LEAST_TASK_MEMORY:
+        return int(float(found[1]) * _UNITS[unit])
+    raise SqlError(
+        f"{name} is '{value}'",
+        code="bad-setting",
+        hint=f"a size of at least {LEAST_TASK_MEMORY >> 20} MB, such as '512 MB' or '2 GB'",
+        location=location,
+    )
 
 
 def read_set(cursor: Cursor) -> tuple[str, str, Location]:

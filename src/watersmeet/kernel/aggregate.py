@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import one_array, wide
 from watersmeet.kernel.residual import connection
 from watersmeet.names import ours
 
@@ -236,8 +237,8 @@ def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.i
 
 
 def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    array = column.combine_chunks()
-    if array.type == kind:
+    array = one_array(column)
+    if array.type in (kind, wide(kind)):
         return array
     if pa.types.is_decimal(kind) and pa.types.is_decimal(array.type) and array.type.scale != kind.scale:
         return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)

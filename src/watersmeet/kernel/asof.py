@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from watersmeet.event_time import (
     MAX_TIME,
@@ -29,6 +28,7 @@ from watersmeet.event_time import (
 )
 from watersmeet.kernel.equality import equal_pairs
 from watersmeet.kernel.pairs import SortedRows
+from watersmeet.kernel.pieces import Columns
 from watersmeet.kernel.probe import Rows, Window, expand, ranges
 from watersmeet.kernel.slots import Slots
 from watersmeet.names import ours
@@ -167,7 +167,7 @@ class Askers:
     """Rows that ask for their nearest ones: the chosen ``rows`` of a batch, their slots (of which the upper
     halves count; best ascending), their key columns, and the times that they take, inclusive."""
 
-    batch: pa.RecordBatch
+    batch: Columns
     rows: Rows
     slots: Slots
     keys: tuple[str, ...]
@@ -222,7 +222,11 @@ def nearest(askers: Askers, sought: Sought, rows: SortedRows, *, latest: bool) -
             if len(place):
                 turns = place[1:] != place[:-1]
                 chosen = np.append(turns, True) if latest else np.insert(turns, 0, True)
-                found[some[place[chosen]]] = row[chosen]
+                place, row = place[chosen], row[chosen]
+                if not latest:  # those of one asker may come in several parts
+                    first_part = found[some[place]] < 0
+                    place, row = place[first_part], row[first_part]
+                found[some[place]] = row
         first, end = (first, low) if latest else (high, end)
         open_ = found[some] < 0
         some, first, end = some[open_], first[open_], end[open_]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -17,8 +18,10 @@ import pyarrow.compute as pc
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeComparison, Times, holds, saturating_add
 from watersmeet.kernel import residual
 from watersmeet.kernel.bands import Band, RealBand, reals_hold
-from watersmeet.kernel.equality import equal_pairs
+from watersmeet.kernel.batches import Sizes, cuts, wide
+from watersmeet.kernel.equality import CHECKED_BYTES, equal_pairs
 from watersmeet.kernel.ordinals import Raw, Reals, ordinals, ordinals_to_reals, raw, reals
+from watersmeet.kernel.pieces import Columns, column_taken, row_sizes
 from watersmeet.kernel.probe import Rows, expand, ranges
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.kernel.times import to_native
@@ -44,7 +47,7 @@ class SortedRows:
     base: int
     shift: int
     greatest: int
-    batch: pa.RecordBatch
+    batch: Columns
     index: Measured | None
     spans: Spans
     by_value: bool = False
@@ -353,11 +356,7 @@ def _accepted(
         narrow(holds(comparison, times, len(ni)))
     if condition.residual is not None and len(ni):
         (left, li), (right, ri_) = of(Side.LEFT), of(Side.RIGHT)
-        pairs = _residual_table(condition, left, li, right, ri_)
-        if isinstance(condition.residual, str):
-            narrow(residual.holds(condition.residual, pairs))
-        else:
-            narrow(condition.residual.holds(pairs))
+        narrow(_residual_holds(condition, condition.residual, left, li, right, ri_))
     return keep
 
 
@@ -377,6 +376,32 @@ def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: Sort
     return False
 
 
+def _residual_holds(
+    condition: Condition, asked: str | Asked, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
+) -> Mask:
+    of_pairs = pair_sizes(condition.residual_columns, left.batch, li, right.batch, ri)
+    found = []
+    for low, high in pairwise(cuts(of_pairs, CHECKED_BYTES)):
+        pairs = _residual_table(condition, left, li[low:high], right, ri[low:high])
+        found.append(residual.holds(asked, pairs) if isinstance(asked, str) else asked.holds(pairs))
+    return np.concatenate(found)
+
+
+def pair_sizes(
+    columns: tuple[JoinedColumn, ...],
+    left: Columns | None,
+    left_rows: Rows,
+    right: Columns | None,
+    right_rows: Rows,
+) -> Sizes:
+    """How many bytes the joined rows of pairs will have, about, before they are built: int64[n]."""
+    found = np.zeros(len(right_rows) if left is None else len(left_rows), dtype=np.int64)
+    for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
+        if batch is not None:
+            found += row_sizes(batch, [each.column for each in columns if each.side is side], rows)
+    return found
+
+
 def _residual_table(
     condition: Condition, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
 ) -> pa.Table:
@@ -388,16 +413,16 @@ def _residual_table(
 
 def gather(
     columns: tuple[JoinedColumn, ...],
-    left: pa.RecordBatch | None,
+    left: Columns | None,
     left_rows: Rows,
-    right: pa.RecordBatch | None,
+    right: Columns | None,
     right_rows: Rows,
 ) -> pa.RecordBatch:
     """Joined rows of pairs: columns in the given order, event times in their native types.
 
-    A side that is None is padded with NULLs.
+    A side that is None is padded with NULLs. Columns of many bytes may come with 64-bit offsets.
     """
-    chosen = {Side.LEFT: pa.array(left_rows), Side.RIGHT: pa.array(right_rows)}
+    chosen = {Side.LEFT: left_rows, Side.RIGHT: right_rows}
     batches = {Side.LEFT: left, Side.RIGHT: right}
     rows = len(right_rows) if left is None else len(left_rows)
     arrays = []
@@ -406,9 +431,9 @@ def gather(
         if batch is None:
             arrays.append(pa.nulls(rows, column.type))
         else:
-            array = batch.column(column.column).take(chosen[column.side])
+            array = column_taken(batch, column.column, chosen[column.side])
             if column.null_column is not None:
-                missing = batch.column(column.null_column).take(chosen[column.side])
+                missing = column_taken(batch, column.null_column, chosen[column.side])
                 array = pc.if_else(missing, pa.scalar(None, array.type), array)
-            arrays.append(to_native(array, column.type))
+            arrays.append(array if array.type == wide(column.type) else to_native(array, column.type))
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])

@@ -19,7 +19,7 @@ from watersmeet.kernel.slots import BUCKET_MASK, Slots, offsets
 Rows = npt.NDArray[np.int64]
 
 CHUNK = 1_000_000
-"""Candidates that are expanded at a time; a single needle may exceed it."""
+"""Candidates that are expanded at a time; those of one needle may come in several parts."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,13 @@ def expand(first: Rows, end: Rows) -> Iterator[tuple[Rows, Rows]]:
     while start < len(hits):
         done = int(totals[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(totals, done + CHUNK, side="right")))
+        if counts[start] > CHUNK:
+            low, high = int(first[hits[start]]), int(end[hits[start]])
+            for place in range(low, high, CHUNK):
+                places = np.arange(place, min(place + CHUNK, high))
+                yield np.full(len(places), hits[start]), places
+            start += 1
+            continue
         part = counts[start:stop]
         needles = np.repeat(hits[start:stop], part)
         offset = first[hits[start:stop]] - (totals[start:stop] - part - done)

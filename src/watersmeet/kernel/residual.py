@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
+from watersmeet.kernel.batches import one_array, same_rows
 
 _connection: duckdb.DuckDBPyConnection | None = None
 
@@ -69,7 +70,8 @@ def holds(condition: str, pairs: pa.Table) -> Mask:
         ) from None
     finally:
         cursor.close()
-    truth = pc.fill_null(answer.column("holds").combine_chunks(), False)
+    same_rows("checked pairs", pairs.num_rows, answer.num_rows)
+    truth = pc.fill_null(one_array(answer.column("holds")), False)
     result: Mask = truth.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
     return result
 

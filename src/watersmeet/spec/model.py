@@ -379,13 +379,19 @@ class NullTime(Enum):
     FAIL = "fail"
 
 
+TASK_MEMORY = 1 << 30
+"""Bytes that one task may hold at once, unless the job says otherwise."""
+LEAST_TASK_MEMORY = 16 << 20
+
+
 @dataclass(frozen=True)
 class Options:
     """The semantics' options. ``allowed_lateness``: µs for queries over TIMESTAMP or DATE times, plain units
-    for integer times. ``max_rows``: retained rows allowed per join; None: no limit. ``lenient``: an explicit
-    advance below the watermark is passed over and reported; else it fails the tick. ``time_zone``: in which
-    expressions read and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and
-    intervals of fixed length do not depend on it."""
+    for integer times. ``max_rows``: retained rows allowed per join; None: no limit.
+    ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
+    watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
+    and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and intervals of fixed
+    length do not depend on it."""
 
     watermark_rule: WatermarkRule = WatermarkRule.TIGHT
     allowed_lateness: int = 0
@@ -393,6 +399,7 @@ class Options:
     plan: PlanChoice = PlanChoice.AUTO
     max_rows: int | None = None
     null_time: NullTime = NullTime.COUNT
+    max_task_memory: int = TASK_MEMORY
     time_zone: str = UTC
     lenient: bool = False
 

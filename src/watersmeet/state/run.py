@@ -31,8 +31,10 @@ import pyarrow as pa
 
 from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.asof import CAME
+from watersmeet.kernel.batches import batches_in, one_batch
 from watersmeet.kernel.ordinals import ordinals, raw
 from watersmeet.kernel.pairs import SortedRows
+from watersmeet.kernel.pieces import Columns, reordered, whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.measure import Measured
@@ -119,7 +121,7 @@ class RunLayout:
 
 
 def sort_rows(
-    batch: pa.RecordBatch, hashes: Slots, layout: RunLayout, index: str | None = None
+    batch: Columns, hashes: Slots, layout: RunLayout, index: str | None = None
 ) -> tuple[SortedRows, Rows]:
     """``batch`` in slot order, and the positions that its rows had: int64[n].
 
@@ -151,7 +153,7 @@ def sort_rows(
         base,
         shift,
         greatest,
-        take_rows(batch, order),
+        reordered(batch, order),
         chosen,
         spans,
         layout.by_value,
@@ -169,13 +171,6 @@ def _with_ties(order: Rows, slots: Slots, times: Slots, came: npt.NDArray[np.int
     rows = order[places]
     order[places] = rows[np.lexsort((came[rows], times[rows], slots[rows]))]
     return order
-
-
-def take_rows(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
-    """The chosen rows, in the given order."""
-    return pa.RecordBatch.from_arrays(
-        [column.take(pa.array(rows)) for column in batch.columns], schema=batch.schema
-    )
 
 
 def _file_part(arrangement: str) -> str:
@@ -206,8 +201,9 @@ def write_run(
             least = np.minimum.accumulate(rows.times(other)[order][::-1])[::-1]
             arrays.append(pa.array(np.ascontiguousarray(least)))
             names.append(_least(other))
-    arrays += rows.batch.columns
-    names += rows.batch.schema.names
+    kept = whole(rows.batch)
+    arrays += kept.columns
+    names += kept.schema.names
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
@@ -256,9 +252,11 @@ class OpenRun:
         if data.size != run.nbytes:
             raise damaged(f'run "{run.name}"', f"{data.size} bytes where {run.nbytes} were written")
         try:
-            batch = pa.ipc.open_file(pa.BufferReader(data)).get_batch(0)
-        except (pa.ArrowException, OSError) as error:
+            batch = one_batch(list(batches_in(pa.ipc.open_file(pa.BufferReader(data)))))
+        except (pa.ArrowException, OSError, IndexError) as error:
             raise damaged(f'run "{run.name}"', str(error)) from None
+        if batch.num_rows != run.rows:
+            raise damaged(f'run "{run.name}"', f"{batch.num_rows} rows where {run.rows} were written")
         return cls(run, batch, layout)
 
     @cached_property

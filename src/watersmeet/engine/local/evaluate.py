@@ -9,6 +9,7 @@ import pyarrow as pa
 from watersmeet.engine.values import arrow_type
 from watersmeet.errors import EngineError
 from watersmeet.event_time import MIN_TIME
+from watersmeet.kernel.batches import one_array
 from watersmeet.kernel.residual import connection
 from watersmeet.kernel.slots import BORDER_BITS, Slots
 from watersmeet.names import DIFF, FLAG, PARTITION, SHOWN_DIFF
@@ -73,7 +74,7 @@ class BranchEvaluator:
             found |= dict(zip(computed.column_names, computed.columns, strict=True))
         arrays = []
         for name, column in found.items():
-            array = _single(column)
+            array = one_array(column)
             if name in self._casts and array.type != self._casts[name]:
                 array = array.cast(self._casts[name], safe=False)
             arrays.append(array)
@@ -125,7 +126,3 @@ def _text(expr: Expr, scope: Scope) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

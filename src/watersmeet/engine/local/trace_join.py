@@ -26,6 +26,7 @@ from watersmeet.engine.step.tasks import (
 )
 from watersmeet.engine.values import to_json
 from watersmeet.event_time import Mask, Side
+from watersmeet.kernel.batches import batches_in
 from watersmeet.kernel.pairs import JoinedColumn, gather
 from watersmeet.kernel.probe import Rows
 from watersmeet.names import DIFF, is_computed
@@ -149,8 +150,8 @@ def _brought(join: JoinPlan, side: Side, task: SideTask, work: SideWork, store: 
         batch = OpenRun.open(store, run, task.layout).sorted_rows.batch
         found += _read(join, side, task, batch, np.arange(batch.num_rows))
     for file in work.pads:
-        batch = pa.ipc.open_file(pa.BufferReader(store.read(file.name))).read_all().combine_chunks()
-        found += _read(join, side, task, batch.to_batches()[0], np.arange(batch.num_rows))
+        for batch in batches_in(pa.ipc.open_file(pa.BufferReader(store.read(file.name)))):
+            found += _read(join, side, task, batch, np.arange(batch.num_rows))
     return found
 
 

@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.existence import mark_gone
+from watersmeet.engine.step.memory import check_held
 from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.partial import closed_panes
-from watersmeet.engine.step.results import NO_ROWS, count, least_alive
-from watersmeet.engine.step.slice import HashRange, SideSlice, concat_batches
+from watersmeet.engine.step.results import NO_ROWS, count, cut, least_alive
+from watersmeet.engine.step.slice import HashRange, SideSlice
 from watersmeet.engine.step.tasks import AggregateShape, Share, SideReport
 from watersmeet.engine.step.windows import NUMBER, last_end, limits, passed, result_rows
 from watersmeet.event_time import (
@@ -35,13 +36,14 @@ from watersmeet.event_time import (
 )
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
 from watersmeet.kernel.bands import Band
+from watersmeet.kernel.batches import one_batch, size, take_rows
 from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find, gather
 from watersmeet.kernel.probe import Rows
-from watersmeet.kernel.windows import Numbers, closing, sessions, window_times
+from watersmeet.kernel.windows import MOST_PAIRS, Numbers, closing, sessions, window_times
 from watersmeet.names import ours
 from watersmeet.spec.model import WindowKind
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import sort_rows, take_rows
+from watersmeet.state.run import sort_rows
 
 TIME = ours("time")
 """Column of the rows of sessions to be grouped: the time."""
@@ -81,10 +83,12 @@ def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterat
         if len(rows):
             chosen.append(take_rows(piece.rows.batch, rows))
     if chosen:
-        batch = concat_batches(chosen)
+        check_held(f'the rows of windows of "{shape.query}" that close in a tick', chosen, shape.memory)
+        batch = one_batch(chosen)
         times = batch.column(shape.time).to_numpy(zero_copy_only=True)
-        for rows, numbers in closing(times, shape.size, shape.slide, since, until):
-            yield _results(shape, batch, rows, numbers, times)
+        most = max(1, min(MOST_PAIRS, shape.memory * batch.num_rows // max(1, size(batch.columns))))
+        for rows, numbers in closing(times, shape.size, shape.slide, since, until, most):
+            yield from _results(shape, batch, rows, numbers, times)
     for pieces, is_new in ((own.old, False), (own.new_runs, True)):
         for piece in pieces:
             released = len(own.released(piece, is_new=is_new))
@@ -111,12 +115,13 @@ def _closed_sessions(shape: AggregateShape, own: SideSlice, report: SideReport) 
             chosen.append(take_rows(piece.rows.batch, rows))
     if not chosen:
         return
-    batch = concat_batches(chosen)
+    check_held(f'the rows of sessions of "{shape.query}" that close in a tick', chosen, shape.memory)
+    batch = one_batch(chosen)
     times, keys = _times(shape, batch), group_numbers(batch, shape.by)
     order = np.lexsort((times, keys))
     same = np.zeros(len(order), dtype=np.bool_)
     same[1:] = keys[order][1:] == keys[order][:-1]
-    yield _results(shape, batch, order, sessions(times[order], same, shape.size), times)
+    yield from _results(shape, batch, order, sessions(times[order], same, shape.size), times)
 
 
 def _last_rows(shape: AggregateShape, own: SideSlice) -> SortedRows | None:
@@ -131,7 +136,8 @@ def _last_rows(shape: AggregateShape, own: SideSlice) -> SortedRows | None:
                 slots.append(piece.rows.slots[rows])
     if not batches:
         return None
-    batch, places = concat_batches(batches), np.concatenate(slots)
+    check_held(f'the rows of "{shape.query}" that the watermark passes in a tick', batches, shape.memory)
+    batch, places = one_batch(batches), np.concatenate(slots)
     chosen = _without_follower(shape, batch)
     last, _ = sort_rows(take_rows(batch, chosen), places[chosen], own.task.layout)
     follows = _condition(shape, 1, shape.size)
@@ -190,11 +196,12 @@ def _times(shape: AggregateShape, batch: pa.RecordBatch) -> Times:
 
 def _results(
     shape: AggregateShape, batch: pa.RecordBatch, rows: Rows, numbers: Numbers, times: Times
-) -> pa.RecordBatch:
+) -> Iterator[pa.RecordBatch]:
     """One row per group, or, where Spark aggregates, the rows with the windows that they are in."""
     given = gather(shape.columns, batch, rows, None, NO_ROWS)
     if shape.aggregates is None:
-        return _with_windows(shape, given, numbers, times[rows])
+        yield from cut(shape, _with_windows(shape, given, numbers, times[rows]))
+        return
     columns = {name: given.column(name) for name in given.schema.names} | {NUMBER: pa.array(numbers)}
     is_session = shape.kind is WindowKind.SESSION
     if is_session:
@@ -207,7 +214,7 @@ def _results(
         ends = saturating_add(last, shape.size)
     else:
         starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
-    return result_rows(shape, found, starts, ends, dict(shape.keys))
+    yield from cut(shape, result_rows(shape, found, starts, ends, dict(shape.keys)))
 
 
 _SPAN = (

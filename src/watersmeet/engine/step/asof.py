@@ -21,12 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.counts import lower
-from watersmeet.engine.step.results import NO_ROWS, count, pad
+from watersmeet.engine.step.results import NO_ROWS, count, pad, put_out
 from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import AsofWork, JoinShape, NodeReport, SideReport
 from watersmeet.event_time import MAX_TIME, MIN_TIME, NEVER, Mask, Side, Times, Watermark, below
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Sought, nearest
-from watersmeet.kernel.pairs import SortedRows, gather
+from watersmeet.kernel.pairs import SortedRows
+from watersmeet.kernel.pieces import Columns
 from watersmeet.kernel.probe import Rows, expand, ranges
 from watersmeet.kernel.slots import Slots
 
@@ -145,9 +146,7 @@ class AsofTask:
                 best.offer(number, some, times, stock.came(rows), rows, latest=latest)
         return best
 
-    def _put_out(
-        self, batch: pa.RecordBatch, rows: Rows, found: Nearest, decided: Mask
-    ) -> Iterator[pa.RecordBatch]:
+    def _put_out(self, batch: Columns, rows: Rows, found: Nearest, decided: Mask) -> Iterator[pa.RecordBatch]:
         report = self._report
         for number, stock in enumerate(self._stocks):
             chosen = np.flatnonzero(decided & (found.run == number))
@@ -160,13 +159,13 @@ class AsofTask:
                 self._right.new.matched[partners] = True
             report.matches += len(chosen)
             count(report.side(Side.LEFT), "matched", len(chosen))
-            yield gather(self._shape.columns, batch, rows[chosen], stock.rows.batch, partners)
+            yield from put_out(self._shape, batch, rows[chosen], stock.rows.batch, partners)
         alone = rows[decided & ~found.some]
         if len(alone):
             padded = self._left.task.padded
             count(report.side(Side.LEFT), "padded" if padded else "released_unmatched", len(alone))
             if padded:
-                yield pad(self._shape, Side.LEFT, batch, alone)
+                yield from pad(self._shape, Side.LEFT, batch, alone)
 
     # old left rows that right rows decide
 

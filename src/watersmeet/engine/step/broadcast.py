@@ -22,13 +22,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from watersmeet.engine.step.existence import there
-from watersmeet.engine.step.slice import Cut, Everything, Nothing, RunSlice, SideSlice, concat_batches
+from watersmeet.engine.step.slice import Cut, Everything, Nothing, RunSlice, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, Share
 from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.pairs import SortedRows, find
+from watersmeet.kernel.pieces import reordered, together
 from watersmeet.kernel.probe import Rows
 from watersmeet.state.marks import MarkWriter, read_marks
-from watersmeet.state.run import sort_rows, take_rows
+from watersmeet.state.run import sort_rows
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,10 @@ def _ask(
 
 def _together(own: SideSlice, asked: Sequence[_Asked]) -> tuple[SortedRows, Rows]:
     """The rows of all pieces in one order, and the places that they had one after the other."""
-    batch = concat_batches([take_rows(each.piece.batch(), each.rows) for each in asked])
+    pieces = [each.piece.batch() for each in asked]
+    starts = np.cumsum([0, *(piece.num_rows for piece in pieces)])
+    chosen = np.concatenate([start + each.rows for start, each in zip(starts, asked, strict=False)])
+    batch = reordered(together(pieces, 0), chosen)
     slots = np.concatenate([each.piece.rows.slots[each.rows] for each in asked])
     return sort_rows(batch, slots, own.task.layout, own.work.index)
 

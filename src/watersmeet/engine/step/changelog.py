@@ -21,13 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.step.counts import lower
+from watersmeet.engine.step.memory import check_held
 from watersmeet.engine.step.merge import merge_runs
-from watersmeet.engine.step.results import count, least_alive, pad, pad_files
+from watersmeet.engine.step.results import count, least_alive, pad, pad_files, put_out, with_diffs
 from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share, SideReport, SideTask
 from watersmeet.event_time import Side, below
 from watersmeet.kernel.bands import Band, RealBand
-from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find, gather
+from watersmeet.kernel.batches import MOST_BYTES, one_array, same_rows, take_rows
+from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find
+from watersmeet.kernel.pieces import whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import BUCKET_MASK
 from watersmeet.kernel.times import to_native
@@ -35,7 +38,7 @@ from watersmeet.measure import REAL
 from watersmeet.names import DIFF, ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import sort_rows, take_rows, write_run
+from watersmeet.state.run import sort_rows, write_run
 
 _BUCKET = ours("bucket")
 _SAMPLES = 5
@@ -78,7 +81,7 @@ def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice])
             )
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
             diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
-            yield _with_diff(pad(shape, side, batch, np.arange(low, high)), diffs)
+            yield from with_diffs(pad(shape, side, batch, np.arange(low, high)), diffs)
         inserted = _write_inserts(own, inserts[side], share.tick, report.side(side), marks)
         _release(own, before[side], report.side(side))
         report.side(side).merged = merge_runs(own, share.tick, marks)
@@ -105,12 +108,21 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
     if own.new is None:
         return None, None
     rows = own.new.rows
-    table = pa.Table.from_batches([rows.batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
+    batch = whole(rows.batch)
+    check_held(f'the changes of "{own.task.name}" in a tick', [batch], own.task.memory, MOST_BYTES)
+    table = pa.Table.from_batches([batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
     keys = [name for name in table.column_names if name != DIFF]
-    summed = table.group_by(keys, use_threads=False).aggregate([(DIFF, "sum")]).combine_chunks()
+    summed = table.group_by(keys, use_threads=False).aggregate([(DIFF, "sum")])
+    same_rows(
+        "sum changes up",
+        int(pc.sum(table.column(DIFF)).as_py() or 0),
+        int(pc.sum(summed.column(f"{DIFF}_sum")).as_py() or 0),
+    )
     net = summed.column(f"{DIFF}_sum").to_numpy().astype(np.int64)
     schema = own.task.stored_schema
-    batch = pa.RecordBatch.from_arrays([_single(summed.column(name)) for name in schema.names], schema=schema)
+    batch = pa.RecordBatch.from_arrays(
+        [one_array(summed.column(name)) for name in schema.names], schema=schema
+    )
     buckets = summed.column(_BUCKET).to_numpy()
     added = np.repeat(np.arange(len(net)), np.maximum(net, 0))
     gone = np.flatnonzero(net < 0)
@@ -125,11 +137,6 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
         if len(taken):
             deletes = Change(needles_at(needles, taken), -1, np.zeros(len(taken), dtype=np.int64))
     return inserts, deletes
-
-
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def needles_at(rows: SortedRows, positions: Rows) -> SortedRows:
@@ -236,10 +243,10 @@ def _pairs(
         piece.touched.add("count")
         report.matches += len(row)
         if side is Side.LEFT:
-            batch = gather(shape.columns, change.rows.batch, needle, piece.rows.batch, row)
+            found = put_out(shape, change.rows.batch, needle, piece.rows.batch, row)
         else:
-            batch = gather(shape.columns, piece.rows.batch, row, change.rows.batch, needle)
-        yield _with_diff(batch, np.full(len(row), change.diff))
+            found = put_out(shape, piece.rows.batch, row, change.rows.batch, needle)
+        yield from with_diffs(found, np.full(len(row), change.diff))
 
 
 def _new_pairs(
@@ -253,8 +260,8 @@ def _new_pairs(
         if change.diff > 0:
             np.add.at(change.matches, row, 1)
         report.matches += len(row)
-        yield _with_diff(
-            gather(shape.columns, inserts.rows.batch, needle, change.rows.batch, row),
+        yield from with_diffs(
+            put_out(shape, inserts.rows.batch, needle, change.rows.batch, row),
             np.full(len(row), change.diff),
         )
 
@@ -294,12 +301,14 @@ def _pad_changes(
             (np.flatnonzero(alive & (old > 0) & (new == 0)), 1),
         ):
             if len(rows):
-                yield _with_diff(pad(shape, side, piece.rows.batch, rows), np.full(len(rows), diff))
+                yield from with_diffs(pad(shape, side, piece.rows.batch, rows), np.full(len(rows), diff))
     for change in (inserts, deletes):
         if change is not None:
             rows = np.flatnonzero(change.matches == 0)
             if len(rows):
-                yield _with_diff(pad(shape, side, change.rows.batch, rows), np.full(len(rows), change.diff))
+                yield from with_diffs(
+                    pad(shape, side, change.rows.batch, rows), np.full(len(rows), change.diff)
+                )
 
 
 def _write_inserts(
@@ -343,9 +352,3 @@ def _least(own: SideSlice, inserts: Change | None, report: SideReport) -> None:
     if live.any():
         for column in own.task.layout.event_times:
             lower(report.least, column, int(inserts.rows.times(column)[live].min()))
-
-
-def _with_diff(batch: pa.RecordBatch, diffs: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [*batch.columns, pc.cast(pa.array(diffs), pa.int64())], names=[*batch.schema.names, DIFF]
-    )

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.step.results import NO_ROWS, count
+from watersmeet.engine.step.results import NO_ROWS, count, put_out
 from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, SideReport
 from watersmeet.event_time import Mask, Side
-from watersmeet.kernel.pairs import SortedRows, find, gather, matched
+from watersmeet.kernel.pairs import SortedRows, find, matched
+from watersmeet.kernel.pieces import Columns
 from watersmeet.kernel.probe import Rows
 from watersmeet.spec.model import JoinKind
 
@@ -48,13 +49,13 @@ def first_matches(
         for rows_around in _all_rows(right_around):
             left.new.matched |= matched(shape.condition, left.new.rows, Side.LEFT, rows_around)[0]
         if shape.kind is JoinKind.SEMI and left.new.matched.any():
-            yield _left_rows(shape, left.new.rows.batch, np.flatnonzero(left.new.matched), report)
+            yield from _left_rows(shape, left.new.rows.batch, np.flatnonzero(left.new.matched), report)
     for piece, chosen in hits:
         if not len(chosen):
             continue
         if shape.kind is JoinKind.SEMI:
             mark_gone(piece, chosen, report.side(Side.LEFT))
-            yield _left_rows(shape, piece.rows.batch, chosen, report)
+            yield from _left_rows(shape, piece.rows.batch, chosen, report)
         else:
             piece.mark_matched(chosen)
 
@@ -87,6 +88,6 @@ def _all_rows(side: SideSlice) -> list[SortedRows]:
     return [piece.looked_up for piece in side.old] + ([] if side.new is None else [side.new.looked_up])
 
 
-def _left_rows(shape: JoinShape, batch: pa.RecordBatch, rows: Rows, report: NodeReport) -> pa.RecordBatch:
+def _left_rows(shape: JoinShape, batch: Columns, rows: Rows, report: NodeReport) -> Iterator[pa.RecordBatch]:
     report.matches += len(rows)
-    return gather(shape.columns, batch, rows, None, NO_ROWS)
+    return put_out(shape, batch, rows, None, NO_ROWS)

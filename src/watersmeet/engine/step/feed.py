@@ -17,6 +17,7 @@ from watersmeet.engine.step.aside import ASIDE_COLUMNS, missed_columns, write_as
 from watersmeet.engine.step.tasks import FeedReport, FeedShape, NodeWork
 from watersmeet.engine.step.write import SideWriter
 from watersmeet.event_time import MAX_TIME, NEVER, Mask, below
+from watersmeet.kernel.batches import one_array
 from watersmeet.kernel.residual import computed
 from watersmeet.kernel.times import to_canonical
 from watersmeet.names import is_ours
@@ -109,8 +110,7 @@ class FeedWriter:
         if self._shape.computed:
             found = computed(dict(self._shape.computed), pa.Table.from_batches([rows]))
             for name in found.column_names:
-                column = found.column(name).combine_chunks()
-                arrays.append(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column)
+                arrays.append(one_array(found.column(name)))
                 names.append(name)
         if not self._shape.of_stage:
             return pa.RecordBatch.from_arrays(arrays, names=names)

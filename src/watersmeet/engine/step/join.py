@@ -20,11 +20,11 @@ from watersmeet.engine.step.existence import first_matches, mark_gone
 from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.orders import choose_orders
 from watersmeet.engine.step.ranges import matches_by_range, owned, reach_of
-from watersmeet.engine.step.results import count, least_alive, pad, pad_files
+from watersmeet.engine.step.results import count, least_alive, pad, pad_files, put_out
 from watersmeet.engine.step.slice import HashRange, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share, SideReport
 from watersmeet.event_time import Side
-from watersmeet.kernel.pairs import find, gather
+from watersmeet.kernel.pairs import find
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import OpenRun
@@ -105,7 +105,7 @@ def _run_append(
         if asof is None:
             yield from _release(shape, side, own, report.side(side), leaves=leaves)
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
-            yield pad(shape, side, batch, np.arange(low, high))
+            yield from pad(shape, side, batch, np.arange(low, high))
         merged = merge_runs(own, share.tick, marks)
         gone = {name for group in own.work.merges for name in group}
         for piece in [*own.old, *own.new_runs]:
@@ -141,15 +141,15 @@ def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport
                 report.matches += len(needle)
                 batches = (own.new.rows.batch, piece.rows.batch)
                 if side is Side.LEFT:
-                    yield gather(shape.columns, batches[0], needle, batches[1], row)
+                    yield from put_out(shape, batches[0], needle, batches[1], row)
                 else:
-                    yield gather(shape.columns, batches[1], row, batches[0], needle)
+                    yield from put_out(shape, batches[1], row, batches[0], needle)
         if side is Side.LEFT and right.new is not None:
             for needle, row in find(shape.condition, own.new.rows, side, right.new.looked_up):
                 own.new.matched[needle] = True
                 right.new.matched[row] = True
                 report.matches += len(needle)
-                yield gather(shape.columns, own.new.rows.batch, needle, right.new.rows.batch, row)
+                yield from put_out(shape, own.new.rows.batch, needle, right.new.rows.batch, row)
 
 
 def _settle_new(own: SideSlice, leaves: bool, report: SideReport) -> None:
@@ -177,7 +177,7 @@ def _release(
             count(report, "matched", hits)
             count(report, "padded" if own.task.padded else "released_unmatched", len(rows) - hits)
             if own.task.padded and hits < len(rows):
-                yield pad(shape, side, piece.rows.batch, np.sort(rows[~matched]))
+                yield from pad(shape, side, piece.rows.batch, np.sort(rows[~matched]))
 
 
 def _least(own: SideSlice, report: SideReport, partition: int, partitions: int) -> None:

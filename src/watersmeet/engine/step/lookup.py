@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.step.results import NO_ROWS, count, pad, pad_files
+from watersmeet.engine.step.results import NO_ROWS, count, pad, pad_files, put_out
 from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice
 from watersmeet.engine.step.tasks import LookupShape, Share, SideWork
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side
-from watersmeet.kernel.pairs import SortedRows, find, gather, matched
+from watersmeet.kernel.pairs import SortedRows, find, matched
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
 
@@ -34,9 +34,9 @@ def lookup_rows(shape: LookupShape, share: Share) -> Iterator[pa.RecordBatch]:
         count(report, "matched", found)
         count(report, "padded" if shape.left.padded else "released_unmatched", len(rows) - found)
         if shape.left.padded and found < len(rows):
-            yield pad(shape, Side.LEFT, rows.batch, np.flatnonzero(~hits))
+            yield from pad(shape, Side.LEFT, rows.batch, np.flatnonzero(~hits))
     for batch, first, end in pad_files(share.work.sides[0], share.store, share.partition, share.partitions):
-        yield pad(shape, Side.LEFT, batch, np.arange(first, end))
+        yield from pad(shape, Side.LEFT, batch, np.arange(first, end))
 
 
 def _share_of(rows: SortedRows, share: Share) -> SortedRows:
@@ -61,10 +61,10 @@ def _found(
             hits |= matched(shape.condition, rows, Side.LEFT, piece.rows)[0]
         if shape.kind is JoinKind.SEMI and hits.any():
             share.report.matches += int(hits.sum())
-            yield gather(shape.columns, rows.batch, np.flatnonzero(hits), None, NO_ROWS)
+            yield from put_out(shape, rows.batch, np.flatnonzero(hits), None, NO_ROWS)
         return
     for piece in table:
         for needle, row in find(shape.condition, rows, Side.LEFT, piece.rows):
             hits[needle] = True
             share.report.matches += len(needle)
-            yield gather(shape.columns, rows.batch, needle, piece.rows.batch, row)
+            yield from put_out(shape, rows.batch, needle, piece.rows.batch, row)

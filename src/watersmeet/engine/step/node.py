@@ -20,9 +20,9 @@ from watersmeet.engine.step.asking import AnswerFile, answered, questions
 from watersmeet.engine.step.feed import FeedWriter
 from watersmeet.engine.step.join import join_rows
 from watersmeet.engine.step.lookup import lookup_rows
+from watersmeet.engine.step.memory import output_bytes
 from watersmeet.engine.step.passing import pass_rows
 from watersmeet.engine.step.results import note_least
-from watersmeet.engine.step.slice import concat_batches
 from watersmeet.engine.step.tasks import (
     CONTROL,
     AggregateShape,
@@ -36,6 +36,7 @@ from watersmeet.engine.step.tasks import (
     read_work,
 )
 from watersmeet.engine.step.write import Placing, SideWriter
+from watersmeet.kernel.batches import one_batch, size
 from watersmeet.state.store import Store
 
 OUTPUT_ROWS = 200_000
@@ -93,7 +94,7 @@ class NodeTask:
                 work,
                 self.store,
             )
-        for batch in _collect(KINDS[type(self.shape)](shape, share)):
+        for batch in _collect(KINDS[type(self.shape)](shape, share), output_bytes(shape.memory)):
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
             if writer is not None:
@@ -107,20 +108,25 @@ class NodeTask:
         yield _with_control(empty, self.schema, report.model_dump_json())
 
 
-def _collect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, small batches put together."""
+def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, small batches put together, up to about ``most`` bytes."""
     held: list[pa.RecordBatch] = []
-    rows = 0
+    rows = held_bytes = 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
+        of_batch = size(batch.columns)
+        if held and held_bytes + of_batch > most:
+            yield one_batch(held)
+            held, rows, held_bytes = [], 0, 0
         held.append(batch)
         rows += batch.num_rows
+        held_bytes += of_batch
         if rows >= OUTPUT_ROWS:
-            yield concat_batches(held)
-            held, rows = [], 0
+            yield one_batch(held)
+            held, rows, held_bytes = [], 0, 0
     if held:
-        yield concat_batches(held)
+        yield one_batch(held)
 
 
 def _with_control(batch: pa.RecordBatch, schema: pa.Schema, control: str | None) -> pa.RecordBatch:

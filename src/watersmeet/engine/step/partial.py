@@ -14,21 +14,24 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.step.memory import check_held, run_bytes
 from watersmeet.engine.step.merge import merge_runs
-from watersmeet.engine.step.results import NO_ROWS, count
-from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice, concat_batches
+from watersmeet.engine.step.results import NO_ROWS, count, cut
+from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice
 from watersmeet.engine.step.tasks import AggregateShape, PartialShape, Share, SideReport
 from watersmeet.engine.step.windows import NUMBER, last_end, limits, passed, result_rows
 from watersmeet.event_time import below
 from watersmeet.kernel.aggregate import AggregateColumn, grouped
+from watersmeet.kernel.batches import MOST_BYTES, narrowed, one_array, one_batch, size, take_rows
 from watersmeet.kernel.pairs import gather
 from watersmeet.kernel.partial import ROWS
+from watersmeet.kernel.pieces import whole
 from watersmeet.kernel.slots import BUCKET_MASK, Slots
 from watersmeet.kernel.windows import closing, window_times
 from watersmeet.names import ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import sort_rows, take_rows, write_run
+from watersmeet.state.run import sort_rows, write_run
 
 GROUPED_ROWS = 1_000_000
 """About so many of the tick's rows are grouped at once."""
@@ -69,17 +72,19 @@ def _made(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunSlic
     held: list[RunSlice] = []
     for number, piece in enumerate(pieces, 1):
         held.append(piece)
-        if number == len(pieces) or sum(len(each.rows) for each in held) >= GROUPED_ROWS:
+        held_bytes = sum(size(whole(each.rows.batch).columns) for each in held)
+        rows = sum(len(each.rows) for each in held)
+        if number == len(pieces) or rows >= GROUPED_ROWS or held_bytes >= run_bytes(shape.memory):
             parts.append(_of_rows(shape, partial, held))
             held = []
     if len(parts) < 2:
         return parts[0] if parts else None
-    together = concat_batches([batch for batch, _ in parts])
+    together = one_batch([batch for batch, _ in parts])
     return combined(shape, partial, together, np.concatenate([buckets for _, buckets in parts]))
 
 
 def _of_rows(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunSlice]) -> Partial:
-    batch = concat_batches([piece.rows.batch for piece in pieces])
+    batch = one_batch([piece.rows.batch for piece in pieces])
     slots = np.concatenate([piece.rows.slots for piece in pieces])
     times = batch.column(shape.time).to_numpy(zero_copy_only=True)
     given = gather(shape.columns, batch, np.arange(batch.num_rows), None, NO_ROWS)
@@ -93,7 +98,9 @@ def _of_rows(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunS
 
 def _stored(partial: PartialShape, found: pa.Table) -> Partial:
     schema = partial.side.schema
-    arrays = [found.column(name).combine_chunks() for name in schema.names]
+    arrays = [one_array(found.column(name)) for name in schema.names]
+    check_held("the partial aggregates of a tick", [pa.record_batch(arrays, names=schema.names)], MOST_BYTES)
+    arrays = [narrowed(array, field.type) for array, field in zip(arrays, schema, strict=True)]
     buckets: Slots = found.column(BUCKET).to_numpy()
     return pa.RecordBatch.from_arrays(arrays, schema=schema), buckets
 
@@ -114,12 +121,13 @@ def _closed(
             chosen.append(take_rows(new[0], rows))
     if not chosen:
         return
-    batch = concat_batches(chosen)
+    check_held(f'the partial aggregates of "{shape.query}" that a tick closes', chosen, shape.memory)
+    batch = one_batch(chosen)
     for rows, numbers in closing(_starts(shape, batch), shape.size, shape.slide, since, until):
         table = pa.Table.from_batches([take_rows(batch, rows)]).append_column(NUMBER, pa.array(numbers))
         found = grouped(table, [*shape.by, NUMBER], partial.aggregates.finish)
         starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
-        yield result_rows(shape, found, starts, ends, dict(shape.keys))
+        yield from cut(shape, result_rows(shape, found, starts, ends, dict(shape.keys)))
 
 
 def _release(kept: SideSlice, report: SideReport) -> None:

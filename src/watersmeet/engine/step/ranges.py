@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.step.results import put_out
 from watersmeet.engine.step.slice import SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share
 from watersmeet.event_time import Side
-from watersmeet.kernel.pairs import Condition, SortedRows, Spans, find, gather, matched
+from watersmeet.kernel.pairs import Condition, SortedRows, Spans, find, matched
 from watersmeet.state.run import Run
 
 
@@ -106,7 +107,6 @@ def matches_by_range(
     """The pairs of which the left row is the task's own; all own rows that have a match are marked."""
     left, right = slices[Side.LEFT], slices[Side.RIGHT]
     around = reach[Side.RIGHT]
-    columns = shape.columns
     if left.new is not None:
         needles = left.new.rows
         found = [(p.rows, p.partners(shape.condition, needles, Side.LEFT)) for p in around.old]
@@ -117,13 +117,13 @@ def matches_by_range(
             for needle, row in pairs:
                 left.new.matched[needle] = True
                 report.matches += len(needle)
-                yield gather(columns, needles.batch, needle, rows.batch, row)
+                yield from put_out(shape, needles.batch, needle, rows.batch, row)
     if around.new is not None:
         for piece in left.old:
             for needle, row in piece.partners(shape.condition, around.new.rows, Side.RIGHT):
                 piece.mark_matched(row)
                 report.matches += len(needle)
-                yield gather(columns, piece.rows.batch, row, around.new.rows.batch, needle)
+                yield from put_out(shape, piece.rows.batch, row, around.new.rows.batch, needle)
     _mark_right(shape, right, reach[Side.LEFT])
 
 

@@ -3,28 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.step.counts import lower
-from watersmeet.engine.step.slice import RunSlice, SideSlice, concat_batches
+from watersmeet.engine.step.memory import check_row, output_bytes
+from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import NodeShape, SideReport, SideWork
 from watersmeet.event_time import Side
-from watersmeet.kernel.pairs import gather
+from watersmeet.kernel.batches import batches_in, cuts, narrowed_batch, same_rows, size, sizes
+from watersmeet.kernel.pairs import gather, pair_sizes
+from watersmeet.kernel.pieces import Columns, row_sizes
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.times import to_canonical
+from watersmeet.names import DIFF
 from watersmeet.state.store import Store
 
 NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
-def pad(shape: NodeShape, side: Side, batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
+def put_out(
+    shape: NodeShape, left: Columns | None, left_rows: Rows, right: Columns | None, right_rows: Rows
+) -> Iterator[pa.RecordBatch]:
+    """Joined rows of pairs, or rows of one side padded with NULLs (see `kernel.pairs.gather`), in batches of
+    at most `output_bytes`: how many bytes they will have is known before they are built.
+
+    Raises:
+        EngineError: one row is larger than fits.
+    """
+    most = output_bytes(shape.memory)
+    of_rows = pair_sizes(shape.columns, left, left_rows, right, right_rows)
+    borders = cuts(of_rows, most)
+    if len(borders) > 2 and int(of_rows.max()) > most:
+        _check_widest(shape, left, left_rows, right, right_rows, int(of_rows.argmax()))
+    schema = pa.schema([pa.field(column.name, column.type) for column in shape.columns])
+    for low, high in pairwise(borders):
+        batch = gather(shape.columns, left, left_rows[low:high], right, right_rows[low:high])
+        yield narrowed_batch(batch, schema)
+
+
+def _check_widest(
+    shape: NodeShape, left: Columns | None, left_rows: Rows, right: Columns | None, right_rows: Rows, row: int
+) -> None:
+    found = []
+    for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
+        if batch is not None:
+            own = [column for column in shape.columns if column.side is side]
+            found += [(c.name, int(row_sizes(batch, [c.column], rows[[row]])[0])) for c in own]
+    check_row(found, shape.memory)
+
+
+def cut(shape: NodeShape, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of the node as they were computed, in batches of at most `output_bytes`."""
+    schema = shape.row_schema
+    if size(rows.columns) <= output_bytes(shape.memory):
+        yield narrowed_batch(rows, schema)
+        return
+    of_rows = sizes(rows.columns, np.arange(rows.num_rows))
+    widest = int(of_rows.argmax())
+    columns = zip(rows.schema.names, rows.columns, strict=True)
+    check_row([(name, int(sizes([c], np.array([widest]))[0])) for name, c in columns], shape.memory)
+    for low, high in pairwise(cuts(of_rows, output_bytes(shape.memory))):
+        yield narrowed_batch(rows.slice(low, high - low), schema)
+
+
+def pad(shape: NodeShape, side: Side, batch: Columns, rows: Rows) -> Iterator[pa.RecordBatch]:
     """The chosen rows of one side, with NULLs for the other if there is one."""
     if side is Side.LEFT:
-        return gather(shape.columns, batch, rows, None, NO_ROWS)
-    return gather(shape.columns, None, NO_ROWS, batch, rows)
+        return put_out(shape, batch, rows, None, NO_ROWS)
+    return put_out(shape, None, NO_ROWS, batch, rows)
+
+
+def with_diffs(batches: Iterable[pa.RecordBatch], diffs: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    """The same rows with the column of their diffs, which are those of all batches in order."""
+    done = 0
+    for batch in batches:
+        own = pa.array(diffs[done : done + batch.num_rows].astype(np.int64, copy=False))
+        done += batch.num_rows
+        yield pa.RecordBatch.from_arrays([*batch.columns, own], names=[*batch.schema.names, DIFF])
+    same_rows("put changes out", len(diffs), done)
 
 
 def pad_files(
@@ -33,10 +94,13 @@ def pad_files(
     """This task's share of the rows that are not retained and go out: (batch, first row, end row)."""
     for file in work.pads:
         low, high = (file.rows * p // partitions for p in (partition, partition + 1))
-        if low < high:
-            reader = pa.ipc.open_file(pa.BufferReader(store.read(file.name)))
-            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-            yield concat_batches(batches), low, high
+        done = 0
+        for batch in batches_in(pa.ipc.open_file(pa.BufferReader(store.read(file.name)))):
+            first, end = max(low - done, 0), min(high - done, batch.num_rows)
+            if first < end:
+                yield batch, first, end
+            done += batch.num_rows
+        same_rows(f'read "{file.name}"', file.rows, done)
 
 
 def note_least(shape: NodeShape, batch: pa.RecordBatch, least: dict[str, int]) -> None:

@@ -314,6 +314,7 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
         changes=_is_changelog(query),
         passes=plan.passes,
         hides_released=looks_above,
+        memory=query.options.max_task_memory,
     )
 
 

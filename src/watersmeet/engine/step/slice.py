@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.engine.step.memory import run_bytes
 from watersmeet.engine.step.tasks import Share, SideTask, SideWork
 from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.pairs import Condition, SortedRows, find, has_match, matched
+from watersmeet.kernel.pieces import together, whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import borders, slice_of
 from watersmeet.state.manifest import LiveRun
@@ -108,7 +110,7 @@ class RunSlice:
 
     def batch(self) -> pa.RecordBatch:
         """The rows, to be put together with those of other runs: with `kernel.asof.CAME` as it counts."""
-        batch, offset = self.rows.batch, self.run.run.offset
+        batch, offset = whole(self.rows.batch), self.run.run.offset
         if not offset:
             return batch
         came = pa.array(batch.column(CAME).to_numpy(zero_copy_only=True) + np.int64(offset))
@@ -220,7 +222,7 @@ class SideSlice:
             return NewRows(
                 rows, np.zeros(count, dtype=np.int64), np.arange(count), np.zeros(count, dtype=np.bool_)
             )
-        batch = concat_batches([piece.batch() for piece in self.new_runs])
+        batch = together([piece.batch() for piece in self.new_runs], run_bytes(self.task.memory))
         slots = np.concatenate([piece.rows.slots for piece in self.new_runs])
         rows, order = sort_rows(batch, slots, self.task.layout, self.work.index)
         sizes = [len(piece.rows) for piece in self.new_runs]
@@ -242,12 +244,3 @@ class SideSlice:
         """Rows of the slice that this tick's limits release, by number within the slice."""
         before: dict[str, Watermark] = {} if is_new else self.work.old_limits
         return piece.own(piece.run.newly_released(before, self.work.new_limits))
-
-
-def concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of one or more of equal schema."""
-    if len(batches) == 1:
-        return batches[0]
-    table = pa.Table.from_batches(batches).combine_chunks()
-    found: list[pa.RecordBatch] = table.to_batches()
-    return found[0] if found else batches[0]

@@ -22,7 +22,7 @@ from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.pairs import Condition, JoinedColumn
 from watersmeet.kernel.partial import Partials
 from watersmeet.names import DIFF, ours
-from watersmeet.spec.model import WINDOW_END, WINDOW_START, JoinKind, WindowKind
+from watersmeet.spec.model import TASK_MEMORY, WINDOW_END, WINDOW_START, JoinKind, WindowKind
 from watersmeet.state.manifest import LiveRun, TableCopy
 from watersmeet.state.marks import Marks
 from watersmeet.state.record import Record
@@ -57,6 +57,7 @@ class SideTask:
     hashed. ``nullable``: event times that may be NULL, in rows of a join or stage. ``carried``: columns that
     leave the node. ``changes``: rows carry diffs. ``passes``: rows are not retained, and go out in their
     tick. ``hides_released``: rows that are released may still meet the condition, and are to be left out.
+    ``memory``: bytes that a task may hold at once, see `engine.step.memory`.
     """
 
     query: str
@@ -70,6 +71,7 @@ class SideTask:
     changes: bool
     passes: bool = False
     hides_released: bool = False
+    memory: int = TASK_MEMORY
 
     @property
     def arrangement(self) -> str:
@@ -291,6 +293,11 @@ class NodeShape:
     def kept_anew(self) -> bool:
         """Tasks write what is kept of this tick's rows; the runs that brought them are not."""
         return self.changelog
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a task may hold at once."""
+        return self.sides[0].memory
 
     @property
     def row_schema(self) -> pa.Schema:

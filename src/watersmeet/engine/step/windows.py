@@ -9,6 +9,7 @@ import pyarrow as pa
 from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import AggregateShape
 from watersmeet.event_time import NEVER, Times, Watermark
+from watersmeet.kernel.batches import one_array
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.times import to_native
 from watersmeet.names import ours
@@ -38,7 +39,7 @@ def passed(piece: RunSlice, column: str, since: Watermark, now: Watermark) -> Ro
 def result_rows(
     shape: AggregateShape, found: pa.Table, starts: Times, ends: Times, held: Mapping[str, str]
 ) -> pa.RecordBatch:
-    """``held``: columns of ``found`` that have another name there."""
+    """``held``: columns of ``found`` that have another name there. Wide columns may have 64-bit offsets."""
     kind = shape.row_schema.field(WINDOW_START).type
     windows = {WINDOW_START: starts, WINDOW_END: ends}
     arrays = []
@@ -46,5 +47,5 @@ def result_rows(
         if field.name in windows:
             arrays.append(to_native(pa.array(windows[field.name]), kind))
         else:
-            arrays.append(found.column(held.get(field.name, field.name)).combine_chunks())
-    return pa.RecordBatch.from_arrays(arrays, schema=shape.row_schema)
+            arrays.append(one_array(found.column(held.get(field.name, field.name))))
+    return pa.RecordBatch.from_arrays(arrays, names=shape.row_schema.names)

@@ -1,8 +1,8 @@
 """Rows of one side of a node on their way into the state: held, sorted, written as runs.
 
 Rows come as stored columns (see `state.run`): those of an input from ingest, those of a node beneath from
-that node's tasks. At most ``flush_rows`` of them are held. Those that are not retained are written as they
-come.
+that node's tasks. At most ``flush_rows`` of them, of ``flush_bytes``, are held. Those that are not retained
+are written as they come.
 
 Of rows that an ASOF join looks for, it counts how many came before them, per source partition; these go into
 runs of their own, so that the driver can say which partition's come first.
@@ -12,20 +12,23 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.step.memory import RUN_BYTES, run_bytes
 from watersmeet.engine.step.tasks import PadFile, SideTask
 from watersmeet.kernel.asof import CAME
+from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, sizes
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.slots import Slots
 from watersmeet.state.run import Run, sort_rows, write_run
 from watersmeet.state.store import Store
 
 FLUSH_ROWS = 1_000_000
-FLUSH_BYTES = 256 << 20
+FLUSH_BYTES = RUN_BYTES
 
 TICK_BITS = 34
 """``came`` is the tick in the upper bits, and how many rows of the tick came before in so many lower ones."""
@@ -50,7 +53,8 @@ class SideWriter:
         index: str | None = None,
     ) -> None:
         self._side, self._store, self._tick = side, store, tick
-        self._flush_rows, self._flush_bytes = flush_rows, flush_bytes
+        self._flush_rows, self._flush_bytes = flush_rows, min(flush_bytes, run_bytes(side.memory))
+        self._rows = self._rows_out = 0
         self._placing = placing
         self._index = index
         self._place = place
@@ -76,43 +80,57 @@ class SideWriter:
         hashes = hash_columns([rows.column(name) for name in self._side.keys], rows.num_rows)
         if self._placing is not None:
             hashes = self._placing(hashes)
-        self._held[partition].append((rows, hashes))
-        self._held_rows += rows.num_rows
-        self._held_bytes += rows.nbytes
-        if self._held_rows >= self._flush_rows or self._held_bytes >= self._flush_bytes:
-            self._flush()
+        self._rows += rows.num_rows
+        for part, low, high in self._parts(rows):
+            self._held[partition].append((part, hashes[low:high]))
+            self._held_rows += part.num_rows
+            self._held_bytes += size(part.columns)
+            if self._held_rows >= self._flush_rows or self._held_bytes >= self._flush_bytes:
+                self._flush()
 
     def pad(self, rows: pa.RecordBatch) -> None:
         """Rows that are not retained and go out in this tick: pads, for example."""
-        self._out.append(rows)
-        self._out_rows += rows.num_rows
-        self._out_bytes += rows.nbytes
-        if self._out_rows >= self._flush_rows or self._out_bytes >= self._flush_bytes:
-            self._flush_out()
+        self._rows_out += rows.num_rows
+        for part, _, _ in self._parts(rows):
+            self._out.append(part)
+            self._out_rows += part.num_rows
+            self._out_bytes += size(part.columns)
+            if self._out_rows >= self._flush_rows or self._out_bytes >= self._flush_bytes:
+                self._flush_out()
+
+    def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int]]:
+        """The rows in order, in parts of at most ``flush_bytes``: (part, first row, end row)."""
+        if size(rows.columns) <= self._flush_bytes:
+            yield rows, 0, rows.num_rows
+            return
+        for low, high in pairwise(cuts(sizes(rows.columns, np.arange(rows.num_rows)), self._flush_bytes)):
+            yield rows.slice(low, high - low), low, high
 
     def finish(self) -> tuple[list[Run], list[PadFile]]:
         """Write what is held."""
         self._flush()
         self._flush_out()
+        same_rows("wrote runs", self._rows, sum(run.rows for run in self.runs))
+        same_rows("wrote rows that go out", self._rows_out, sum(file.rows for file in self.pads))
         return self.runs, self.pads
 
     def _flush_out(self) -> None:
         if not self._out:
             return
-        table = pa.Table.from_batches(self._out).combine_chunks()
+        batches = [one_batch(self._out)] if self._out_bytes <= self._flush_bytes else self._out
         name = f"aside/pads-{self._tick}-{uuid.uuid4().hex[:16]}.arrow"
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
+        with pa.ipc.new_file(sink, self._out[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
         self._store.write(name, sink.getvalue())
+        self.pads.append(PadFile(name=name, rows=self._out_rows))
         self._out, self._out_rows, self._out_bytes = [], 0, 0
-        self.pads.append(PadFile(name=name, rows=table.num_rows))
 
     def _flush(self) -> None:
         for partition, held in self._held.items():
-            table = pa.Table.from_batches([rows for rows, _ in held]).combine_chunks()
             hashes = np.concatenate([found for _, found in held])
-            rows, _ = sort_rows(table.to_batches()[0], hashes, self._side.layout, self._index)
+            rows, _ = sort_rows(one_batch([rows for rows, _ in held]), hashes, self._side.layout, self._index)
             branch, task = self._place
             origin = None if self._side.layout.ties is None else (branch, partition, task)
             layout = self._side.layout

@@ -1,0 +1,251 @@
+"""The one home for regrouping rows: several batches to one, tables to batches, chosen rows of batches.
+
+A column of Arrow holds at most 2 GiB of text, bytes or elements behind offsets of 32 bits. Beyond that Arrow
+splits a column that it is asked to combine, and who takes the first part only loses the rest. Here columns
+that grow so large get offsets of 64 bits (``large_string`` and its like), and rows are counted before and
+after; a difference stops the tick. `narrowed` brings a column back to the type that is promised.
+
+How many bytes rows have is read from offsets: no value is touched (`sizes`, `size`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+
+Rows = npt.NDArray[np.int64]
+Sizes = npt.NDArray[np.int64]
+
+MOST_BYTES = 2**31 - 1
+"""Of the values of one column behind offsets of 32 bits."""
+
+
+def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of one or more of equal columns, all rows in order; wide columns get 64-bit offsets."""
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    arrays = [joined([batch.column(n) for batch in batches]) for n in range(first.num_columns)]
+    found = pa.RecordBatch.from_arrays(arrays, names=first.schema.names)
+    same_rows("put batches together", sum(batch.num_rows for batch in batches), found.num_rows)
+    return found
+
+
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """All values of a column as one array; a wide one gets 64-bit offsets."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    found = joined(column.chunks) if column.num_chunks else pa.nulls(0).cast(column.type)
+    same_rows("put a column's chunks together", len(column), len(found))
+    return found
+
+
+def joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    """One or more arrays as one; a wide one gets 64-bit offsets."""
+    if len(arrays) == 1:
+        return arrays[0]
+    kinds = dict.fromkeys(array.type for array in arrays)
+    kind = arrays[0].type
+    total = sum(_size(array) for array in arrays) if _may_be_wide(kind) else 0
+    if len(kinds) > 1 or total > MOST_BYTES:  # some of them may be wide already
+        kind = wide(kind)
+        arrays = [array if array.type == kind else array.cast(kind) for array in arrays]
+    return pa.concat_arrays(arrays)
+
+
+def batch_of(table: pa.Table) -> pa.RecordBatch:
+    """All rows of a table as one batch; wide columns get 64-bit offsets."""
+    return pa.RecordBatch.from_arrays(
+        [one_array(column) for column in table.columns], names=table.column_names
+    )
+
+
+def batches_in(reader: Any) -> Iterator[pa.RecordBatch]:
+    """All batches of an Arrow file that is open."""
+    for number in range(reader.num_record_batches):
+        yield reader.get_batch(number)
+
+
+def taken(column: pa.Array, rows: Rows) -> pa.Array:
+    """The chosen values of a column, in the given order; where they are many bytes, with 64-bit offsets."""
+    kind = column.type
+    if _may_be_wide(kind) and len(rows) * _size(column) > MOST_BYTES and kind != wide(kind):
+        asked = _before(column, rows + 1) - _before(column, rows)
+        if int(asked.sum()) > MOST_BYTES:
+            column = column.cast(wide(kind))
+    return column.take(pa.array(rows))
+
+
+def take_rows(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
+    """The chosen rows, in the given order; see `taken`."""
+    return pa.RecordBatch.from_arrays(
+        [taken(column, rows) for column in batch.columns], names=batch.schema.names
+    )
+
+
+def narrowed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column in the type of 32-bit offsets that it had; others as they are."""
+    if column.type == kind or column.type != wide(kind):
+        return column
+    return column.cast(kind)
+
+
+def narrowed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns in the types of ``schema``, see `narrowed`; their names are the same."""
+    if batch.schema.types == schema.types:
+        return batch
+    arrays = [narrowed(batch.column(field.name), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def same_rows(what: str, before: int, after: int) -> None:
+    """Raises: EngineError when a step that regroups rows has another number of them."""
+    if before != after:
+        raise EngineError(
+            f"{what}: {before:,} rows went in and {after:,} came out; the tick is not committed",
+            code="internal-rows",
+            hint="this is a bug, please report it; nothing of the tick was published",
+        )
+
+
+# bytes
+
+
+def size(columns: Sequence[pa.Array]) -> int:
+    """How many bytes the values of the columns have, about. Cost: their number, not their length."""
+    return sum(_size(column) for column in columns)
+
+
+def sizes(columns: Sequence[pa.Array], rows: Rows) -> Sizes:
+    """How many bytes the chosen rows have, about: int64[n]. Cost: these rows, not their length."""
+    found = np.full(len(rows), sum(_width(column.type) for column in columns), dtype=np.int64)
+    for column in columns:
+        if _may_be_wide(column.type):
+            found += _before(column, rows + 1) - _before(column, rows)
+    return found
+
+
+def cuts(of_rows: Sizes, most: int) -> list[int]:
+    """Where rows of these sizes are cut so that each part has at most ``most`` bytes, or is one row: the
+    borders, 0 and the end among them."""
+    total = int(of_rows.sum())
+    if total <= most:
+        return [0, len(of_rows)]
+    sums = np.cumsum(of_rows)
+    found, done = [0], 0
+    while found[-1] < len(of_rows):
+        start = found[-1]
+        stop = max(start + 1, int(np.searchsorted(sums, done + most, side="right")))
+        found.append(stop)
+        done = int(sums[stop - 1])
+    return found
+
+
+def wide(kind: pa.DataType) -> pa.DataType:
+    """The type with 64-bit offsets all through; a map's own are of 32 bits always."""
+    if pa.types.is_string(kind):
+        return pa.large_string()
+    if pa.types.is_binary(kind):
+        return pa.large_binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.large_list(_wide_field(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_wide_field(kind.value_field), kind.list_size)
+    if pa.types.is_map(kind):
+        return pa.map_(_wide_field(kind.key_field), _wide_field(kind.item_field), kind.keys_sorted)
+    if pa.types.is_struct(kind):
+        return pa.struct([_wide_field(kind.field(n)) for n in range(kind.num_fields)])
+    return kind
+
+
+def _wide_field(field: pa.Field) -> pa.Field:
+    return field.with_type(wide(field.type))
+
+
+def _may_be_wide(kind: pa.DataType) -> bool:
+    """Its values are of many lengths."""
+    return bool(_ahead(kind) is not None)
+
+
+def _size(column: pa.Array) -> int:
+    whole = np.array([0, len(column)], dtype=np.int64)
+    low, high = _before(column, whole).tolist() if _may_be_wide(column.type) else (0, 0)
+    return int(high - low) + len(column) * _width(column.type)
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bytes of every value of a type of one width; 0 for others."""
+    if _ahead(kind) is not None or pa.types.is_null(kind):
+        return 0
+    if pa.types.is_dictionary(kind):
+        return _width(kind.index_type)
+    return -(-int(kind.bit_width) // 8)
+
+
+_Ahead = Callable[[pa.Array, Rows], Sizes]
+
+
+def _before(column: pa.Array, places: Rows) -> Sizes:
+    """Up to a constant, how many bytes the values before each place have; of a type of many lengths."""
+    ahead = _ahead(column.type)
+    return places * np.int64(_width(column.type)) if ahead is None else ahead(column, places)
+
+
+def _ahead(kind: pa.DataType) -> _Ahead | None:
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _of_texts
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return _of_large_texts
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _of_lists
+    if pa.types.is_map(kind):
+        return _of_maps
+    if pa.types.is_struct(kind):
+        return _of_structs
+    if pa.types.is_fixed_size_list(kind):
+        return _of_fixed_lists
+    return None
+
+
+def _of_texts(column: pa.Array, places: Rows) -> Sizes:
+    found: Sizes = _bounds(column, np.dtype(np.int32))[places] + places * np.int64(4)
+    return found
+
+
+def _of_large_texts(column: pa.Array, places: Rows) -> Sizes:
+    found: Sizes = _bounds(column, np.dtype(np.int64))[places] + places * np.int64(8)
+    return found
+
+
+def _bounds(column: pa.Array, width: np.dtype[Any]) -> npt.NDArray[Any]:
+    buffer = column.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(len(column) + 1, dtype=width)
+    return np.frombuffer(buffer, dtype=width)[column.offset : column.offset + len(column) + 1]
+
+
+def _of_lists(column: pa.Array, places: Rows) -> Sizes:
+    width = np.dtype(np.int64 if pa.types.is_large_list(column.type) else np.int32)
+    return _before(column.values, _bounds(column, width)[places].astype(np.int64)) + places * np.int64(4)
+
+
+def _of_maps(column: pa.Array, places: Rows) -> Sizes:
+    inner = _bounds(column, np.dtype(np.int32))[places].astype(np.int64)
+    return _before(column.keys, inner) + _before(column.items, inner) + places * np.int64(4)
+
+
+def _of_structs(column: pa.Array, places: Rows) -> Sizes:
+    found = np.zeros(len(places), dtype=np.int64)
+    for number in range(column.type.num_fields):
+        found += _before(column.field(number), places)
+    return found
+
+
+def _of_fixed_lists(column: pa.Array, places: Rows) -> Sizes:
+    return _before(column.values, (places + column.offset) * column.type.list_size)

@@ -1,0 +1,142 @@
+"""Rows of several batches in one order, without a copy of all of them: columns are taken where they lie.
+
+A task that merges what came for it in a tick needs times, keys and whatever look-ups go by in one order. The
+rest it needs of rows that leave alone. So where there is much of it, it stays in the runs, which are mapped
+into memory, and is read from there when rows leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.kernel.batches import Rows, Sizes, joined, one_batch, size, sizes, take_rows, taken
+
+
+class Pieces:
+    """Stands for a `pa.RecordBatch` where rows are looked up and gathered.
+
+    Args:
+        batches: of equal columns.
+        places: int64[n], per row its place in all rows of the batches, one after the other.
+    """
+
+    def __init__(self, batches: Sequence[pa.RecordBatch], places: Rows) -> None:
+        self._batches = batches
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+        self._places = places
+        self._columns: dict[str, pa.Array] = {}
+        self._asked: Rows | None = None
+        self._found: list[_Part] = []
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self._places)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._batches[0].schema
+
+    def column(self, name: str) -> pa.Array:
+        """A whole column, kept for the next time: for those that look-ups go by."""
+        if name not in self._columns:
+            self._columns[name] = self._taken(name, None)
+        return self._columns[name]
+
+    def taken(self, name: str, rows: Rows) -> pa.Array:
+        """The chosen values of a column."""
+        if name in self._columns:
+            return taken(self._columns[name], rows)
+        return self._taken(name, rows)
+
+    def sizes(self, names: Sequence[str], rows: Rows) -> Sizes:
+        """See `kernel.batches.sizes`."""
+        found = np.zeros(len(rows), dtype=np.int64)
+        for batch, chosen, own in self._by_batch(rows):
+            found[chosen] = sizes([batch.column(name) for name in names], own)
+        return found
+
+    def reordered(self, order: Rows) -> Pieces:
+        """The chosen rows, in the given order."""
+        return Pieces(self._batches, self._places[order])
+
+    def slice(self, start: int, length: int) -> Pieces:
+        return Pieces(self._batches, self._places[start : start + length])
+
+    def whole(self) -> pa.RecordBatch:
+        """A copy of all columns."""
+        names = self.schema.names
+        return pa.RecordBatch.from_arrays([self._taken(name, None) for name in names], names=names)
+
+    def _taken(self, name: str, rows: Rows | None) -> pa.Array:
+        """``rows`` None: of all of them."""
+        parts, order = [], np.zeros(len(self._places) if rows is None else len(rows), dtype=np.int64)
+        done = 0
+        for batch, chosen, own in self._by_batch(rows):
+            parts.append(taken(batch.column(name), own))
+            order[chosen] = np.arange(done, done + len(own))
+            done += len(own)
+        if not parts:
+            return self._batches[0].column(name).slice(0, 0)
+        return taken(joined(parts), order)
+
+    def _by_batch(self, rows: Rows | None) -> list[_Part]:
+        """The chosen rows by batch; kept, since several columns are asked for the same ones."""
+        if not self._found or self._asked is not rows:
+            places = self._places if rows is None else self._places[rows]
+            origin = np.searchsorted(self._starts, places, side="right") - 1
+            found = []
+            for number in np.unique(origin).tolist():
+                chosen = np.flatnonzero(origin == number)
+                found.append((self._batches[number], chosen, places[chosen] - self._starts[number]))
+            self._asked, self._found = rows, found
+        return self._found
+
+
+_Part = tuple[pa.RecordBatch, Rows, Rows]
+"""A batch, which of the rows asked for are in it, and which of its rows they are."""
+
+Columns: TypeAlias = "pa.RecordBatch | Pieces"
+"""Rows in one batch, or in several."""
+
+
+def pieces_of(batches: Sequence[pa.RecordBatch]) -> Columns:
+    """All rows of the batches, one after the other, where they lie."""
+    if len(batches) == 1:
+        return batches[0]
+    return Pieces(batches, np.arange(sum(batch.num_rows for batch in batches)))
+
+
+def together(batches: Sequence[pa.RecordBatch], most: int) -> Columns:
+    """All rows of the batches, one after the other: in one batch if they have at most ``most`` bytes."""
+    if sum(size(batch.columns) for batch in batches) <= most:
+        return one_batch(batches)
+    return pieces_of(batches)
+
+
+def reordered(batch: Columns, order: Rows) -> Columns:
+    """The chosen rows, in the given order."""
+    return batch.reordered(order) if isinstance(batch, Pieces) else take_rows(batch, order)
+
+
+def column_taken(batch: Columns, name: str, rows: Rows) -> pa.Array:
+    """The chosen values of a column, in the given order."""
+    return batch.taken(name, rows) if isinstance(batch, Pieces) else taken(batch.column(name), rows)
+
+
+def row_sizes(batch: Columns, names: Sequence[str], rows: Rows) -> Sizes:
+    """How many bytes the chosen rows have in these columns, about."""
+    if isinstance(batch, Pieces):
+        return batch.sizes(names, rows)
+    return sizes([batch.column(name) for name in names], rows)
+
+
+def whole(batch: Columns) -> pa.RecordBatch:
+    """As one batch; of pieces a copy."""
+    return batch.whole() if isinstance(batch, Pieces) else batch
