@@ -40,9 +40,7 @@ def equal_pairs(
         return mask
     of_pairs = sizes([left], left_rows) + sizes([right], right_rows)
     found = [
-        equal_arrays(
-            taken(left, left_rows[a:b]), taken(right, right_rows[a:b]), null_safe=null_safe
-        )
+        equal_arrays(taken(left, left_rows[a:b]), taken(right, right_rows[a:b]), null_safe=null_safe)
         for a, b in pairwise(cuts(of_pairs, CHECKED_BYTES))
     ]
     return found[0] if len(found) == 1 else np.concatenate(found)

@@ -22,8 +22,10 @@ from watersmeet.engine.spark.properties import START, start_of
 from watersmeet.engine.spark.split import TAG, BranchView, SourceView, Split
 from watersmeet.engine.step.aside import ASIDE_COLUMNS, write_aside
 from watersmeet.engine.step.ingest import ON_TIME, REASONS, IngestWriter
+from watersmeet.engine.step.memory import RUN_BYTES
 from watersmeet.engine.step.tasks import TickStart
 from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import size
 from watersmeet.state.store import Store
 
 REPORT, ASIDE = "report", "aside"
@@ -73,6 +75,9 @@ class _SourceTask:
     store: Store
     writers: list[tuple[BranchView, IngestWriter]] = field(init=False)
     rejected: list[tuple[str, str, pa.RecordBatch]] = field(default_factory=list)
+    aside: list[tuple[str, str]] = field(default_factory=list)
+    held: int = 0
+    """Bytes of ``rejected``."""
 
     def __post_init__(self) -> None:
         self.writers = [
@@ -95,7 +100,7 @@ class _SourceTask:
                     mask = judgement == code
                     arrays = [record.filter(pa.array(mask)), *writer.missed_columns(mask)]
                     chosen = pa.RecordBatch.from_arrays(arrays, names=list(ASIDE_COLUMNS))
-                    self.rejected.append((branch.arrangement, REASONS[code], chosen))
+                    self._reject(branch.arrangement, REASONS[code], chosen)
 
     def add_broken(self, rows: pa.RecordBatch) -> None:
         """Records that did not parse: counted for every branch, rows of none."""
@@ -105,27 +110,35 @@ class _SourceTask:
                 counts[what] = counts.get(what, 0) + rows.num_rows
         if self.view.broken is not None:
             text = pa.RecordBatch.from_arrays([rows.column(self.view.broken)], names=["record"])
-            self.rejected.append((self.view.source, BROKEN_REASON, text))
+            self._reject(self.view.source, BROKEN_REASON, text)
 
     def finish(self) -> Iterator[tuple[str, str]]:
         for _, writer in self.writers:
             yield REPORT, writer.finish()
+        self._write_aside()
+        yield from self.aside
+
+    def _reject(self, owner: str, reason: str, rows: pa.RecordBatch) -> None:
+        """Rows set aside; where they are many, written at once."""
+        self.rejected.append((owner, reason, rows))
+        self.held += size(rows.columns)
+        if self.held >= RUN_BYTES:
+            self._write_aside()
+
+    def _write_aside(self) -> None:
         kinds = dict.fromkeys((owner, reason) for owner, reason, _ in self.rejected)
         for owner, reason in kinds:
             batches = [each for o, r, each in self.rejected if (o, r) == (owner, reason)]
             file = write_aside(self.store, reason, self.start.tick, batches)
-            yield (
-                ASIDE,
-                json.dumps(
-                    {
-                        "source": self.view.source,
-                        "owner": owner,
-                        "reason": reason,
-                        "name": file.name,
-                        "rows": file.rows,
-                    }
-                ),
-            )
+            told = {
+                "source": self.view.source,
+                "owner": owner,
+                "reason": reason,
+                "name": file.name,
+                "rows": file.rows,
+            }
+            self.aside.append((ASIDE, json.dumps(told)))
+        self.rejected, self.held = [], 0
 
 
 def _task() -> int:

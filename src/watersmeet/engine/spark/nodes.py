@@ -11,7 +11,7 @@ sink can take them (`Sink.arrow_part`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from watersmeet.engine.spark.counting import RowCounter
 from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NODE, node_of, node_text
 from watersmeet.engine.step.node import NodeTask
-from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape
+from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeReport, NodeShape
 from watersmeet.errors import EngineError
 from watersmeet.sinks.base import ArrowPart, Sink
 from watersmeet.state.store import Store
@@ -207,6 +207,23 @@ class SinkFrame:
         rows = None
         if self._counter is not None:
             rows = self._counter.rows(told)
-        elif self._is_cut:
+        elif self._sink.tells_rows:
             rows = self._sink.staged_rows(self._query, task.tick, attempt)
-        return list(found.values()), rows
+        self._check_rows(found.values(), rows)
+        return list(found.values()), rows if self._is_cut else None
+
+    def _check_rows(self, reports: Iterable[str], rows: int | None) -> None:
+        """What the sink took is what the tasks put out, or no more where Spark filters or groups it.
+
+        Raises:
+            EngineError: it is not: nothing of the tick is published.
+        """
+        put_out = sum(NodeReport.model_validate_json(text).rows_out for text in reports)
+        if rows is None or rows == put_out or (self._is_cut and rows < put_out):
+            return
+        raise EngineError(
+            f'the sink of "{self._query}" took {rows:,} rows where the tasks put out {put_out:,}; '
+            "nothing of the tick is published",
+            code="internal-rows",
+            hint="does something else write to the sink's directory? If not, this is a bug: please report it",
+        )

@@ -13,7 +13,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -23,6 +25,8 @@ from watersmeet.engine.spark.ingest import BROKEN_REASON
 from watersmeet.engine.spark.text import literal
 from watersmeet.engine.step.aside import ASIDE_COLUMNS
 from watersmeet.sinks.base import text_options_sql
+from watersmeet.engine.step.memory import OUTPUT_BYTES
+from watersmeet.kernel.batches import batches_in, cuts, sizes
 from watersmeet.state.store import Store
 
 SCHEMA = (
@@ -64,8 +68,10 @@ class ReadAside:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 reader = pa.ipc.open_file(self.store.read(self.names[number]))
-                for index in range(reader.num_record_batches):
-                    yield reader.get_batch(index)
+                for rows in batches_in(reader):
+                    borders = cuts(sizes(rows.columns, np.arange(rows.num_rows)), OUTPUT_BYTES)
+                    for low, high in pairwise(borders):
+                        yield rows.slice(low, high - low)
 
 
 def side_frame(spark: SparkSession, store: Store, files: Sequence[Aside]) -> DataFrame:

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.step.aside import ASIDE_COLUMNS, missed_columns, write_aside
+from watersmeet.engine.step.memory import RUN_BYTES
 from watersmeet.engine.step.tasks import FeedReport, FeedShape, NodeWork
 from watersmeet.engine.step.write import SideWriter
 from watersmeet.event_time import MAX_TIME, NEVER, Mask, below
-from watersmeet.kernel.batches import one_array
+from watersmeet.kernel.batches import one_array, size
 from watersmeet.kernel.residual import computed
 from watersmeet.kernel.times import to_canonical
 from watersmeet.names import is_ours
@@ -68,9 +69,13 @@ class FeedWriter:
 
     def finish(self) -> FeedReport:
         self._report.runs, self._report.pads = self._writer.finish()
-        if self._late:
-            self._report.aside = [write_aside(self._store, "late", self._work.tick, self._late)]
+        self._write_late()
         return self._report
+
+    def _write_late(self) -> None:
+        if self._late:
+            self._report.aside.append(write_aside(self._store, "late", self._work.tick, self._late))
+            self._late = []
 
     def _count(self, what: str, mask: Mask) -> None:
         rows = int(mask.sum()) if self._shape.of_stage or self._shape.timed is not None else 0
@@ -101,6 +106,8 @@ class FeedWriter:
                 columns = missed_columns(missed, self._side.name, marks, integer, found)
                 chosen = [record.filter(pa.array(found)), *columns]
                 self._late.append(pa.RecordBatch.from_arrays(chosen, names=list(ASIDE_COLUMNS)))
+                if sum(size(each.columns) for each in self._late) >= RUN_BYTES:
+                    self._write_late()
         return found
 
     def _columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -27,7 +27,7 @@ def output_bytes(memory: int) -> int:
 
 def run_bytes(memory: int) -> int:
     """Of a run, and of what is copied to put rows of several runs into one order."""
-    return min(RUN_BYTES, memory // 4)
+    return min(RUN_BYTES, memory // 8)
 
 
 def check_held(what: str, batches: Sequence[pa.RecordBatch], memory: int, most: int | None = None) -> None:

@@ -35,6 +35,7 @@ from watersmeet.engine.step.tasks import (
 )
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shift
+from watersmeet.kernel.batches import same_rows
 from watersmeet.plan.model import JoinPlan, LookupPlan, NodePlan, QueryPlan, SidePlan
 from watersmeet.spec.model import WatermarkRule
 from watersmeet.state.manifest import (
@@ -391,6 +392,7 @@ class QueryTick:
                     else:
                         marks[kind] = overlay(marks.get(kind, ()), segments)
             runs.append(LiveRun(run=live.run, released=released, released_rows=released_rows, marks=marks))
+        self._check_merged(number, place, work, merged_away, found)
         self._unite(runs, by_several)
         for report in found:
             fresh = [*report.merged, *report.inserted]
@@ -409,6 +411,22 @@ class QueryTick:
             most=max(before.most, sum(live.stored for live in runs)),
             paces=self._paces(number, place, before, work.new_runs),
         )
+
+    def _check_merged(
+        self, number: int, place: int, work: SideWork, merged_away: set[str], found: Sequence[SideReport]
+    ) -> None:
+        """Merged runs hold, or stand for, the rows that the runs before them did, less those released."""
+        combined = _combines(self.shapes[number])
+        gone = sum(
+            rows
+            for report in found
+            for name, rows in (report.released_rows if combined else report.released).items()
+            if name in merged_away
+        )
+        before = sum(live.retained for live in work.runs if live.run.name in merged_away)
+        side = self.query.nodes[number].sides[place]
+        after = sum(live.retained for report in found for live in report.merged)
+        same_rows(f'merging runs of "{side.title}"', before - gone, after)
 
     def _is_broadcast(self, number: int, place: int) -> bool:
         shape = self.shapes[number]

@@ -38,7 +38,7 @@ def put_out(
     most = output_bytes(shape.memory)
     of_rows = pair_sizes(shape.columns, left, left_rows, right, right_rows)
     borders = cuts(of_rows, most)
-    if len(borders) > 2 and int(of_rows.max()) > most:
+    if int(of_rows.max(initial=0)) > most:
         _check_widest(shape, left, left_rows, right, right_rows, int(of_rows.argmax()))
     schema = pa.schema([pa.field(column.name, column.type) for column in shape.columns])
     for low, high in pairwise(borders):

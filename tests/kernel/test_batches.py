@@ -1,0 +1,139 @@
+"""Rows that are regrouped are all there, whatever their columns grow to; their bytes are known before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from watersmeet.errors import EngineError
+from watersmeet.kernel import batches
+from watersmeet.kernel.batches import (
+    batch_of,
+    cuts,
+    narrowed_batch,
+    one_array,
+    one_batch,
+    same_rows,
+    size,
+    sizes,
+    take_rows,
+    wide,
+)
+from watersmeet.kernel.pieces import Pieces, column_taken, pieces_of, row_sizes, together
+
+TEXT = pa.string()
+TYPES = {
+    "text": (TEXT, lambda n: "x" * n),
+    "bytes": (pa.binary(), lambda n: b"y" * n),
+    "list": (pa.list_(pa.int64()), lambda n: list(range(n))),
+    "texts": (pa.list_(TEXT), lambda n: ["ab"] * n),
+    "map": (pa.map_(TEXT, TEXT), lambda n: [(f"k{i}", "v") for i in range(n)]),
+    "struct": (pa.struct([("a", TEXT), ("b", pa.list_(TEXT))]), lambda n: {"a": "z" * n, "b": ["q"] * n}),
+    "pair": (pa.list_(TEXT, 2), lambda n: ["p" * n, "q"]),
+    "number": (pa.int64(), lambda n: n),
+    "flag": (pa.bool_(), lambda n: n % 2 == 0),
+    "decimal": (pa.decimal128(10, 2), lambda n: n),
+    "nothing": (pa.null(), lambda n: None),
+}
+
+
+def batch(*lengths, nulls=True):
+    arrays = {
+        name: pa.array([None if nulls and n == 3 else make(n) for n in lengths], kind)
+        for name, (kind, make) in TYPES.items()
+    }
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """As if a column held no more than 40 bytes behind 32-bit offsets."""
+    monkeypatch.setattr(batches, "MOST_BYTES", 40)
+
+
+def test_no_chunk_is_dropped_where_a_column_outgrows_its_offsets(small):
+    parts = [batch(1, 5, 3), batch(7), batch(2, 3, 9, 4)]
+    found = one_batch(parts)
+    assert found.num_rows == 8
+    assert found.schema.field("text").type == pa.large_string()
+    assert found.schema.field("number").type == pa.int64()
+    assert found.to_pylist() == [row for part in parts for row in part.to_pylist()]
+    assert narrowed_batch(found, parts[0].schema).schema == parts[0].schema
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_chunks_of_any_type_become_one_array(small, name):
+    parts = [batch(1, 5, 3).column(name), batch(7, 2, 8).column(name), batch(3).column(name).slice(1)]
+    found = one_array(pa.chunked_array(parts))
+    assert found.to_pylist() == [value for part in parts for value in part.to_pylist()]
+    assert found.type == wide(parts[0].type)
+
+
+def test_an_array_without_chunks_is_empty():
+    assert one_array(pa.chunked_array([], TEXT)).to_pylist() == []
+    assert batch_of(pa.table({"a": pa.chunked_array([], TEXT)})).num_rows == 0
+
+
+def test_chosen_rows_may_be_many_times_the_rows(small):
+    rows = np.array([0, 2, 2, 2, 1, 0, 3, 3])
+    given = batch(9, 3, 12, 1)
+    found = take_rows(given, rows)
+    assert found.to_pylist() == [given.to_pylist()[row] for row in rows]
+    assert found.schema.field("text").type == pa.large_string()
+
+
+def test_a_difference_of_rows_stops_the_tick():
+    same_rows("nothing", 3, 3)
+    with pytest.raises(EngineError, match=r"merging: 9 rows went in and 7 came out") as error:
+        same_rows("merging", 9, 7)
+    assert error.value.code == "internal-rows"
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if name != "nothing"])
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_sizes_are_those_of_the_values(name, start):
+    lengths = (4, 0, 5, 20, 7)
+    column = batch(*lengths, nulls=False).column(name).slice(start)
+    found = sizes([column], np.arange(len(column)))
+    assert found.sum() == size([column])
+    # of a copy without the rest the buffers say it, but for a border and bits
+    copied = column.take(pa.array(np.arange(len(column))))
+    held = sum(buffer.size for buffer in copied.buffers() if buffer is not None)
+    assert abs(held - found.sum()) <= 300
+    order = np.array([len(column) - 1, 0, 0])
+    assert sizes([column], order).tolist() == found[order].tolist()
+    if name in ("text", "bytes"):
+        assert found.tolist() == [length + 4 for length in lengths[start:]]
+
+
+@pytest.mark.parametrize(
+    ("of_rows", "most", "want"),
+    [
+        ([5, 5, 20, 1, 1], 10, [0, 2, 3, 5]),
+        ([1, 1], 10, [0, 2]),
+        ([], 10, [0, 0]),
+        ([100], 10, [0, 1]),
+        ([11, 11], 10, [0, 1, 2]),
+    ],
+)
+def test_cuts(of_rows, most, want):
+    assert cuts(np.array(of_rows, dtype=np.int64), most) == want
+
+
+def test_pieces_read_as_one_batch(small):
+    parts = [batch(1, 5, 3), batch(7), batch(), batch(2, 3, 9, 4)]
+    whole = one_batch(parts)
+    found = together(parts, 50)
+    assert isinstance(found, Pieces)
+    order = np.random.default_rng(5).permutation(8)
+    for given, want in ((found, whole), (found.reordered(order), take_rows(whole, order))):
+        rows = np.array([7, 0, 0, 3, 5])
+        for name in TYPES:
+            assert column_taken(given, name, rows).to_pylist() == column_taken(want, name, rows).to_pylist()
+            assert given.column(name).to_pylist() == want.column(name).to_pylist()
+        assert given.whole().to_pylist() == want.to_pylist()
+        assert given.slice(2, 3).whole().to_pylist() == want.slice(2, 3).to_pylist()
+    exact = row_sizes(pieces_of(parts), list(TYPES), np.arange(8))
+    assert exact.tolist() == [s for part in parts for s in sizes(part.columns, np.arange(part.num_rows))]
+    assert isinstance(together(parts, 10**6), pa.RecordBatch)
