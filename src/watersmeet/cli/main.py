@@ -51,6 +51,7 @@ Lateness = Annotated[
 Mode = Annotated[str | None, typer.Option(help="append (final rows only) or changelog.")]
 Plan = Annotated[str | None, typer.Option(help="auto or cascade.")]
 MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
+TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
 NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
 TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
 
@@ -103,6 +104,7 @@ def run(
     output_mode: Mode = None,
     plan: Plan = None,
     max_rows: MaxRows = None,
+    max_task_memory: TaskMemory = None,
     null_time: NullTime = None,
     time_zone: TimeZone = None,
     late_output: Annotated[str | None, typer.Option(help="The sink of the job that late rows go to.")] = None,
@@ -129,6 +131,7 @@ def run(
         output_mode=output_mode,
         plan=plan,
         max_rows=max_rows,
+        max_task_memory=max_task_memory,
         null_time=null_time,
         time_zone=time_zone,
         late_output=late_output,
@@ -154,6 +157,7 @@ def explain(
     output_mode: Mode = None,
     plan: Plan = None,
     max_rows: MaxRows = None,
+    max_task_memory: TaskMemory = None,
     null_time: NullTime = None,
     time_zone: TimeZone = None,
     checkpoint: Annotated[
@@ -173,6 +177,7 @@ def explain(
         output_mode=output_mode,
         plan=plan,
         max_rows=max_rows,
+        max_task_memory=max_task_memory,
         null_time=null_time,
         time_zone=time_zone,
     )

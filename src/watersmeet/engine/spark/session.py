@@ -46,6 +46,8 @@ LONGEST_SOCKET_FOLDER = 60
 """Paths of Unix sockets end at 108 bytes; Spark adds a file name to the folder."""
 
 ROWS_PER_BATCH = 100_000
+BYTES_PER_BATCH = 64 << 20
+"""Of what Spark hands to Python; Spark 4.0 knows the number of rows alone."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 COLLECTOR = "-XX:+UseParallelGC"
 COMPILER = (
@@ -87,6 +89,7 @@ def settings(
         "spark.python.daemon.module": "watersmeet.engine.spark.daemon",
         TIME_ZONE: time_zone,
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_PER_BATCH),
         **{name: only for name, (only, _) in FIXED.items()},
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
