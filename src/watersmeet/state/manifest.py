@@ -34,12 +34,14 @@ _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
 
 class LiveRun(Record):
     """A run, how many of its rows were released, and the marks of its rows. ``released_rows``: how many rows
-    of the side the released ones stood for, where they are partial aggregates."""
+    of the side the released ones stood for, where they are partial aggregates. ``cursors``: per event time
+    how many rows from its least on are released or gone, where some leave before they are released."""
 
     run: Run
     released: int = 0
     released_rows: int = 0
     marks: Marks = Field(default_factory=dict)
+    cursors: dict[str, int] = Field(default_factory=dict)
 
     @property
     def stored(self) -> int:

@@ -115,6 +115,24 @@ def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start:
     return marks
 
 
+def marks_at(
+    store: Store, kind: MarkKind, segments: Sequence[Segment], rows: npt.NDArray[np.int64]
+) -> MarkArray:
+    """The marks of the chosen rows of a run. Cost: these rows, for each segment."""
+    marks: MarkArray = np.zeros(len(rows), dtype=_DTYPES[kind])
+    for segment in segments:
+        own = np.flatnonzero((rows >= segment.low) & (rows < segment.high))
+        if not len(own):
+            continue
+        stored, places = stored_marks(store, segment), rows[own] - segment.first
+        if kind == "count":
+            marks[own] = np.frombuffer(stored, dtype=np.int32)[places]
+        else:
+            bits = np.frombuffer(stored, dtype=np.uint8)[places // 8]
+            marks[own] = (bits >> (7 - places % 8).astype(np.uint8)) & 1
+    return marks
+
+
 class MarkWriter:
     """Collects the marks of one task and tick and writes them as one file."""
 

@@ -20,7 +20,7 @@ import re
 import uuid
 import zlib
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -112,7 +112,7 @@ class RunLayout:
     def suffix_minima(self) -> tuple[str, ...]:
         if len(self.releasing) != 1:
             return ()
-        return tuple(column for column in self.event_times if column not in self.releasing)
+        return tuple(column for column in self.event_times if column not in self.ordering)
 
     def index(self, name: str | None) -> Measured | None:
         """The index of that name; the first one for None, or for a name of an earlier version's."""
@@ -341,25 +341,40 @@ class OpenRun:
         return {column: int(self._numpy(column)[live].min()) for column in self.layout.event_times}
 
     def first_alive(
-        self, column: str, limits: Mapping[str, Watermark], start: int, stop: int, gone: Mask
-    ) -> int | None:
+        self,
+        column: str,
+        limits: Mapping[str, Watermark],
+        start: int,
+        stop: int,
+        gone: Callable[[Rows], Mask],
+        cursor: int = 0,
+    ) -> tuple[int | None, int]:
         """The least time of ``column`` over the rows of [start, stop) that are neither released by ``limits``
-        nor ``gone`` (by number from ``start`` on); None when there are none. ``column`` is a releasing one.
-        Cost: how many rows less than it there are that are not released by it.
+        nor ``gone``, None when there are none; and where it stands in the order of ``column``, which is one
+        of `RunLayout.ordering`: before that place there is no such row, now or ever after.
+
+        Args:
+            gone: asked of rows by number from ``start`` on.
+            cursor: what was found so a tick ago. Cost: the places from there on that are passed over.
         """
         order, look = self._numpy(_order(column)), FIRST_LOOK
-        first = self.below(column, limits.get(column, NEVER))
+        first = cursor
+        if column in self.layout.releasing:
+            first = max(first, self.below(column, limits.get(column, NEVER)))
         while first < self.run.rows:
-            rows = order[first : first + look].astype(np.int64)
-            rows = rows[(rows >= start) & (rows < stop)]
-            rows = rows[~gone[rows - start]]
+            places = np.arange(first, min(first + look, self.run.rows))
+            rows = order[places].astype(np.int64)
+            own = (rows >= start) & (rows < stop)
+            places, rows = places[own], rows[own]
+            alive = ~gone(rows - start)
             for other in self.layout.releasing:
                 if other != column and limits.get(other, NEVER) > NEVER:
-                    rows = rows[~below(self._numpy(other)[rows], limits[other])]
-            if len(rows):
-                return int(self._numpy(column)[rows[0]])
+                    alive &= ~below(self._numpy(other)[rows], limits[other])
+            if alive.any():
+                found = int(alive.argmax())
+                return int(self._numpy(column)[rows[found]]), int(places[found])
             first, look = first + look, look * 4
-        return None
+        return None, self.run.rows
 
     def _first_live(self, column: str, first: int, limits: Mapping[str, Watermark]) -> int | None:
         """In the order of ``column``, from place ``first`` on, the first time of a row that no other column

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.step.counts import lower
-from watersmeet.engine.step.results import NO_ROWS, count, pad, put_out
+from watersmeet.engine.step.results import NO_ROWS, count, least_alive, pad, put_out
 from watersmeet.engine.step.slice import RunSlice, SideSlice
-from watersmeet.engine.step.tasks import AsofWork, JoinShape, NodeReport, SideReport
+from watersmeet.engine.step.tasks import AsofWork, JoinShape, NodeReport
 from watersmeet.event_time import MAX_TIME, MIN_TIME, NEVER, Mask, Side, Times, Watermark, below
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Sought, nearest
 from watersmeet.kernel.pairs import SortedRows
@@ -73,7 +72,7 @@ class AsofTask:
         self._release_right()
         for side in Side:
             own = self._left if side is Side.LEFT else self._right
-            least_alive(own, self._report.side(side))
+            least_alive(own, [*own.old, *own.new_runs], self._report.side(side))
 
     # left rows
 
@@ -320,13 +319,3 @@ def _next(watermark: Watermark) -> Watermark:
 
 def _above(times: Times, watermark: Watermark) -> Mask:
     return ~below(times, _next(watermark))
-
-
-def least_alive(own: SideSlice, report: SideReport) -> None:
-    """The least event times over the rows of this task that are retained."""
-    for piece in (*own.old, *own.new_runs):
-        gone = piece.marks("gone")
-        for column in own.task.layout.event_times:
-            found = piece.run.first_alive(column, own.work.new_limits, piece.start, piece.stop, gone)
-            if found is not None:
-                lower(report.least, column, found)

@@ -391,7 +391,17 @@ class QueryTick:
                         by_several.setdefault(live.run.name, []).extend(segments)
                     else:
                         marks[kind] = overlay(marks.get(kind, ()), segments)
-            runs.append(LiveRun(run=live.run, released=released, released_rows=released_rows, marks=marks))
+            told = [report.cursors[live.run.name] for report in found if live.run.name in report.cursors]
+            cursors = {column: min(each[column] for each in told) for column in told[0]} if told else {}
+            runs.append(
+                LiveRun(
+                    run=live.run,
+                    released=released,
+                    released_rows=released_rows,
+                    marks=marks,
+                    cursors=cursors or live.cursors,
+                )
+            )
         self._check_merged(number, place, work, merged_away, found)
         self._unite(runs, by_several)
         for report in found:

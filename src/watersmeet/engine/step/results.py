@@ -113,12 +113,22 @@ def note_least(shape: NodeShape, batch: pa.RecordBatch, least: dict[str, int]) -
 
 def least_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideReport) -> None:
     """The least event times over retained rows of this task, where some leave before they are released (mark
-    ``gone``). Cost: the rows."""
+    ``gone``), and how far rows have left. Cost: the rows that are passed over for the first time, and those
+    that another task has not passed yet."""
     for piece in pieces:
-        live = piece.run.live(own.work.new_limits, piece.start, piece.stop) & ~piece.marks("gone")
-        if live.any():
-            for column in own.task.layout.event_times:
-                lower(report.least, column, int(piece.rows.times(column)[live].min()))
+        known = piece.live.cursors
+        for column in own.task.layout.event_times:
+            found, place = piece.run.first_alive(
+                column,
+                own.work.new_limits,
+                piece.start,
+                piece.stop,
+                lambda rows, piece=piece: piece.are("gone", rows),  # type: ignore[misc]
+                known.get(column, 0),
+            )
+            report.cursors.setdefault(piece.name, {})[column] = place
+            if found is not None:
+                lower(report.least, column, found)
 
 
 def count(report: SideReport, what: str, rows: int) -> None:

@@ -42,7 +42,7 @@ from watersmeet.plan.model import (
     QueryPlan,
     SidePlan,
 )
-from watersmeet.spec.model import OnIdle, OutputMode, WindowKind
+from watersmeet.spec.model import JoinKind, OnIdle, OutputMode, WindowKind
 from watersmeet.state.run import RunLayout
 from watersmeet.watermark.tracker import BranchRules
 
@@ -287,12 +287,16 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
     watched: tuple[str, ...] = ()
     releasing = tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted or asof)
     keys: tuple[str, ...] = ()
+    if isinstance(node, JoinPlan) and (
+        _is_changelog(query) or (node.kind is JoinKind.SEMI and plan is node.left)
+    ):  # some rows leave before they are released
+        watched = tuple(column for column in plan.event_times if column not in releasing)
     if isinstance(node, JoinPlan):
         keys = tuple(key.column(side) for key in node.keys)
     elif isinstance(node, AggregatePlan):
         indexes, keys = (Measured(node.time),), tuple(column for _, column in node.keys)
         is_session = node.kind is WindowKind.SESSION
-        releasing, watched = ((), (node.time,)) if is_session else ((node.time,), ())
+        releasing, watched = ((), plan.event_times) if is_session else ((node.time,), ())
     feeds = [] if plan.padded else plan.feeds
     never_null = set.intersection(*(set(feed.not_null) for feed in feeds)) if feeds else set()
     return SideTask(

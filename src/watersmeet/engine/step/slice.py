@@ -21,7 +21,7 @@ from watersmeet.kernel.pieces import together, whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import borders, slice_of
 from watersmeet.state.manifest import LiveRun
-from watersmeet.state.marks import MarkArray, MarkKind, read_marks
+from watersmeet.state.marks import MarkArray, MarkKind, marks_at, read_marks
 from watersmeet.state.run import OpenRun, Run, sort_rows
 from watersmeet.state.store import Store
 
@@ -122,6 +122,12 @@ class RunSlice:
             segments = self.live.marks.get(kind, ())
             self._marks[kind] = read_marks(self._store, kind, segments, self.start, self.stop)
         return self._marks[kind]
+
+    def are(self, kind: MarkKind, rows: Rows) -> MarkArray:
+        """The marks of the chosen rows of the slice, to be read only; of few rows, nothing else is read."""
+        if kind in self._marks:
+            return self._marks[kind][rows]
+        return marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
 
     def partners(self, condition: Condition, needles: SortedRows, side: Side) -> Iterator[tuple[Rows, Rows]]:
         """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.pairs.find`."""

@@ -1,0 +1,89 @@
+"""The least retained times of joins whose rows leave early cost what leaves, not what is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.step.jobs import QUERY, arriving, plan_of, stream
+from watersmeet.engine.local import LocalJob
+from watersmeet.engine.step.slice import RunSlice
+from watersmeet.state.store import MemoryStore
+
+ROWS = 2_000
+TIMES = {"columns": {"t": "BIGINT", "u": "BIGINT", "k": "BIGINT"}}
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """How many rows were asked for whether they are gone, and how many marks of whole slices were read."""
+    found = {"rows": 0}
+    asked = RunSlice.are
+
+    def are(self, kind, rows):
+        if kind == "gone":
+            found["rows"] += len(rows)
+        return asked(self, kind, rows)
+
+    monkeypatch.setattr(RunSlice, "are", are)
+    return found
+
+
+def declared(lag=10**6):
+    return {
+        **stream(lag, {"t": "BIGINT", "u": "BIGINT", "k": "BIGINT"}),
+        "time": {"t": {"lag": lag}, "u": {"lag": lag}},
+    }
+
+
+def rows(first, count, key=0):
+    return [{"t": n, "u": ROWS - n, "k": key + n} for n in range(first, first + count)]
+
+
+BOUND = "l.k = r.k AND l.t BETWEEN r.t - 100000 AND r.t + 100000"
+QUERIES = {
+    "semi": (f"SELECT l.t, l.u, l.k FROM l LEFT SEMI JOIN r ON {BOUND}", {}),
+    "changelog": (
+        f"SELECT l.t, l.u, l.k, r.t AS rt FROM l LEFT JOIN r ON {BOUND}",
+        {"output_mode": "changelog"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_tick_without_rows_looks_at_few(kind, partitions, looked_at):
+    query, options = QUERIES[kind]
+    streams = {"l": declared(), "r": declared()}
+    job = LocalJob(plan_of(query, streams, **options), MemoryStore(), partitions=partitions)
+    job.tick(arriving(l=rows(0, ROWS)))
+    job.tick(arriving(r=rows(0, ROWS // 2)))  # by SEMI half of the rows leave
+    looked_at["rows"] = 0
+    output = job.tick(arriving(r=rows(ROWS * 2, 1)))
+    assert looked_at["rows"] < 100 * partitions
+    state = job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"]
+    if kind == "semi":
+        assert output.result.queries[QUERY].state["l"] == ROWS // 2
+        assert state.runs[0].cursors["t"] == ROWS // 2
+
+
+def test_what_has_left_is_passed_over_once(looked_at):
+    query, _ = QUERIES["semi"]
+    job = LocalJob(plan_of(query, {"l": declared(), "r": declared()}), MemoryStore())
+    job.tick(arriving(l=rows(0, ROWS)))
+    looked_at["rows"] = 0
+    for first in range(0, ROWS - 100, 100):
+        job.tick(arriving(r=rows(first, 100)))
+    assert looked_at["rows"] < 4 * ROWS
+
+
+def test_a_session_looks_at_few(looked_at):
+    query = (
+        "SELECT window_start, window_end, k, count(*) AS n FROM TABLE(SESSION(TABLE l, DESCRIPTOR(t), 10)) "
+        "GROUP BY window_start, window_end, k"
+    )
+    job = LocalJob(plan_of(query, {"l": stream(5_000, {"t": "BIGINT", "k": "BIGINT"})}), MemoryStore())
+    job.tick(arriving(l=[{"t": n * 2, "k": n % 7} for n in range(ROWS)]))
+    job.tick(arriving(l=[{"t": 2 * ROWS, "k": 1}]))
+    looked_at["rows"] = 0
+    job.tick(arriving(l=[{"t": 2 * ROWS + 1, "k": 1}]))
+    assert looked_at["rows"] < 60
