@@ -66,6 +66,13 @@ def batch_of(table: pa.Table) -> pa.RecordBatch:
     )
 
 
+def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
+    """All rows of a table in order, in as many batches as its columns have parts."""
+    found: list[pa.RecordBatch] = table.to_batches()
+    same_rows("cut a table into batches", table.num_rows, sum(batch.num_rows for batch in found))
+    return found
+
+
 def batches_in(reader: Any) -> Iterator[pa.RecordBatch]:
     """All batches of an Arrow file that is open."""
     for number in range(reader.num_record_batches):

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
+from watersmeet.kernel.batches import one_array
 from watersmeet.names import ours
 
 ASK, HOLDS = ours("ask"), ours("holds")
@@ -93,7 +94,7 @@ def digest_of(pairs: pa.Table) -> int:
     """A digest of all values, in order: int64. What lies under a NULL has no part in it."""
     found = hashlib.blake2b(str(pairs.num_rows).encode(), digest_size=8)
     for column in pairs.columns:
-        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        array = one_array(column)
         found.update(str(array.type).encode())
         if array.null_count:
             found.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
@@ -120,7 +121,7 @@ def _update(found: hashlib.blake2b, array: pa.Array) -> None:
         lengths = pc.fill_null(pc.binary_length(array), 0)
         found.update(lengths.to_numpy(zero_copy_only=False).tobytes())
         whole = pc.fill_null(array, b"" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "")
-        joined = pa.concat_arrays([whole])
+        joined = one_array(whole)
         width = 8 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else 4
         data = joined.buffers()[2]
         if data is not None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from watersmeet.engine.step.tasks import JoinShape, NodeShape, Share
 from watersmeet.errors import StateError
 from watersmeet.event_time import Mask
+from watersmeet.kernel.batches import batches_of
 from watersmeet.kernel.elsewhere import ASK, HOLDS, Answers, Elsewhere, Questions
 from watersmeet.kernel.pairs import JoinedColumn
 from watersmeet.state.store import Store
@@ -77,7 +78,7 @@ def questions(
     def ask(digest: int, pairs: pa.Table) -> None:
         ids = pa.array(np.full(pairs.num_rows, digest), pa.int64())
         columns = {name: pairs.column(name) for name in schema.names[:-1]} | {ASK: ids}
-        for batch in pa.table(columns).to_batches():
+        for batch in batches_of(pa.table(columns)):
             put(batch.cast(schema))
 
     asking = Questions(ask, _read(condition.text, share.store, files))
