@@ -26,7 +26,7 @@ from watersmeet.testing.random_cases import random_case
 from watersmeet.testing.random_multiway import random_multiway_case
 from watersmeet.testing.random_windows import random_window_case
 
-CASES = 60
+CASES = 24
 
 
 @pytest.fixture
