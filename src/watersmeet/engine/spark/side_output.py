@@ -24,9 +24,9 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.ingest import BROKEN_REASON
 from watersmeet.engine.spark.text import literal
 from watersmeet.engine.step.aside import ASIDE_COLUMNS
-from watersmeet.sinks.base import text_options_sql
 from watersmeet.engine.step.memory import OUTPUT_BYTES
 from watersmeet.kernel.batches import batches_in, cuts, sizes
+from watersmeet.sinks.base import text_options_sql
 from watersmeet.state.store import Store
 
 SCHEMA = (
