@@ -40,8 +40,6 @@ SELECT count(*) FROM l
 SELECT sum(v) OVER (ORDER BY t) FROM l
 -- fail=not-supported 1:36
 SELECT t FROM l WHERE v IN (SELECT v FROM r)
--- fail=not-supported 1:32
-SELECT l.t FROM l NATURAL JOIN r
 -- fail=not-supported 1:35
 SELECT l.t FROM l ASOF RIGHT JOIN r ON l.t >= r.t
 -- fail=not-supported 1:34

@@ -7,7 +7,7 @@ an event time, which no row lacks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
@@ -16,16 +16,8 @@ from sqlglot import exp
 from watersmeet.front.place import Text
 from watersmeet.front.scope import Merged, Named, Scope, column_node
 from watersmeet.spec.model import Expr, Input, Relation, visible_inputs
+from watersmeet.spec.nulls import is_null_of_nulls
 from watersmeet.spec.stages import may_be_null
-
-_STRICT = (
-    exp.Cast, exp.Neg, exp.Not, exp.Paren, exp.Dot, exp.BitwiseNot,
-    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe,
-    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.RegexpLike,
-    exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Substring, exp.Abs, exp.Ceil, exp.Floor, exp.Round,
-    exp.Year, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.Second, exp.TsOrDsToDate, exp.TimestampTrunc,
-)  # fmt: skip
-"""NULL as soon as one operand is."""
 
 
 def padded(scope: Scope, where: exp.Expr, text: Text) -> Scope:
@@ -105,42 +97,3 @@ def _always(relation: Relation) -> Iterator[Input]:
         yield from _always(relation.left)
     if not relation.kind.pads_left and not relation.kind.hides_right:
         yield from _always(relation.right)
-
-
-def is_null_of_nulls(expr: Expr) -> bool:
-    """Is it certainly NULL where all columns in it are? No claim for what is not known here."""
-    match expr:
-        case exp.Column() | exp.Null():
-            return True
-        case exp.Coalesce():
-            return all(map(is_null_of_nulls, _operands(expr)))
-        case exp.And() | exp.Or():
-            return is_null_of_nulls(expr.this) and is_null_of_nulls(expr.expression)
-        case exp.Case() if expr.this is None:
-            branches = [
-                _is_not_true(branch.this) or is_null_of_nulls(branch.args["true"])
-                for branch in expr.args["ifs"]
-            ]
-            default = expr.args.get("default")
-            return all(branches) and (default is None or is_null_of_nulls(default))
-    return isinstance(expr, _STRICT) and any(map(is_null_of_nulls, _operands(expr)))
-
-
-def _is_not_true(condition: Expr) -> bool:
-    """Is it certainly not TRUE where all columns in it are NULL?"""
-    match condition:
-        case exp.Paren():
-            return _is_not_true(condition.this)
-        case exp.Not(this=exp.Is(this=value, expression=exp.Null())):
-            return is_null_of_nulls(value)
-        case exp.And():
-            return _is_not_true(condition.this) or _is_not_true(condition.expression)
-        case exp.Or():
-            return _is_not_true(condition.this) and _is_not_true(condition.expression)
-    return is_null_of_nulls(condition)
-
-
-def _operands(expr: Expr) -> Sequence[Expr]:
-    """What it is computed of; types and names of units are no operands."""
-    found: Iterable[Expr] = expr.iter_expressions()
-    return [each for each in found if not isinstance(each, (exp.DataType, exp.Var, exp.Identifier))]

@@ -23,7 +23,7 @@ from watersmeet.front.padding import padded
 from watersmeet.front.place import Refused, Text
 from watersmeet.front.scope import Named, Scope, resolved
 from watersmeet.front.tokens import parse_tokens, statements_of
-from watersmeet.front.using import using_columns
+from watersmeet.front.using import natural, order_of, using_columns
 from watersmeet.front.views import is_windowed, relation_flow, select_flow, windows_of, with_names
 from watersmeet.spec.model import (
     Clause,
@@ -246,6 +246,8 @@ def _join(left: _Part, join: exp.Join, catalog: Catalog, text: Text) -> _Part:
         padded(right.scope, join.this, text) if kind.pads_left and not kind.hides_right else right.scope,
     )
     using = join.args.get("using")
+    if join.method.upper() == "NATURAL":
+        using = natural((left.scope, right.scope))
     on = join.args.get("on")
     condition: Expr | None = None
     match = (
@@ -265,9 +267,14 @@ def _join(left: _Part, join: exp.Join, catalog: Catalog, text: Text) -> _Part:
     clause = Clause.USING if using else Clause.NONE if on is None else Clause.ON
     joined = Join(left.relation, right.relation, kind, condition, match=match, clause=clause)
     items = {**left.items, **right.items}
+    order = None
+    if using or any(scope.order is not None for scope in above):
+        order = order_of(above, merged, using or [])
     if kind.hides_right:
-        return _Part(joined, left.scope, items)
-    return _Part(joined, Scope(above[0].relations + above[1].relations, merged), items)
+        hidden = set(right.scope.places())
+        seen = None if order is None else tuple(place for place in order if place not in hidden)
+        return _Part(joined, replace(left.scope, order=seen), items)
+    return _Part(joined, Scope(above[0].relations + above[1].relations, merged, order=order), items)
 
 
 def _right(item: exp.Expression, left: _Part, kind: JoinKind, catalog: Catalog, text: Text) -> _Part:
@@ -310,7 +317,7 @@ def _kind(join: exp.Join, text: Text) -> JoinKind:
                 "ASOF JOIN and LEFT ASOF JOIN are",
             )
         return JoinKind.ASOF_LEFT if side else JoinKind.ASOF
-    if method:
+    if method not in ("", "NATURAL"):
         raise text.not_supported(f"{method} JOIN is", join.this, _LEFT_HINT)
     if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
         return JoinKind(f"LEFT {kind}")

@@ -53,6 +53,10 @@ def column_node(name: str, alias: str | None = None) -> exp.Column:
     return exp.Column(this=identifier(name), table=identifier(alias) if alias is not None else None)
 
 
+Member = tuple[str, str]
+"""Alias, column."""
+
+
 @dataclass(frozen=True)
 class Named:
     """One relation of a FROM clause: its alias and columns.
@@ -78,7 +82,7 @@ class Merged:
 
     name: str
     expr: Expr
-    members: frozenset[tuple[str, str]]
+    members: frozenset[Member]
     """(alias, column) of all columns that it stands for."""
 
 
@@ -89,17 +93,22 @@ class Found:
     name: str
     expr: Expr
     origin: str
-    members: frozenset[tuple[str, str]] = frozenset()
+    members: frozenset[Member] = frozenset()
     """(alias, column) of the columns that it stands for, where it is a name."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What names may refer to. ``qualify``: columns come out as ``alias.column``, else bare."""
+    """What names may refer to.
+
+    ``qualify``: columns come out as ``alias.column``, else bare. ``order``: that of a star, where a USING has
+    changed it; see `places`.
+    """
 
     relations: tuple[Named, ...]
     merged: tuple[Merged, ...] = ()
     qualify: bool = True
+    order: tuple[Member, ...] | None = None
 
     def relation(self, alias: str) -> Named | None:
         return next((named for named in self.relations if named.alias.lower() == alias.lower()), None)
@@ -140,22 +149,37 @@ class Scope:
         return found
 
     def star(self) -> Iterator[Found]:
-        """All columns of all relations in order; a column of USING where its first member stands."""
-        for named in self.relations:
-            for column in named.columns:
-                owner = next((m for m in self.merged if (named.alias, column.name) in m.members), None)
-                if owner is None:
-                    yield Found(column.name, self.column(named, column), f"{named.alias}.{column.name}")
-                elif (named.alias, column.name) == self._first(owner):
-                    yield Found(owner.name, owner.expr.copy(), _members_text(owner))
+        """All columns of all relations, in `places`."""
+        for alias, name in self.places():
+            owner = next((m for m in self.merged if (alias, name) in m.members), None)
+            if owner is not None:
+                yield Found(owner.name, owner.expr.copy(), _members_text(owner), owner.members)
+                continue
+            named = next(each for each in self.relations if each.alias == alias)
+            column = next(each for each in named.columns if each.name == name)
+            yield Found(name, self.column(named, column), f"{alias}.{name}", frozenset({(alias, name)}))
+
+    def places(self) -> tuple[Member, ...]:
+        """(alias, column) of all columns, in the order of a star; of a USING's one for all."""
+        if self.order is not None:
+            return self.order
+        return tuple((named.alias, column.name) for named in self.relations for column in named.columns)
 
     def star_of(self, named: Named) -> Iterator[Found]:
-        for column in named.columns:
-            yield Found(column.name, self.column(named, column), f"{named.alias}.{column.name}")
+        """All columns of one relation, those of a USING first."""
+        places = self.places()
+        first = {
+            member: places.index(place)
+            for merged in self.merged
+            for place in merged.members.intersection(places)
+            for member in merged.members
+        }
 
-    def _first(self, merged: Merged) -> tuple[str, str]:
-        order = [named.alias for named in self.relations]
-        return min(merged.members, key=lambda member: order.index(member[0]))
+        def place_of(column: Column) -> int:
+            return first.get((named.alias, column.name), len(places))
+
+        for column in sorted(named.columns, key=place_of):
+            yield Found(column.name, self.column(named, column), f"{named.alias}.{column.name}")
 
     def names(self) -> list[str]:
         return [column.name for named in self.relations for column in named.columns]

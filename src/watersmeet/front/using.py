@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from watersmeet.front.inline import operand
 from watersmeet.front.place import Text
-from watersmeet.front.scope import Found, Merged, Scope
+from watersmeet.front.scope import Found, Member, Merged, Scope
 from watersmeet.spec.model import Expr, JoinKind
 
 
@@ -35,8 +35,30 @@ def using_columns(
             expr = exp.Coalesce(this=left, expressions=[right])
         members = first.members | second.members
         merged = tuple(each for each in merged if not each.members & members)
-        merged += (Merged(first.name, expr, members),)
+        merged += (Merged(second.name if kind is JoinKind.RIGHT else first.name, expr, members),)
     return merged, conjuncts
+
+
+def order_of(
+    above: tuple[Scope, Scope], merged: tuple[Merged, ...], names: list[exp.Expression]
+) -> tuple[Member, ...]:
+    """The columns of a star above a join, as in Spark: those of USING in its order, once, then those of the
+    left side and of the right one."""
+    left, right = (scope.places() for scope in above)
+    firsts: list[Member] = []
+    gone: set[Member] = set()
+    for name in names:
+        owner = next((m for m in merged if m.name.lower() == name.name.lower()), None)
+        if owner is not None:
+            firsts += [place for place in left if place in owner.members][:1]
+            gone |= owner.members
+    return (*firsts, *(place for place in (*left, *right) if place not in gone))
+
+
+def natural(sides: tuple[Scope, Scope]) -> list[exp.Expression]:
+    """The columns of a NATURAL JOIN: those that both sides have under one name, spelled alike."""
+    left, right = ([found.name for found in scope.star()] for scope in sides)
+    return [exp.to_identifier(name, quoted=True) for name in dict.fromkeys(left) if name in right]
 
 
 def _using_side(name: exp.Expression, scope: Scope, text: Text) -> Found | None:

@@ -16,6 +16,7 @@ from watersmeet.plan.endpoints import check_endpoints, check_sources, loops_of
 from watersmeet.plan.fingerprint import fingerprint_of
 from watersmeet.plan.join import draft_of
 from watersmeet.plan.model import JobPlan, QueryPlan
+from watersmeet.plan.narrowed import narrowed
 from watersmeet.plan.order import in_best_order
 from watersmeet.plan.residual import after_join
 from watersmeet.plan.scope import Scope, check_event_times
@@ -64,6 +65,10 @@ def _plan(
         return _planned(name, sink, asked, options, query.sql)
 
     plan, errors = planned(asked)
+    if any(error.code == "unbounded-state" for error in errors):
+        narrower = narrowed(asked.query)
+        if narrower is not None and (found := planned(replace(asked, query=narrower)))[0] is not None:
+            asked, (plan, errors) = replace(asked, query=narrower), found
     if plan is None or options.plan is not PlanChoice.AUTO:
         return plan, errors
     return in_best_order(plan, asked.query, lambda other: planned(replace(asked, query=other))[0]), []

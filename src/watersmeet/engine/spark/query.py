@@ -126,6 +126,14 @@ class _Stopping(Exception):
     """Ends a stream between ticks."""
 
 
+class _Failed(Exception):
+    """What Spark is told of a tick that failed.
+
+    Spark keeps what a batch raises, in a thread that never ends. The error itself would be kept with all
+    frames that it passed, and what these hold: at exit, libraries would report what they could not free.
+    """
+
+
 @dataclass
 class Run:
     """One run of a job; use `run`."""
@@ -287,7 +295,10 @@ class Run:
         except BaseException as error:
             if self._failure is None or not isinstance(error, _Stopping):
                 self._failure = _Stopping() if self._cancelled else error
-            raise
+            failed = str(error)
+        else:
+            return
+        raise _Failed(failed)
 
     def _tick(
         self, reports: DataFrame | None, clock_us: int, host: Mapping[str, Any], end: bool = False
@@ -394,6 +405,8 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
             return started.execute()
         except Exception as error:
             raise readable_error(error) from None
+        finally:
+            started._failure = None
 
 
 @contextmanager

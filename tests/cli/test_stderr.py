@@ -1,0 +1,52 @@
+"""What a failing job leaves on standard error: its message, and nothing of libraries that end badly."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+JOB = """
+CREATE TABLE a (t BIGINT, s STRING, n INT, WATERMARK FOR t AS t)
+  WITH ('connector' = 'file', 'path' = '{path}', 'format' = 'json');
+CREATE TABLE b (t BIGINT, n INT, WATERMARK FOR t AS t)
+  WITH ('connector' = 'file', 'path' = '{path}', 'format' = 'json');
+SELECT {what} AS x FROM a JOIN b ON a.t BETWEEN b.t AND b.t + 5 AND a.n * b.n > 1;
+"""
+
+
+def failed(tmp_path: Path, command: str, what: str, *options: str) -> list[str]:
+    """The lines on standard error."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text(json.dumps({"t": 1, "s": "zz", "n": 3}) + "\n")
+    (tmp_path / "job.sql").write_text(JOB.format(path=tmp_path / "in", what=what))
+    run = subprocess.run(
+        [sys.executable, "-m", "watersmeet.cli.main", command, "job.sql", *options],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+    )  # fmt: skip
+    assert run.returncode == 2, run.stderr
+    return run.stderr.splitlines()
+
+
+@pytest.mark.parametrize("what", ["a.nosuch", "a.s OVER", "CAST(a.n AS NOSUCH)"])
+def test_a_refused_job_says_so_and_no_more(tmp_path, what):
+    lines = failed(tmp_path, "explain", what)
+    assert lines[0].startswith(("SqlError[", "PlanError["))
+    assert all(line.startswith(("SqlError[", "PlanError[", "Hint: ")) for line in lines), lines
+
+
+@pytest.mark.spark
+def test_a_tick_that_fails_says_so_and_no_more(tmp_path):
+    """DuckDB is loaded, for the condition over both sides: it looks at exit whether all was freed."""
+    lines = failed(tmp_path, "run", "CAST(a.s AS BIGINT)", "--until-caught-up")
+    errors = [line for line in lines if line.startswith("EngineError[spark-failed]")]
+    assert len(errors) == 1, lines
+    assert not [line for line in lines if "nanobind" in line or "leaked" in line or "Traceback" in line], (
+        lines
+    )
