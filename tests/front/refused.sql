@@ -38,8 +38,6 @@ SELECT k FROM l LIMIT 1
 SELECT count(*) FROM l
 -- fail=not-supported 1:8
 SELECT sum(v) OVER (ORDER BY t) FROM l
--- fail=not-supported 1:36
-SELECT t FROM l WHERE v IN (SELECT v FROM r)
 -- fail=not-supported 1:35
 SELECT l.t FROM l ASOF RIGHT JOIN r ON l.t >= r.t
 -- fail=not-supported 1:34
@@ -234,3 +232,15 @@ SELECT 1 FROM l __ws_l JOIN r ON r.t = __ws_l.t
 SET plan = delta
 -- fail=unknown-setting
 SET lenient = true
+-- fail=not-supported 1:8
+SELECT window(t, '1 minute'), count(*) FROM l GROUP BY window(t, '1 minute')
+-- fail=not-supported 1:8
+SELECT TUMBLE_START(t, 5), count(*) FROM l GROUP BY TUMBLE(t, 5)
+-- fail=not-supported 1:16
+CREATE TABLE x AS SELECT * FROM l
+-- fail=not-supported 1:8
+CREATE MATERIALIZED VIEW x AS SELECT * FROM l
+-- fail=not-supported 1:25
+SELECT l.t FROM l WHERE v NOT IN (SELECT v FROM r)
+-- fail=not-supported 1:25
+SELECT l.t FROM l WHERE v IN (SELECT * FROM r)

@@ -70,3 +70,38 @@ def test_nothing_to_run() -> None:
     with pytest.raises(SqlError) as caught:
         parse_job("-- only a comment\n;")
     assert caught.value.code == "nothing-to-run"
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT l.t FROM l\nSELECT r.t FROM r", "is a semicolon missing before SELECT?"),
+        (
+            "CREATE SINK s WITH ('connector' = 'memory')\ninsert INTO s SELECT l.t FROM l",
+            "missing before INSERT",
+        ),
+        ("CREATE VIEW w AS SELECT l.t FROM l\n  CREATE VIEW u AS SELECT r.t FROM r", "missing before CREATE"),
+        ("SELECT window(t, '1 minute') FROM l", "FROM TABLE(TUMBLE(TABLE name,"),
+        ("SELECT hop_end(t, 1, 2) FROM l", "FROM TABLE(TUMBLE(TABLE name,"),
+        ("CREATE TABLE x AS SELECT l.t FROM l", "INSERT INTO name SELECT"),
+        ("CREATE MATERIALIZED VIEW x AS SELECT l.t FROM l", "INSERT INTO name SELECT"),
+        ("SELECT l.t FROM l LIMIT 5", "'rows' = '20'"),
+        ("SELECT l.t FROM l ORDER BY t", "min_by"),
+        ("SELECT DISTINCT l.k FROM l", "GROUP BY window_start, window_end, k"),
+        ("SELECT l.t FROM l WHERE v NOT IN (SELECT v FROM r)", "NOT EXISTS"),
+    ],
+)
+def test_what_to_write_instead(sql, hint):
+    with pytest.raises(SqlError) as caught:
+        parse_job(DECLARED + sql)
+    assert hint in (caught.value.hint or ""), str(caught.value)
+
+
+def test_in_is_exists():
+    """Names inside of the sub-query are its own input's first, those outside of it never."""
+    before, after = DECLARED + "SELECT l.t FROM l WHERE ", "AND (r.t = l.t OR r.v = 3))"
+    asked = parse_job(before + "v + 1 IN (SELECT v FROM r WHERE r.t = l.t OR v = 3)")
+    same = parse_job(before + "EXISTS (SELECT 1 FROM r WHERE (l.v + 1) = r.v " + after)
+    left, right = (job.inserts[-1].query.relation for job in (asked, same))
+    assert left.kind is right.kind
+    assert left.on.sql() == right.on.sql()

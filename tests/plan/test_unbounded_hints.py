@@ -37,8 +37,11 @@ def hints(query: str) -> list[str | None]:
             "SELECT a.t FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k) AND a.k <> ''",
             "add to WHERE in the sub-query of EXISTS: AND ",
         ),
-        ("SELECT a.t FROM a, b WHERE a.k = b.k", "add to WHERE: AND "),
-        ("SELECT a.t FROM a CROSS JOIN b WHERE a.k = b.k", "add to WHERE: AND "),
+        ("SELECT a.t FROM a, b WHERE a.k = b.k", "write it in WHERE, with AND if there is one: "),
+        (
+            "SELECT a.t FROM a CROSS JOIN b WHERE a.k = b.k",
+            "write it in WHERE, with AND if there is one: ",
+        ),
         ("SELECT a.t FROM a JOIN b USING (k)", "USING takes names alone: write ON a.k = b.k AND "),
     ],
 )

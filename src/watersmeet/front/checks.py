@@ -72,6 +72,15 @@ _CLAUSES = {
 _ENDLESS = (
     "a stream never ends: projections, filters, joins, UNION ALL, and aggregation over windows are supported"
 )
+_INSTEAD = {
+    "limit": "a stream never ends, and which rows were first would depend on ticks: leave it out; a console"
+    " sink shows the first rows of each tick ('rows' = '20')",
+    "order": "a stream never ends, so no row is known to be the first: sort what the sink got. Of groups the"
+    " nearest by time are min_by and max_by over windows; ASOF JOIN finds the nearest row",
+    "distinct": "a stream never ends, and all rows would have to be kept: group over windows, SELECT k FROM"
+    " TABLE(TUMBLE(…)) GROUP BY window_start, window_end, k; LEFT SEMI JOIN puts a row out once however many"
+    " partners it has",
+}
 _AGGREGATED = (
     "aggregates stand in SELECT and HAVING of a query over windows: SELECT … FROM TABLE(TUMBLE(…))"
     " GROUP BY window_start, window_end, …"
@@ -94,7 +103,7 @@ def check_clauses(select: exp.Expr, text: Text, *, windowed: bool = False) -> No
         if not clause or (key == "distinct" and not isinstance(clause, exp.Distinct)):
             continue  # a UNION's "distinct" is a flag
         where = clause[0] if isinstance(clause, list) else clause
-        hint = _WINDOWED if key in ("group", "having") else _ENDLESS
+        hint = _WINDOWED if key in ("group", "having") else _INSTEAD.get(key, _ENDLESS)
         text.problems.append(text.not_supported(f"{words} is", where if _placed(where) else select, hint))
 
 

@@ -12,6 +12,7 @@ from watersmeet.errors import Location, SeveralErrors, SqlError, WatersmeetError
 from watersmeet.names import OURS
 
 _REQUIRED = re.compile(r"Required keyword: .*? missing for <class '.*?(\w+)'>\.?")
+_STATEMENT = re.compile(r"(CREATE|INSERT|SELECT|SET|WITH|EXPLAIN)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"<Token .*>")
 
 
@@ -67,6 +68,19 @@ class Text:
     def not_supported(self, what: str, where: exp.Expr | int | None, hint: str | None = None) -> SqlError:
         return self.error(f"{what} not supported here", "not-supported", where, hint)
 
+    def missing_semicolon(self, offset: int) -> str | None:
+        """A hint, if what could be a statement begins a line here and the one before it has no end."""
+        line = self.sql.rfind("\n", 0, offset) + 1
+        word = _STATEMENT.match(self.sql, offset)
+        if word is None or line == 0 or self.sql[line:offset].strip():
+            return None
+        return f"is a semicolon missing before {word[1].upper()}?"
+
+    def _offset(self, where: Location) -> int:
+        """The opposite of `at`."""
+        lines = self.sql.split("\n")[: where.line - 1]
+        return sum(len(line) + 1 for line in lines) + where.column - 1
+
     def syntax(self, error: ParseError | TokenError) -> SqlError:
         """A parser's error as ours: its first problem, at the place of the token it stumbled on."""
         if isinstance(error, ParseError) and error.errors:
@@ -79,7 +93,8 @@ class Text:
             where = None
             if line and column:
                 where = Location(line, max(1, column - len(token) + 1), self.source_name)
-            return SqlError(f"syntax: {message}{near}", code="syntax", location=where)
+            hint = None if where is None else self.missing_semicolon(self._offset(where))
+            return SqlError(f"syntax: {message}{near}", code="syntax", hint=hint, location=where)
         # sqlglot says "Missing ' from line:offset", the offset from the start of the text.
         found = re.search(r"Missing (.*?) from \d+:(\d+)", str(error.__cause__ or error))
         if found is not None:

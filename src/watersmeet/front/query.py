@@ -16,7 +16,7 @@ from watersmeet.front.checks import check_clauses, check_expression
 from watersmeet.front.flow import Flow, input_of
 from watersmeet.front.hints import with_hints, without_join
 from watersmeet.front.infer import type_of
-from watersmeet.front.inline import both
+from watersmeet.front.inline import both, operand
 from watersmeet.front.items import distinct, select_items
 from watersmeet.front.joined import Joined, filtered
 from watersmeet.front.padding import padded
@@ -155,18 +155,45 @@ def _rows(part: _Part, select: exp.Select, catalog: Catalog, text: Text) -> tupl
 
 
 def _existence(part: _Part, where: exp.Expression, catalog: Catalog, text: Text) -> tuple[_Part, Expr | None]:
-    """EXISTS and NOT EXISTS among the conjuncts of WHERE as SEMI and ANTI joins, and the other conjuncts."""
+    """EXISTS, IN (SELECT …) and NOT EXISTS among the conjuncts of WHERE as SEMI and ANTI joins, and the other
+    conjuncts."""
     rest: list[exp.Expression] = []
     for conjunct in _conjuncts(where):
         inner = conjunct.unnest()
         kind = JoinKind.SEMI
         if isinstance(inner, exp.Not):
             inner, kind = inner.this.unnest(), JoinKind.ANTI
+        if isinstance(inner, exp.In) and inner.args.get("query"):
+            inner = _in_as_exists(part, inner, kind, text)
         if not isinstance(inner, exp.Exists) or not isinstance(inner.this, exp.Query):  # it is of arrays, too
             rest.append(conjunct)
             continue
         part = _exists(part, inner, kind, catalog, text)
     return part, reduce(_and, rest) if rest else None
+
+
+def _in_as_exists(part: _Part, found: exp.In, kind: JoinKind, text: Text) -> exp.Expression:
+    """``x IN (SELECT y FROM …)`` as EXISTS (SELECT y FROM … WHERE x = y). Raises: SqlError for NOT IN."""
+    if kind is JoinKind.ANTI:
+        raise text.not_supported(
+            "NOT IN (SELECT …) is",
+            found,
+            "it is TRUE of no row once a NULL is among those of the sub-query, and one may always come: write"
+            " NOT EXISTS (SELECT 1 FROM … WHERE … = …)",
+        )
+    select = found.args["query"].unnest().copy()
+    items = select.expressions if isinstance(select, exp.Select) else []
+    if len(items) != 1 or items[0].is_star:
+        raise text.not_supported(
+            "IN (SELECT …) of more or less than one column is", found, "write EXISTS (…)"
+        )
+    value = items[0].this if isinstance(items[0], exp.Alias) else items[0]
+    condition = exp.EQ(this=operand(resolved(found.this, part.scope, text)), expression=operand(value.copy()))
+    where = select.args.get("where")
+    select.set(
+        "where", exp.Where(this=condition if where is None else _and(condition, exp.paren(where.this)))
+    )
+    return exp.Exists(this=select)
 
 
 def _conjuncts(where: exp.Expression) -> Iterator[exp.Expression]:

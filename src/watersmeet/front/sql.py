@@ -23,6 +23,10 @@ from watersmeet.spec.model import Insert, Job, Query, Sink
 _DECLARATIONS = ("MAPPING", "TABLE", "SOURCE", "SINK")
 _KNOWN = ("CREATE", "INSERT", "SELECT", "EXPLAIN", "SET", "WITH")
 _QUERIES = ("INSERT", "SELECT", "WITH", "FROM", "(")
+_KEPT = (
+    "a result is kept where a sink puts it: CREATE SINK name WITH ('connector' = …); INSERT INTO name"
+    " SELECT …; a name for a query alone is CREATE VIEW name AS SELECT …"
+)
 _CONSOLE = Sink("console", "console")
 
 
@@ -116,6 +120,8 @@ class _Reader:
         if cursor.accept("VIEW"):
             self._create_view(cursor, replaces)
             return
+        if cursor.looks_at("MATERIALIZED"):
+            raise self.text.not_supported("CREATE MATERIALIZED VIEW is", cursor.offset, _KEPT)
         kind = next((word for word in _DECLARATIONS if cursor.accept(word)), None)
         if kind is None:
             raise cursor.unexpected("MAPPING, TABLE, SOURCE, SINK or VIEW after CREATE")
@@ -125,6 +131,8 @@ class _Reader:
         if self._is_taken(name, replaces, keeps, start):
             return
         self.catalog.broken.add(name.lower())
+        if cursor.looks_at("AS"):
+            raise self.text.not_supported(f"CREATE {kind} … AS is", cursor.offset, _KEPT)
         found = read_declaration(cursor, kind, name)
         self.catalog.broken.discard(name.lower())
         self.catalog.sinks[name.lower()] = found.sink

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
@@ -13,6 +15,11 @@ from watersmeet.front.dialect import MisreadError, Watersmeet
 from watersmeet.front.place import Text, taken_name
 from watersmeet.names import is_ours
 
+_WINDOW_PART = re.compile(r"(tumble|hop|session)_(start|end|rowtime|proctime)")
+_WINDOW_HINT = (
+    "a window is what FROM reads: SELECT window_start, window_end, … FROM TABLE(TUMBLE(TABLE name,"
+    " DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, …; or HOP, SESSION"
+)
 _NO_NAMES = {TokenType.STRING, TokenType.NUMBER}
 
 
@@ -47,6 +54,7 @@ def tokens_of(text: Text, start: int, end: int) -> list[Token]:
 
 def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
     """One statement or expression as a tree."""
+    _check_windows(text, tokens)
     try:
         parser = Watersmeet().parser(error_level=ErrorLevel.IMMEDIATE)
         trees = parser.parse(list(tokens), text.sql)
@@ -57,6 +65,15 @@ def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
     if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
         raise text.error("syntax: one statement is expected", "syntax", tokens[0].start if tokens else None)
     return trees[0]
+
+
+def _check_windows(text: Text, tokens: Sequence[Token]) -> None:
+    """Windows as other systems write them, which do not parse here. Raises: SqlError that says how."""
+    for token, following in pairwise(tokens):
+        name = token.text.lower()
+        called = following.token_type is TokenType.L_PAREN and token.token_type is not TokenType.STRING
+        if called and (name == "window" or _WINDOW_PART.fullmatch(name)):
+            raise text.not_supported(f"{name}() is", token.start, _WINDOW_HINT)
 
 
 class Cursor:
@@ -162,7 +179,8 @@ class Cursor:
     def unexpected(self, wanted: str) -> Exception:
         token = self.peek()
         found = f'"{token.text}"' if token is not None else "the end"
-        return self.text.error(f"syntax: expected {wanted}, found {found}", "syntax", self.offset)
+        hint = self.text.missing_semicolon(self.offset)
+        return self.text.error(f"syntax: expected {wanted}, found {found}", "syntax", self.offset, hint)
 
 
 def _is_word(text: str) -> bool:

@@ -269,6 +269,8 @@ def _place(join: Join) -> str:
 def _to_add(join: Join, bound: str) -> str:
     if join.clause is Clause.USING and join.on is not None:
         return f"USING takes names alone: write ON {text_of(join.on)} AND {bound} instead"
+    if join.clause is Clause.NONE:
+        return f"write it in WHERE, with AND if there is one: {bound}"
     return f"add to {_place(join)}: AND {bound}"
 
 
