@@ -244,3 +244,26 @@ CREATE MATERIALIZED VIEW x AS SELECT * FROM l
 SELECT l.t FROM l WHERE v NOT IN (SELECT v FROM r)
 -- fail=not-supported 1:25
 SELECT l.t FROM l WHERE v IN (SELECT * FROM r)
+-- fail=unknown-function 1:8
+SELECT TO_MONEY(l.v) FROM l;
+
+-- fail=unknown-function 1:25
+SELECT l.t FROM l WHERE uper(l.k) = 'A';
+
+-- fail=wrong-arguments
+SELECT substring(l.k) AS s FROM l;
+
+-- fail=wrong-arguments 1:8
+SELECT array_contains(l.k, 1) AS s FROM l;
+
+-- fail=wrong-types
+SELECT p.s FROM p WHERE p.ts >= 2024-03-01;
+
+-- fail=wrong-types
+SELECT p.s FROM p WHERE p.ts BETWEEN 2024-03-01 AND TIMESTAMP '2024-04-01 00:00:00';
+
+-- fail=wrong-types
+SELECT p.ts * 1 AS x FROM p;
+
+-- fail=wrong-types
+SELECT p.s FROM p WHERE p.ts > 5;

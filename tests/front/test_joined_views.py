@@ -74,7 +74,7 @@ def test_types_are_known_through_a_join() -> None:
         ("1", "CASE WHEN NOT x.o.t IS NULL THEN 1 END"),
         ("coalesce(d.b, 0)", "CASE WHEN NOT x.o.t IS NULL THEN COALESCE(x.d.b, 0) END"),
         ("d.b IS NULL", "CASE WHEN NOT x.o.t IS NULL THEN x.d.b IS NULL END"),
-        ("my_function(d.b)", "CASE WHEN NOT x.o.t IS NULL THEN MY_FUNCTION(x.d.b) END"),
+        ("xxhash64(d.b)", "CASE WHEN NOT x.o.t IS NULL THEN XXHASH64(x.d.b) END"),
     ],
 )
 def test_a_computed_column_is_null_where_its_rows_are_padded(column: str, found: str) -> None:

@@ -167,9 +167,13 @@ def explain(
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="A Mermaid flowchart in place of words.")
     ] = False,
+    check_sources: Annotated[
+        bool,
+        typer.Option("--check-sources", help="Look at paths, headers and brokers too: an error if wrong."),
+    ] = False,
 ) -> None:
     """Show how a job would be run: keys, time bounds, for how long rows are kept, how much that makes."""
-    from watersmeet.cli.run import explain_text, mermaid_text
+    from watersmeet.cli.run import explain_text, looked_at, mermaid_text
 
     overrides = _overrides(
         watermark_rule=watermark_rule,
@@ -187,10 +191,14 @@ def explain(
             code="wrong-option",
             hint="leave out --mermaid, or --checkpoint",
         )
-    if mermaid:
-        print(mermaid_text(_text(job), str(job), overrides), end="")
-    else:
-        print(explain_text(_text(job), str(job), overrides, checkpoint), end="")
+    text = _text(job)
+    shown = (
+        mermaid_text(text, str(job), overrides)
+        if mermaid
+        else explain_text(text, str(job), overrides, checkpoint)
+    )
+    looked_at(text, str(job), overrides, really=check_sources)
+    print(shown, end="")
 
 
 @app.command()

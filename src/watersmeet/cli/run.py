@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from watersmeet.errors import SpecError
+from watersmeet.errors import EngineError, Location, SpecError, raise_all
 
 TRUE = ("true", "1", "yes", "on")
 
@@ -81,6 +81,36 @@ def explain_text(
     return "\n".join([*plans, *_explained(job)])
 
 
+def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], *, really: bool) -> None:
+    """Look at the sources of the job's INSERTs, without Spark.
+
+    Args:
+        really: what is wrong is an error, brokers are asked, and what cannot be looked at is said. Else a
+            path at which there is nothing is a warning: the data may be elsewhere.
+
+    Raises:
+        WatersmeetError: all that is wrong with the sources.
+    """
+    from watersmeet.engine.spark.look import not_looked_at, problems_of
+    from watersmeet.front.sql import parse_job
+    from watersmeet.plan.planner import plan_job
+
+    job = parse_job(text, source_name=source_name, overrides=overrides)
+    if not job.inserts:
+        return
+    plan = plan_job(job)
+    problems = problems_of(plan, brokers=really)
+    if really:
+        raise_all(problems)
+        for words in not_looked_at(plan):
+            print(f"note: {words}", file=sys.stderr)
+        return
+    for problem in problems:
+        if problem.code != "path-missing":
+            continue
+        print(f"warning: {problem.message}; a run is refused for it", file=sys.stderr)
+
+
 def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str:
     """The same queries as one Mermaid flowchart."""
     from watersmeet.front.sql import parse_job
@@ -143,6 +173,8 @@ def run_text(
             stopped = _run(job, plan, str(default_checkpoint), printer, reporter, progress)
         except KeyboardInterrupt:
             stopped = True
+        except EngineError as error:
+            raise _placed(error, job, text, source_name) from None
     account = None if reporter.last is None else account_of(reporter.last)
     if account is not None:
         if appearance.json:
@@ -155,6 +187,17 @@ def run_text(
             for line in account.late_lines():
                 out.print(line, markup=False, highlight=False)
     return Ended(stopped, reporter.last, account)
+
+
+def _placed(error: EngineError, job: Any, text: str, source_name: str) -> EngineError:
+    """The error of a query with the place of that in the job's text, where it has none and is one."""
+    named = next((each for each in job.inserts if f'INSERT "{each.name}"' in error.message), None)
+    start = -1 if named is None or error.location is not None else text.find(named.query.sql)
+    if start < 0:
+        return error
+    line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    place = Location(line, column, source_name)
+    return type(error)(error.message, code=error.code, hint=error.hint, location=place)
 
 
 def _was_finished(job: Any, source_name: str, default_checkpoint: str) -> bool:

@@ -31,12 +31,13 @@ class Text:
     """A text with its name, and the problems found in it so far.
 
     Problems are collected, so that one run shows all of them; `problem` adds one and goes on, `error` builds
-    one to be raised where going on makes no sense.
+    one to be raised where going on makes no sense. ``own_functions``: Spark may have functions of the user's.
     """
 
     sql: str
     source_name: str | None = None
     problems: list[WatersmeetError] = field(default_factory=list)
+    own_functions: bool = False
 
     def at(self, offset: int) -> Location:
         line = self.sql.count("\n", 0, offset) + 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from watersmeet.errors import near_names
+from watersmeet.front.functions import check_calls
 from watersmeet.front.inline import operand
 from watersmeet.front.place import Text
 from watersmeet.front.types import UNKNOWN
@@ -190,7 +191,8 @@ def _members_text(merged: Merged) -> str:
 
 
 def resolved(expr: Expr, scope: Scope, text: Text) -> Expr:
-    """A copy with every column resolved; names that mean nothing are reported and left as they are."""
+    """A copy with every column resolved; names that mean nothing are reported and left as they are, and so is
+    what Spark would refuse."""
 
     def resolve(node: exp.Expression) -> exp.Expression:
         if not isinstance(node, exp.Column):
@@ -198,8 +200,11 @@ def resolved(expr: Expr, scope: Scope, text: Text) -> Expr:
         found = _resolve(node, scope, text)
         return found if found is node or node is tree else operand(found)
 
-    tree = expr.copy()
-    return tree.transform(resolve, copy=False)
+    tree, before = expr.copy(), len(text.problems)
+    found = tree.transform(resolve, copy=False)
+    if len(text.problems) == before:
+        check_calls(found, scope.type_of, text, expr)
+    return found
 
 
 def _resolve(node: exp.Column, scope: Scope, text: Text) -> exp.Expression:

@@ -10,6 +10,7 @@ from watersmeet.errors import SqlError, WatersmeetError, near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl import declared_name, read_declaration
 from watersmeet.front.flow import Flow, flow_of
+from watersmeet.front.functions import OWN_FUNCTIONS
 from watersmeet.front.inserts import insert_of, insert_target
 from watersmeet.front.joined import Joined
 from watersmeet.front.place import Refused, Text
@@ -43,7 +44,9 @@ def parse_job(
     >>> [(insert.name, insert.sink.connector) for insert in job.inserts]
     [('console', 'console')]
     """
-    return _Reader(Text(text, source_name)).read(overrides or {})
+    settings = "\n".join([text, *(overrides or {})]).lower()
+    own = any(name in settings for name in OWN_FUNCTIONS)
+    return _Reader(Text(text, source_name, own_functions=own)).read(overrides or {})
 
 
 class _Reader:

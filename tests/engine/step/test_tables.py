@@ -139,9 +139,11 @@ def test_files_in_all_formats(tmp_path):
     (tmp_path / "t.json").write_text(
         '{"k": 1, "v": "x"}\n{"k": 2}\n{"v": "a \\"b\\", c", "k": 3, "more": 1}\n'
     )
+    (tmp_path / "other.csv").write_text('V,more,,k\nx,1,2,1\n,1,2,2\n"a ""b"", c",1,2,3\n')
     pq.write_table(pa.table({"v": [v for _, v in rows], "k": [k for k, _ in rows]}), tmp_path / "t.parquet")
     for name, more in (
         ("t.csv", ", 'format' = 'csv', 'sep' = ';'"),
+        ("other.csv", ", 'format' = 'csv'"),
         ("t.json", ", 'format' = 'json'"),
         ("t.parquet", ""),
     ):

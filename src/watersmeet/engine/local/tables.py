@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
 from watersmeet.engine.local.evaluate import BranchEvaluator
-from watersmeet.engine.step.table_files import local_files, version_of
+from watersmeet.engine.step.csv_header import Layout, by_name, layout_of
+from watersmeet.engine.step.table_files import Entry, local_files, version_of
 from watersmeet.engine.step.tables import TableReader, TableWriter
 from watersmeet.engine.step.tasks import SideTask
 from watersmeet.engine.step.write import Placing
@@ -94,10 +96,10 @@ def _local(source: Source) -> str:
 def _rows_of(source: Source) -> pa.Table:
     """The declared columns of all files, in their declared types."""
     schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in source.columns])
-    files = [path for path, size, _ in local_files(source, _local(source)) if size]
-    if not files:
+    entries = [entry for entry in local_files(source, _local(source)) if entry[1]]
+    if not entries:
         return schema.empty_table()
-    call, arguments = _call(source), [files]
+    call, arguments = _call(source, _layout(source, entries)), [[path for path, _, _ in entries]]
     cursor = connection().cursor()
     try:
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
@@ -111,7 +113,15 @@ def _rows_of(source: Source) -> pa.Table:
     return found.cast(schema)
 
 
-def _call(source: Source) -> str:
+def _layout(source: Source, entries: Sequence[Entry]) -> Layout | None:
+    """The columns of CSV files as their headers have them."""
+    options = {name.lower(): value for name, value in source.options.items()}
+    if options.get("format", "").strip().lower() != "csv" or not by_name(options):
+        return None
+    return layout_of(f'table "{source.name}"', source, entries, options)
+
+
+def _call(source: Source, layout: Layout | None = None) -> str:
     options = {name.lower(): value for name, value in source.options.items() if name.lower() != "path"}
     kind = options.pop("format", "parquet").strip().lower()
     known = _KNOWN.get(kind)
@@ -130,7 +140,14 @@ def _call(source: Source) -> str:
             )
     if kind == "parquet":
         return "read_parquet(?)"
-    types = ", ".join(f"{_text(c.name)}: {_text(_duckdb_type(arrow_type(c.type)))}" for c in source.columns)
+    columns = [(c.name, _duckdb_type(arrow_type(c.type))) for c in source.columns]
+    if layout is not None:  # as they stand in the files
+        kinds = dict(columns)
+        columns = [
+            (f"__ws_{n}", "VARCHAR") if column is None else (column.name, kinds[column.name])
+            for n, (_, column) in enumerate(layout)
+        ]
+    types = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in columns)
     if kind == "json":
         return f"read_json(?, format = 'newline_delimited', columns = {{{types}}})"
     written = {known[name]: value for name, value in ({"header": "true"} | options).items()}

@@ -93,7 +93,8 @@ def _known(text: str, where: str) -> EngineError | None:
         return EngineError(
             f"{where}the header of {header['file']} does not name the columns as they are declared ({what})",
             code="wrong-columns",
-            hint="declare them in the file's order; with 'enforceSchema' = 'true' the header is passed over",
+            hint="all files of a source have one header, that of those that are there when a run starts (run"
+            " it again if there were none); 'enforceSchema' = 'true' takes columns by their place",
         )
     parquet = _PARQUET.search(text)
     if parquet is not None and parquet.start() <= end:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from watersmeet.engine.spark import session
+from watersmeet.engine.spark.look import problems_of
 from watersmeet.engine.spark.query import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings, run
 from watersmeet.engine.spark.tick import BROKEN_INSERT, LATE_INSERT, Outputs
 from watersmeet.engine.step.driver import TickResult
-from watersmeet.errors import SpecError, near_names
+from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.plan.endpoints import ASIDE
 from watersmeet.plan.model import JobPlan
 from watersmeet.sinks.base import RowPrinter, Sink
@@ -57,6 +58,7 @@ def run_job(
         on_tick=on_tick,
     )
     outputs = outputs_of(job, plan, console)
+    raise_all(problems_of(plan))
     connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
     conf = session.settings(
         master=master, conf=conf, jars=jars, kafka="kafka" in connectors, time_zone=job.options.time_zone

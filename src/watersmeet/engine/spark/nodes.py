@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark import Accumulator, TaskContext
@@ -24,6 +25,7 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.counting import RowCounter
 from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NODE, node_of, node_text
+from watersmeet.engine.spark.unresolved import naming
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeReport, NodeShape
 from watersmeet.errors import EngineError
@@ -124,6 +126,13 @@ def staged_schema(shape: NodeShape, outputs: Sequence[tuple[str, str]]) -> pa.Sc
     return pa.schema([pa.field(name, shape.row_schema.field(column).type) for column, name in outputs])
 
 
+def _one_by_one(
+    frame: DataFrame, outputs: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    for sql, name in outputs:
+        yield f"column {name} = {sql}", partial(frame.selectExpr, sql)
+
+
 class SinkFrame:
     """The rows of one query's last node, filtered and projected, to be evaluated within a tick.
 
@@ -164,10 +173,12 @@ class SinkFrame:
             if results is not None:
                 frame = results(frame)
             if where is not None:
-                frame = frame.where(where)
+                with naming(f'INSERT "{self._query}", its filter {where}', tuple):
+                    frame = frame.where(where)
             if self._counter is not None:
                 frame = self._counter.over_groups(frame) if grouped else self._counter.over(frame)
-            return frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
+            with naming(f'INSERT "{self._query}"', lambda: _one_by_one(frame, outputs)):
+                return frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
 
         self.frame = made()
         self._anew = made if results is not None else None

@@ -9,9 +9,9 @@ for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pyspark.sql.types import DataType
 from watersmeet.engine.spark.sources import has_partitions, parses
 from watersmeet.engine.spark.split import BROKEN, LATE, TAG, BranchView, SourceView, Split
 from watersmeet.engine.spark.text import quoted, sql_of
+from watersmeet.engine.spark.unresolved import naming
 from watersmeet.event_time import Side
 from watersmeet.names import DIFF, FLAG, PARTITION, is_ours, ours
 from watersmeet.plan.model import BranchPlan, JobPlan, JoinPlan, LookupPlan, QueryPlan, SidePlan
@@ -207,8 +208,17 @@ def _empty(spark: SparkSession, columns: Mapping[str, str]) -> DataFrame:
 def _find_types(sources: Sequence[_Source]) -> None:
     for each in sources:
         texts = each.texts()
-        fields = each.frame.selectExpr(*(f"{text} AS c{n}" for n, text in enumerate(texts))).schema.fields
+        with naming(f'source "{each.source.name}"', partial(_one_by_one, each)):
+            fields = each.frame.selectExpr(*(f"{text} AS c{n}" for n, text in enumerate(texts))).schema.fields
         each.types = {text: field.dataType for text, field in zip(texts, fields, strict=True)}
+
+
+def _one_by_one(each: _Source) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Every expression of a source with the query that asks for it."""
+    for branch in each.branches:
+        query, _, alias = branch.arrangement.partition("/")
+        for text in branch.sql.values():
+            yield f'INSERT "{query}", input {alias}: {text}', partial(each.frame.selectExpr, text)
 
 
 def _unify_branches(spark: SparkSession, sources: Sequence[_Source]) -> None:

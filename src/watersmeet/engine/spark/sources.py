@@ -22,11 +22,13 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StringType, StructField, StructType
 
 from watersmeet.engine.spark import generator, kafka
 from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.split import BROKEN
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.step import csv_header
 from watersmeet.engine.step.table_files import local_files
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
@@ -84,11 +86,9 @@ def declared(source: Source) -> str:
 
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     given = lowered(source.options)
-    raise_all(source_problems(source))
+    check_files(source)
     path, wanted = path_of(source.options), format_of(source.options)
     check_path(spark, f'file source "{source.name}"', path)
-    if wanted == "parquet" and "pathglobfilter" not in given:
-        _check_parquet(source, path)
     options = {name: value for name, value in given.items() if name not in OURS}
     if not _BOUNDS & set(options):
         options["maxbytespertrigger"] = BYTES_PER_TICK
@@ -98,6 +98,35 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     return frame.select(
         *columns, null.alias(PARTITION), F.col(BROKEN) if parses(source) else null.alias(BROKEN)
     )
+
+
+def check_files(source: Source) -> None:
+    """What can be seen of a file source without Spark: options, whether there is something at its path, and
+    the columns of CSV and Parquet files.
+
+    Raises:
+        EngineError: there is nothing there, or it has other columns.
+        SpecError: an option is missing or wrong.
+    """
+    given = lowered(source.options)
+    raise_all(source_problems(source))
+    path, wanted = path_of(source.options), format_of(source.options)
+    check_there(f'file source "{source.name}"', path)
+    _check_names(source, path)
+    if "pathglobfilter" in given or local_path(path) is None:
+        return
+    if wanted == "parquet":
+        _check_parquet(source, path)
+    elif wanted == "csv" and csv_header.by_name(given):
+        layout_at(f'file source "{source.name}"', source, path, given)
+
+
+def layout_at(what: str, source: Source, path: str, options: Mapping[str, str]) -> csv_header.Layout | None:
+    """The columns of the CSV files at a path, as `csv_header.layout_of`; None where that is not local."""
+    local = local_path(path)
+    if local is None or "pathglobfilter" in options:
+        return None
+    return csv_header.layout_of(what, source, local_files(source, local), options)
 
 
 def read_records(
@@ -115,20 +144,67 @@ def read_records(
     if options is None:
         options = {name: value for name, value in lowered(source.options).items() if name not in OURS}
     reader: Any = reading.format(wanted).options(**options)
+    where = hadoop_path(path, stream=isinstance(reading, DataStreamReader))
     if wanted == "parquet":
-        found: DataFrame = reader.schema(declared(source)).load(path)
+        found: DataFrame = reader.schema(declared(source)).load(where)
         return found
+    schema: Any = StructType.fromDDL(f"{declared(source)}, {BROKEN} STRING")
     if wanted == "csv":
         reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
         reader = reader.option("header", options.get("header", "true"))
         # or columns in another order are taken by their place, whatever the header says
         reader = reader.option("enforceSchema", options.get("enforceschema", "false"))
+        if csv_header.by_name(options):
+            schema = _in_the_files_order(source, path, options, schema)
     reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
-    found = reader.schema(f"{declared(source)}, {BROKEN} STRING").load(path)
-    return found
+    found = reader.schema(schema).load(where)
+    return found.select(*(F.col(quoted(name)) for name in (*(c.name for c in source.columns), BROKEN)))
+
+
+def hadoop_path(path: str, *, stream: bool) -> str:
+    """The path for Spark: one file for a stream is a pattern that only it matches, for Spark takes a plain
+    path for a directory."""
+    local = local_path(path)
+    if local is None or not os.path.exists(local):
+        return path
+    plain = os.path.abspath(local)
+    if stream and not os.path.isdir(plain):
+        plain = f"{plain[:-1]}[{plain[-1]}]"
+    return f"file:{plain}" if path.startswith("file:") else plain
+
+
+def _in_the_files_order(
+    source: Source, path: str, options: Mapping[str, str], schema: StructType
+) -> StructType:
+    """The schema with the columns as they stand in the header of the files that are there, and those that
+    nobody asked for as text. Without files: as declared."""
+    layout = layout_at(f'"{source.name}"', source, path, options)
+    if layout is None:
+        return schema
+    types = {field.name: field for field in schema.fields}
+    fields = [
+        StructField(name, StringType()) if column is None else types.pop(column.name)
+        for name, column in layout
+    ]
+    return StructType([*fields, *types.values()])
 
 
 def check_path(spark: SparkSession, what: str, path: str) -> None:
+    """`check_there`, and that Spark's process reads names of files as they are."""
+    if local_path(path) is None:
+        return
+    check_there(what, path)
+    java: Any = spark._jvm
+    encoding = str(java.java.lang.System.getProperty("sun.jnu.encoding"))
+    if codecs.lookup(encoding).name != "utf-8":
+        raise EngineError(
+            f"{what}: Spark's Java process takes file names for {encoding}, and passes over others",
+            code="file-names-encoding",
+            hint="start it with a locale of UTF-8: LC_ALL=C.UTF-8",
+        )
+
+
+def check_there(what: str, path: str) -> None:
     """That there is something at a local path, and that Spark will find it; others are checked by Spark when
     it lists them.
 
@@ -152,13 +228,20 @@ def check_path(spark: SparkSession, what: str, path: str) -> None:
             code="path-missing",
             hint="name a directory that exists (it may be empty, and grow)",
         )
-    java: Any = spark._jvm
-    encoding = str(java.java.lang.System.getProperty("sun.jnu.encoding"))
-    if codecs.lookup(encoding).name != "utf-8":
+
+
+def _check_names(source: Source, path: str) -> None:
+    """Spark takes the paths of the files of a batch for patterns: where they have brackets and the like, it
+    reads each of n files n times."""
+    local = local_path(path)
+    if local is None:
+        return
+    odd = [name for name, _, _ in local_files(source, os.path.abspath(local)) if PATTERN & set(name)]
+    if odd:
         raise EngineError(
-            f"{what}: Spark's Java process takes file names for {encoding}, and passes over others",
-            code="file-names-encoding",
-            hint="start it with a locale of UTF-8: LC_ALL=C.UTF-8",
+            f'file source "{source.name}": Spark takes {odd[0]} for a pattern, and would read rows twice',
+            code="file-name",
+            hint="rename it: no [ ] { } * ? or backslash in names of files and directories",
         )
 
 

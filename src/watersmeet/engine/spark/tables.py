@@ -21,8 +21,17 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.scan import Scan
-from watersmeet.engine.spark.sources import check_columns, check_path, read_records
+from watersmeet.engine.spark.sources import (
+    check_columns,
+    check_path,
+    check_there,
+    hadoop_path,
+    layout_at,
+    lowered,
+    read_records,
+)
 from watersmeet.engine.spark.split import BROKEN
+from watersmeet.engine.step import csv_header
 from watersmeet.engine.step.table_files import Entry, local_files, version_of
 from watersmeet.engine.step.tables import TableReader, TableWriter
 from watersmeet.engine.step.tasks import SideTask
@@ -75,8 +84,26 @@ def table_readers(plan: JobPlan, found: Scan, read: Callable[[Source], Table]) -
     }
 
 
-def _files(spark: SparkSession, source: Source) -> Table:
+def check_table_files(source: Source) -> None:
+    """What can be seen of a table of files without Spark; see `sources.check_files`."""
     raise_all(source_problems(source, table=True))
+    path, wanted = path_of(source.options), format_of(source.options)
+    local = local_path(path)
+    if local is None:
+        return
+    what = f'table "{source.name}"'
+    check_there(what, path)
+    files = local_files(source, local)
+    if wanted == "csv" and csv_header.by_name(given := lowered(source.options)):
+        layout_at(what, source, path, given)
+    elif wanted == "parquet" and files:
+        for name in {files[0][0], files[-1][0]}:
+            with suppress(OSError, pa.ArrowInvalid):  # no Parquet: reading it says so
+                check_types(what, source, name)
+
+
+def _files(spark: SparkSession, source: Source) -> Table:
+    check_table_files(source)
     path, wanted = path_of(source.options), format_of(source.options)
     local = local_path(path)
     check_path(spark, f'table "{source.name}"', path)
@@ -84,18 +111,15 @@ def _files(spark: SparkSession, source: Source) -> Table:
     def listed() -> list[Entry]:
         return _listed(spark, source, path) if local is None else local_files(source, local)
 
-    if wanted == "parquet" and (found := listed()):
+    if wanted == "parquet" and listed():
         _check_columns(spark, source, path)
-        for name, _, _ in {found[0], found[-1]} if local is not None else ():
-            with suppress(OSError, pa.ArrowInvalid):  # no Parquet: reading it says so
-                check_types(f'table "{source.name}"', source, name)
     return Table(lambda: read_records(spark.read, source, wanted, path), lambda: version_of(listed()))
 
 
 def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
     """Parquet files know their columns; one that they lack would be NULL in every row."""
     try:
-        found = spark.read.parquet(path).columns
+        found = spark.read.parquet(hadoop_path(path, stream=False)).columns
     except Exception as error:
         raise readable_error(error, f'table "{source.name}"') from None
     check_columns(f'table "{source.name}"', source, found, f"the files at {path} have")

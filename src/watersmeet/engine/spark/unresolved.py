@@ -1,0 +1,48 @@
+"""Expressions that only Spark can judge and does not take: said by the query and the expression, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import AnalysisException, ParseException
+
+from watersmeet.engine.spark.errors import readable
+from watersmeet.errors import EngineError
+
+CODE = "not-resolved"
+
+_HINTS = {
+    "UNRESOLVED_ROUTINE": "functions are those of Spark SQL",
+    "DATATYPE_MISMATCH": "cast its arguments to what it takes: CAST(x AS type)",
+    "WRONG_NUM_ARGS": "give it as many arguments as it takes",
+    "UNRESOLVED_COLUMN": "strings are written in single quotes, names in backticks",
+}
+
+
+@contextmanager
+def naming(where: str, texts: Callable[[], Iterable[tuple[str, Callable[[], object]]]]) -> Iterator[None]:
+    """Within, what Spark does not resolve is raised as an error that names ``where`` and the expression.
+
+    Args:
+        where: such as ``INSERT "delivered"``.
+        texts: the expressions, each with what analyses it alone; asked when something has failed.
+
+    Raises:
+        EngineError: ``not-resolved``.
+    """
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        for text, analyse in texts():
+            try:
+                analyse()
+            except (AnalysisException, ParseException) as alone:
+                raise _unresolved(f"{where}, {text}", alone) from None
+        raise _unresolved(where, error) from None
+
+
+def _unresolved(where: str, error: Exception) -> EngineError:
+    condition = str(getattr(error, "getCondition", lambda: "")() or "")
+    hint = next((hint for name, hint in _HINTS.items() if condition.startswith(name)), None)
+    return EngineError(f"{where}: {readable(error)}", code=CODE, hint=hint or "mend the expression")

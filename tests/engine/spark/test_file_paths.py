@@ -1,0 +1,106 @@
+"""Paths and headers as people have them, read by Spark: one file, odd names, columns in any order."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tests.engine.spark.running import until_caught_up
+from watersmeet.engine.spark.sources import hadoop_path
+from watersmeet.engine.spark.tables import table_of
+from watersmeet.errors import WatersmeetError
+from watersmeet.sinks.memory import MemorySink
+from watersmeet.spec.model import Column, Source
+
+pytestmark = pytest.mark.spark
+
+ODD = ["plain.csv", "with space.csv", "100%25.csv", "größe.csv", "x"]
+
+
+def job(sources: dict[str, tuple[str, str]]) -> str:
+    """All sources (name -> path, format) in one query: ``source``, k and v of every row."""
+    declared = [
+        f"CREATE TABLE {name} (k STRING, t BIGINT, v INT, WATERMARK FOR t AS t - 5)"
+        f" WITH ('connector' = 'file', 'format' = '{kind}', 'path' = '{path}');"
+        for name, (path, kind) in sources.items()
+    ]
+    selects = [f"SELECT '{name}' AS source, k, v FROM {name}" for name in sources]
+    return "\n".join([*declared, "CREATE SINK out WITH ('connector' = 'memory');"]) + (
+        "INSERT INTO out " + " UNION ALL ".join(selects)
+    )
+
+
+def found_by(spark, sources, checkpoint):
+    MemorySink.clear("out")
+    until_caught_up(spark, job(sources), checkpoint)
+    return Counter((row["source"], row["k"], row["v"]) for row in MemorySink.rows("out"))
+
+
+def test_one_file_of_any_name_and_columns_in_any_order(spark, tmp_path):
+    """Streams of one file each (beside others that must not be read), links, patterns and directories."""
+    sources = {}
+    expected = []
+    for number, name in enumerate(ODD):
+        (tmp_path / name).write_text(f"k,t,v\na,1,{number}\n")
+        sources[f"s{number}"] = (str(tmp_path / name), "csv")
+        expected.append((f"s{number}", "a", number))
+    folder = tmp_path / "dir 2 50%"
+    folder.mkdir()
+    (folder / "one.csv").write_text("extra,v,T,,k\nx,1,10,i,b\n")
+    (folder / "two.csv").write_text("extra,v,T,,k\ny,2,10,i,\n")
+    (folder / "empty.csv").write_text("")
+    os.symlink(folder, tmp_path / "link")
+    os.symlink(tmp_path / "plain.csv", tmp_path / "linked.csv")
+    for name, path in (
+        ("dir", folder),
+        ("link", tmp_path / "link"),
+        ("pattern", tmp_path / "d?r*50%" / "*.csv"),
+    ):
+        sources[name] = (str(path), "csv")
+        expected += [(name, "b", 1), (name, None, 2)]
+    sources["linked"] = (str(tmp_path / "linked.csv"), "csv")
+    expected.append(("linked", "a", 0))
+    (tmp_path / "one.json").write_text('{"t": 1, "v": 7, "k": "j"}\n')
+    sources["json"] = (f"file://{tmp_path}/one.json", "json")
+    parquet.write_table(
+        pa.table({"v": pa.array([8], pa.int32()), "k": ["p"], "t": [1]}), tmp_path / "one.parquet"
+    )
+    sources["parquet"] = (str(tmp_path / "one.parquet"), "parquet")
+    expected += [("json", "j", 7), ("parquet", "p", 8)]
+    assert found_by(spark, sources, tmp_path / "checkpoint") == Counter(expected)
+
+
+def test_tables_of_one_file_and_of_columns_in_any_order(spark, tmp_path):
+    columns = (Column("k", "STRING"), Column("v", "INT"))
+    for name in ODD:
+        (tmp_path / name).write_text("other,v,k\nx,1,a\n")
+        source = Source("t", columns, "file", {"path": str(tmp_path / name), "format": "csv"})
+        rows = table_of(spark, source).frame().select("k", "v").collect()
+        assert [tuple(row) for row in rows] == [("a", 1)], name
+
+
+def test_a_header_that_differs_is_refused_by_name(spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("k,t,v\na,1,1\n")
+    (folder / "b.csv").write_text("t,k,v\n1,a,1\n")
+    with pytest.raises(WatersmeetError) as refused:
+        found_by(spark, {"s": (str(folder), "csv")}, tmp_path / "checkpoint")
+    assert refused.value.code == "wrong-columns"
+    assert "b.csv has t, k, v" in str(refused.value)
+    (folder / "b.csv").write_text("t,k\n1,a\n")
+    (folder / "a.csv").unlink()
+    with pytest.raises(WatersmeetError, match=r"b\.csv has no column v"):
+        found_by(spark, {"s": (str(folder), "csv")}, tmp_path / "checkpoint")
+
+
+def test_what_is_a_pattern_stays_one(tmp_path):
+    (tmp_path / "a.csv").write_text("x")
+    assert hadoop_path(str(tmp_path / "*.csv"), stream=True) == str(tmp_path / "*.csv")
+    assert hadoop_path(str(tmp_path), stream=True) == str(tmp_path)
+    assert hadoop_path(str(tmp_path / "a.csv"), stream=True) == str(tmp_path / "a.cs[v]")
+    assert hadoop_path("s3a://bucket/x", stream=True) == "s3a://bucket/x"

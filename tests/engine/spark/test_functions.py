@@ -1,0 +1,80 @@
+"""The table of Spark's functions says what Spark says: asked again for some of them, and never against it."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from sqlglot import parse_one
+from sqlglot.errors import SqlglotError
+
+from tests.engine.spark.running import until_caught_up
+from watersmeet.engine.spark import functions
+from watersmeet.errors import WatersmeetError
+from watersmeet.front.dialect import Watersmeet
+from watersmeet.front.functions import check_calls
+from watersmeet.front.place import Text
+from watersmeet.spec.functions import function_names, operator_refuses, signature_of, spark_version
+
+pytestmark = pytest.mark.spark
+
+
+def test_the_table_is_that_of_the_spark_that_is_installed(spark, seed):
+    """When this fails: scripts/spark-functions."""
+    assert spark_version() == spark.version
+    assert functions.names(spark) == list(function_names())
+    some = random.Random(seed).sample(function_names(), 4)
+    for name, found in functions.signatures(spark, some).items():
+        known = signature_of(name)
+        assert known is not None
+        assert (*known.counts, *(["+"] if known.more else [])) == tuple(found["counts"]), name
+        assert known.result == found.get("result"), name
+        assert {n: [set(each) for each in lists] for n, lists in known.refused.items()} == {
+            int(n): [set(each) for each in lists] for n, lists in found.get("refused", {}).items()
+        }, name
+    assert operator_refuses("*", "TIMESTAMP", "INT")
+
+
+def test_no_example_of_spark_s_own_pages_is_refused(spark):
+    """Thousands of valid calls: those of every function's description."""
+    examples = []
+    for name in function_names():
+        text = "\n".join(row[0] for row in spark.sql(f"DESCRIBE FUNCTION EXTENDED `{name}`").collect())
+        examples += re.findall(r"> SELECT (.*?);\s*$", text, re.MULTILINE)
+    checked, refused = 0, []
+    for example in examples:
+        try:
+            tree = parse_one(f"SELECT {example}", read=Watersmeet)
+        except (SqlglotError, ValueError):
+            continue
+        if tree.args.get("from_") is not None:
+            continue
+        text = Text(example)
+        for item in tree.expressions:
+            check_calls(item, lambda _: "UNKNOWN", text)
+        checked += 1
+        refused += [f"{example}: {problem.message}" for problem in text.problems]
+    assert checked > 500
+    assert not refused, "\n".join(refused)
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("SELECT a.t, concat(a.k, named_struct('x', 1)) AS c FROM l a JOIN l b ON a.t = b.t", "column c = "),
+        ("SELECT a.t FROM l a WHERE concat(a.k, named_struct('x', 1)) = 'y'", "input a: "),
+    ],
+)  # fmt: skip
+def test_what_only_spark_refuses_names_the_insert_and_the_expression(spark, tmp_path, query, named):
+    (tmp_path / "in").mkdir()
+    job = (
+        "CREATE TABLE l (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = '"
+        f"{tmp_path}/in'); CREATE SINK out WITH ('connector' = 'memory'); INSERT INTO out {query}"
+    )
+    with pytest.raises(WatersmeetError) as refused:
+        until_caught_up(spark, job, tmp_path / "checkpoint")
+    assert refused.value.code == "not-resolved", str(refused.value)
+    assert 'INSERT "out"' in refused.value.message
+    assert named in refused.value.message
+    assert refused.value.hint == "cast its arguments to what it takes: CAST(x AS type)"
