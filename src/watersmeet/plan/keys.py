@@ -12,6 +12,7 @@ from watersmeet.event_time import Side
 from watersmeet.plan.classify import KeyPart
 from watersmeet.plan.coercion import cast, common_type, is_declared, is_number, type_of
 from watersmeet.plan.scope import Scope
+from watersmeet.spec.intervals import interval_us, is_of_days
 from watersmeet.spec.model import Expr
 
 _UNHASHABLE = ("MAP", "VARIANT", "INTERVAL")
@@ -53,13 +54,13 @@ def keys_of(parts: Sequence[KeyPart], scope: Scope) -> tuple[tuple[Equality, ...
 
 
 def _one_type(part: KeyPart, scope: Scope) -> tuple[PlanError | None, Expr, Expr]:
-    left, right = type_of(part.first, scope), type_of(part.second, scope)
     text = part.conjunct.text
+    (one, left), (other, right) = (_moved_date(expr, scope) for expr in (part.first, part.second))
     for type_ in (left, right):
         if type_ is not None and type_.startswith(_UNHASHABLE):
             return _wrong(f"{type_} cannot be compared by equality: {text}"), part.first, part.second
     if left is None or right is None:
-        return None, part.first, part.second
+        return None, one, other
     common = common_type(left, right)
     if common is None:
         if left.startswith(("ARRAY", "STRUCT")) and right.startswith(("ARRAY", "STRUCT")):
@@ -69,9 +70,26 @@ def _one_type(part: KeyPart, scope: Scope) -> tuple[PlanError | None, Expr, Expr
         cast(expr, type_, common, strict=part.null_safe)
         if type_ != common or (is_number(common) and not is_declared(expr))
         else expr
-        for expr, type_ in ((part.first, left), (part.second, right))
+        for expr, type_ in ((one, left), (other, right))
     )
     return None, first, second
+
+
+def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, str | None]:
+    """``expr`` and its type; of a DATE plus or minus an interval Spark's: a DATE if the interval's units are
+    days and weeks, which is said by a cast, and else a TIMESTAMP, though it be whole days long."""
+    plain = expr.unnest()
+    if isinstance(plain, (exp.Add, exp.Sub)):
+        for date, step in ((plain.this, plain.expression), (plain.expression, plain.this)):
+            literal = step.unnest()
+            literal = literal.this.unnest() if isinstance(literal, exp.Neg) else literal
+            if not isinstance(literal, exp.Interval) or interval_us(literal) is None:
+                continue
+            if type_of(date, scope) == "DATE":
+                if not is_of_days(literal):
+                    return expr, "TIMESTAMP"
+                return exp.cast(expr.copy(), "DATE", dialect="spark"), "DATE"
+    return expr, type_of(expr, scope)
 
 
 def _wrong(message: str) -> PlanError:
