@@ -147,6 +147,16 @@ def test_a_lost_or_foreign_part_is_refused(tmp_path):
         assert gap.value.code == "checkpoint-gap"
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\x00\x01"])
+def test_a_damaged_id_of_the_query_is_refused_with_what_to_do(tmp_path, text):
+    checkpoint = _checkpoint(tmp_path, 1, 1)
+    (checkpoint.spark / "metadata").write_text(text)
+    with pytest.raises(StateError) as damaged:
+        checkpoint.query_id()
+    assert damaged.value.code == "spark-checkpoint-damaged"
+    assert damaged.value.hint
+
+
 def test_one_run_at_a_time(tmp_path):
     with (
         Checkpoint(tmp_path).locked(),

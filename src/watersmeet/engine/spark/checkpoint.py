@@ -160,7 +160,14 @@ class Checkpoint:
     def query_id(self) -> str | None:
         """Spark's id of the streaming query, None before the first start."""
         path = self.spark / "metadata"
-        return str(json.loads(path.read_text())["id"]) if path.exists() else None
+        try:
+            return str(json.loads(path.read_text())["id"]) if path.exists() else None
+        except (OSError, ValueError, KeyError, TypeError):
+            raise StateError(
+                f"the id of Spark's query cannot be read from {path}",
+                code="spark-checkpoint-damaged",
+                hint="restore the checkpoint directory from a copy, or start anew with an empty one",
+            ) from None
 
     def last_planned(self) -> int | None:
         return _last_number(self.spark / "offsets")
