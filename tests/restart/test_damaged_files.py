@@ -3,6 +3,7 @@ with what to do, or its rows are right. Judged by a nested loop over everything.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -18,6 +19,7 @@ from tests.restart.hosted import Hosted, Killed
 from watersmeet.engine.step import merge
 from watersmeet.errors import WatersmeetError
 from watersmeet.plan.model import JobPlan
+from watersmeet.state.sealed import sealed, unsealed
 
 ON = "l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5 AND l.v > 0"
 QUERY_TEXT = f"SELECT l.i AS a, r.i AS b FROM l FULL JOIN r ON {ON}"
@@ -118,6 +120,10 @@ def damages(draw: random.Random, file: Path, older: list[Path]) -> Iterator[tupl
         flipped = bytes([data[place] ^ (1 << draw.randrange(8))])
         yield f"flipped at {place}", data[:place] + flipped + data[place + 1 :]
         yield f"cut at {place}", data[:place]
+    digits = [place for place, byte in enumerate(data) if chr(byte).isdigit()]
+    for place in draw.sample(digits, min(PER_FILE, len(digits))):  # what parses as well as the right one
+        digit = draw.choice([each for each in b"0123456789" if each != data[place]])
+        yield f"another digit at {place}", data[:place] + bytes([digit]) + data[place + 1 :]
 
 
 def older_ones(file: Path, folder: Path) -> list[Path]:
@@ -182,3 +188,16 @@ def test_a_damaged_file_is_refused_or_the_rows_are_right(plan: JobPlan, tmp_path
     assert len(outcomes) >= AT_LEAST
     assert counted["right"] > 50
     assert counted["refused"] > 200
+
+
+def test_wrong_rows_would_be_seen(plan: JobPlan, tmp_path: Path) -> None:
+    """Were it not for the checksum: other numbers in a manifest, sealed as if they were right."""
+    hosted = stood_still(tmp_path / "job", plan, MOMENTS["stopped"])
+    file = max((hosted.folder / "checkpoint" / "state" / "manifests").iterdir())
+    name = f"manifests/{file.name}"
+    manifest = json.loads(unsealed(name, file.read_bytes()))
+    (query,) = manifest["queries"].values()
+    assert query["late_below"]
+    query["late_below"] = {key: time + 10 for key, time in query["late_below"].items()}
+    file.write_bytes(sealed(name, json.dumps(manifest)))
+    assert outcome(hosted, joined(batches()))[0] == "WRONG"
