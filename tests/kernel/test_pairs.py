@@ -21,6 +21,8 @@ from watersmeet.event_time import (
     saturate,
 )
 from watersmeet.kernel.bands import Band
+from watersmeet.kernel.expression import Condition as ExactCondition
+from watersmeet.kernel.expression import tree_of
 from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns, find, gather, has_match, matched
 from watersmeet.measure import Measured
 from watersmeet.state.run import RunLayout, sort_rows
@@ -199,13 +201,29 @@ def test_a_part_of_a_run_is_probed_alone():
     assert numbers(between(-5, 5), left, Side.LEFT, right.part(1, 3)) == [(0, 1), (0, 2)]
 
 
+OF_LEFT, OF_RIGHT = (("column", name, "TIMESTAMP") for name in ("l.t", "r.t"))
+CLOCK = (3_600_000_000, 24, "UTC")
+HOURS = (
+    "or",
+    (
+        "call",
+        "compare",
+        (("call", "time_part", (OF_RIGHT,), CLOCK), ("call", "time_part", (OF_LEFT,), CLOCK)),
+        ("<>",),
+    ),
+    ("call", "compare", (OF_LEFT, OF_RIGHT), ("=",)),
+)
+
+
 def test_a_residual_sees_native_types_of_both_sides():
     names = tuple(
         JoinedColumn(side, "t", name, pa.timestamp("us"))
         for side, name in ((Side.LEFT, "l.t"), (Side.RIGHT, "r.t"))
     )
     condition = with_keys(
-        between(0, 10), residual='hour("r.t") <> hour("l.t") OR "l.t" = "r.t"', residual_columns=names
+        between(0, 10),
+        residual=ExactCondition(tree_of(HOURS), "hour(r.t) <> hour(l.t) OR l.t = r.t"),
+        residual_columns=names,
     )
     assert both_ways(condition, side_rows([0, 5]), side_rows([0, 5, 6])) == {(0, 0), (1, 1)}
 

@@ -88,7 +88,7 @@ def test_what_floating_point_does_not_decide_is_a_residual_too(condition):
     join = planned(condition)
     (band,) = join.values.real
     assert band.comparison is None
-    assert join.residual_duckdb is not None
+    assert join.residual is not None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_floating_point_does_not_decide_is_a_residual_too(condition):
 def test_what_is_no_band_is_a_residual(condition):
     join = planned(condition)
     assert not join.values.every
-    assert join.residual_duckdb is not None
+    assert join.residual is not None
 
 
 def test_rows_begin_to_be_sorted_by_what_is_bounded_at_both_ends():

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeComparison, Times, holds, saturating_add
-from watersmeet.kernel import residual
 from watersmeet.kernel.bands import Band, RealBand, reals_hold
 from watersmeet.kernel.batches import Sizes, cuts, wide
 from watersmeet.kernel.equality import CHECKED_BYTES, equal_pairs
@@ -108,7 +107,7 @@ class SortedRows:
 
 
 class Asked(Protocol):
-    """A condition on pairs that is no DuckDB text; see `kernel.elsewhere`."""
+    """A condition on pairs: `kernel.expression.Condition`, or one that is computed elsewhere."""
 
     def holds(self, pairs: pa.Table) -> Mask:
         """For which pairs it is TRUE."""
@@ -139,8 +138,8 @@ class JoinedColumn:
 class Condition:
     """A join's whole condition on pairs; see `plan.model.JoinPlan` for what the parts promise.
 
-    ``bands``: of time bounds and of other values; ``reals``: those in floating point. ``residual``: DuckDB
-    text, or what knows the answers.
+    ``bands``: of time bounds and of other values; ``reals``: those in floating point. ``residual``:
+    whatever else it says.
     """
 
     keys: tuple[KeyColumns, ...]
@@ -148,7 +147,7 @@ class Condition:
     comparisons: tuple[TimeComparison, ...]
     rechecks: tuple[TimeComparison, ...]
     slack: int
-    residual: str | Asked | None
+    residual: Asked | None
     residual_columns: tuple[JoinedColumn, ...]
     reals: tuple[RealBand, ...] = ()
 
@@ -377,13 +376,13 @@ def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: Sort
 
 
 def _residual_holds(
-    condition: Condition, asked: str | Asked, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
+    condition: Condition, asked: Asked, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
 ) -> Mask:
     of_pairs = pair_sizes(condition.residual_columns, left.batch, li, right.batch, ri)
     found = []
     for low, high in pairwise(cuts(of_pairs, CHECKED_BYTES)):
         pairs = _residual_table(condition, left, li[low:high], right, ri[low:high])
-        found.append(residual.holds(asked, pairs) if isinstance(asked, str) else asked.holds(pairs))
+        found.append(asked.holds(pairs))
     return np.concatenate(found)
 
 

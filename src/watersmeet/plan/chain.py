@@ -221,7 +221,7 @@ class _Chain:
             bounds=bounds,
             looks_above=looks_above(draft, self.drafts, bounds),
             residual=None if residual is None else residual.expr,
-            residual_duckdb=None if residual is None else residual.duckdb,
+            residual_exact=None if residual is None else residual.exact,
             residual_columns=() if residual is None else residual.columns,
             residual_why=() if residual is None else residual.why,
             matchable=draft.matchable,

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import gcd
+from typing import Any
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, TimeComparison
 from watersmeet.measure import Measured
@@ -268,8 +269,8 @@ class JoinPlan(NodePlan):
     the bands do not decide exactly (lossy casts); ``comparisons``: all, as written, for times so near the
     ends of int64 (within ``slack``) that arithmetic saturates. ``residual``: any other condition over both
     sides; it mentions columns named ``alias.column`` (one quoted identifier, `joined_name`), and is checked
-    on candidate pairs. ``residual_duckdb``: the same as DuckDB text; None where tasks do not compute it as
-    Spark does, for the reasons in ``residual_why``: then Spark computes it over the candidate pairs.
+    on candidate pairs. ``residual_exact``: what tasks compute of it, see `plan.exact`; None where they do not
+    compute it as Spark does, for the reasons in ``residual_why``: Spark computes it over the candidate pairs.
     ``matchable`` False: no pair can ever match (inverted interval, constant condition). ``looks_above``: some
     bound follows from joins above, so that released rows may still meet the condition.
     """
@@ -282,7 +283,7 @@ class JoinPlan(NodePlan):
     slack: int
     looks_above: bool
     residual: Expr | None
-    residual_duckdb: str | None
+    residual_exact: tuple[Any, ...] | None
     residual_columns: tuple[str, ...]
     residual_why: tuple[str, ...]
     matchable: bool

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from sqlglot import ErrorLevel, exp
@@ -16,6 +17,7 @@ from sqlglot.errors import SqlglotError
 from watersmeet.errors import PlanError
 from watersmeet.plan.coercion import canonical, cast, common_type, is_declared, typed
 from watersmeet.plan.conjuncts import Conjunct, join_all
+from watersmeet.plan.exact import NotExact, Tree, exact_condition
 from watersmeet.plan.model import joined_name
 from watersmeet.plan.residual_functions import refused_function, without_null_tests
 from watersmeet.plan.scope import Scope, refs
@@ -43,11 +45,11 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 
 @dataclass(frozen=True)
 class Residual:
-    """``expr`` mentions `joined_name`s, listed in ``columns``; ``duckdb`` is the same as DuckDB text, or None
-    where tasks do not compute it as Spark does: ``why`` says what of it."""
+    """``expr`` mentions `joined_name`s, listed in ``columns``; ``exact`` is what tasks compute of it, or None
+    where they do not compute it as Spark does: ``why`` says what of it."""
 
     expr: Expr
-    duckdb: str | None
+    exact: Tree | None
     columns: tuple[str, ...]
     why: tuple[str, ...] = ()
 
@@ -63,8 +65,15 @@ def residual_of(conjuncts: Sequence[Conjunct], scope: Scope) -> tuple[Residual |
     if whole is None or errors:
         return None, errors
     names = tuple(joined_name(*ref) for ref in refs(whole))
-    why = tuple(reason for c in conjuncts if (reason := not_computed(c.expr, scope)) is not None)
-    return Residual(after_join(whole), None if why else to_duckdb(whole, scope), names, why), []
+    trees: list[Tree] = []
+    why: list[str] = []
+    for conjunct in conjuncts:
+        try:
+            trees.append(exact_condition(conjunct.expr, scope).tree)
+        except NotExact as reason:
+            why.append(str(reason))
+    tree = None if why else reduce(lambda left, right: ("and", left, right), trees)
+    return Residual(after_join(whole), tree, names, tuple(dict.fromkeys(why))), []
 
 
 def after_join(expr: Expr) -> Expr:

@@ -25,7 +25,10 @@ from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.bands import Band, RealBand
 from watersmeet.kernel.elsewhere import Elsewhere
+from watersmeet.kernel.expression import Condition as ExactCondition
+from watersmeet.kernel.expression import columns_of, fits, tree_of
 from watersmeet.kernel.hashing import family
+from watersmeet.kernel.pairs import Asked as AskedPairs
 from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns
 from watersmeet.kernel.partial import Asked, partials_of
 from watersmeet.kernel.residual import computed
@@ -347,7 +350,7 @@ def _condition(join: JoinPlan, tasks: Mapping[Side, SideTask]) -> Condition:
         comparisons=(*join.comparisons, *join.values.comparisons),
         rechecks=(*join.rechecks, *join.values.rechecks),
         slack=max(join.slack, join.values.slack),
-        residual=_residual(join),
+        residual=_residual(join, columns),
         residual_columns=tuple(columns[name] for name in join.residual_columns),
         reals=tuple(
             RealBand(b.left, b.right, b.lower, b.upper, b.size, b.error, b.limit, b.falls, b.comparison)
@@ -356,10 +359,15 @@ def _condition(join: JoinPlan, tasks: Mapping[Side, SideTask]) -> Condition:
     )
 
 
-def _residual(join: JoinPlan) -> str | Elsewhere | None:
+def _residual(join: JoinPlan, columns: Mapping[str, JoinedColumn]) -> AskedPairs | None:
+    """Tasks compute it where the columns have the types that it was planned with; else they ask."""
     if join.residual is None:
         return None
-    return join.residual_duckdb or Elsewhere(text_of(join.residual).replace("`", ""))
+    text = text_of(join.residual).replace("`", "")
+    tree = join.residual_exact
+    if tree is None or not all(fits(columns[name].type, type_) for name, type_ in columns_of(tree).items()):
+        return Elsewhere(text)
+    return ExactCondition(tree_of(tree), text)
 
 
 def tracker_rules(query: QueryPlan) -> dict[str, list[BranchRules]]:

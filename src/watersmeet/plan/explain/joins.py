@@ -97,7 +97,7 @@ def residual_line(join: JoinPlan) -> str:
     """The residual condition, and why Spark computes it, if it does."""
     assert join.residual is not None
     text = plain(text_of(join.residual))
-    if join.residual_duckdb is not None:
+    if join.residual_exact is not None:
         return text
     return f"{text}: computed by Spark over the candidate pairs ({'; '.join(join.residual_why)})"
 
