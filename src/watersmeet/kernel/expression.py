@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
 from watersmeet.kernel import functions
+from watersmeet.kernel.batches import joined, one_array
 from watersmeet.kernel.fails import Fails
 
 Rows = npt.NDArray[np.int64]
@@ -218,7 +219,7 @@ class _Rows:
     def _column(self, name: str) -> pa.Array:
         if name not in self._columns:
             column = self._rows.column(name)
-            array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+            array = one_array(column)
             if pa.types.is_timestamp(array.type):
                 array = array.cast(pa.timestamp("us", array.type.tz)).view(pa.int64())
             elif pa.types.is_date32(array.type):
@@ -281,7 +282,7 @@ def _together(parts: Sequence[tuple[Rows, pa.Array]], kind: pa.DataType) -> pa.A
     places = np.concatenate([places for places, _ in parts])
     order = np.empty(len(places), dtype=np.int64)
     order[places] = np.arange(len(places))
-    return pa.concat_arrays([array.cast(kind) for _, array in parts]).take(pa.array(order))
+    return joined([array.cast(kind) for _, array in parts]).take(pa.array(order))
 
 
 def _columns(tree: Expression) -> list[str]:
