@@ -18,12 +18,13 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
 
-BASE = {"errors", "event_time", "measure", "names", "zones"}
+BASE = {"errors", "durable", "event_time", "measure", "names", "zones"}
 CORE = {"plan", "watermark", "kernel", "state"}
 
 ALLOWED: dict[str, set[str]] = {
     # what is asked
     "errors": set(),
+    "durable": set(),
     "event_time": {"errors"},
     "measure": {"event_time", "names"},
     "names": set(),

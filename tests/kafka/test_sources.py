@@ -216,5 +216,5 @@ def test_a_topic_that_goes_away_ends_the_job_with_its_name(spark, kafka_broker, 
     assert refusal(spark, text, tmp_path / "state").code == "topic-missing"
     kafka_broker.create_topic("gone-l")
     error = refusal(spark, text, tmp_path / "state")
-    assert error.code == "offsets-expired", "the topic is another one: the job's offsets are not in it"
-    assert "failOnDataLoss" in error.hint
+    assert error.code == "topic-made-again"
+    assert "--accept-loss l" in error.hint

@@ -69,7 +69,8 @@ def test_options_are_known_whatever_their_letters(wanted):
     def values(names):
         return {name.upper(): VALUES.get(name.lower(), "TRUE") for name in names}
 
-    reading = [name for name in READERS[wanted] if name != "maxBytesPerTrigger"]
+    losing = ("maxFileAge", "latestFirst", "fileNameOnly", "ignoreCorruptFiles", "ignoreMissingFiles")
+    reading = [name for name in READERS[wanted] if name not in (*losing, "maxBytesPerTrigger")]
     assert source_problems(source(Format=wanted, **values(reading))) == []
     assert sink_problems(sink(Format=wanted, **values(WRITERS[wanted]))) == []
 
@@ -86,6 +87,12 @@ def test_settings_of_parquet_pass():
         {"maxBytesPerTrigger": "10mb"},
         {"maxbytespertrigger": "10", "maxFilesPerTrigger": "10"},
         {"latestFirst": "yes"},
+        {"latestFirst": "true"},
+        {"maxFileAge": "10d"},
+        {"FILENAMEONLY": "TRUE"},
+        {"ignoreCorruptFiles": "true"},
+        {"ignoreMissingFiles": "true"},
+        {"on_changed_file": "ignore"},
     ],
 )
 def test_values_that_spark_would_pass_over(options):

@@ -229,7 +229,7 @@ def test_synced_before_and_after_the_rename(tmp_path, monkeypatch):
     sink = prepared(tmp_path)
     sink.write(Frame(*ROWS), "delivered", 7, "a1")
     done = []
-    monkeypatch.setattr(files, "_sync", lambda path: done.append(path.name))
+    monkeypatch.setattr(files, "sync", lambda path: done.append(path.name))
     rename = os.rename
     monkeypatch.setattr(files.os, "rename", lambda a, b: (done.append("RENAME"), rename(a, b)))
     sink.publish("delivered", 7, "a1", ORIGIN)

@@ -109,13 +109,26 @@ def run(
     time_zone: TimeZone = None,
     late_output: Annotated[str | None, typer.Option(help="The sink of the job that late rows go to.")] = None,
     broken_output: Annotated[str | None, typer.Option(help="The sink for records that do not parse.")] = None,
+    rebuild_spark_checkpoint: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild-spark-checkpoint",
+            help="Make Spark's files in the checkpoint anew from the job's state; then go on.",
+        ),
+    ] = False,
+    accept_loss: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE", help="Go on though Kafka lost rows of it before they were read; repeat."
+        ),
+    ] = None,
     live: Annotated[
         bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON line per tick, and the account.")] = False,
 ) -> None:
     """Run a job on Spark. Ctrl-C stops it cleanly; running it again goes on where it stopped."""
-    from watersmeet.cli.run import Appearance, run_text, settings_of
+    from watersmeet.cli.run import Appearance, Recovery, run_text, settings_of
 
     overrides = _overrides(
         checkpoint=checkpoint,
@@ -143,6 +156,7 @@ def run(
         str(job),
         overrides,
         Appearance(live, json),
+        recovery=Recovery(rebuild_spark_checkpoint, tuple(accept_loss or ())),
         default_checkpoint=_default_checkpoint(job),
     )
     if ended.stopped and not json:

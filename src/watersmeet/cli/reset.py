@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from watersmeet.engine.spark.checkpoint import NAMES, Checkpoint
+from watersmeet.engine.spark.checkpoint import NAMES, OLD, Checkpoint
 from watersmeet.engine.spark.small_files import read_value
 from watersmeet.errors import StateError, WatersmeetError
 from watersmeet.plan.endpoints import ASIDE
@@ -123,7 +123,9 @@ def _check(root: Path) -> None:
     foreign = sorted(
         entry.name
         for entry in root.iterdir()
-        if entry.name not in NAMES and not (entry.name.startswith(".") and entry.name.endswith(".tmp"))
+        if entry.name not in NAMES
+        and not entry.name.startswith(OLD)
+        and not (entry.name.startswith(".") and entry.name.endswith(".tmp"))
     )
     if foreign:
         raise StateError(

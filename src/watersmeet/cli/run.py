@@ -24,6 +24,15 @@ class Appearance:
 
 
 @dataclass(frozen=True)
+class Recovery:
+    """What a run is to do about losses. ``rebuild``: make Spark's checkpoint anew; ``accept_loss``: the Kafka
+    sources that go on though rows are gone."""
+
+    rebuild: bool = False
+    accept_loss: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Ended:
     """A run that ended. ``stopped``: by Ctrl-C or SIGTERM. ``result``: the last tick's, if there was one."""
 
@@ -144,6 +153,7 @@ def run_text(
     overrides: Mapping[str, str],
     appearance: Appearance,
     *,
+    recovery: Recovery | None = None,
     default_checkpoint: Path,
 ) -> Ended:
     """Run the job until it ends or is stopped (Ctrl-C, SIGTERM), and show it.
@@ -170,7 +180,9 @@ def run_text(
     with _sigterm_as_interrupt(), progress:
         reporter = Reporter(progress.update)
         try:
-            stopped = _run(job, plan, str(default_checkpoint), printer, reporter, progress)
+            stopped = _run(
+                job, plan, recovery or Recovery(), str(default_checkpoint), printer, reporter, progress
+            )
         except KeyboardInterrupt:
             stopped = True
         except EngineError as error:
@@ -270,7 +282,15 @@ def reset_text(
     return True
 
 
-def _run(job: Any, plan: Any, default_checkpoint: str, printer: Any, reporter: Any, progress: Any) -> bool:
+def _run(
+    job: Any,
+    plan: Any,
+    recovery: Recovery,
+    default_checkpoint: str,
+    printer: Any,
+    reporter: Any,
+    progress: Any,
+) -> bool:
     """Run on Spark; whether it was stopped by a signal."""
     from watersmeet.cli.reports import waiting_of
     from watersmeet.engine.spark.job import run_job
@@ -290,12 +310,20 @@ def _run(job: Any, plan: Any, default_checkpoint: str, printer: Any, reporter: A
         set_aside_newer_parts=_flag(run, "set_aside_newer_parts"),
         on_notice=lambda said: print(f"notice: {said}", file=sys.stderr),
         on_start=lambda found: progress.start(waiting_of(found)),
+        rebuild=recovery.rebuild,
+        accept_loss=recovery.accept_loss,
         on_tick=reporter,
         console=printer,
     )
     if not result.ticks and not result.stopped:
         why = "the job was finished before" if result.finished else "there is nothing new"
         print(f"{why}: nothing was read", file=sys.stderr)
+    for name, found in result.changed.items():
+        print(
+            f"{name}: {found.files:,} files are not in the result as they are now: {', '.join(found.names)}"
+            + (", …" if found.files > len(found.names) else ""),
+            file=sys.stderr,
+        )
     return bool(result.stopped)
 
 

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from watersmeet.durable import make_folders, sync
 from watersmeet.errors import EngineError, SpecError, raise_all
 from watersmeet.sinks.base import (
     TEXT_OPTIONS,
@@ -98,7 +99,7 @@ class FileSink:
                         hint="write Parquet or JSON, or put the column out as text: to_json(…)",
                     )
         try:
-            self._path.mkdir(parents=True, exist_ok=True)
+            make_folders(self._path)
             probe = self._path / f"_writable-{os.getpid()}"
             probe.mkdir(exist_ok=True)
             probe.rmdir()
@@ -163,7 +164,7 @@ class FileSink:
                 moved = self._final(*part)
                 os.rename(moved, _free_name(aside / moved.name))
             for folder in (aside, aside.parent, self._path):
-                _sync(folder)
+                sync(folder)
         except OSError as error:
             raise EngineError(
                 f'sink "{self._spec.name}" could not set parts aside: {error}', code="sink-failed"
@@ -198,7 +199,7 @@ class FileSink:
                 write_mark(staged, identity)
                 _sync_tree(staged)
                 os.rename(staged, final)
-                _sync(self._path)
+                sync(self._path)
             else:
                 shutil.rmtree(staged, ignore_errors=True)
             self._last[insert] = (tick, attempt)
@@ -302,16 +303,8 @@ def _free_name(path: Path) -> Path:
 
 def _sync_tree(directory: Path) -> None:
     for file in directory.iterdir():
-        _sync(file)
-    _sync(directory)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync(file)
+    sync(directory)
 
 
 def _remove_if_empty(directory: Path) -> None:

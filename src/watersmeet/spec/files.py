@@ -17,6 +17,9 @@ FORMATS = ("parquet", "json", "csv")
 LONGEST_NAME = 200
 """Of a sink, quoted; its directories add a tick's number, and file systems take 255 bytes."""
 OURS = ("path", "format")
+ON_CHANGED_FILE = "on_changed_file"
+OF_SOURCES = (*OURS, ON_CHANGED_FILE)
+"""What Spark's readers are not told."""
 
 _OF_STREAMS = (
     "maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "fileNameOnly", "maxCachedFiles",
@@ -68,6 +71,15 @@ _SWITCHES = (
     "ignoreTrailingWhiteSpace", "ignoreNullFields", "quoteAll", "escapeQuotes",
 )  # fmt: skip
 
+_LOSING = {
+    "maxfileage": "files that are older than others would be left out, and nothing would say so",
+    "latestfirst": "files must come in the order of their times, or watermarks leave the older ones behind",
+    "filenameonly": "of two files of one name in two directories only one would be read",
+    "ignorecorruptfiles": "rows would be lost, and nothing would say so: take the file away, or mend it",
+    "ignoremissingfiles": "rows would be lost, and nothing would say so; 'on_changed_file' = 'warn' counts",
+}
+"""Options of a stream that may be 'false' at most, and why."""
+
 _POINTLESS = {
     "mode": "records that do not parse are counted, and kept by SET broken_output",
     "columnnameofcorruptrecord": "records that do not parse are kept by SET broken_output",
@@ -84,10 +96,15 @@ def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
     found = _common(what, "read", source.options, "in/orders")
     wanted = format_of(source.options)
     if wanted in READERS:
-        known = [*OURS, *(name for name in READERS[wanted] if not (table and name in _OF_STREAMS))]
+        known = [
+            *(OURS if table else OF_SOURCES),
+            *(name for name in READERS[wanted] if not (table and name in _OF_STREAMS)),
+        ]
         found += _unknown(what, wanted, source.options, known, READERS)
         found += _values(what, source.options, known)
     given = {name.lower() for name in source.options}
+    if not table:
+        found += _losing(what, source.options)
     if not table and {"maxfilespertrigger", "maxbytespertrigger"} <= given:
         found.append(
             SpecError(
@@ -126,6 +143,11 @@ def sink_problems(sink: Sink) -> list[SpecError]:
             )
         )
     return found
+
+
+def warns_of_changes(options: Mapping[str, str]) -> bool:
+    """Whether files that were changed after they had been read are counted, and do not stop the job."""
+    return _option(options, ON_CHANGED_FILE, "fail").lower() == "warn"
 
 
 def path_of(options: Mapping[str, str]) -> str:
@@ -210,6 +232,17 @@ def _values(what: str, options: Mapping[str, str], known: Iterable[str]) -> Iter
     for name, value in (named[each.lower()] for each in _SWITCHES if each.lower() in named):
         if value.lower() not in ("true", "false"):
             yield _wrong(what, name, value, "it can be 'true' or 'false'")
+
+
+def _losing(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
+    """Options of Spark's readers by which files, and with them rows, would be left out in silence."""
+    for name, value in options.items():
+        reason = _LOSING.get(name.lower())
+        if reason is not None and (name.lower() == "maxfileage" or value.strip().lower() == "true"):
+            yield _wrong(what, name, value.strip(), reason)
+    wanted = _option(options, ON_CHANGED_FILE, "fail")
+    if wanted.lower() not in ("fail", "warn"):
+        yield _wrong(what, ON_CHANGED_FILE, wanted, "it can be 'fail' or 'warn'")
 
 
 def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from watersmeet.errors import StateError
 from watersmeet.event_time import NEVER, Watermark
+from watersmeet.state import file_lists
 from watersmeet.state.damage import damaged
 from watersmeet.state.marks import Marks
 from watersmeet.state.pace import Pace
@@ -30,6 +31,8 @@ STATE_VERSION = 5
 
 _FOLDER = "manifests"
 _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
+FOLDERS = ("runs", "marks", "aside", "work", file_lists.FOLDER)
+"""Of a store, those whose files go when no kept manifest names them."""
 
 
 class LiveRun(Record):
@@ -136,9 +139,10 @@ class KnownPart(Record):
 
 class Manifest(Record):
     """See the module. ``host``: what the surrounding engine must remember with the tick (Spark's query id,
-    batch id, offsets, clock). ``finished``: the input was ended; the job takes no more rows. ``owner``: the
-    id of the state, by which sinks know whose their parts are; ``identity``: from what the tick's rows were
-    made (see `engine.step.identity`); ``parts``: per insert, of sinks that keep parts."""
+    batch id, offsets, topics, and the lists of files read: see `file_lists`). ``finished``: the input was
+    ended; the job takes no more rows. ``owner``: the id of the state, by which sinks know whose their parts
+    are; ``identity``: from what the tick's rows were made (see `engine.step.identity`); ``parts``: per insert,
+    of sinks that keep parts."""
 
     state_version: int = STATE_VERSION
     tick: int
@@ -154,7 +158,7 @@ class Manifest(Record):
 
     def files(self) -> set[str]:
         """Every stored name that this manifest needs."""
-        names: set[str] = set()
+        names = set(file_lists.names_in(self.host))
         for live in self.runs():
             names.add(live.run.name)
             names.update(segment.file for marks in live.marks.values() for segment in marks)
@@ -278,7 +282,7 @@ def collect_garbage(store: Store, kept: Iterable[Manifest]) -> int:
     newest = {manifest_name(manifest.tick) for manifest in manifests}
     needed = set().union(*(manifest.files() for manifest in manifests)) if manifests else set()
     garbage = [name for name in manifest_names(store) if name not in newest]
-    for folder in ("runs", "marks", "aside", "work"):
+    for folder in FOLDERS:
         garbage += [name for name in store.names(folder) if name not in needed]
     left = 0
     for name in garbage:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from watersmeet.durable import make_folders, sync
 from watersmeet.errors import StateError
 from watersmeet.state.damage import missing, not_written
 
@@ -89,7 +90,7 @@ class LocalStore:
     def write(self, name: str, data: pa.Buffer | bytes) -> None:
         path = self._path(name)
         os.rename(self._stage(path, data), path)
-        _sync_folder(os.path.dirname(path))
+        sync(os.path.dirname(path))
 
     def create(self, name: str, data: bytes) -> bool:
         path = self._path(name)
@@ -100,7 +101,7 @@ class LocalStore:
             return False
         finally:
             os.unlink(staged)
-        _sync_folder(os.path.dirname(path))
+        sync(os.path.dirname(path))
         return True
 
     def read(self, name: str) -> pa.Buffer:
@@ -159,30 +160,12 @@ class LocalStore:
 def make_private(folder: str | os.PathLike[str]) -> None:
     """Make a directory with all that is missing above it, for the owner's eyes alone, and synced; one that is
     there is closed to others as well."""
-    path, fresh = os.fspath(folder), []
-    while path and not os.path.isdir(path):
-        fresh.append(path)
-        path = os.path.dirname(path)
-    for each in reversed(fresh):
-        try:
-            os.mkdir(each, FOLDER_MODE)
-        except FileExistsError:
-            continue
-        os.chmod(each, FOLDER_MODE)  # mkdir's mode is less the umask
-        _sync_folder(os.path.dirname(each) or ".")
-    if not fresh and os.stat(folder).st_mode & 0o077:
+    make_folders(folder, FOLDER_MODE)
+    if os.stat(folder).st_mode & 0o777 != FOLDER_MODE:
         try:
             os.chmod(folder, FOLDER_MODE)
         except PermissionError:  # another user's: then it is as that one has it
             return
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class MemoryStore:

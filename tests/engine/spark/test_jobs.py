@@ -114,10 +114,10 @@ def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, mo
     put("orders", order(1, "10:00:00"))
     plain = Run._tick
 
-    def killed(self, reports, clock_us, host, end=False):
+    def killed(self, *arguments, end=False, **named):
         if end:
             raise EngineError("killed", code="test")
-        plain(self, reports, clock_us, host, end)
+        plain(self, *arguments, end=end, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(Run, "_tick", killed)

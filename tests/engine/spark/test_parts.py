@@ -12,6 +12,7 @@ from pyarrow import parquet
 from watersmeet.engine.spark import session
 from watersmeet.engine.spark.checkpoint import Checkpoint
 from watersmeet.engine.spark.errors import readable, readable_error
+from watersmeet.engine.spark.files_read import BatchFiles
 from watersmeet.engine.spark.generator import value_sql
 from watersmeet.engine.spark.kafka import partition_names
 from watersmeet.engine.spark.properties import node_of, node_text
@@ -108,14 +109,14 @@ def _checkpoint(tmp_path, planned: int | None, committed: int | None, query_id: 
 
 
 def _manifest(checkpoint: Checkpoint, batch: int, query_id: str = "q") -> Manifest:
-    host = host_of(query_id, checkpoint.offsets(batch), NOTHING)
+    host = host_of(query_id, checkpoint.offsets(batch), NOTHING, {}, BatchFiles([], [], {}))
     return Manifest(tick=batch + 1, clock_us=0, fingerprints={}, sources=[], queries={}, host=host)
 
 
 @pytest.mark.parametrize(("planned", "committed"), [(2, 2), (2, 1), (3, 2)])
 def test_what_a_kill_can_leave_is_fine(tmp_path, planned, committed):
     checkpoint = _checkpoint(tmp_path, planned, committed)
-    check_checkpoint(checkpoint, _manifest(checkpoint, 2), NOTHING)
+    check_checkpoint(checkpoint, _manifest(checkpoint, 2).host, NOTHING)
 
 
 def test_a_repeated_batch_is_skipped_only_if_all_is_equal(tmp_path):
@@ -136,14 +137,16 @@ def test_a_lost_or_foreign_part_is_refused(tmp_path):
         check_checkpoint(checkpoint, None, NOTHING)
     assert lost.value.code == "state-lost"
     with pytest.raises(StateError) as gone:
-        check_checkpoint(Checkpoint(tmp_path / "b"), manifest, NOTHING)
+        check_checkpoint(Checkpoint(tmp_path / "b"), manifest.host, NOTHING)
     assert gone.value.code == "spark-checkpoint-lost"
     with pytest.raises(StateError) as foreign:
-        check_checkpoint(_checkpoint(tmp_path / "c", 2, 2, "other"), manifest, NOTHING)
+        check_checkpoint(_checkpoint(tmp_path / "c", 2, 2, "other"), manifest.host, NOTHING)
     assert foreign.value.code == "spark-checkpoint-changed"
     for planned, committed in ((1, 1), (4, 3)):
         with pytest.raises(StateError) as gap:
-            check_checkpoint(_checkpoint(tmp_path / f"d{planned}", planned, committed), manifest, NOTHING)
+            check_checkpoint(
+                _checkpoint(tmp_path / f"d{planned}", planned, committed), manifest.host, NOTHING
+            )
         assert gap.value.code == "checkpoint-gap"
 
 

@@ -91,9 +91,9 @@ def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
     topics = kafka.topics_of(source)
     servers = kafka.servers_of(source)
     jvm: Any = spark.sparkContext._jvm
-    properties = _properties(jvm, source, ADMIN_TIMEOUT_MS)
+    asked = properties(jvm, source, ADMIN_TIMEOUT_MS)
     try:
-        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(asked)
     except TypeError:
         raise EngineError(
             "Spark's Kafka connector is not loaded",
@@ -101,7 +101,7 @@ def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
             hint="name its jars: --jars DIR, SET jars = 'DIR', or the variable WATERSMEET_SPARK_JARS",
         ) from None
     except Exception as error:
-        raise _unreachable(source, servers, str(error)) from None
+        raise unreachable(source, servers, str(error)) from None
     try:
         known = [str(name) for name in admin.listTopics().names().get()]
         for topic in topics:
@@ -115,7 +115,7 @@ def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
     except EngineError:
         raise
     except Exception as error:
-        raise _unreachable(source, servers, str(error)) from None
+        raise unreachable(source, servers, str(error)) from None
     finally:
         admin.close(jvm.java.time.Duration.ofSeconds(1))
     return tuple(_names(source, dict.fromkeys(found, 0)))
@@ -128,7 +128,7 @@ def unread(spark: SparkSession, source: Source, offsets: str) -> tuple[str, ...]
     jvm: Any = spark.sparkContext._jvm
     client = jvm.org.apache.kafka
     try:
-        admin = client.clients.admin.AdminClient.create(_properties(jvm, source, LOOK_TIMEOUT_MS))
+        admin = client.clients.admin.AdminClient.create(properties(jvm, source, LOOK_TIMEOUT_MS))
     except Exception:
         return tuple(_names(source, read))
     try:
@@ -154,7 +154,7 @@ def _not_empty(spark: SparkSession, source: Source) -> tuple[str, ...] | None:
     jvm: Any = spark.sparkContext._jvm
     client = jvm.org.apache.kafka
     try:
-        admin = client.clients.admin.AdminClient.create(_properties(jvm, source, LOOK_TIMEOUT_MS))
+        admin = client.clients.admin.AdminClient.create(properties(jvm, source, LOOK_TIMEOUT_MS))
     except Exception:
         return None
     try:
@@ -197,7 +197,8 @@ def _names(source: Source, partitions: Offsets) -> tuple[str, ...]:
     return kafka.partition_names(source, by_topic)
 
 
-def _properties(jvm: Any, source: Source, timeout_ms: int) -> Any:
+def properties(jvm: Any, source: Source, timeout_ms: int) -> Any:
+    """What an admin client for the source is told."""
     properties = jvm.java.util.Properties()
     for name, value in kafka.reader_options(source).items():
         if name.startswith("kafka."):
@@ -207,7 +208,8 @@ def _properties(jvm: Any, source: Source, timeout_ms: int) -> Any:
     return properties
 
 
-def _unreachable(source: Source, servers: str, detail: str) -> EngineError:
+def unreachable(source: Source, servers: str, detail: str) -> EngineError:
+    """For an admin call that failed with ``detail``."""
     reason = "does not answer" if "Timeout" in detail else "cannot be used"
     return EngineError(
         f'Kafka source "{source.name}": the broker at {servers} {reason}',

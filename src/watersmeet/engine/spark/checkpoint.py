@@ -24,7 +24,9 @@ from pathlib import Path
 
 from watersmeet.engine.spark import small_files
 from watersmeet.engine.spark.small_files import read_value, write_value
+from watersmeet.engine.spark.spark_files import REBUILD, SparkFiles
 from watersmeet.errors import EngineError, StateError
+from watersmeet.state.manifest import FOLDERS
 from watersmeet.state.store import FILE_MODE, LocalStore, make_private
 
 _INTENT_HINT = (
@@ -37,8 +39,9 @@ _SETTINGS_HINT = (
     "job's text and its flags are what they were then, remove the file and run again"
 )
 
-NAMES = frozenset({"lock", "job", "intent", "settings", "spark", "state"})
-"""All that there is in a checkpoint directory, but for files that were being written (``.x.tmp``)."""
+NAMES = frozenset({"lock", "job", "intent", "settings", "spark", "state", "spark.new"})
+OLD = "spark.old-"
+"""What was put aside when Spark's files were made anew; the rest of the name is when."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,12 @@ class Offsets:
     text: str
     clock_us: int
     sources: tuple[str, ...]
+
+    @classmethod
+    def of(cls, batch: int, text: str) -> Offsets:
+        """From the text. Raises: ValueError or KeyError when it is none of Spark's."""
+        _, metadata, *sources = text.split("\n")
+        return cls(batch, text, int(json.loads(metadata)["batchTimestampMs"]) * 1000, tuple(sources))
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,7 @@ class Checkpoint:
         self.root = Path(os.path.abspath(os.path.expanduser(os.fspath(root))))
         self.spark = self.root / "spark"
         self.state = self.root / "state"
+        self.spark_files = SparkFiles(self.spark)
 
     @property
     def spark_url(self) -> str:
@@ -87,6 +97,8 @@ class Checkpoint:
         try:
             if not self.root.is_dir():
                 make_private(self.root)
+            for folder in ("manifests", *FOLDERS):
+                make_private(self.state / folder)
             handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
             raise EngineError(
@@ -159,41 +171,22 @@ class Checkpoint:
 
     def query_id(self) -> str | None:
         """Spark's id of the streaming query, None before the first start."""
-        path = self.spark / "metadata"
-        try:
-            return str(json.loads(path.read_text())["id"]) if path.exists() else None
-        except (OSError, ValueError, KeyError, TypeError):
-            raise StateError(
-                f"the id of Spark's query cannot be read from {path}",
-                code="spark-checkpoint-damaged",
-                hint="restore the checkpoint directory from a copy, or start anew with an empty one",
-            ) from None
+        return self.spark_files.query_id()
 
     def last_planned(self) -> int | None:
-        return _last_number(self.spark / "offsets")
+        return max(self.spark_files.numbers("offsets"), default=None)
 
     def last_committed(self) -> int | None:
-        return _last_number(self.spark / "commits")
+        return max(self.spark_files.numbers("commits"), default=None)
 
     def offsets(self, batch: int) -> Offsets:
         """What Spark wrote before ``batch``. Raises: StateError when that is not there."""
         path = self.spark / "offsets" / str(batch)
         try:
-            text = path.read_text()
-            _, metadata, *sources = text.split("\n")
-            clock_ms = int(json.loads(metadata)["batchTimestampMs"])
-        except (OSError, ValueError, KeyError):
+            return Offsets.of(batch, path.read_text())
+        except (OSError, ValueError, KeyError, TypeError):
             raise StateError(
                 f"Spark's offsets of batch {batch} cannot be read from {path}",
                 code="spark-checkpoint-damaged",
-                hint="restore the checkpoint directory from a copy, or start anew with an empty one",
+                hint=REBUILD,
             ) from None
-        return Offsets(batch, text, clock_ms * 1000, tuple(sources))
-
-
-def _last_number(folder: Path) -> int | None:
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return None
-    return max((int(name) for name in names if name.isdigit()), default=None)

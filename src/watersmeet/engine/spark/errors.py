@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from watersmeet.engine.spark.carried import carried
+from watersmeet.engine.spark.spark_files import REBUILD
 from watersmeet.errors import EngineError, WatersmeetError
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\][ \t]*")
@@ -37,7 +38,20 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
         "Some data may have been lost",
         "offsets-expired",
         "Kafka no longer has offsets that the job still has to read",
-        "rows are lost: raise the topic's retention; to go on without them set 'failOnDataLoss' = 'false'",
+        "nothing of this tick was put out, and the state is whole. Run again: it says how many rows are "
+        "gone, and what to do",
+    ),
+    (
+        "Incomplete log file",
+        "spark-checkpoint-damaged",
+        "a file of Spark's checkpoint is not whole; the state is",
+        REBUILD,
+    ),
+    (
+        "Malformed log file",
+        "spark-checkpoint-damaged",
+        "a file of Spark's checkpoint is not whole; the state is",
+        REBUILD,
     ),
     ("UnknownTopicOrPartition", "topic-missing", "a Kafka topic or partition is not there any more", None),
     (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from watersmeet.engine.spark import session
 from watersmeet.engine.spark.look import problems_of
@@ -32,9 +32,12 @@ def run_job(
     until_caught_up: bool = False,
     finish: bool = False,
     set_aside_newer_parts: bool = False,
+    rebuild: bool = False,
+    accept_loss: Collection[str] = (),
     on_start: OnStart | None = None,
     on_notice: Callable[[str], None] | None = None,
     on_tick: OnTick | None = None,
+    on_note: Callable[[str], None] | None = None,
     console: RowPrinter | None = None,
 ) -> RunResult:
     """Run ``plan``, the plan of ``job``, until it ends or is stopped; see `RunSettings` for the arguments.
@@ -53,6 +56,8 @@ def run_job(
         finish=finish,
         run=job.run,
         set_aside_newer_parts=set_aside_newer_parts,
+        rebuild=rebuild,
+        accept_loss=accept_loss,
         on_start=on_start,
         on_notice=on_notice,
         on_tick=on_tick,

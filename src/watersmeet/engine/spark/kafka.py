@@ -3,7 +3,8 @@
 Options: ``bootstrap.servers``, ``topic`` (several with commas), ``format`` (json), ``startingOffsets``
 (earliest), ``maxOffsetsPerTrigger``; ``metadata.<column>`` = key | topic | partition | offset | timestamp
 fills a column from the record and not from its value; ``csv.<name>`` / ``json.<name>`` go to the parser;
-any other with a dot is Kafka's own. In format raw the column ``value`` (or the only one that is not
+any other with a dot is Kafka's own. Records of transactions that were aborted are not read, unless
+``isolation.level`` says ``read_uncommitted``. In format raw the column ``value`` (or the only one that is not
 metadata) is the value, and columns named like metadata are metadata.
 """
 
@@ -85,10 +86,17 @@ def servers_of(source: Source) -> str:
 
 def reader_options(source: Source) -> dict[str, str]:
     """What Spark's reader is told; names that start with ``kafka.`` go on to Kafka. Raises: SpecError."""
-    options = {"kafka.bootstrap.servers": servers_of(source)}
+    options = {"kafka.bootstrap.servers": servers_of(source), "kafka.isolation.level": "read_committed"}
     for name, value in source.options.items():
         if name in _OURS or name.startswith(("metadata.", "csv.", "json.")):
             continue
+        if name.lower() == "failondataloss" and value.strip().lower() != "true":
+            raise SpecError(
+                f'Kafka source "{source.name}": with "{name}" = \'{value}\' rows would be lost in silence',
+                code="wrong-option",
+                hint="leave it out: the job stops and says how many rows are gone; --accept-loss "
+                f"{source.name} then goes on without them",
+            )
         if name.lower() in _SPARKS:
             options[_SPARKS[name.lower()]] = value
         elif "." in name:

@@ -26,14 +26,16 @@ from watersmeet.engine.spark.brokers import Brokers
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.checkpoint import Checkpoint, Intent
 from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.files_read import Changed, FilesRead
 from watersmeet.engine.spark.ingest import SCHEMA, Ingest
+from watersmeet.engine.spark.rebuild import BATCH, COMPACT_INTERVAL, OFFSETS, TOPICS, offsets_in
 from watersmeet.engine.spark.restart import (
-    BATCH,
-    OFFSETS,
     check_checkpoint,
     check_settings,
+    check_sources,
     host_of,
     is_committed,
+    recover,
     told_of,
 )
 from watersmeet.engine.spark.run_settings import all_settings
@@ -42,11 +44,13 @@ from watersmeet.engine.spark.session import hold_fixed
 from watersmeet.engine.spark.sources import read
 from watersmeet.engine.spark.tables import table_of, table_readers
 from watersmeet.engine.spark.tick import UNKNOWN, Outputs, Ticks
+from watersmeet.engine.spark.topics import TopicIds, Topics, accepted
 from watersmeet.engine.step.driver import TickDriver, TickResult
-from watersmeet.errors import SpecError
+from watersmeet.errors import SpecError, near_names
 from watersmeet.plan.model import JobPlan
 from watersmeet.plan.settings import digest_of
 from watersmeet.spec.intervals import IntervalError, trigger_ms
+from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import make_private
 from watersmeet.watermark.holding import Holding
 
@@ -80,7 +84,9 @@ class RunSettings:
         run: the settings of the run as the job has them, for what a tick's rows depend on.
         set_aside_newer_parts: parts of sinks of ticks that the state has not come to are moved out of
             readers' sight, instead of being refused.
-        on_notice: called with what a person should know of the start.
+        on_notice: called with what a person should know and does not stop the job.
+        rebuild: make Spark's checkpoint anew from the state.
+        accept_loss: names of Kafka sources that go on though rows are gone before they were read.
         on_start: called before the first tick with the partitions without rows, per query and alias, that
             hold a watermark back from the start.
         on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
@@ -93,6 +99,8 @@ class RunSettings:
     finish: bool = False
     run: Mapping[str, str] = field(default_factory=dict)
     set_aside_newer_parts: bool = False
+    rebuild: bool = False
+    accept_loss: Collection[str] = ()
     on_start: OnStart | None = None
     on_notice: Callable[[str], None] | None = None
     on_tick: Callable[[TickResult, float, Mapping[str, float]], None] | None = None
@@ -114,12 +122,14 @@ def _trigger_ms(trigger: str) -> int:
 
 @dataclass
 class RunResult:
-    """``ticks``: of this run; ``last``: the last tick's result; ``stopped``: by a signal."""
+    """``ticks``: of this run; ``last``: the last tick's result; ``stopped``: by a signal; ``changed``: files
+    that are not in the result as they are now, per source, since the job's start."""
 
     ticks: int = 0
     last: TickResult | None = None
     finished: bool = False
     stopped: bool = False
+    changed: Mapping[str, Changed] = field(default_factory=dict)
 
 
 class _Stopping(Exception):
@@ -150,6 +160,8 @@ class Run:
     _cancelled: bool = False
     _left_behind: bool = False
     _host: dict[str, Any] = field(default_factory=dict)
+    _topics: TopicIds = field(default_factory=dict)
+    _planned_before: int | None = None
     _last_tick: float = field(default_factory=time.monotonic)
 
     def stop(self) -> None:
@@ -158,6 +170,13 @@ class Run:
 
     def execute(self) -> RunResult:
         """The whole run, in this thread. Raises: WatersmeetError."""
+        self.topics = Topics(self.spark, self.plan.sources)
+        try:
+            return self._execute()
+        finally:
+            self.topics.close()
+
+    def _execute(self) -> RunResult:
         with self.checkpoint.locked(), self._sinks_closed():
             self._build()
             manifest = self.driver.manifest
@@ -167,8 +186,19 @@ class Run:
                     self.driver.begin(_now_us())  # says that the job takes no more
                 self.result.finished = True
                 return self.result
-            check_checkpoint(self.checkpoint, manifest, self.plan)
-            self._host = dict(manifest.host) if manifest is not None else {}
+            self._host = self._recovered(manifest)
+            check_checkpoint(self.checkpoint, None if manifest is None else self._host, self.plan)
+            self._planned_before = self.checkpoint.last_planned()
+            self.files = FilesRead(
+                self.plan.sources,
+                self.checkpoint.spark_files,
+                self.checkpoint.store,
+                self._host,
+                self._note,
+            )
+            self.result.changed = self.files.changed
+            self._topics = {**self.topics.ids(), **self._host.get(TOPICS, {})}
+            self.files.start()
             repeated = intent if intent is not None and intent.tick == self.driver.tick + 1 else None
             pending = repeated is not None or self._batch_is_due()
             if not self._as_begun(pending):
@@ -187,6 +217,8 @@ class Run:
                 self._own_tick(repeated)
             if not self.result.finished:
                 self._stream()
+                if self.settings.until_caught_up and not self._stop.is_set():
+                    self.files.finish()
                 if self.settings.finish and not self._stop.is_set():
                     self._own_tick(self._intended(end=True))
         self.result.stopped = self._stop.is_set()
@@ -210,6 +242,38 @@ class Run:
         finally:
             for sink in self.outputs.sinks:
                 sink.close()
+
+    def _recovered(self, manifest: Manifest | None) -> dict[str, Any]:
+        """What the manifest remembers, when rows that are gone and files that were lost are seen to."""
+        host = manifest.host if manifest is not None else {}
+        kafkas = [source.name for source in self.plan.sources if source.connector == "kafka"]
+        for name in self.settings.accept_loss:
+            if name not in kafkas:
+                raise SpecError(
+                    f'--accept-loss {name}: there is no Kafka source "{name}" in this job',
+                    code="wrong-option",
+                    hint=near_names(name, kafkas) or "the job has no Kafka sources",
+                )
+        on: dict[str, str] = {}
+        if host and self.topics:
+            check_sources(host, self.plan)
+            found = self.topics.losses(host.get(TOPICS, {}), offsets_in(host).sources)
+            on = accepted(found, self.settings.accept_loss)
+            for loss in found:
+                self._note(f"accepted: {loss.error.message}")
+        return recover(
+            self.checkpoint,
+            manifest,
+            self.plan,
+            self._note,
+            interval=int(self.spark.conf.get(COMPACT_INTERVAL, "10") or 10),
+            accepted=on,
+            asked=self.settings.rebuild,
+        )
+
+    def _note(self, text: str) -> None:
+        if self.settings.on_notice is not None:
+            self.settings.on_notice(text)
 
     def _build(self) -> None:
         settings, spark = self.settings, self.spark
@@ -256,6 +320,7 @@ class Run:
             while not self._stop.is_set():
                 if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
                     return
+                self.files.look_if_due()
             self._end_between_ticks(query)
         except Exception as error:
             if not isinstance(self._failure, _Stopping):
@@ -288,9 +353,18 @@ class Run:
                 offsets = self.checkpoint.offsets(batch)
                 if is_committed(self.driver.manifest, query_id, offsets, self.plan):
                     return
-                host = host_of(query_id, offsets, self.plan)
+                self.checkpoint.spark_files.sync(batch)
+                again = self._planned_before is not None and batch <= self._planned_before
+                files = self.files.of_batch(offsets, again=again)
+                host = host_of(query_id, offsets, self.plan, self._topics, files)
                 self.driver.declare_partitions(self.brokers.in_offsets(offsets.sources))
-                self._tick(reports, offsets.clock_us, host)
+
+                def check() -> None:
+                    self.files.check(files)
+                    self.topics.check(self._topics)
+
+                self._tick(reports, offsets.clock_us, host, check=check)
+                self.files.committed(files)
                 self._host = host
         except BaseException as error:
             if self._failure is None or not isinstance(error, _Stopping):
@@ -301,7 +375,13 @@ class Run:
         raise _Failed(failed)
 
     def _tick(
-        self, reports: DataFrame | None, clock_us: int, host: Mapping[str, Any], end: bool = False
+        self,
+        reports: DataFrame | None,
+        clock_us: int,
+        host: Mapping[str, Any],
+        *,
+        check: Callable[[], None] | None = None,
+        end: bool = False,
     ) -> None:
         before = time.perf_counter()
         self.driver.look(_now_us())  # a batch of an earlier run has that one's clock
@@ -312,6 +392,7 @@ class Run:
                 host=host,
                 told=told_of(host, self.driver.settings),
                 unread=lambda names: self._unread(names, host),
+                check=check,
                 end=end,
             )
         except Exception as error:

@@ -32,13 +32,17 @@ from watersmeet.engine.step import csv_header
 from watersmeet.engine.step.table_files import local_files
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
-from watersmeet.spec.files import OURS, format_of, local_path, path_of, source_problems
+from watersmeet.spec.files import OF_SOURCES, format_of, local_path, path_of, source_problems
 from watersmeet.spec.model import Source
 
 BYTES_PER_TICK = str(32 << 20)
 
 PATTERN = frozenset("{}[]*?\\")
 """Characters by which Spark takes a path for a pattern."""
+
+NO_AGE = "1000000d"
+"""Spark passes files over that are so much older than the newest, a week by default. Modification times say
+nothing about what was read."""
 
 _BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 
@@ -89,7 +93,8 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     check_files(source)
     path, wanted = path_of(source.options), format_of(source.options)
     check_path(spark, f'file source "{source.name}"', path)
-    options = {name: value for name, value in given.items() if name not in OURS}
+    options = {name: value for name, value in given.items() if name not in OF_SOURCES}
+    options["maxfileage"] = NO_AGE
     if not _BOUNDS & set(options):
         options["maxbytespertrigger"] = BYTES_PER_TICK
     frame = read_records(spark.readStream, source, wanted, path, options)
@@ -142,7 +147,7 @@ def read_records(
         options: for the reader; None: those of ``source``.
     """
     if options is None:
-        options = {name: value for name, value in lowered(source.options).items() if name not in OURS}
+        options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
     reader: Any = reading.format(wanted).options(**options)
     where = hadoop_path(path, stream=isinstance(reading, DataStreamReader))
     if wanted == "parquet":

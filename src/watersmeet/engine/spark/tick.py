@@ -159,6 +159,7 @@ class Ticks:
         advances: Mapping[str, Mapping[str, int]] | None = None,
         idle: Mapping[str, Iterable[str]] | None = None,
         unread: Unread | None = None,
+        check: Callable[[], None] | None = None,
         end: bool = False,
     ) -> TickResult:
         """One tick.
@@ -170,6 +171,7 @@ class Ticks:
             advances, idle, end: see `TickDriver.advance`.
             unread: of sources, the partitions that have unread rows. Asked in ticks alone in which a
                 partition would go idle; one that has some does not.
+            check: called when the rows were read, before any goes out; raises if they are not to be trusted.
         """
         self.timings = Timings()
         start = self.driver.begin(clock_us)
@@ -178,6 +180,8 @@ class Ticks:
         if reports is not None:
             self._spark.sparkContext.setLocalProperty(START, start_text(start))
             rows = reports.collect()
+        if check is not None:
+            check()
         self.timings.mark("ingest")
         texts = [row[1] for row in rows if row[0] == REPORT]
         going = frozenset[str]() if unread is None or end else self.driver.going_idle(start, texts)

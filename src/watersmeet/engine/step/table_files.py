@@ -28,10 +28,11 @@ def local_files(source: Source, path: str) -> list[Entry]:
             code="path-missing",
             hint="name a file, or a directory of files, that is there",
         )
-    return sorted(entry for root in roots for entry in _beneath(root))
+    return sorted(entry for root in roots for entry in beneath(root))
 
 
-def _beneath(root: str) -> Iterable[Entry]:
+def beneath(root: str) -> Iterable[Entry]:
+    """All files beneath a directory, or the one file, but hidden ones."""
     if not os.path.isdir(root):
         found = os.stat(root)
         yield root, found.st_size, found.st_mtime_ns
@@ -41,7 +42,7 @@ def _beneath(root: str) -> Iterable[Entry]:
             if entry.name.startswith((".", "_")):
                 continue
             if entry.is_dir():
-                yield from _beneath(entry.path)
+                yield from beneath(entry.path)
                 continue
             try:
                 found = entry.stat()

@@ -1,0 +1,179 @@
+"""Spark's own files in a checkpoint: what they are called, whether they are whole, putting them on disk.
+
+    metadata             the query's id
+    offsets/N            what batch N reads up to, written before it begins
+    commits/N            batch N is done; may be lost: Spark gives the batch again, and it is passed over
+    sources/S/L          the files that source S lists as its L-th step; every tenth (`L.compact`) has all
+
+Spark writes these without syncing them. What a batch rests on is put on disk here before anything of it is
+published: a manifest or a part never outlives the offsets that it was made by.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from watersmeet.durable import sync
+
+VERSION = "v1"
+COMPACT = ".compact"
+
+REBUILD = (
+    "run the job once with --rebuild-spark-checkpoint: Spark's files are then made anew from the job's state "
+    "(the old ones are kept beside them); no row is lost or read twice"
+)
+
+
+class SparkFiles:
+    """Of the checkpoint in ``root``; see the module."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._on_disk: set[str] = set()
+
+    def sync(self, batch: int) -> None:
+        """Put on disk what ``batch`` rests on. Costs what is new since the last call."""
+        first = not self._on_disk
+        folders = [self.root / "offsets", self.root / "commits", *self._sources()]
+        new = [self.root / "metadata", *(self.root / "offsets" / each for each in _named(batch))]
+        if batch > 0:
+            new += [
+                path
+                for kind in ("offsets", "commits")
+                for path in (self.root / kind / each for each in _named(batch - 1))
+            ]
+        new += [Path(entry) for folder in self._sources() for entry in _entries(folder)]
+        touched = set()
+        for path in new:
+            name = os.fspath(path)
+            if name not in self._on_disk and _synced(path):
+                self._on_disk.add(name)
+                touched.add(path.parent)
+        for folder in folders:
+            if folder in touched or (first and folder.is_dir()):
+                sync(folder)
+        if first:
+            for folder in (self.root / "sources", self.root, self.root.parent):
+                if folder.is_dir():
+                    sync(folder)
+
+    def query_id(self) -> str | None:
+        """None when there is no such file, or no such thing in it."""
+        try:
+            return str(json.loads((self.root / "metadata").read_text())["id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def numbers(self, kind: str) -> list[int]:
+        """The batches that have a file in ``offsets`` or ``commits``, in order."""
+        try:
+            names = os.listdir(self.root / kind)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def drop_torn_commits(self) -> list[int]:
+        """Remove commits that a power failure left without content; which. Batches without one come again."""
+        torn = [number for number in self.numbers("commits") if not self._is_commit(number)]
+        for number in torn:
+            for name in _named(number):
+                (self.root / "commits" / name).unlink(missing_ok=True)
+        return torn
+
+    def _is_commit(self, number: int) -> bool:
+        try:
+            version, content = (self.root / "commits" / str(number)).read_text().split("\n", 1)
+            return version == VERSION and isinstance(json.loads(content), dict)
+        except (OSError, ValueError):
+            return False
+
+    def file_log(self, source: int, step: int) -> list[dict[str, Any]]:
+        """The files that source ``source`` listed as its ``step``-th.
+
+        Raises:
+            ValueError: the file is not there, or not whole.
+        """
+        folder = self.root / "sources" / str(source)
+        for name in (str(step), f"{step}{COMPACT}"):
+            path = folder / name
+            if path.exists():
+                found = [each for each in _log_lines(path) if each["batchId"] == step]
+                if not found:
+                    raise ValueError(f"{path} is of another batch")
+                return found
+        raise ValueError(f"{folder / str(step)} is missing")
+
+    def check_file_log(self, source: int, last: int, expected: set[tuple[int, str]]) -> None:
+        """Whether Spark finds the ``expected`` (step, path) up to step ``last``.
+
+        Raises:
+            ValueError: it does not; what is wrong.
+        """
+        folder = self.root / "sources" / str(source)
+        found: set[tuple[int, str]] = set()
+        for step in range(last, -1, -1):
+            compact = folder / f"{step}{COMPACT}"
+            path = compact if compact.exists() else folder / str(step)
+            found |= {(each["batchId"], each["path"]) for each in _log_lines(path)}
+            if path == compact:
+                break
+        if found != expected:
+            raise ValueError(f"the files that {folder} lists are others than those that were read")
+
+    def last_step(self, source: int) -> int:
+        """The last step in the log of a source; -1 without any."""
+        folder = self.root / "sources" / str(source)
+        names = (os.path.basename(entry).removesuffix(COMPACT) for entry in _entries(folder))
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _sources(self) -> list[Path]:
+        try:
+            return sorted(path for path in (self.root / "sources").iterdir() if path.is_dir())
+        except FileNotFoundError:
+            return []
+
+
+def log_text(lines: Sequence[Any]) -> str:
+    """A file of offsets, commits or a source's log, of JSON values."""
+    texts = (json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in lines)
+    return "\n".join([VERSION, *texts])
+
+
+def _log_lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        version, *lines = path.read_text(encoding="utf-8").split("\n")
+        found = [json.loads(line) for line in lines if line]
+        if version != VERSION or not all({"path", "timestamp", "batchId"} <= each.keys() for each in found):
+            raise ValueError
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, AttributeError):
+        raise ValueError(f"{path} is not whole") from None
+    return found
+
+
+def _named(batch: int) -> tuple[str, str]:
+    """A batch's file, and Hadoop's checksum of it, if that is written."""
+    return str(batch), f".{batch}.crc"
+
+
+def _entries(folder: Path) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (
+                entry.path for entry in entries if entry.is_file() and not entry.name.endswith(".tmp")
+            )
+    except FileNotFoundError:
+        return
+
+
+def _synced(path: Path) -> bool:
+    try:
+        sync(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""Which files a job has read, for as long as it lives: lists in the store that only ever grow.
+
+A tick that read files adds a list with these alone; when there are `FAN_IN` of a level, they become one of
+the next. So a tick costs what it read, and a manifest names few lists however many files there were. A list
+is named by a digest of its content: one that was damaged is known by its name, and the same files make the
+same list, also in a tick that is repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from watersmeet.errors import StateError
+from watersmeet.state.damage import damaged
+from watersmeet.state.record import FrozenRecord
+from watersmeet.state.store import Store
+
+FAN_IN = 16
+FOLDER = "files"
+KEY = "files"
+"""Where a manifest's ``host`` has its lists."""
+
+
+class FileRead(NamedTuple):
+    """A file as it was when it was read.
+
+    ``source``: the number of the source in the job; ``batch``: its place in Spark's log of the source;
+    ``path``: as Spark writes it (a URL); ``time_ms``: its time there; ``size`` (bytes) and ``changed_ns``: of
+    its last change, as the file system has them; -1 where it was not asked.
+    """
+
+    source: int
+    batch: int
+    path: str
+    time_ms: int
+    size: int
+    changed_ns: int
+
+
+class FileList(FrozenRecord):
+    """A stored list. ``level``: 0 of one tick, else of `FAN_IN` lists of the level beneath."""
+
+    name: str
+    files: int
+    level: int = 0
+
+
+def lists_of(host: Mapping[str, Any]) -> list[FileList]:
+    """The lists that a manifest's ``host`` names, oldest first."""
+    return [FileList.model_validate(each) for each in host.get(KEY, ())]
+
+
+def names_in(host: Mapping[str, Any]) -> Iterator[str]:
+    """Their stored names."""
+    return (each["name"] for each in host.get(KEY, ()))
+
+
+def add(store: Store, lists: Sequence[FileList], files: Iterable[FileRead]) -> list[FileList]:
+    """The lists with ``files`` put behind; what is new is stored. Deterministic."""
+    lines = [_line(each) for each in files]
+    if not lines:
+        return list(lists)
+    found = [*lists, _stored(store, b"".join(lines), len(lines), 0)]
+    while len(found) >= FAN_IN and len({each.level for each in found[-FAN_IN:]}) == 1:
+        merged = found[-FAN_IN:]
+        content = b"".join(_content(store, each) for each in merged)
+        found[-FAN_IN:] = [_stored(store, content, sum(each.files for each in merged), merged[0].level + 1)]
+    return found
+
+
+def read(store: Store, lists: Iterable[FileList]) -> Iterator[FileRead]:
+    """All files, in the order in which they were read. Raises: StateError for a list that is damaged."""
+    for each in lists:
+        for line in _content(store, each).splitlines():
+            yield FileRead(*json.loads(line))
+
+
+def _line(file: FileRead) -> bytes:
+    return json.dumps(list(file)).encode() + b"\n"
+
+
+def _stored(store: Store, content: bytes, files: int, level: int) -> FileList:
+    found = FileList(name=f"{FOLDER}/{_digest(content)}", files=files, level=level)
+    if not store.create(found.name, content):  # by an attempt of this tick that did not get to its end
+        _content(store, found)
+    return found
+
+
+def _content(store: Store, found: FileList) -> bytes:
+    content = bytes(store.read(found.name))
+    if found.name != f"{FOLDER}/{_digest(content)}":
+        raise _damaged(found)
+    return content
+
+
+def _damaged(found: FileList) -> StateError:
+    return damaged(f'list of files read "{found.name}"', "its content is not what was written")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

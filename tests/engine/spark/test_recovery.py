@@ -1,0 +1,201 @@
+"""Spark's checkpoint lost, torn or swapped: mended, made anew from the state, or refused with what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.engine.spark.running import Running
+from watersmeet.errors import StateError
+from watersmeet.sinks.memory import MemorySink
+
+pytestmark = pytest.mark.spark
+
+JOB = """
+CREATE MAPPING l (k BIGINT, t BIGINT, WATERMARK FOR t AS t - 0)
+  TYPE File OPTIONS ('path' = '{path}/l', 'format' = 'json', 'maxFilesPerTrigger' = '1');
+CREATE MAPPING r (k BIGINT, t BIGINT, WATERMARK FOR t AS t - 0)
+  TYPE File OPTIONS ('path' = '{path}/ä r', 'format' = 'json', 'maxFilesPerTrigger' = '1');
+CREATE MAPPING out TYPE Memory;
+INSERT INTO out SELECT l.k, r.t FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + 5;
+"""
+
+
+class Files:
+    """Two sources of files of one row each, and the job over them."""
+
+    def __init__(self, spark, path: Path) -> None:
+        self.spark, self.path, self.checkpoint = spark, path, path / "checkpoint"
+        self.put_so_far = 0
+        for name in ("l", "ä r"):
+            (path / name).mkdir()
+
+    def put(self, count: int) -> None:
+        for number in range(self.put_so_far, self.put_so_far + count):
+            for name in ("l", "ä r"):
+                text = json.dumps({"k": number, "t": number}) + "\n"
+                file = self.path / name / f"file {number:03}.json"
+                file.write_text(text)
+                os.utime(file, (1e9 + number, 1e9 + number))  # Spark reads them in this order
+        self.put_so_far += count
+
+    def run(self, **settings) -> Running:
+        running = Running(
+            self.spark, JOB.format(path=self.path), self.checkpoint, until_caught_up=True, **settings
+        )
+        running.to_the_end()
+        return running
+
+    def rows(self) -> Counter[int]:
+        return Counter(row["k"] for row in MemorySink.rows("out"))
+
+    def all_rows(self) -> Counter[int]:
+        return Counter(range(self.put_so_far))
+
+    def logs(self) -> dict[str, list[str]]:
+        folder = self.checkpoint / "spark"
+        return {
+            str(file.relative_to(folder)): sorted(file.read_text().splitlines())
+            for file in (*folder.glob("sources/*/*"), *folder.glob("offsets/*"), folder / "metadata")
+        }
+
+
+@pytest.fixture
+def files(spark, tmp_path):
+    MemorySink.clear()
+    yield Files(spark, tmp_path)
+    MemorySink.clear()
+
+
+def test_the_checkpoint_is_rebuilt_as_spark_has_it(files):
+    """Also over compactions of Spark's log, its and ours; nothing is read twice, nothing is left out."""
+    files.put(13)
+    files.run()
+    before = files.logs()
+    shutil.rmtree(files.checkpoint / "spark")
+    with pytest.raises(StateError) as refused:
+        files.run()
+    assert refused.value.code == "spark-checkpoint-lost"
+    assert "--rebuild-spark-checkpoint" in refused.value.hint
+    notes: list[str] = []
+    result = files.run(rebuild=True, on_notice=notes.append)
+    assert result.ticks == []
+    assert any("made anew" in note for note in notes)
+    after = files.logs()
+    assert {name for name in after if name.startswith("sources")} == {
+        f"sources/{source}/{name}" for source in (0, 1) for name in ("9.compact", "10", "11", "12")
+    }
+    assert after.pop("offsets/11")
+    assert {name: before[name] for name in after} == after
+    assert files.rows() == files.all_rows()
+    files.put(8)  # another compaction
+    files.run()
+    assert files.rows() == files.all_rows()
+    result = files.run(rebuild=True)
+    assert list(files.checkpoint.glob("spark.old-*")), "the old one is kept"
+    assert result.ticks == []
+    files.put(1)
+    files.run()
+    assert files.rows() == files.all_rows()
+    manifest = max((files.checkpoint / "state/manifests").iterdir()).read_text()
+    assert "file%20" not in manifest, "the manifest itself holds no lists"
+
+
+def torn_offsets(spark: Path) -> None:
+    (spark / "offsets/2").write_text("v1\n{")
+
+
+def no_log(spark: Path) -> None:
+    (spark / "sources/1/1").unlink()
+
+
+def empty_log(spark: Path) -> None:
+    (spark / "sources/0/2").write_bytes(b"")
+
+
+def older_log(spark: Path) -> None:
+    shutil.copy(spark / "sources/0/1", spark / "sources/0/2")
+
+
+def older_offsets(spark: Path) -> None:
+    shutil.copy(spark / "offsets/1", spark / "offsets/2")
+
+
+def another_file(spark: Path) -> None:
+    path = spark / "sources/0/0"
+    path.write_text(path.read_text().replace("000.json", "00x.json"))
+
+
+def cut_metadata(spark: Path) -> None:
+    (spark / "metadata").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [torn_offsets, no_log, empty_log, older_log, older_offsets, another_file, cut_metadata],
+    ids=lambda f: f.__name__,
+)
+def test_damage_is_refused_and_rebuilt(files, damage):
+    files.put(3)
+    files.run()
+    damage(files.checkpoint / "spark")
+    files.put(1)
+    with pytest.raises(StateError) as refused:
+        files.run()
+    assert refused.value.code in ("spark-checkpoint-damaged", "spark-checkpoint-lost")
+    assert "--rebuild-spark-checkpoint" in refused.value.hint
+    files.run(rebuild=True)
+    assert files.rows() == files.all_rows()
+
+
+def test_torn_commits_and_what_was_only_planned_are_mended(files):
+    files.put(3)
+    files.run()
+    spark = files.checkpoint / "spark"
+    (spark / "commits/2").write_bytes(b"")
+    notes: list[str] = []
+    files.run(on_notice=notes.append)
+    assert "commits of batches [2]" in notes[0]
+    assert files.rows() == files.all_rows()
+    (spark / "offsets/3").write_bytes(b"")
+    (spark / "sources/0/3").write_bytes(b"v1")
+    files.put(1)
+    files.run(on_notice=notes.append)
+    assert files.rows() == files.all_rows()
+    assert any("only planned" in note for note in notes)
+
+
+def test_what_was_planned_before_the_first_tick_is_mended(files):
+    files.put(1)
+    spark = files.checkpoint / "spark"
+    (spark / "offsets").mkdir(parents=True)
+    (spark / "metadata").write_text('{"id":"c5bb6d01-cf0c-44e9-a1d1-5b3e7c7f0f02"}')
+    (spark / "offsets/0").write_bytes(b"")
+    files.run()
+    assert files.rows() == files.all_rows()
+
+
+def test_a_checkpoint_without_a_state_cannot_be_rebuilt(files):
+    files.put(1)
+    with pytest.raises(StateError, match="no state"):
+        files.run(rebuild=True)
+    files.run()
+    shutil.rmtree(files.checkpoint / "state")
+    with pytest.raises(StateError) as refused:
+        files.run(rebuild=True)
+    assert refused.value.code == "state-lost"
+
+
+def test_a_damaged_list_of_files_is_refused(files):
+    files.put(1)
+    files.run()
+    (name,) = (files.checkpoint / "state/files").iterdir()
+    name.write_bytes(name.read_bytes().replace(b"000.json", b"001.json"))
+    with pytest.raises(StateError) as refused:
+        files.run()
+    assert refused.value.code == "state-damaged"
