@@ -227,7 +227,10 @@ def test_options_of_any_source_are_taken(connector):
     (source,) = plan.sources
     assert source.idle_timeout_us == 60_000_000
     if connector == "kafka":
-        assert kafka.reader_options(source) == {"kafka.bootstrap.servers": "localhost:9092"}
+        assert kafka.reader_options(source) == {
+            "kafka.bootstrap.servers": "localhost:9092",
+            "kafka.isolation.level": "read_committed",
+        }
     else:
         generator.check(source)
 
