@@ -28,7 +28,7 @@ class FakeEngine:
             on_tick(tick, 0.25, {"ingest": 0.1})
         if self.error is not None:
             raise self.error
-        return SimpleNamespace(stopped=self.stopped, ticks=len(self.ticks), finished=False)
+        return SimpleNamespace(stopped=self.stopped, ticks=len(self.ticks), finished=False, changed={})
 
 
 def tick(number: int, **account: int) -> SimpleNamespace:
