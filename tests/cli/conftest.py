@@ -21,7 +21,7 @@ class FakeEngine:
         self.called: dict = {}
         self.job = self.plan = None
 
-    def run_job(self, job, plan, *, on_start, on_tick, console, **settings):
+    def run_job(self, job, plan, *, on_start, on_tick, on_notice, console, **settings):
         self.job, self.plan, self.called = job, plan, settings
         on_start(self.waiting)
         for tick in self.ticks:

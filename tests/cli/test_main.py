@@ -114,6 +114,9 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
     )
     assert found.status == 0, found.err
     assert engine.called == {
+        "rebuild": False,
+        "accept_loss": (),
+        "set_aside_newer_parts": False,
         "checkpoint": "cp",
         "partitions": 3,
         "trigger": "2 seconds",
