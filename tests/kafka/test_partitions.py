@@ -239,10 +239,10 @@ def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tm
     pad = {"k": None, "t": None, "rk": "b", "rt": 50}
     commit = TickDriver.commit
 
-    def dies(self, host=None):
+    def dies(self, host=None, published=()):
         if self._open.manifest.queries["out"].inputs["l"].watermarks["t"] == 95:
             raise EngineError("killed", code="test")
-        commit(self, host)
+        commit(self, host, published)
 
     def until_it_is_idle() -> None:
         with Running(spark, text, tmp_path / "state") as run:

@@ -119,7 +119,7 @@ def test_a_damaged_checkpoint_is_refused_or_its_rows_are_right(spark, tmp_path, 
             target.unlink()
         else:
             target.write_bytes(content)
-        outcomes.append((str(file), what, *outcome(place, hinted=file.parts[0] != "spark")))
+        outcomes.append((str(file), what, *outcome(place)))
     told = "\n".join(" | ".join(each) for each in outcomes)
     print(f"seed {seed}\n{told}")
     assert not any(each[2] == "WRONG" for each in outcomes), f"seed {seed}\n{told}"
@@ -128,14 +128,14 @@ def test_a_damaged_checkpoint_is_refused_or_its_rows_are_right(spark, tmp_path, 
     assert place.visible() == place.expected()
 
 
-def outcome(place: Place, *, hinted: bool) -> tuple[str, str]:
-    """What the next run makes of it. ``hinted``: a refusal has to say what to do."""
+def outcome(place: Place) -> tuple[str, str]:
+    """What the next run makes of it; a refusal has to say what to do."""
     try:
         place.run(finish=True)
     except WatersmeetError as error:
         if not place.visible() <= place.expected():
             return "WRONG", f"refused after wrong rows: {error}"
-        return ("WRONG" if hinted and not error.hint else "refused"), f"{error.code}: {error.message[:150]}"
+        return ("WRONG" if not error.hint else "refused"), f"{error.code}: {error.message[:150]}"
     except Exception as error:
         return "WRONG", f"{type(error).__name__}: {error}"
     found, expected = place.visible(), place.expected()

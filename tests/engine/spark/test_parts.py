@@ -153,11 +153,12 @@ def test_a_lost_or_foreign_part_is_refused(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\x00\x01"])
 def test_a_damaged_id_of_the_query_is_refused_with_what_to_do(tmp_path, text):
     checkpoint = _checkpoint(tmp_path, 1, 1)
+    manifest = _manifest(checkpoint, 1)
     (checkpoint.spark / "metadata").write_text(text)
     with pytest.raises(StateError) as damaged:
-        checkpoint.query_id()
-    assert damaged.value.code == "spark-checkpoint-damaged"
-    assert damaged.value.hint
+        check_checkpoint(checkpoint, manifest.host, NOTHING)
+    assert damaged.value.code == "spark-checkpoint-lost"
+    assert "--rebuild-spark-checkpoint" in (damaged.value.hint or "")
 
 
 def test_one_run_at_a_time(tmp_path):
