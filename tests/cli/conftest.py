@@ -18,12 +18,15 @@ class FakeEngine:
         self.error: BaseException | None = None
         self.stopped = False
         self.waiting: dict = {}
+        self.notices: list[str] = []
         self.called: dict = {}
         self.job = self.plan = None
 
     def run_job(self, job, plan, *, on_start, on_tick, on_notice, console, **settings):
         self.job, self.plan, self.called = job, plan, settings
         on_start(self.waiting)
+        for notice in self.notices:
+            on_notice(notice)
         for tick in self.ticks:
             on_tick(tick, 0.25, {"ingest": 0.1})
         if self.error is not None:

@@ -125,11 +125,20 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "conf": {"spark.a": "b=c"},
         "until_caught_up": True,
         "finish": True,
+        "set_aside_newer_parts": False,
     }
     assert engine.job.options.max_rows == 9
     assert "tick 1" in found.out
     assert "W[a.t] 1970-01-01" in found.out, "a timestamp unless the plan says that it is a number"
     assert "adds up" in found.out
+
+
+def test_notices_of_the_start_go_to_standard_error(watersmeet, job, engine):
+    engine.notices = ["parts were moved"]
+    found = watersmeet("run", job, "--set-aside-newer-parts")
+    assert engine.called["set_aside_newer_parts"] is True
+    assert "notice: parts were moved" in found.err
+    assert "parts were moved" not in found.out
 
 
 def test_without_a_checkpoint_the_state_is_beside_the_work(watersmeet, job, engine):

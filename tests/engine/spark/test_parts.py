@@ -65,8 +65,9 @@ def test_jars_that_are_not_there_are_named():
 
 
 def test_what_tasks_are_told_comes_back():
-    assert node_of(node_text("a", 1)) == ("a", 1, None)
-    assert node_of(node_text("a", 1, ParquetPart("/x y"))) == ("a", 1, ParquetPart("/x y"))
+    answers = {0: [("answers/1", 47)], 3: []}
+    assert node_of(node_text("a", 1)) == ("a", 1, None, {})
+    assert node_of(node_text("a", 1, ParquetPart("/x y"), answers)) == ("a", 1, ParquetPart("/x y"), answers)
 
 
 def test_foreign_errors_are_read_without_their_stack():
