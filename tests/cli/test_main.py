@@ -125,7 +125,6 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "conf": {"spark.a": "b=c"},
         "until_caught_up": True,
         "finish": True,
-        "set_aside_newer_parts": False,
     }
     assert engine.job.options.max_rows == 9
     assert "tick 1" in found.out

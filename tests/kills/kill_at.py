@@ -73,12 +73,13 @@ def kill_at(point: str, tick: int) -> None:
             die()
         return found
 
-    def patched_publish(self, insert, number, attempt):
-        publish(self, insert, number, attempt)
+    def patched_publish(self, insert, number, attempt, identity):
+        found = publish(self, insert, number, attempt, identity)
         now["published"] += 1
         wanted = {"half-published": 1, "published": now["sinks"]}.get(point)
         if now["published"] == wanted and is_time(number):
             die()
+        return found
 
     def patched_commit(self, host=None, published=()):
         commit(self, host, published)
