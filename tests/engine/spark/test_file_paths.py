@@ -104,3 +104,4 @@ def test_what_is_a_pattern_stays_one(tmp_path):
     assert hadoop_path(str(tmp_path), stream=True) == str(tmp_path)
     assert hadoop_path(str(tmp_path / "a.csv"), stream=True) == str(tmp_path / "a.cs[v]")
     assert hadoop_path("s3a://bucket/x", stream=True) == "s3a://bucket/x"
+    assert hadoop_path("~/x/*.csv", stream=True) == os.path.expanduser("~/x/*.csv"), "Spark knows no ~"

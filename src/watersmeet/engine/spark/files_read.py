@@ -10,20 +10,28 @@ Local and mounted paths only; of other file systems files are remembered, not lo
 
 from __future__ import annotations
 
-import glob
+import hashlib
 import json
-import os
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from watersmeet.engine.spark.checkpoint import Offsets
+from watersmeet.engine.spark.files_there import (
+    NESTED,
+    Found,
+    files_of,
+    hidden_of,
+    is_odd,
+    local_of,
+    shown,
+    stat_of,
+)
 from watersmeet.engine.spark.spark_files import REBUILD, SparkFiles
-from watersmeet.engine.step.table_files import beneath
 from watersmeet.errors import EngineError, StateError
-from watersmeet.spec.files import local_path, path_of, warns_of_changes
+from watersmeet.spec.files import warns_of_changes
 from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileList, FileRead
@@ -42,24 +50,12 @@ NAMED = 5
 SEEN_CHANGED = -1
 """As the step of a file that was read before, and was then found changed."""
 
-Found = tuple[int, int]
-"""Of a file: size, and the time of its last change in ns."""
-
-_COMPANIONS = (
-    "_SUCCESS",
-    "_committed_",
-    "_started_",
-    "_temporary",
-    "_spark_metadata",
-    "_delta_log",
-    "_metadata",
-)
-
 _WHAT = {
     "changed": "changed after it was read",
     "torn": "changed while it was read",
     "gone": "gone before it was read",
     "unread": "not read",
+    "vanished": "there when the run started, and gone before it was read",
 }
 
 _HINTS = {
@@ -70,14 +66,18 @@ _HINTS = {
     "here when they are whole; when this one is, run again: it is then read as it is",
     "gone": "nothing of this tick was put out. Put the file back and run again, or say 'on_changed_file' = "
     "'warn': such files are then counted and named, and their rows are not in the result",
-    "unread": "a directory's own files are read: for those in subdirectories say 'recursiveFileLookup' = "
-    "'true', or 'false' when they are not meant",
+    "unread": NESTED,
+    "vanished": "if it had rows that are meant, put it back and run again. Write files elsewhere on the same "
+    "file system, or under names that begin with a dot, and move them here when they are whole",
 }
+
+_NO_FILE = (-1, -1)
 
 
 @dataclass
 class Changed:
-    """Files of a source that are not in the result as they are now. ``names``: the first of them."""
+    """Files of a source that are not in the result as they are now, each once. ``names``: the first of
+    them."""
 
     files: int = 0
     names: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Changed:
     def add(self, path: str) -> None:
         self.files += 1
         if len(self.names) < NAMED:
-            self.names.append(path)
+            self.names.append(shown(path))
 
 
 @dataclass
@@ -95,6 +95,13 @@ class BatchFiles:
     files: list[FileRead]
     lists: list[FileList]
     changed: dict[str, Changed]
+
+    @property
+    def digest(self) -> str:
+        """By what the batch's files are known. Not by those of other batches that were found changed: when
+        that is found is no part of the batch."""
+        own = [each for each in self.files if each.batch != SEEN_CHANGED]
+        return hashlib.blake2b(json.dumps(own).encode(), digest_size=16).hexdigest()
 
 
 class FilesRead:
@@ -119,14 +126,15 @@ class FilesRead:
         self._sources = {
             number: source for number, source in enumerate(sources) if source.connector == "file"
         }
+        self._lock = threading.RLock()  # the stream's thread reads, another one looks
         self._lists = file_lists.lists_of(host)
         self._last = dict.fromkeys(self._sources, -1)
         self._known: dict[int, dict[str, Found]] = {number: {} for number in self._sources}
+        self._counted: set[tuple[int, str]] = set()
         for each in file_lists.read(store, self._lists):
             self._remember(each)
         self.changed = {name: Changed(**found) for name, found in host.get(CHANGED, {}).items()}
         self._corrections: list[FileRead] = []
-        self._torn: set[tuple[int, str]] = set()
         self._waiting: dict[int, dict[str, Found]] = {}
         self._started_ns = time.time_ns()
         self._next_look = 0.0
@@ -136,11 +144,9 @@ class FilesRead:
 
     def start(self) -> None:
         """Look before anything is read. Raises: EngineError as `look`."""
-        self.look()
-        for number, source in self._sources.items():
-            listed = dict(_listed(source))
-            self._waiting[number] = {k: v for k, v in listed.items() if k not in self._known[number]}
-            hidden = _hidden(source)
+        self._waiting = self.look()
+        for source in self._sources.values():
+            hidden = hidden_of(source)
             if hidden:
                 self._note(
                     f'"{source.name}": files whose names begin with _ or . are not read: {_named(hidden)}'
@@ -151,36 +157,54 @@ class FilesRead:
         if self._sources and time.monotonic() >= self._next_look:
             self.look()
 
-    def look(self) -> None:
+    def look(self) -> dict[int, dict[str, Found]]:
         """List what is there, and compare it with what was read.
 
+        Returns:
+            Per source the files that are still to be read.
+
         Raises:
-            EngineError: a file was changed, or lies where Spark does not read it.
+            EngineError: a file was changed, or Spark passes over it.
         """
         before = time.monotonic()
+        unread: dict[int, dict[str, Found]] = {number: {} for number in self._sources}
         for number, source in self._sources.items():
             known = self._known[number]
-            nested_too = _looks_beneath(source)
-            for path, found in _listed(source):
+            for path, found, passed_over in files_of(source):
                 was = known.get(path)
-                if was is None:
-                    if not nested_too and _is_nested(source, path):
-                        self._report("unread", number, path, found)
-                elif was != found:
-                    self._report("changed", number, path, found)
+                if was == found:
+                    continue
+                if was is None and passed_over is None:
+                    unread[number][path] = found
+                elif was is None:
+                    self._report("unread", number, path, found, passed_over)
+                else:
+                    self._compare(number, path)
         now = time.monotonic()
         self._next_look = now + max(LOOK_EVERY_S, (now - before) / LOOK_SHARE)
+        return unread
+
+    def _compare(self, number: int, path: str) -> None:
+        """Anew: the stream may have read the file since it was listed."""
+        with self._lock:
+            found = stat_of(path)
+            if found is not None and found != self._known[number].get(path):
+                self._report("changed", number, path, found)
 
     def finish(self) -> None:
         """When all that was there is read: whether it was. Raises: EngineError as `look`."""
-        self.look()
+        unread = self.look()
         for number, source in self._sources.items():
-            waiting = self._waiting.get(number, {})
-            if waiting and "pathglobfilter" not in _lowered(source):
-                listed = dict(_listed(source))
-                for path, found in waiting.items():
-                    if path not in self._known[number] and listed.get(path) == found:
-                        self._report("unread", number, path, found)
+            if any(name.lower() == "pathglobfilter" for name in source.options):
+                continue
+            for path, found in self._waiting.get(number, {}).items():
+                if path in self._known[number]:
+                    continue
+                now = unread[number].get(path)
+                if now is None:
+                    self._report("vanished", number, path, None)
+                elif now == found:
+                    self._report("unread", number, path, found)
 
     def of_batch(self, offsets: Offsets, *, again: bool) -> BatchFiles:
         """The files that a batch is about to read, recorded as they are.
@@ -190,39 +214,47 @@ class FilesRead:
 
         Raises:
             StateError: Spark's list of them is damaged.
-            EngineError: one is gone, or was changed since Spark listed it.
+            EngineError: one is gone, or was changed since Spark listed it, or Spark takes its name for a
+                pattern.
         """
-        files = list(self._corrections)
-        for number, source in self._sources.items():
-            last = step_of(offsets, number)
-            for step in range(self._last[number] + 1, last + 1):
-                files += [
-                    self._looked_at(number, source, step, entry, again) for entry in self._log(number, step)
-                ]
-        lists = file_lists.add(self._store, self._lists, files)
-        return BatchFiles(files, lists, self.changed)
+        with self._lock:
+            files = []
+            for number, source in self._sources.items():
+                last = step_of(offsets, number)
+                for step in range(self._last[number] + 1, last + 1):
+                    files += [
+                        self._looked_at(number, source, step, entry, again)
+                        for entry in self._log(number, step)
+                    ]
+            files = [*self._corrections, *files]
+            lists = file_lists.add(self._store, self._lists, files)
+            return BatchFiles(files, lists, self.changed)
 
     def check(self, batch: BatchFiles) -> None:
         """After the rows were read: whether the files are what they were before. Raises: EngineError."""
-        for each in batch.files:
-            path = local_of(each.path)
-            if path is None or each.size < 0:
-                continue
-            found = _stat(path)
-            if each.batch != SEEN_CHANGED and found != (each.size, each.changed_ns):
-                self._report("gone" if found is None else "torn", each.source, path, found)
+        with self._lock:
+            for each in batch.files:
+                path = local_of(each.path)
+                if path is None or each.size < 0 or each.batch == SEEN_CHANGED:
+                    continue
+                found = stat_of(path)
+                if found != (each.size, each.changed_ns):
+                    self._report("gone" if found is None else "torn", each.source, path, found)
 
     def committed(self, batch: BatchFiles) -> None:
         """The batch is a tick now."""
-        self._lists = batch.lists
-        self._corrections = [each for each in self._corrections if each not in batch.files]
-        for each in batch.files:
-            self._remember(each)
+        with self._lock:
+            self._lists = batch.lists
+            self._corrections = [each for each in self._corrections if each not in batch.files]
+            for each in batch.files:
+                self._remember(each)
 
     def _remember(self, file: FileRead) -> None:
         path = local_of(file.path)
         if path is not None:
             self._known[file.source][path] = (file.size, file.changed_ns)
+            if file.batch == SEEN_CHANGED:
+                self._counted.add((file.source, path))
         self._last[file.source] = max(self._last[file.source], file.batch)
 
     def _log(self, number: int, step: int) -> list[dict[str, Any]]:
@@ -241,103 +273,51 @@ class FilesRead:
         url, time_ms = str(entry["path"]), int(entry["timestamp"])
         path = local_of(url)
         if path is None:
-            return FileRead(number, step, url, time_ms, -1, -1)
-        found = _stat(path)
+            return FileRead(number, step, url, time_ms, *_NO_FILE)
+        if is_odd(path):
+            raise EngineError(
+                f'file source "{source.name}": Spark takes {shown(path)} for a pattern, and would read rows '
+                "twice",
+                code="file-name",
+                hint="nothing of this tick was put out. Rename it and run again: no [ ] { } * ? or backslash "
+                "in names of files and directories",
+            )
+        found = stat_of(path)
         if found is None:
             self._report("gone", number, path, None)
-            return FileRead(number, step, url, time_ms, -1, -1)
+            return FileRead(number, step, url, time_ms, *_NO_FILE)
         listed_now = again and found[1] < self._started_ns
         if not listed_now and not _same_time(time_ms, found[1]):
             self._report("torn", number, path, found)
         return FileRead(number, step, url, time_ms, *found)
 
-    def _report(self, what: str, number: int, path: str, found: Found | None) -> None:
+    def _report(
+        self, what: str, number: int, path: str, found: Found | None, hint: str | None = None
+    ) -> None:
+        """Stop the job for a file, or count it once and name it. As it is now it is known from then on."""
         source = self._sources[number]
         if not warns_of_changes(source.options):
             raise EngineError(
-                f'file source "{source.name}": {path} was {_WHAT[what]}',
+                f'file source "{source.name}": {shown(path)} was {_WHAT[what]}',
                 code=f"file-{what}",
-                hint=_HINTS[what],
+                hint=hint or _HINTS[what],
             )
-        if (number, path) not in self._torn:  # or it would be counted for what it was counted for before
+        with self._lock:
+            if what != "vanished":  # that one may come back, and be read
+                self._known[number][path] = found or _NO_FILE
+            if (number, path) in self._counted:
+                return
+            self._counted.add((number, path))
             self.changed.setdefault(source.name, Changed()).add(path)
-            self._note(f'"{source.name}": {path} was {_WHAT[what]}; it is counted')
-        self._torn.discard((number, path))
-        if what == "torn":
-            self._torn.add((number, path))
-        if found is not None and what in ("changed", "unread"):
-            self._known[number][path] = found
-            self._corrections.append(FileRead(number, SEEN_CHANGED, path, 0, *found))
+            self._note(f'"{source.name}": {shown(path)} was {_WHAT[what]}; it is counted')
+            if what != "vanished":
+                self._corrections.append(FileRead(number, SEEN_CHANGED, path, 0, *(found or _NO_FILE)))
 
 
 def step_of(offsets: Offsets, source: int) -> int:
     """The last step of a file source that a batch reads; -1 when it has read nothing yet."""
     text = offsets.sources[source]
     return -1 if text == "-" else int(json.loads(text)["logOffset"])
-
-
-def local_of(path: str) -> str | None:
-    """What Spark, or a correction, calls a file, as the operating system has it; None: it has not."""
-    if path.startswith("/"):
-        return path
-    parts = urlsplit(path)
-    return unquote(parts.path) if parts.scheme == "file" else None
-
-
-def _roots(source: Source) -> list[str]:
-    """The directories and files that the source's path stands for, as Spark has them."""
-    local = local_path(path_of(source.options))
-    if local is None:
-        return []
-    path = os.path.abspath(local)
-    return [path] if os.path.exists(path) else sorted(glob.glob(path))
-
-
-def _listed(source: Source) -> Iterator[tuple[str, Found]]:
-    """All files of the source but hidden ones."""
-    for root in _roots(source):
-        for path, size, changed_ns in beneath(root):
-            yield path, (size, changed_ns)
-
-
-def _looks_beneath(source: Source) -> bool:
-    """Whether the user has said which files of subdirectories are meant."""
-    return "recursivefilelookup" in _lowered(source)
-
-
-def _is_nested(source: Source, path: str) -> bool:
-    """Whether Spark passes a file over: not right in the directory, nor in one of partitions."""
-    for root in _roots(source):
-        if path != root and path.startswith(root + os.sep):
-            folders = os.path.dirname(os.path.relpath(path, root))
-            return bool(folders) and not all("=" in each for each in folders.split(os.sep))
-    return False
-
-
-def _hidden(source: Source) -> list[str]:
-    """Files with content that Spark passes over by their names, but for those that go with others."""
-    found = []
-    for root in _roots(source):
-        if os.path.isdir(root):
-            with os.scandir(root) as entries:
-                found += [
-                    entry.path
-                    for entry in entries
-                    if entry.name.startswith(("_", "."))
-                    and not entry.name.startswith(_COMPANIONS)
-                    and not entry.name.endswith(".crc")
-                    and entry.is_file()
-                    and entry.stat().st_size
-                ]
-    return sorted(found)
-
-
-def _stat(path: str) -> Found | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
 
 
 def _same_time(time_ms: int, changed_ns: int) -> bool:
@@ -347,10 +327,6 @@ def _same_time(time_ms: int, changed_ns: int) -> bool:
     return abs(changed_ns // 1_000_000 - time_ms) <= 1
 
 
-def _lowered(source: Source) -> set[str]:
-    return {name.lower() for name in source.options}
-
-
 def _named(paths: Sequence[str]) -> str:
     more = len(paths) - NAMED
-    return ", ".join(paths[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(shown, paths[:NAMED])) + (f" and {more:,} more" if more > 0 else "")

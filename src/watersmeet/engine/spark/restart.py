@@ -32,7 +32,10 @@ from watersmeet.plan.settings import differences, digest_of
 from watersmeet.state import file_lists
 from watersmeet.state.manifest import Manifest
 
-_TOLD = (QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS, file_lists.KEY)
+READ = "read"
+"""Where a host has the digest of the batch's own files."""
+
+_TOLD = (QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS, READ)
 """Of a host, what tells one tick's input from another's."""
 
 _ANEW = "restore the checkpoint directory from a copy, or start anew with an empty one (and an empty sink)"
@@ -46,6 +49,7 @@ def host_of(
     return {
         **_batch_of(query_id, offsets, plan),
         TOPICS: topics,
+        READ: files.digest,
         file_lists.KEY: [each.model_dump() for each in files.lists],
         CHANGED: {name: asdict(found) for name, found in files.changed.items()},
     }

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StringType, StructField, StructType
 
 from watersmeet.engine.spark import generator, kafka
+from watersmeet.engine.spark.files_there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.split import BROKEN
 from watersmeet.engine.spark.text import quoted
@@ -36,9 +37,6 @@ from watersmeet.spec.files import OF_SOURCES, format_of, local_path, path_of, so
 from watersmeet.spec.model import Source
 
 BYTES_PER_TICK = str(32 << 20)
-
-PATTERN = frozenset("{}[]*?\\")
-"""Characters by which Spark takes a path for a pattern."""
 
 NO_AGE = "1000000d"
 """Spark passes files over that are so much older than the newest, a week by default. Modification times say
@@ -170,8 +168,10 @@ def hadoop_path(path: str, *, stream: bool) -> str:
     """The path for Spark: one file for a stream is a pattern that only it matches, for Spark takes a plain
     path for a directory."""
     local = local_path(path)
-    if local is None or not os.path.exists(local):
+    if local is None:
         return path
+    if not os.path.exists(local):
+        return local if path.startswith("~") else path
     plain = os.path.abspath(local)
     if stream and not os.path.isdir(plain):
         plain = f"{plain[:-1]}[{plain[-1]}]"
@@ -241,12 +241,13 @@ def _check_names(source: Source, path: str) -> None:
     local = local_path(path)
     if local is None:
         return
-    odd = [name for name, _, _ in local_files(source, os.path.abspath(local)) if PATTERN & set(name)]
+    odd = [name for name, _, _ in local_files(source, os.path.abspath(local)) if is_odd(name)]
     if odd:
         raise EngineError(
-            f'file source "{source.name}": Spark takes {odd[0]} for a pattern, and would read rows twice',
+            f'file source "{source.name}": Spark takes {shown(odd[0])} for a pattern, and would read rows '
+            "twice, or does not find it",
             code="file-name",
-            hint="rename it: no [ ] { } * ? or backslash in names of files and directories",
+            hint="rename it: no [ ] { } * ? or backslash in names of files and directories, and UTF-8 only",
         )
 
 

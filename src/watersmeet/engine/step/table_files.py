@@ -31,22 +31,31 @@ def local_files(source: Source, path: str) -> list[Entry]:
     return sorted(entry for root in roots for entry in beneath(root))
 
 
+def is_hidden(name: str) -> bool:
+    """Whether Spark's listings pass over a file or directory of that name. ``_k=1`` is one of partitions."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+
+
 def beneath(root: str) -> Iterable[Entry]:
-    """All files beneath a directory, or the one file, but hidden ones."""
+    """All files beneath a directory, or the one file, but hidden ones. What goes away meanwhile is left out.
+
+    Raises:
+        FileNotFoundError: there is no ``root``.
+    """
     if not os.path.isdir(root):
         found = os.stat(root)
         yield root, found.st_size, found.st_mtime_ns
         return
     with os.scandir(root) as entries:
         for entry in entries:
-            if entry.name.startswith((".", "_")):
-                continue
-            if entry.is_dir():
-                yield from beneath(entry.path)
+            if is_hidden(entry.name):
                 continue
             try:
+                if entry.is_dir():
+                    yield from beneath(entry.path)
+                    continue
                 found = entry.stat()
-            except FileNotFoundError:  # it was replaced just now; the next look sees what came for it
+            except (FileNotFoundError, NotADirectoryError):  # the next look sees what came for it
                 continue
             yield entry.path, found.st_size, found.st_mtime_ns
 

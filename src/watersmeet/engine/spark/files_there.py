@@ -1,0 +1,166 @@
+"""The files that are at the path of a file source now, and which of them Spark's listing passes over.
+
+As Spark lists them: right in the directory, or in directories of partitions (``k=v``), or all beneath it when
+the source says so; names that begin with ``_`` or ``.`` are not for readers.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from watersmeet.engine.step.table_files import beneath, is_hidden
+from watersmeet.errors import EngineError
+from watersmeet.spec.files import local_path, path_of
+from watersmeet.spec.model import Source
+
+Found = tuple[int, int]
+"""Of a file: size, and the time of its last change in ns."""
+
+PATTERN = frozenset("{}[]*?\\")
+"""Characters by which Spark takes a path for a pattern."""
+
+_COMPANIONS = (
+    "_SUCCESS",
+    "_committed_",
+    "_started_",
+    "_temporary",
+    "_spark_metadata",
+    "_delta_log",
+    "_metadata",
+)
+
+NESTED = (
+    "a directory's own files are read: for those in subdirectories say 'recursiveFileLookup' = 'true', or "
+    "'false' when they are not meant"
+)
+_TOO_OLD = "its time of change is before 1970, and Spark passes over such files: give it another (touch)"
+_HIDDEN = "files whose names begin with _ or . are not read: rename it"
+_NOT_UTF_8 = "its name is not UTF-8, and Java does not find it: rename it"
+
+
+class There(NamedTuple):
+    """A file that is there. ``passed_over``: why Spark does not read it, and what to do; None: it does."""
+
+    path: str
+    found: Found
+    passed_over: str | None
+
+
+def files_of(source: Source) -> Iterator[There]:
+    """All files of a source but hidden ones; none where its path is not local.
+
+    Raises:
+        EngineError: a directory cannot be listed.
+    """
+    nested_too, roots = _looks_beneath(source), _roots(source)
+    for root in roots:
+        if is_hidden(os.path.basename(root)) and os.path.isfile(root):
+            found = stat_of(root)
+            if found is not None and roots == [os.path.abspath(local_path(path_of(source.options)) or "")]:
+                yield There(root, found, _HIDDEN)
+            continue
+        try:
+            for path, size, changed_ns in beneath(root):
+                nested = not nested_too and _is_nested(root, path)
+                yield There(path, (size, changed_ns), _why_passed_over(path, changed_ns, nested))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise EngineError(
+                f'file source "{source.name}": {shown(error.filename or root)} cannot be listed: '
+                f"{error.strerror}",
+                code="path-not-readable",
+                hint="the job needs the right to read it, and links that do not go in circles",
+            ) from None
+
+
+def hidden_of(source: Source) -> list[str]:
+    """Files with content that Spark passes over by their names, but for those that go with others."""
+    found = []
+    for root in _roots(source):
+        try:
+            with os.scandir(root) as entries:
+                found += [entry.path for entry in entries if _is_left_out(entry)]
+        except OSError:  # a file, or it is gone
+            continue
+    return sorted(found)
+
+
+def stat_of(path: str) -> Found | None:
+    """None: there is no such file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def local_of(path: str) -> str | None:
+    """What Spark calls a file, as the operating system has it; None: it has not. A plain path is itself."""
+    if path.startswith("/"):
+        return path
+    parts = urlsplit(path)
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def is_odd(path: str) -> bool:
+    """Whether Spark takes a file's path for a pattern, or cannot name it at all."""
+    return bool(PATTERN & set(path)) or not _is_utf_8(path)
+
+
+def shown(path: str) -> str:
+    """A path for messages, whatever its bytes."""
+    return path if _is_utf_8(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _roots(source: Source) -> list[str]:
+    """The directories and files that the source's path stands for, as Spark has them."""
+    local = local_path(path_of(source.options))
+    if local is None:
+        return []
+    path = os.path.abspath(local)
+    return [path] if os.path.exists(path) else sorted(glob.glob(path))
+
+
+def _looks_beneath(source: Source) -> bool:
+    """Whether the user has said which files of subdirectories are meant."""
+    return any(name.lower() == "recursivefilelookup" for name in source.options)
+
+
+def _is_nested(root: str, path: str) -> bool:
+    """Whether a file lies neither right in the directory nor in one of partitions."""
+    folders = os.path.dirname(path.removeprefix(root).lstrip(os.sep))
+    return bool(folders) and not all("=" in each for each in folders.split(os.sep))
+
+
+def _why_passed_over(path: str, changed_ns: int, nested: bool) -> str | None:
+    if nested:
+        return NESTED
+    if changed_ns < 0:
+        return _TOO_OLD
+    return None if _is_utf_8(path) else _NOT_UTF_8
+
+
+def _is_left_out(entry: os.DirEntry[str]) -> bool:
+    try:
+        return (
+            is_hidden(entry.name)
+            and not entry.name.startswith(_COMPANIONS)
+            and not entry.name.endswith(".crc")
+            and entry.is_file()
+            and entry.stat().st_size > 0
+        )
+    except OSError:
+        return False
+
+
+def _is_utf_8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

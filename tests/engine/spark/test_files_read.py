@@ -1,0 +1,492 @@
+"""What was read of files, what was not, and what has changed since: real files, without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from watersmeet.engine.spark.checkpoint import Offsets
+from watersmeet.engine.spark.files_read import FilesRead
+from watersmeet.engine.spark.restart import host_of
+from watersmeet.errors import EngineError
+from watersmeet.spec.model import Column, Source
+from watersmeet.state.store import MemoryStore
+
+LONG_AGO = 1_000_000_000
+
+
+class Plan:
+    """What `host_of` sees of one."""
+
+    def __init__(self, sources):
+        self.sources = sources
+
+
+class Spark:
+    """What Spark lists, step by step, as its log of a source has it."""
+
+    def __init__(self):
+        self.steps: list[list[dict]] = []
+
+    def file_log(self, source, step):
+        return [{**entry, "batchId": step} for entry in self.steps[step]]
+
+
+class Job:
+    """A job with one source of files in ``in``, and what it has committed."""
+
+    def __init__(self, root: Path, **options: str):
+        self.folder = root / "in"
+        self.folder.mkdir()
+        given = {"path": str(self.folder), "format": "json", **options}
+        self.source = Source("s", (Column("k", "BIGINT"),), "file", given)
+        self.spark, self.store, self.notes, self.host = Spark(), MemoryStore(), [], {}
+        self.files = self.again()
+
+    def again(self) -> FilesRead:
+        """A new run."""
+        return FilesRead([self.source], self.spark, self.store, self.host, self.notes.append)
+
+    def restart(self) -> None:
+        self.files = self.again()
+        self.files.start()
+
+    def put(self, name: str, text: str = "{}\n", changed: int = LONG_AGO) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (changed, changed))
+        return path
+
+    def listed(self, *paths: Path) -> Offsets:
+        """Spark lists these as its next batch."""
+        self.spark.steps.append(
+            [
+                {"path": f"file://{quote(str(each))}", "timestamp": each.stat().st_mtime_ns // 1_000_000}
+                for each in paths
+            ]
+        )
+        return self.offsets()
+
+    def offsets(self) -> Offsets:
+        batch = len(self.spark.steps) - 1
+        return Offsets(batch, f"offsets {batch}", 0, (json.dumps({"logOffset": batch}),))
+
+    def begun(self, offsets: Offsets, *, again: bool = False):
+        """What the tick would have for its manifest, and for `committed`."""
+        batch = self.files.of_batch(offsets, again=again)
+        return batch, host_of("id", offsets, Plan([self.source]), {}, batch)
+
+    def commit(self, batch, host) -> None:
+        self.files.check(batch)
+        self.files.committed(batch)
+        self.host = host
+
+    def read(self, *paths: Path) -> None:
+        self.commit(*self.begun(self.listed(*paths)))
+
+    def refused(self, what) -> EngineError:
+        with pytest.raises(EngineError) as found:
+            what()
+        return found.value
+
+    def counted(self) -> dict[str, tuple[int, list[str]]]:
+        return {
+            name: (each.files, [os.path.basename(path) for path in each.names])
+            for name, each in self.files.changed.items()
+        }
+
+
+@pytest.fixture
+def job(tmp_path):
+    return Job(tmp_path)
+
+
+@pytest.fixture
+def warned(tmp_path):
+    return Job(tmp_path, on_changed_file="warn")
+
+
+def append(path: Path) -> None:
+    """As `>>` of another second."""
+    with open(path, "a") as file:
+        file.write('{"k": 2}\n')
+    os.utime(path, (LONG_AGO + 5, LONG_AGO + 5))
+
+
+def same_size(path: Path) -> None:
+    os.utime(path, (LONG_AGO + 1, LONG_AGO + 1))
+
+
+def same_time(path: Path) -> None:
+    """As ``rsync -t`` and ``cp -p`` leave it."""
+    append(path)
+    os.utime(path, (LONG_AGO, LONG_AGO))
+
+
+CHANGES = pytest.mark.parametrize("change", [append, same_size, same_time], ids=lambda f: f.__name__)
+
+
+@CHANGES
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_file_changed_after_it_was_read_stops_the_job(job, change, restarted):
+    job.files.start()
+    one, other = job.put("ä 1.json"), job.put("2.json")
+    job.read(one, other)
+    job.files.look()
+    change(one)
+    error = job.refused(job.restart if restarted else job.files.look)
+    assert error.code == "file-changed"
+    assert str(one) in error.message
+    assert "on_changed_file" in error.hint
+
+
+def test_as_it_was_and_gone_after_it_was_read_are_fine(job):
+    path, other = job.put("1.json"), job.put("2.json")
+    job.read(path, other)
+    append(path)
+    path.write_text("{}\n")
+    os.utime(path, (LONG_AGO, LONG_AGO))
+    other.unlink()
+    job.files.look()
+    job.restart()
+    job.files.finish()
+    assert job.notes == []
+
+
+def test_with_warn_it_is_counted_once_and_named(warned):
+    path, other = warned.put("1.json"), warned.put("2.json")
+    warned.read(path, other)
+    append(path)
+    warned.files.look()
+    assert warned.counted() == {"s": (1, ["1.json"])}
+    warned.files.look()
+    path.write_text("again")
+    warned.files.look()
+    assert warned.counted() == {"s": (1, ["1.json"])}, "one file is one, however often it changes"
+    (note,) = warned.notes
+    assert str(path) in note
+    warned.read(warned.put("3.json"))
+    warned.restart()
+    append(path)
+    warned.files.look()
+    assert warned.counted() == {"s": (1, ["1.json"])}, "a restart knows what was counted"
+    append(other)
+    warned.files.look()
+    assert warned.counted() == {"s": (2, ["1.json", "2.json"])}
+
+
+def test_lists_do_not_grow_with_a_file_that_always_changes(warned):
+    path = warned.put("1.json")
+    warned.read(path)
+    for number in range(30):
+        path.write_text("x" * number)
+        warned.files.look()
+        warned.read(warned.put(f"new {number}.json"))
+    assert sum(each["files"] for each in warned.host["files"]) == 32
+
+
+def test_what_was_found_changed_is_no_part_of_a_tick_that_is_repeated(warned):
+    """Else its parts that are out would be taken for those of another tick."""
+    old, new = warned.put("1.json"), warned.put("2.json")
+    warned.read(old)
+    offsets = warned.listed(new)
+    _, host = warned.begun(offsets)
+    append(old)
+    warned.restart()  # killed after it was published
+    _, again = warned.begun(offsets, again=True)
+    assert again["files"] != host["files"]
+    assert again["read"] == host["read"]
+    append(new)
+    warned.restart()
+    _, other = warned.begun(offsets, again=True)
+    assert other["read"] != host["read"], "those of the tick itself are"
+
+
+@CHANGES
+def test_torn_while_it_is_read(job, change):
+    path = job.put("1.json")
+    batch, _ = job.begun(job.listed(path))
+    change(path)
+    error = job.refused(lambda: job.files.check(batch))
+    assert (error.code, str(path) in error.message) == ("file-torn", True)
+    assert "nothing of this tick was put out" in error.hint
+
+
+def test_torn_between_listing_and_reading(job):
+    path = job.put("1.json")
+    offsets = job.listed(path)
+    append(path)
+    assert job.refused(lambda: job.begun(offsets)).code == "file-torn"
+    time.sleep(0.01)  # the next run lists it anew
+    job.restart()
+    job.commit(*job.begun(offsets, again=True))
+    job.files.finish()
+
+
+def test_torn_between_listing_and_reading_in_the_run_that_repeats(job):
+    path = job.put("1.json")
+    offsets = job.listed(path)
+    job.restart()
+    path.write_text("{}\n{}\n")  # now: after this run has listed it
+    assert job.refused(lambda: job.begun(offsets, again=True)).code == "file-torn"
+
+
+def test_torn_with_warn_is_counted_once(warned):
+    path = warned.put("1.json")
+    batch, host = warned.begun(warned.listed(path))
+    append(path)
+    warned.commit(batch, host)
+    for _ in range(2):
+        warned.files.look()
+        assert warned.counted() == {"s": (1, ["1.json"])}
+    warned.read(warned.put("2.json"))
+    warned.restart()
+    assert warned.counted() == {"s": (1, ["1.json"])}
+
+
+def test_gone_before_it_is_read(job):
+    path = job.put("1.json")
+    offsets = job.listed(path)
+    path.unlink()
+    error = job.refused(lambda: job.begun(offsets))
+    assert (error.code, str(path) in error.message) == ("file-gone", True)
+
+
+def test_gone_while_it_is_read(job):
+    path = job.put("1.json")
+    batch, _ = job.begun(job.listed(path))
+    path.unlink()
+    assert job.refused(lambda: job.files.check(batch)).code == "file-gone"
+
+
+def test_gone_with_warn_is_counted_also_when_it_comes_back(warned):
+    """Spark will not read it any more."""
+    path = warned.put("1.json")
+    offsets = warned.listed(path)
+    path.unlink()
+    warned.commit(*warned.begun(offsets))
+    assert warned.counted() == {"s": (1, ["1.json"])}
+    warned.put("1.json")
+    warned.files.look()
+    warned.read(warned.put("2.json"))
+    warned.restart()
+    assert warned.counted() == {"s": (1, ["1.json"])}
+
+
+def test_seen_at_the_start_and_never_read(job):
+    path = job.put("1.json")
+    job.files.start()
+    error = job.refused(job.files.finish)
+    assert (error.code, str(path) in error.message) == ("file-unread", True)
+
+
+def test_seen_at_the_start_and_gone_before_spark_listed_it(job):
+    path = job.put("1.json")
+    job.files.start()
+    path.unlink()
+    error = job.refused(job.files.finish)
+    assert (error.code, str(path) in error.message) == ("file-vanished", True)
+
+
+def test_one_that_came_or_changed_since_the_start_waits_for_the_next_run(job):
+    path = job.put("1.json")
+    job.files.start()
+    append(path)
+    job.put("2.json")
+    job.files.finish()
+
+
+@pytest.mark.parametrize("name", ["sub/1.json", "k=1/sub/1.json", "_a=1/x/y.json"])
+def test_a_file_in_a_subdirectory_is_not_passed_over_in_silence(job, name):
+    path = job.put(name)
+    error = job.refused(job.files.start)
+    assert (error.code, str(path) in error.message) == ("file-unread", True)
+    assert "recursiveFileLookup" in error.hint
+
+
+def test_with_warn_a_file_in_a_subdirectory_is_counted_once(warned):
+    warned.put("sub/1.json")
+    warned.files.start()
+    warned.read(warned.put("2.json"))
+    warned.restart()
+    assert warned.counted() == {"s": (1, ["1.json"])}
+    assert len(warned.notes) == 1
+
+
+@pytest.mark.parametrize("said", ["true", "false"])
+def test_who_says_what_is_meant_by_subdirectories_is_not_told(tmp_path, said):
+    job = Job(tmp_path, recursiveFileLookup=said)
+    job.put("sub/1.json")
+    job.files.start()
+    job.files.look()
+
+
+@pytest.mark.parametrize("name", ["k=1/1.json", "_k=1/l=ä b/1.json"])
+def test_files_in_partitions_are_read(job, name):
+    path = job.put(name)
+    job.files.start()
+    job.read(path)
+    job.files.finish()
+    append(path)
+    assert job.refused(job.files.look).code == "file-changed"
+
+
+def test_hidden_files_are_named_at_the_start(job):
+    for name in ("_x.json", ".y.json", "z.json._COPYING_", "_SUCCESS", ".z.json.crc", "_empty"):
+        job.put(name, "" if name == "_empty" else "{}\n")
+    job.put("_dir/1.json")
+    job.files.start()
+    job.files.finish()
+    (note,) = job.notes
+    assert all(name in note for name in ("_x.json", ".y.json", "z.json._COPYING_"))
+    assert not any(name in note for name in ("_SUCCESS", "crc", "_empty", "_dir"))
+
+
+def test_a_file_from_before_1970_is_not_passed_over_in_silence(job):
+    job.put("1.json", changed=-86_400)
+    error = job.refused(job.files.start)
+    assert error.code == "file-unread"
+    assert "touch" in error.hint
+
+
+def test_a_name_that_is_not_utf_8_is_refused_and_shown(job):
+    with open(os.fsencode(job.folder) + b"/\xff.json", "wb") as file:
+        file.write(b"{}\n")
+    error = job.refused(job.files.look)
+    assert error.code == "file-unread"
+    assert r"\xff.json" in error.message
+    assert "UTF-8" in error.hint
+
+
+@pytest.mark.parametrize("name", ["a[1].json", "{x}.json", "a*.json", "a?.json", "k=[b]/1.json", "a\\.json"])
+@pytest.mark.parametrize("mode", ["fail", "warn"])
+def test_a_later_file_whose_name_is_a_pattern_is_refused(tmp_path, name, mode):
+    """Spark would read rows of other files twice; that is no matter of counting."""
+    job = Job(tmp_path, on_changed_file=mode)
+    job.files.start()
+    job.read(job.put("1.json"))
+    path = job.put(name)
+    offsets = job.listed(path)
+    error = job.refused(lambda: job.begun(offsets))
+    assert (error.code, str(path) in error.message) == ("file-name", True)
+
+
+def test_links_are_what_they_lead_to(job, tmp_path):
+    elsewhere = tmp_path / "elsewhere.json"
+    elsewhere.write_text("{}\n")
+    linked = job.folder / "link.json"
+    linked.symlink_to(elsewhere)
+    (job.folder / "broken.json").symlink_to(tmp_path / "nothing")
+    job.files.start()
+    job.read(linked)
+    job.files.finish()
+    append(elsewhere)
+    assert str(linked) in job.refused(job.files.look).message
+
+
+def test_a_linked_directory_is_one_of_the_directory(job, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "1.json").write_text("{}\n")
+    (job.folder / "link").symlink_to(tmp_path / "other")
+    assert job.refused(job.files.start).code == "file-unread"
+
+
+def test_links_in_a_circle_are_refused_by_name(job):
+    (job.folder / "k=1").symlink_to(job.folder)
+    error = job.refused(job.files.start)
+    assert error.code == "path-not-readable"
+    assert "k=1" in error.message
+
+
+def test_a_source_that_is_a_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    job = Job(tmp_path, path=str(tmp_path / "link" / ""))
+    (tmp_path / "real" / "1.json").write_text("{}\n")
+    job.files.start()
+    job.read(tmp_path / "link" / "1.json")
+    job.files.finish()
+    append(tmp_path / "real" / "1.json")
+    assert job.refused(job.files.look).code == "file-changed"
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+def test_a_path_to_one_file(tmp_path, prefix):
+    path = tmp_path / "one.json"
+    job = Job(tmp_path, path=f"{prefix}{path}")
+    path.write_text("{}\n")
+    (tmp_path / "other.json").write_text("{}\n")
+    job.files.start()
+    job.read(path)
+    job.files.finish()
+    append(path)
+    assert str(path) in job.refused(job.restart).message
+
+
+def test_a_path_to_one_hidden_file_is_not_passed_over_in_silence(tmp_path):
+    path = tmp_path / "_one.json"
+    path.write_text("{}\n")
+    job = Job(tmp_path, path=str(path))
+    error = job.refused(job.files.start)
+    assert (error.code, str(path) in error.message) == ("file-unread", True)
+
+
+def test_a_pattern(tmp_path):
+    job = Job(tmp_path, path=f"{tmp_path}/i?/*.json")
+    paths = [job.put(f"{number}.json") for number in range(3)]
+    job.put("3.csv")
+    job.put("_4.json")
+    job.files.start()
+    job.read(*paths)
+    job.files.finish()
+    append(paths[1])
+    assert str(paths[1]) in job.refused(job.files.look).message
+
+
+def test_a_directory_that_goes_and_comes_back(job):
+    path = job.put("1.json")
+    job.read(path)
+    path.unlink()
+    job.folder.rmdir()
+    job.files.look()
+    job.folder.mkdir()
+    job.put("1.json")
+    job.files.look()
+
+
+def test_another_file_system_is_remembered_not_looked_at(tmp_path):
+    job = Job(tmp_path, path="s3a://bucket/in")
+    job.files.start()
+    job.spark.steps.append([{"path": "s3a://bucket/in/1.json", "timestamp": 5}])
+    job.commit(*job.begun(job.offsets()))
+    job.restart()
+    job.files.finish()
+    (stored,) = (json.loads(job.store.read(each["name"]).to_pybytes()) for each in job.host["files"])
+    assert stored == [0, 0, "s3a://bucket/in/1.json", 5, -1, -1]
+
+
+def test_a_look_takes_its_share_of_the_time_alone(job, monkeypatch):
+    looks = []
+    monkeypatch.setattr(job.files, "look", lambda: looks.append(1))
+    job.files.look_if_due()
+    monkeypatch.undo()
+    job.files.look()
+    monkeypatch.setattr(job.files, "look", lambda: looks.append(1))
+    job.files.look_if_due()
+    assert looks == [1]
+
+
+def test_many_files_are_looked_at_quickly(tmp_path):
+    """Also those of a pattern, of which each is a path of its own: no listing per file."""
+    job = Job(tmp_path, path=f"{tmp_path}/in/*.json")
+    for number in range(2000):
+        (job.folder / f"{number}.json").touch()
+    before = time.process_time()
+    job.files.start()
+    assert time.process_time() - before < 2
