@@ -12,6 +12,7 @@ import pytest
 
 from watersmeet.engine.spark.checkpoint import Offsets
 from watersmeet.engine.spark.files_read import FilesRead
+from watersmeet.engine.spark.files_there import check_table
 from watersmeet.engine.spark.restart import host_of
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
@@ -335,6 +336,31 @@ def test_files_in_partitions_are_read(job, name):
     job.files.finish()
     append(path)
     assert job.refused(job.files.look).code == "file-changed"
+
+
+@pytest.mark.parametrize("mode", ["fail", "warn"])
+def test_files_beside_partitions_are_not_passed_over_in_silence(tmp_path, mode):
+    """Of a batch with both Spark reads those in partitions alone. Each kind in a batch of its own is read."""
+    job = Job(tmp_path, on_changed_file=mode)
+    plain, other = job.put("1.json"), job.put("2.json")
+    first, second = job.put("k=1/1.json"), job.put("k=2/1.json")
+    job.files.start()
+    job.read(plain)
+    job.read(first)
+    offsets = job.listed(other, second)
+    error = job.refused(lambda: job.begun(offsets))
+    assert (error.code, str(other) in error.message) == ("file-unread", True)
+
+
+@pytest.mark.parametrize(("beside", "missed"), [("k=1/1.json", "0.json"), ("sub/1.json", "sub/1.json")])
+def test_files_that_spark_leaves_out_of_a_table_are_not_passed_over_in_silence(job, beside, missed):
+    job.put("0.json")
+    check_table(job.source)
+    job.put(beside)
+    error = job.refused(lambda: check_table(job.source))
+    assert (error.code, f"/{missed}" in error.message) == ("file-unread", True)
+    job.source.options["recursiveFileLookup"] = "true"
+    check_table(job.source)
 
 
 def test_hidden_files_are_named_at_the_start(job):

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.engine.spark.running import Running
-from watersmeet.errors import StateError
+from watersmeet.engine.spark.files_read import FilesRead
+from watersmeet.errors import EngineError, StateError
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = pytest.mark.spark
@@ -199,3 +200,92 @@ def test_a_damaged_list_of_files_is_refused(files):
     with pytest.raises(StateError) as refused:
         files.run()
     assert refused.value.code == "state-damaged"
+
+
+ONE = """
+CREATE MAPPING s (k BIGINT, _p STRING, t BIGINT, WATERMARK FOR t AS t - 1000)
+  TYPE File OPTIONS ('path' = '{path}/in', 'format' = 'json', 'on_changed_file' = '{mode}');
+CREATE MAPPING out TYPE Memory;
+INSERT INTO out SELECT k, _p FROM s;
+"""
+
+
+def test_old_files_are_read_and_changed_ones_are_told(spark, tmp_path):
+    """6 rows of 6, though one file is a month older; then one grows, and one has a name that is a pattern."""
+    MemorySink.clear()
+    folder, now, day = tmp_path / "in", 1.7e9, 86_400
+
+    def put(name: str, *keys: int, changed: float = now) -> Path:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps({"k": key, "t": key}) + "\n" for key in keys))
+        os.utime(path, (changed, changed))
+        return path
+
+    def run(mode: str = "fail"):
+        text = ONE.format(path=tmp_path, mode=mode)
+        return Running(spark, text, tmp_path / "checkpoint", until_caught_up=True).to_the_end()
+
+    def refused(code: str, path: Path) -> None:
+        with pytest.raises(EngineError) as error:
+            run()
+        assert (error.value.code, str(path) in error.value.message) == (code, True)
+
+    def keys() -> list[int]:
+        return sorted(row["k"] for row in MemorySink.rows("out"))
+
+    plain = put("new.json", 1, 2)
+    put("_p=1/old.json", 3, 4, changed=now - 30 * day)
+    for name in ("_hidden.json", "copied.json._COPYING_", "_hidden/x.json"):
+        put(name, 9)
+    in_partition = put("_p=1/5.json", 5, changed=now - 400 * day)
+    put("_p=b c/6.json", 6)
+    refused("file-unread", plain)  # Spark would read the partitions alone
+    refused("file-unread", plain)
+    plain.rename(folder / "_p=b c" / "new.json")
+    run()
+    assert keys() == [1, 2, 3, 4, 5, 6]
+    assert {row["_p"] for row in MemorySink.rows("out")} == {"1", "b c"}
+
+    put("_p=1/5.json", 5, 7, changed=now + 5)
+    refused("file-changed", in_partition)
+    changed = run("warn").changed
+    assert (changed["s"].files, changed["s"].names) == (1, [str(in_partition)])
+    assert keys() == [1, 2, 3, 4, 5, 6]
+    put("_p=3/later.json", 8)
+    assert run("warn").changed["s"].files == 1
+    assert run().changed["s"].files == 1, "as it is now it is known"
+    assert keys() == [1, 2, 3, 4, 5, 6, 8]
+
+    too_old = put("_p=3/older than that.json", 10, changed=-day)
+    refused("file-unread", too_old)
+    os.utime(too_old, (now, now))
+    run()
+    assert keys() == [1, 2, 3, 4, 5, 6, 8, 10]
+    MemorySink.clear()
+
+
+def test_a_file_whose_name_is_a_pattern_and_that_spark_has_listed(files, monkeypatch):
+    """Nothing of its tick goes out; under another name it is read as if nothing had been."""
+    files.put(2)
+    odd = files.path / "l" / "file[00]2.json"
+    start = FilesRead.start
+
+    def comes_later(self):
+        start(self)
+        odd.write_text('{"k": 2, "t": 2}\n')
+        (files.path / "ä r" / "2.json").write_text('{"k": 2, "t": 2}\n')
+
+    files.put_so_far = 3
+    monkeypatch.setattr(FilesRead, "start", comes_later)
+    with pytest.raises(EngineError) as refused:
+        files.run()
+    assert (refused.value.code, str(odd) in refused.value.message) == ("file-name", True)
+    monkeypatch.undo()
+    with pytest.raises(EngineError, match=r"file\[00\]2"):
+        files.run()
+    odd.rename(odd.with_name("renamed.json"))
+    notes: list[str] = []
+    files.run(on_notice=notes.append)
+    assert any("takes for a pattern" in note for note in notes)
+    assert files.rows() == files.all_rows()

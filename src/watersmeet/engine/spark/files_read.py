@@ -20,12 +20,14 @@ from typing import Any
 
 from watersmeet.engine.spark.checkpoint import Offsets
 from watersmeet.engine.spark.files_there import (
+    MIXED,
     NESTED,
     Found,
     files_of,
     hidden_of,
     is_odd,
     local_of,
+    mixed,
     shown,
     stat_of,
 )
@@ -214,18 +216,26 @@ class FilesRead:
 
         Raises:
             StateError: Spark's list of them is damaged.
-            EngineError: one is gone, or was changed since Spark listed it, or Spark takes its name for a
-                pattern.
+            EngineError: one is gone, or was changed since Spark listed it, or Spark would read it twice, or
+                not at all.
         """
         with self._lock:
             files = []
             for number, source in self._sources.items():
                 last = step_of(offsets, number)
-                for step in range(self._last[number] + 1, last + 1):
-                    files += [
-                        self._looked_at(number, source, step, entry, again)
-                        for entry in self._log(number, step)
-                    ]
+                read = [
+                    self._looked_at(number, source, step, entry, again)
+                    for step in range(self._last[number] + 1, last + 1)
+                    for entry in self._log(number, step)
+                ]
+                plain = mixed(source, (path for each in read if (path := local_of(each.path)) is not None))
+                if plain is not None:
+                    raise EngineError(
+                        f'file source "{source.name}": Spark would pass over {shown(plain)}',
+                        code="file-unread",
+                        hint=f"nothing of this tick was put out; {MIXED}",
+                    )
+                files += read
             files = [*self._corrections, *files]
             lists = file_lists.add(self._store, self._lists, files)
             return BatchFiles(files, lists, self.changed)

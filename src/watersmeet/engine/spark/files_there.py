@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -36,6 +36,10 @@ _COMPANIONS = (
 NESTED = (
     "a directory's own files are read: for those in subdirectories say 'recursiveFileLookup' = 'true', or "
     "'false' when they are not meant"
+)
+MIXED = (
+    "it lies beside directories of partitions (k=v), and Spark reads those alone: move it into a directory of "
+    "its own, or into one of partitions"
 )
 _TOO_OLD = "its time of change is before 1970, and Spark passes over such files: give it another (touch)"
 _HIDDEN = "files whose names begin with _ or . are not read: rename it"
@@ -76,6 +80,42 @@ def files_of(source: Source) -> Iterator[There]:
                 code="path-not-readable",
                 hint="the job needs the right to read it, and links that do not go in circles",
             ) from None
+
+
+def mixed(source: Source, paths: Iterable[str]) -> str | None:
+    """Of files that are read at once, one in no directory of partitions beside others that are in some: Spark
+    reads the latter alone, and says nothing. None: there is no such file."""
+    local = local_path(path_of(source.options))
+    if local is None or not os.path.isdir(local) or _is_true(source, "recursivefilelookup"):
+        return None
+    root = os.path.abspath(local)
+    plain: str | None = None
+    partitioned = False
+    for path in paths:
+        if "=" in os.path.dirname(path.removeprefix(root)):
+            partitioned = True
+        else:
+            plain = plain or path
+    return plain if partitioned else None
+
+
+def check_table(source: Source) -> None:
+    """Whether Spark reads all files of a table.
+
+    Raises:
+        EngineError: it would pass over one.
+    """
+    there = list(files_of(source))
+    if any(name.lower() == "pathglobfilter" for name in source.options):
+        return
+    odd = next(((each.path, NESTED) for each in there if each.passed_over == NESTED), None)
+    plain = mixed(source, (each.path for each in there))
+    if odd is None and plain is not None:
+        odd = (plain, MIXED)
+    if odd is not None:
+        raise EngineError(
+            f'table "{source.name}": Spark passes over {shown(odd[0])}', code="file-unread", hint=odd[1]
+        )
 
 
 def hidden_of(source: Source) -> list[str]:
@@ -124,6 +164,10 @@ def _roots(source: Source) -> list[str]:
         return []
     path = os.path.abspath(local)
     return [path] if os.path.exists(path) else sorted(glob.glob(path))
+
+
+def _is_true(source: Source, option: str) -> bool:
+    return any(k.lower() == option and v.strip().lower() == "true" for k, v in source.options.items())
 
 
 def _looks_beneath(source: Source) -> bool:

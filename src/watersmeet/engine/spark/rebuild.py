@@ -18,10 +18,11 @@ from typing import Any
 from watersmeet.durable import make_folders, sync
 from watersmeet.engine.spark.checkpoint import OLD, Checkpoint, Offsets
 from watersmeet.engine.spark.files_read import step_of
-from watersmeet.engine.spark.files_there import is_odd, local_of, shown
+from watersmeet.engine.spark.files_there import is_odd, local_of, mixed, shown
 from watersmeet.engine.spark.spark_files import COMPACT, SparkFiles, log_text
 from watersmeet.errors import StateError
 from watersmeet.plan.model import JobPlan
+from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 
@@ -70,7 +71,7 @@ def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: Job
         if not planned:
             for number in _file_sources(plan):
                 last = -1 if before is None else step_of(before, number)
-                _check_log(spark, number, last + 1, spark.last_step(number))
+                _check_log(spark, number, plan.sources[number], last + 1, spark.last_step(number))
             return None
         if spark.query_id() is None:
             return "its metadata cannot be read"
@@ -84,7 +85,7 @@ def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: Job
                 return f"its offsets of batch {batch} are behind those of batch {batch - 1}"
         for number in _file_sources(plan):
             last = -1 if before is None else step_of(before, number)
-            _check_log(spark, number, last + 1, step_of(offsets, number))
+            _check_log(spark, number, plan.sources[number], last + 1, step_of(offsets, number))
     except StateError:
         return f"its offsets of batch {batch} cannot be read"
     except ValueError as error:
@@ -92,14 +93,16 @@ def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: Job
     return None
 
 
-def _check_log(spark: SparkFiles, source: int, first: int, last: int) -> None:
-    """Raises: ValueError when it is not whole, or names a file that Spark cannot read as one; nothing of the
-    batch with such a file was put out."""
-    for step in range(first, last + 1):
-        for each in spark.file_log(source, step):
-            path = local_of(str(each["path"]))
-            if path is not None and is_odd(path):
-                raise ValueError(f"it lists {shown(path)}, which Spark takes for a pattern")
+def _check_log(spark: SparkFiles, number: int, source: Source, first: int, last: int) -> None:
+    """Raises: ValueError when it is not whole, or when no tick was made of it for the files that it names."""
+    entries = [each for step in range(first, last + 1) for each in spark.file_log(number, step)]
+    paths = [path for each in entries if (path := local_of(str(each["path"]))) is not None]
+    for path in paths:
+        if is_odd(path):
+            raise ValueError(f"it lists {shown(path)}, which Spark takes for a pattern")
+    plain = mixed(source, paths)
+    if plain is not None:
+        raise ValueError(f"it lists {shown(plain)}, which Spark passes over")
 
 
 def put_aside(checkpoint: Checkpoint) -> Path:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark import jdbc
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.files_there import check_table
 from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.engine.spark.scan import Scan
 from watersmeet.engine.spark.sources import (
@@ -93,6 +94,7 @@ def check_table_files(source: Source) -> None:
         return
     what = f'table "{source.name}"'
     check_there(what, path)
+    check_table(source)
     files = local_files(source, local)
     if wanted == "csv" and csv_header.by_name(given := lowered(source.options)):
         layout_at(what, source, path, given)
@@ -109,7 +111,10 @@ def _files(spark: SparkSession, source: Source) -> Table:
     check_path(spark, f'table "{source.name}"', path)
 
     def listed() -> list[Entry]:
-        return _listed(spark, source, path) if local is None else local_files(source, local)
+        if local is None:
+            return _listed(spark, source, path)
+        check_table(source)
+        return local_files(source, local)
 
     if wanted == "parquet" and listed():
         _check_columns(spark, source, path)
