@@ -38,8 +38,8 @@ NESTED = (
     "'false' when they are not meant"
 )
 MIXED = (
-    "it lies beside directories of partitions (k=v), and Spark reads those alone: move it into a directory of "
-    "its own, or into one of partitions"
+    "it lies beside directories of partitions (k=v), and Spark reads those alone: move it into a directory "
+    "of its own, or into one of partitions"
 )
 _TOO_OLD = "its time of change is before 1970, and Spark passes over such files: give it another (touch)"
 _HIDDEN = "files whose names begin with _ or . are not read: rename it"
