@@ -17,6 +17,7 @@ class FakeEngine:
         self.ticks: list[object] = []
         self.error: BaseException | None = None
         self.stopped = False
+        self.changed: dict = {}
         self.waiting: dict = {}
         self.notices: list[str] = []
         self.called: dict = {}
@@ -31,7 +32,9 @@ class FakeEngine:
             on_tick(tick, 0.25, {"ingest": 0.1})
         if self.error is not None:
             raise self.error
-        return SimpleNamespace(stopped=self.stopped, ticks=len(self.ticks), finished=False, changed={})
+        return SimpleNamespace(
+            stopped=self.stopped, ticks=len(self.ticks), finished=False, changed=self.changed
+        )
 
 
 def tick(number: int, **account: int) -> SimpleNamespace:

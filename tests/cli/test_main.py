@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -154,6 +155,15 @@ def test_json_is_lines_of_json(watersmeet, job, engine, make_tick):
     assert [line.get("tick") for line in lines] == [1, 2, None]
     assert lines[0]["inputs"][0]["watermarks"] == {"t": 6}
     assert lines[-1]["account"]["adds_up"] is True
+
+
+def test_changed_files_are_in_the_account_and_said(watersmeet, job, engine, make_tick):
+    engine.ticks = [make_tick(1, **{"in": 1, "matched": 1})]
+    engine.changed = {"s": SimpleNamespace(files=7, names=["/in/1.json"])}
+    found = watersmeet("run", job, "--json")
+    account = json.loads(found.out.splitlines()[-1])["account"]
+    assert account["changed_files"] == {"s": {"files": 7, "names": ["/in/1.json"]}}
+    assert "s: 7 files are not in the result as they are now: /in/1.json, …" in found.err
 
 
 @pytest.mark.parametrize("flags", [[], ["--live"], ["--json"]])

@@ -62,6 +62,9 @@ def test_as_dict_is_for_json():
     found = Account((InputAccount("o", 1, matched=1),)).as_dict()
     assert found["adds_up"] is True
     assert found["inputs"][0]["input"] == "o"
+    assert found["changed_files"] == {}
+    found = Account((), {"s": (7, ("/in/1.json",))}).as_dict()
+    assert found["changed_files"] == {"s": {"files": 7, "names": ["/in/1.json"]}}
 
 
 def test_how_late_rows_were_is_a_line_per_input():

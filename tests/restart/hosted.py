@@ -17,6 +17,7 @@ from pyarrow import parquet
 from tests.engine.step.jobs import QUERY, Rows
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.spark.checkpoint import Checkpoint, Intent
+from watersmeet.engine.spark.files_read import BatchFiles
 from watersmeet.engine.spark.restart import (
     BATCH,
     check_checkpoint,
@@ -126,8 +127,8 @@ class _Run:
         manifest, intent = self.driver.manifest, self.checkpoint.intent()
         if manifest is not None and manifest.finished:
             return
-        check_checkpoint(self.checkpoint, manifest, self.plan)
         self.host = dict(manifest.host) if manifest is not None else {}
+        check_checkpoint(self.checkpoint, None if manifest is None else self.host, self.plan)
         repeated = intent if intent is not None and intent.tick == self.driver.tick + 1 else None
         planned = self.checkpoint.last_planned()
         pending = repeated is not None or (planned is not None and planned > self.host.get(BATCH, -1))
@@ -168,7 +169,7 @@ class _Run:
             offsets = self.checkpoint.offsets(batch)
             query_id = self.checkpoint.query_id() or ""
             if not is_committed(self.driver.manifest, query_id, offsets, self.plan):
-                host = host_of(query_id, offsets, self.plan)
+                host = host_of(query_id, offsets, self.plan, {}, BatchFiles([], [], {}))
                 self.tick(self.batches[batch], offsets.clock_us, host)
                 self.host = host
             self.killed("spark-commit")

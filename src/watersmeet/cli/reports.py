@@ -73,6 +73,15 @@ class TickResult(Protocol):
     def queries(self) -> Mapping[str, QueryResult]: ...
 
 
+class ChangedFiles(Protocol):
+    """Files of a source that are not in the result as they are now."""
+
+    @property
+    def files(self) -> int: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+
+
 class Reporter:
     """Turns results into reports. Keeps the last result, which has the account."""
 
@@ -133,8 +142,8 @@ def _by_alias(
     return split
 
 
-def account_of(result: TickResult) -> Account:
-    """The account as of the tick."""
+def account_of(result: TickResult, changed: Mapping[str, ChangedFiles] | None = None) -> Account:
+    """The account as of the tick. ``changed``: files, per source."""
     return Account(
         tuple(
             InputAccount.of(
@@ -145,7 +154,8 @@ def account_of(result: TickResult) -> Account:
             )
             for query, found in result.queries.items()
             for alias, counts in found.account.items()
-        )
+        ),
+        {name: (each.files, tuple(each.names)) for name, each in (changed or {}).items()},
     )
 
 

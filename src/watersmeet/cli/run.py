@@ -176,18 +176,19 @@ def run_text(
         for warning in query.warnings:
             print(f"warning: {query.name}: {warning}", file=sys.stderr)
     progress, printer, out = _views(appearance, source_name, integer_times(plan))
-    stopped = False
+    stopped, changed = False, {}
     with _sigterm_as_interrupt(), progress:
         reporter = Reporter(progress.update)
         try:
-            stopped = _run(
+            result = _run(
                 job, plan, recovery or Recovery(), str(default_checkpoint), printer, reporter, progress
             )
+            stopped, changed = bool(result.stopped), dict(result.changed)
         except KeyboardInterrupt:
             stopped = True
         except EngineError as error:
             raise _placed(error, job, text, source_name) from None
-    account = None if reporter.last is None else account_of(reporter.last)
+    account = None if reporter.last is None else account_of(reporter.last, changed)
     if account is not None:
         if appearance.json:
             import json
@@ -290,8 +291,8 @@ def _run(
     printer: Any,
     reporter: Any,
     progress: Any,
-) -> bool:
-    """Run on Spark; whether it was stopped by a signal."""
+) -> Any:
+    """Run on Spark; see `engine.spark.query.RunResult`."""
     from watersmeet.cli.reports import waiting_of
     from watersmeet.engine.spark.job import run_job
 
@@ -324,7 +325,7 @@ def _run(
             + (", …" if found.files > len(found.names) else ""),
             file=sys.stderr,
         )
-    return bool(result.stopped)
+    return result
 
 
 def _flag(run: Mapping[str, str], name: str) -> bool:

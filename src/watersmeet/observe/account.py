@@ -111,16 +111,26 @@ _LABELS = {"released_unmatched": "released unmatched", "null_time": "NULL time"}
 
 @dataclass(frozen=True)
 class Account:
-    """All inputs of a job."""
+    """All inputs of a job. ``changed_files``: per source, how many files are not in the result as they are
+    now, and the first of their names; of how many rows that is, nobody knows."""
 
     inputs: tuple[InputAccount, ...]
+    changed_files: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
 
     def adds_up(self) -> bool:
         return all(row.adds_up() for row in self.inputs)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {"adds_up": self.adds_up(), "inputs": [asdict(row) for row in self.inputs]}
+        changed = {
+            name: {"files": files, "names": list(names)}
+            for name, (files, names) in self.changed_files.items()
+        }
+        return {
+            "adds_up": self.adds_up(),
+            "inputs": [asdict(row) for row in self.inputs],
+            "changed_files": changed,
+        }
 
     def late_lines(self) -> list[str]:
         """A line for each input with late rows: how late they were; and for each with deletes of rows that
