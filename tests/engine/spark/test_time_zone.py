@@ -72,3 +72,5 @@ def test_a_setting_of_spark_that_rows_rest_on_is_refused_before_it_starts():
 
     with pytest.raises(EngineError, match="SET time_zone"):
         settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
+    own = settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"}, time_zone="Asia/Tokyo")
+    assert own["spark.sql.session.timeZone"] == "Asia/Tokyo"

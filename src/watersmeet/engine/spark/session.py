@@ -79,7 +79,7 @@ def settings(
     Raises:
         EngineError: ``conf`` sets what rows rest on.
     """
-    _refuse_fixed((conf or {}).items(), "")
+    _refuse_fixed((conf or {}).items(), "", time_zone)
     found = {
         "spark.master": "local[*]",
         "spark.app.name": "watersmeet",
@@ -144,8 +144,10 @@ def local_jars(jars: str | None) -> list[str]:
     return paths
 
 
-def _refuse_fixed(conf: Iterable[tuple[str, str]], where: str) -> None:
+def _refuse_fixed(conf: Iterable[tuple[str, str]], where: str, time_zone: str) -> None:
     for name, value in conf:
+        if (name, value) == (TIME_ZONE, time_zone):  # the job's own, said once more
+            continue
         problem = problem_of(name, value)
         if problem is not None:
             raise EngineError(f"{problem[0]}{where}", code="fixed-setting", hint=problem[1])
@@ -181,7 +183,7 @@ def start(conf: Mapping[str, str]) -> SparkSession:
             raise
     others = [each for each in session.sparkContext.getConf().getAll() if each[0] not in conf]
     try:
-        _refuse_fixed(others, " (it is set by a file of Spark's own, spark-defaults.conf)")
+        _refuse_fixed(others, " (it is set by a file of Spark's own, spark-defaults.conf)", conf[TIME_ZONE])
     except EngineError:
         session.stop()
         raise
