@@ -32,7 +32,7 @@ from watersmeet.engine.step.ingest import IngestWriter
 from watersmeet.engine.step.join import _least, _release
 from watersmeet.engine.step.merge import choose
 from watersmeet.engine.step.slice import HashRange, SideSlice
-from watersmeet.engine.step.tasks import JoinShape, SideReport, SideWork
+from watersmeet.engine.step.tasks import CONTROL, JoinShape, SideReport, SideWork
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
 from watersmeet.kernel.slots import borders
@@ -93,7 +93,7 @@ def filled(kind: str, rows: int, partitions: int, root: Path) -> TickDriver:
             controls = []
             for partition in range(partitions):
                 *_, last = task.run(partition, partitions)
-                controls.append(last.column("_control")[0].as_py())
+                controls.append(last.column(CONTROL)[0].as_py())
             driver.settle(query.name, node.number, controls)
         driver.conclude()
         driver.commit()

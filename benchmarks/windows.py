@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.engine.step.ingest import IngestWriter
+from watersmeet.engine.step.tasks import CONTROL
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import LocalStore
@@ -80,7 +81,7 @@ def run(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> d
         task, reports = driver.node_task(QUERY, 0), []
         for partition in range(asked.partitions):
             *_, last = task.run(partition, asked.partitions)
-            reports.append(last.column("_control")[0].as_py())
+            reports.append(last.column(CONTROL)[0].as_py())
         driver.settle(QUERY, 0, reports)
         result = driver.conclude().queries[QUERY]
         driver.commit()

@@ -10,6 +10,7 @@ from watersmeet.errors import EngineError
 from watersmeet.kernel import batches
 from watersmeet.kernel.batches import (
     batch_of,
+    bound,
     cuts,
     narrowed_batch,
     one_array,
@@ -20,7 +21,7 @@ from watersmeet.kernel.batches import (
     take_rows,
     wide,
 )
-from watersmeet.kernel.pieces import Pieces, column_taken, pieces_of, row_sizes, together
+from watersmeet.kernel.pieces import Pieces, column_taken, pieces_of, row_sizes, rows_bound, together
 
 TEXT = pa.string()
 TYPES = {
@@ -105,6 +106,31 @@ def test_sizes_are_those_of_the_values(name, start):
     assert sizes([column], order).tolist() == found[order].tolist()
     if name in ("text", "bytes"):
         assert found.tolist() == [length + 4 for length in lengths[start:]]
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("start", [0, 1, 3])
+@pytest.mark.parametrize("times", [1, 40], ids=["few rows of many", "rows many times"])
+def test_the_bound_is_never_below_the_sizes(name, start, times):
+    column = batch(*(4, 0, 5, 20, 7, 3) * 4).column(name).slice(start)
+    for row in range(len(column)):
+        rows = np.full(times, row)
+        held = int(sizes([column], rows).sum())
+        assert held <= bound([column], rows) <= times * int(sizes([column], np.arange(len(column))).max())
+    widest = np.full(times, int(sizes([column], np.arange(len(column))).argmax()))
+    assert bound([column, column], widest) == 2 * int(sizes([column], widest).sum())
+    assert bound([column.slice(0, 0)], widest[:0]) == 0
+    parts = pieces_of([batch(1, 5, 3), batch(2, 9)])
+    rows = np.array([4, 0, 4, 4] * times)
+    assert rows_bound(parts, [name], rows) >= int(row_sizes(parts, [name], rows).sum())
+
+
+def test_the_bound_of_a_text_near_2_gib_does_not_wrap():
+    offsets = pa.py_buffer(np.array([0, 2**31 - 1], dtype=np.int32))
+    values = pa.py_buffer(np.empty(2**31 - 1, dtype=np.uint8))  # no byte of it is touched
+    column = pa.Array.from_buffers(TEXT, 1, [None, offsets, values])
+    assert bound([column], np.zeros(3, dtype=np.int64)) == 3 * (2**31 + 3)
+    assert sizes([column], np.zeros(3, dtype=np.int64)).tolist() == [2**31 + 3] * 3
 
 
 @pytest.mark.parametrize(

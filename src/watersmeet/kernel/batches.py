@@ -25,6 +25,9 @@ Sizes = npt.NDArray[np.int64]
 MOST_BYTES = 2**31 - 1
 """Of the values of one column behind offsets of 32 bits."""
 
+DENSE = 4
+"""Reading the offsets of so many rows in order costs less than looking up those of one row."""
+
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch of one or more of equal columns, all rows in order; wide columns get 64-bit offsets."""
@@ -83,9 +86,8 @@ def taken(column: pa.Array, rows: Rows) -> pa.Array:
     """The chosen values of a column, in the given order; where they are many bytes, with 64-bit offsets."""
     kind = column.type
     if _may_be_wide(kind) and len(rows) * _size(column) > MOST_BYTES and kind != wide(kind):
-        asked = _before(column, rows + 1) - _before(column, rows)
-        if int(asked.sum()) > MOST_BYTES:
-            column = column.cast(wide(kind))
+        fits = bound([column], rows) <= MOST_BYTES or int(sizes([column], rows).sum()) <= MOST_BYTES
+        column = column if fits else column.cast(wide(kind))
     return column.take(pa.array(rows))
 
 
@@ -134,8 +136,22 @@ def sizes(columns: Sequence[pa.Array], rows: Rows) -> Sizes:
     found = np.full(len(rows), sum(_width(column.type) for column in columns), dtype=np.int64)
     for column in columns:
         if _may_be_wide(column.type):
-            found += _before(column, rows + 1) - _before(column, rows)
+            found += _lengths(column, rows)
     return found
+
+
+def bound(columns: Sequence[pa.Array], rows: Rows) -> int:
+    """At most how many bytes the chosen rows have, about: cheaper than `sizes`, and never less than their
+    sum. Cost: the offsets of all rows in order, or where these are many more than the chosen ones, theirs."""
+    total = 0
+    for column in columns:
+        if not _may_be_wide(column.type):
+            total += len(rows) * _width(column.type)
+        elif len(column) <= DENSE * len(rows):
+            total += len(rows) * _widest(column)
+        else:
+            total += int(_lengths(column, rows).sum())
+    return total
 
 
 def cuts(of_rows: Sizes, most: int) -> list[int]:
@@ -177,18 +193,22 @@ def _wide_field(field: pa.Field) -> pa.Field:
 
 def _may_be_wide(kind: pa.DataType) -> bool:
     """Its values are of many lengths."""
-    return bool(_ahead(kind) is not None)
+    return kind.id in _AHEAD
 
 
 def _size(column: pa.Array) -> int:
-    whole = np.array([0, len(column)], dtype=np.int64)
-    low, high = _before(column, whole).tolist() if _may_be_wide(column.type) else (0, 0)
-    return int(high - low) + len(column) * _width(column.type)
+    if not _may_be_wide(column.type):
+        return len(column) * _width(column.type)
+    if column.type.id in _TEXTS:
+        offsets = _bounds(column)
+        return int(offsets[-1]) - int(offsets[0]) + len(column) * offsets.itemsize
+    low, high = _before(column, np.array([0, len(column)], dtype=np.int64)).tolist()
+    return int(high - low)
 
 
 def _width(kind: pa.DataType) -> int:
     """Bytes of every value of a type of one width; 0 for others."""
-    if _ahead(kind) is not None or pa.types.is_null(kind):
+    if kind.id in _AHEAD or pa.types.is_null(kind):
         return 0
     if pa.types.is_dictionary(kind):
         return _width(kind.index_type)
@@ -200,50 +220,51 @@ _Ahead = Callable[[pa.Array, Rows], Sizes]
 
 def _before(column: pa.Array, places: Rows) -> Sizes:
     """Up to a constant, how many bytes the values before each place have; of a type of many lengths."""
-    ahead = _ahead(column.type)
+    ahead = _AHEAD.get(column.type.id)
     return places * np.int64(_width(column.type)) if ahead is None else ahead(column, places)
 
 
-def _ahead(kind: pa.DataType) -> _Ahead | None:
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _of_texts
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return _of_large_texts
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _of_lists
-    if pa.types.is_map(kind):
-        return _of_maps
-    if pa.types.is_struct(kind):
-        return _of_structs
-    if pa.types.is_fixed_size_list(kind):
-        return _of_fixed_lists
-    return None
+def _lengths(column: pa.Array, rows: Rows) -> Sizes:
+    """Bytes of the chosen values of a type of many lengths: int64[n]."""
+    if column.type.id in _TEXTS:
+        offsets = _bounds(column)
+        found: Sizes = offsets[1:][rows] - offsets[:-1][rows] + np.int64(offsets.itemsize)
+        return found
+    return _before(column, rows + 1) - _before(column, rows)
+
+
+def _widest(column: pa.Array) -> int:
+    """Bytes of the value of most bytes, of a type of many lengths."""
+    if column.type.id in _TEXTS:
+        offsets = _bounds(column)
+        return int((offsets[1:] - offsets[:-1]).max(initial=0)) + offsets.itemsize
+    return int(np.diff(_before(column, np.arange(len(column) + 1))).max(initial=0))
 
 
 def _of_texts(column: pa.Array, places: Rows) -> Sizes:
-    found: Sizes = _bounds(column, np.dtype(np.int32))[places] + places * np.int64(4)
+    found: Sizes = _bounds(column)[places] + places * np.int64(4)
     return found
 
 
 def _of_large_texts(column: pa.Array, places: Rows) -> Sizes:
-    found: Sizes = _bounds(column, np.dtype(np.int64))[places] + places * np.int64(8)
+    found: Sizes = _bounds(column)[places] + places * np.int64(8)
     return found
 
 
-def _bounds(column: pa.Array, width: np.dtype[Any]) -> npt.NDArray[Any]:
-    buffer = column.buffers()[1]
+def _bounds(column: pa.Array) -> npt.NDArray[Any]:
+    """The offsets of texts, bytes, lists or maps."""
+    buffer, width = column.buffers()[1], np.int64 if column.type.id in _OFFSETS_OF_64_BITS else np.int32
     if buffer is None or buffer.size == 0:
         return np.zeros(len(column) + 1, dtype=width)
     return np.frombuffer(buffer, dtype=width)[column.offset : column.offset + len(column) + 1]
 
 
 def _of_lists(column: pa.Array, places: Rows) -> Sizes:
-    width = np.dtype(np.int64 if pa.types.is_large_list(column.type) else np.int32)
-    return _before(column.values, _bounds(column, width)[places].astype(np.int64)) + places * np.int64(4)
+    return _before(column.values, _bounds(column)[places].astype(np.int64)) + places * np.int64(4)
 
 
 def _of_maps(column: pa.Array, places: Rows) -> Sizes:
-    inner = _bounds(column, np.dtype(np.int32))[places].astype(np.int64)
+    inner = _bounds(column)[places].astype(np.int64)
     return _before(column.keys, inner) + _before(column.items, inner) + places * np.int64(4)
 
 
@@ -256,3 +277,20 @@ def _of_structs(column: pa.Array, places: Rows) -> Sizes:
 
 def _of_fixed_lists(column: pa.Array, places: Rows) -> Sizes:
     return _before(column.values, (places + column.offset) * column.type.list_size)
+
+
+_AHEAD: dict[int, _Ahead] = {
+    pa.string().id: _of_texts,
+    pa.binary().id: _of_texts,
+    pa.large_string().id: _of_large_texts,
+    pa.large_binary().id: _of_large_texts,
+    pa.list_(pa.int8()).id: _of_lists,
+    pa.large_list(pa.int8()).id: _of_lists,
+    pa.map_(pa.int8(), pa.int8()).id: _of_maps,
+    pa.struct([]).id: _of_structs,
+    pa.list_(pa.int8(), 1).id: _of_fixed_lists,
+}
+"""By the id of a type whose values are of many lengths."""
+
+_TEXTS = {kind.id for kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())}
+_OFFSETS_OF_64_BITS = {kind.id for kind in (pa.large_string(), pa.large_binary(), pa.large_list(pa.int8()))}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.event_time import Mask
-from watersmeet.kernel.batches import cuts, sizes, taken
+from watersmeet.kernel.batches import bound, cuts, sizes, taken
 from watersmeet.kernel.probe import Rows
 
 CHECKED_BYTES = 64 << 20
@@ -38,12 +38,14 @@ def equal_pairs(
     if _plain(left) and _plain(right) and left.type == right.type:
         mask: Mask = _as_numpy(left)[left_rows] == _as_numpy(right)[right_rows]
         return mask
+    if bound([left], left_rows) + bound([right], right_rows) <= CHECKED_BYTES:
+        return equal_arrays(taken(left, left_rows), taken(right, right_rows), null_safe=null_safe)
     of_pairs = sizes([left], left_rows) + sizes([right], right_rows)
     found = [
         equal_arrays(taken(left, left_rows[a:b]), taken(right, right_rows[a:b]), null_safe=null_safe)
         for a, b in pairwise(cuts(of_pairs, CHECKED_BYTES))
     ]
-    return found[0] if len(found) == 1 else np.concatenate(found)
+    return np.concatenate(found)
 
 
 def equal_arrays(a: pa.Array, b: pa.Array, *, null_safe: bool) -> Mask:

@@ -20,7 +20,7 @@ from watersmeet.kernel.bands import Band, RealBand, reals_hold
 from watersmeet.kernel.batches import Sizes, cuts, wide
 from watersmeet.kernel.equality import CHECKED_BYTES, equal_pairs
 from watersmeet.kernel.ordinals import Raw, Reals, ordinals, ordinals_to_reals, raw, reals
-from watersmeet.kernel.pieces import Columns, column_taken, row_sizes
+from watersmeet.kernel.pieces import Columns, column_taken, row_sizes, rows_bound
 from watersmeet.kernel.probe import Rows, expand, ranges
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.kernel.times import to_native
@@ -378,9 +378,11 @@ def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: Sort
 def _residual_holds(
     condition: Condition, asked: Asked, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
 ) -> Mask:
-    of_pairs = pair_sizes(condition.residual_columns, left.batch, li, right.batch, ri)
+    columns = condition.residual_columns
+    if pairs_bound(columns, left.batch, li, right.batch, ri) <= CHECKED_BYTES:
+        return asked.holds(_residual_table(condition, left, li, right, ri))
     found = []
-    for low, high in pairwise(cuts(of_pairs, CHECKED_BYTES)):
+    for low, high in pairwise(cuts(pair_sizes(columns, left.batch, li, right.batch, ri), CHECKED_BYTES)):
         pairs = _residual_table(condition, left, li[low:high], right, ri[low:high])
         found.append(asked.holds(pairs))
     return np.concatenate(found)
@@ -399,6 +401,22 @@ def pair_sizes(
         if batch is not None:
             found += row_sizes(batch, [each.column for each in columns if each.side is side], rows)
     return found
+
+
+def pairs_bound(
+    columns: tuple[JoinedColumn, ...],
+    left: Columns | None,
+    left_rows: Rows,
+    right: Columns | None,
+    right_rows: Rows,
+) -> int:
+    """At most how many bytes the joined rows of pairs will have, about: never less than the sum of
+    `pair_sizes`, and cheaper."""
+    total = 0
+    for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
+        if batch is not None:
+            total += rows_bound(batch, [each.column for each in columns if each.side is side], rows)
+    return total
 
 
 def _residual_table(
@@ -434,5 +452,7 @@ def gather(
             if column.null_column is not None:
                 missing = column_taken(batch, column.null_column, chosen[column.side])
                 array = pc.if_else(missing, pa.scalar(None, array.type), array)
-            arrays.append(array if array.type == wide(column.type) else to_native(array, column.type))
+            if array.type != column.type and array.type != wide(column.type):
+                array = to_native(array, column.type)
+            arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])

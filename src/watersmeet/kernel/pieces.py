@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.kernel.batches import Rows, Sizes, joined, one_batch, size, sizes, take_rows, taken
+from watersmeet.kernel.batches import Rows, Sizes, bound, joined, one_batch, size, sizes, take_rows, taken
 
 
 class Pieces:
@@ -61,6 +61,12 @@ class Pieces:
         for batch, chosen, own in self._by_batch(rows):
             found[chosen] = sizes([batch.column(name) for name in names], own)
         return found
+
+    def bound(self, names: Sequence[str], rows: Rows) -> int:
+        """See `kernel.batches.bound`."""
+        return sum(
+            bound([batch.column(name) for name in names], own) for batch, _, own in self._by_batch(rows)
+        )
 
     def reordered(self, order: Rows) -> Pieces:
         """The chosen rows, in the given order."""
@@ -135,6 +141,13 @@ def row_sizes(batch: Columns, names: Sequence[str], rows: Rows) -> Sizes:
     if isinstance(batch, Pieces):
         return batch.sizes(names, rows)
     return sizes([batch.column(name) for name in names], rows)
+
+
+def rows_bound(batch: Columns, names: Sequence[str], rows: Rows) -> int:
+    """At most how many bytes the chosen rows have in these columns, about; see `kernel.batches.bound`."""
+    if isinstance(batch, Pieces):
+        return batch.bound(names, rows)
+    return bound([batch.column(name) for name in names], rows)
 
 
 def whole(batch: Columns) -> pa.RecordBatch:

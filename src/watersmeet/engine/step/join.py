@@ -167,8 +167,8 @@ def _release(
     for pieces, is_new in ((own.old, False), (own.new_runs, True)):
         for piece in pieces:
             rows = own.released(piece, is_new=is_new)
-            if leaves:
-                rows = rows[~piece.marks("gone")[rows]]
+            if leaves and len(rows):  # else the marks of all rows would be read in every tick
+                rows = rows[~piece.are("gone", rows)]
             if not len(rows):
                 continue
             report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)

@@ -16,7 +16,7 @@ from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import NodeShape, SideReport, SideWork
 from watersmeet.event_time import Side
 from watersmeet.kernel.batches import batches_in, cuts, narrowed_batch, same_rows, size, sizes
-from watersmeet.kernel.pairs import gather, pair_sizes
+from watersmeet.kernel.pairs import gather, pair_sizes, pairs_bound
 from watersmeet.kernel.pieces import Columns, row_sizes
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.times import to_canonical
@@ -36,10 +36,12 @@ def put_out(
         EngineError: one row is larger than fits.
     """
     most = output_bytes(shape.memory)
-    of_rows = pair_sizes(shape.columns, left, left_rows, right, right_rows)
-    borders = cuts(of_rows, most)
-    if int(of_rows.max(initial=0)) > most:
-        _check_widest(shape, left, left_rows, right, right_rows, int(of_rows.argmax()))
+    borders = [0, len(right_rows) if left is None else len(left_rows)]
+    if pairs_bound(shape.columns, left, left_rows, right, right_rows) > most:
+        of_rows = pair_sizes(shape.columns, left, left_rows, right, right_rows)
+        borders = cuts(of_rows, most)
+        if int(of_rows.max(initial=0)) > most:
+            _check_widest(shape, left, left_rows, right, right_rows, int(of_rows.argmax()))
     schema = pa.schema([pa.field(column.name, column.type) for column in shape.columns])
     for low, high in pairwise(borders):
         batch = gather(shape.columns, left, left_rows[low:high], right, right_rows[low:high])

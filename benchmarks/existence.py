@@ -1,0 +1,101 @@
+"""What small ticks of a SEMI join cost in its tasks when much is retained.
+
+    python -m benchmarks.existence [--rows N] [--ticks N] [--none]
+
+Fills a state through the engine's own tick, in this process and with files as on Spark; then measures the CPU
+time of both tasks over ticks of 1,000 rows a side. Rows of the left side leave with their first match;
+``--none``: none has one, so that all stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+
+from benchmarks.child import Arguments
+from benchmarks.ours import job_text
+from benchmarks.workloads import EPOCH_US, MINUTE_US, SCHEMA, Workload, condition, minute
+from watersmeet.engine.step.driver import TickDriver
+from watersmeet.engine.step.ingest import IngestWriter
+from watersmeet.engine.step.tasks import CONTROL
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.state.store import LocalStore
+
+TASKS = 2
+FILL_ROWS, TICK_ROWS = 100_000, 1_000
+LAG_S = 30 * 86_400
+"""So long that nothing is released."""
+
+
+def opened(root: Path, *, none: bool) -> TickDriver:
+    """A driver of the join, with nothing in its state."""
+    text = job_text(
+        Arguments(Workload("", rows=1, ticks=1, lag_s=LAG_S), root / "in", root, "inner", "default")
+    )
+    sources = text[: text.index("INSERT INTO")]
+    query = f"SELECT l.k AS k, l.t AS t, l.v AS v FROM l LEFT SEMI JOIN r ON {condition('r')}"
+    plan = plan_job(parse_job(f"{sources}INSERT INTO joined {query}{' AND r.v < 0' if none else ''};"))
+    (planned,) = plan.queries
+    schemas = {
+        f"{planned.name}/{side.name}": pa.schema([SCHEMA.field(name) for name in side.kept])
+        for side in planned.sides
+    }
+    return TickDriver.open(plan, schemas, LocalStore(root / "state"))
+
+
+def ticked(driver: TickDriver, rows: int) -> float:
+    """Does a tick of so many rows a side; CPU milliseconds of its tasks."""
+    (query,), number, reports = driver.plan.queries, driver.tick, []
+    start = driver.begin(EPOCH_US + number * MINUTE_US)
+    for side in query.sides:
+        table = minute(Workload("", rows=rows, ticks=1), side.name, number).select(list(side.kept))
+        writer = IngestWriter(start, f"{query.name}/{side.name}", 0, driver.store)
+        for batch in table.to_batches():
+            writer.add(batch)
+        reports.append(writer.finish())
+    driver.advance(start, reports)
+    spent = 0.0
+    for node in query.nodes:
+        task, controls = driver.node_task(query.name, node.number), []
+        before = time.process_time()
+        for partition in range(TASKS):
+            *_, last = task.run(partition, TASKS)
+            controls.append(last.column(CONTROL)[0].as_py())
+        spent += time.process_time() - before
+        driver.settle(query.name, node.number, controls)
+    driver.conclude()
+    driver.commit()
+    return spent * 1e3
+
+
+def retained(driver: TickDriver) -> int:
+    assert driver.manifest is not None
+    nodes = [node for query in driver.manifest.queries.values() for node in query.nodes]
+    return sum(a.retained for node in nodes for a in node.arrangements.values())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--ticks", type=int, default=15)
+    parser.add_argument("--none", action="store_true")
+    asked = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as root:
+        driver = opened(Path(root), none=asked.none)
+        while driver.manifest is None or retained(driver) < asked.rows:
+            ticked(driver, FILL_ROWS)
+        held = retained(driver)
+        spent = [ticked(driver, TICK_ROWS) for _ in range(asked.ticks)]
+        spread = f"{min(spent):.1f} to {max(spent):.1f}"
+        print(f"{held:,} rows retained: {median(spent):.1f} ms of CPU a tick ({spread})")
+
+
+if __name__ == "__main__":
+    main()
