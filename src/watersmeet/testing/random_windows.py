@@ -164,6 +164,7 @@ class _Draft:
     def steps(self) -> list[dict[str, Any]]:
         rng, now = self.rng, rng_start(self.rng)
         found: list[dict[str, Any]] = []
+        promised: dict[str, int] = {}  # advances never go back
         for _ in range(rng.randint(2, 9)):
             now += rng.choice((0, 1, 2, 5, 12))
             step: dict[str, Any] = {}
@@ -184,7 +185,8 @@ class _Draft:
                 step["clock"] = rng.randint(1, 8)
             for name, declared in self.streams.items():
                 if declared["time"]["t"]["lag"] is None and rng.random() < 0.6:
-                    step.setdefault("advance", {})[f"{name}.t"] = now - rng.randint(0, 4)
+                    promised[name] = max(now - rng.randint(0, 4), promised.get(name, now - 4))
+                    step.setdefault("advance", {})[f"{name}.t"] = promised[name]
                 if rng.random() < 0.05:
                     step.setdefault("idle", []).append(name)
             found.append(step)
