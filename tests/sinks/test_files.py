@@ -237,6 +237,28 @@ def test_synced_before_and_after_the_rename(tmp_path, monkeypatch):
     assert done[3:] == ["delivered-7", "RENAME", tmp_path.name]
 
 
+def test_a_part_that_was_published_is_told_though_the_directory_goes_at_once(tmp_path, monkeypatch):
+    """Or the state would not know of it, and refuse it in the next run."""
+    sink = prepared(tmp_path / "out")
+    sink.write(Frame(*ROWS), "delivered", 7, "a1")
+    rename = os.rename
+
+    def then_gone(staged, final):
+        rename(staged, final)
+        monkeypatch.setattr(files, "sync", lambda path: None)
+        rename(tmp_path / "out", tmp_path / "away")
+
+    monkeypatch.setattr(files.os, "rename", then_gone)
+    assert sink.publish("delivered", 7, "a1", ORIGIN) is True
+
+
+def test_a_tick_without_rows_is_told_as_no_part(tmp_path):
+    sink = prepared(tmp_path)
+    sink.write(Frame(), "delivered", 3, "a1")
+    assert sink.publish("delivered", 3, "a1", ORIGIN) is False
+    assert sink.publish("delivered", 3, "a1", ORIGIN) is False
+
+
 @pytest.mark.parametrize("insert", ["a/b", "_hidden", ".dot", "k=v", "so called", "50%"])
 def test_any_insert_name_is_visible_and_no_partition(tmp_path, insert):
     sink = prepared(tmp_path)

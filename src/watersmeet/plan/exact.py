@@ -167,6 +167,8 @@ def _common(types: Sequence[str]) -> str:
         return max(known, key=INTEGERS.index)
     if "DOUBLE" in known and all(_is_number(type_) for type_ in known):
         return "DOUBLE"
+    if all(type_ in (*INTEGERS, "FLOAT") for type_ in known):  # FLOAT would lose digits of an integer
+        return "DOUBLE"
     if all(type_ in INTEGERS or _is_decimal(type_) for type_ in known):
         parts = [_decimal(type_) for type_ in known]
         scale = max(scale for _, scale in parts)

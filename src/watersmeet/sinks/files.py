@@ -185,6 +185,7 @@ class FileSink:
         staged, final = self._staged(insert, tick, attempt), self._final(insert, tick)
         try:
             self.check(insert, tick, identity)
+            there = True  # known by what was done: looked at again, the directory may be away
             if final.exists():
                 shutil.rmtree(staged, ignore_errors=True)
             elif not staged.exists():
@@ -202,9 +203,10 @@ class FileSink:
                 sync(self._path)
             else:
                 shutil.rmtree(staged, ignore_errors=True)
+                there = False
             self._last[insert] = (tick, attempt)
             _remove_if_empty(staged.parent)
-            return final.exists()
+            return there
         except OSError as error:
             raise EngineError(
                 f'sink "{self._spec.name}" could not publish tick {tick}: {error}', code="sink-failed"
