@@ -1,0 +1,66 @@
+"""Wide rows and a hot key on Spark, and the sink's rows compared with the tasks'."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tests.engine.spark.running import until_caught_up
+from watersmeet.errors import EngineError
+from watersmeet.sinks.files import FileSink
+
+pytestmark = pytest.mark.spark
+
+ROWS, SIZE = 60, 20_000
+
+
+@pytest.fixture
+def job(tmp_path):
+    texts = []
+    for side in "lr":
+        (tmp_path / side).mkdir()
+        rows = {
+            "k": ["hot"] * ROWS,
+            "t": pa.array(np.arange(ROWS) * 1000, pa.timestamp("us", tz="UTC")),
+            "v": [f"{side}{n:09}" * (SIZE // 10) for n in range(ROWS)],
+        }
+        parquet.write_table(pa.table(rows), tmp_path / side / "a.parquet")
+        texts.append(f"""
+            CREATE MAPPING {side}_in (k STRING, t TIMESTAMP, v STRING) TYPE File
+                OPTIONS ('path' = '{tmp_path / side}', 'format' = 'parquet');
+            CREATE VIEW {side} AS SELECT * FROM TABLE(
+                IMPOSE_ORDER(TABLE {side}_in, DESCRIPTOR(t), INTERVAL '1' SECOND));""")
+    return f"""{"".join(texts)}
+        SET max_task_memory = '16 MB';
+        CREATE MAPPING joined TYPE File OPTIONS ('path' = '{tmp_path / "out"}', 'format' = 'parquet');
+        INSERT INTO joined SELECT l.v AS lv, r.v AS rv FROM l JOIN r
+            ON l.k = r.k AND l.t BETWEEN r.t - INTERVAL '1' HOUR AND r.t + INTERVAL '1' HOUR"""
+
+
+def rows_in(path):
+    tables = [parquet.read_table(file) for file in path.glob("*/*.parquet")]
+    return {pair for table in tables for pair in zip(*(c.to_pylist() for c in table.columns), strict=True)}
+
+
+def test_pairs_of_wide_rows_leave_in_little_memory(spark, job, tmp_path):
+    running = until_caught_up(spark, job, tmp_path / "checkpoint")
+    assert sum(tick.queries["joined"].rows_out for tick in running.ticks) == ROWS * ROWS
+    found = rows_in(tmp_path / "out")
+    assert len(found) == ROWS * ROWS
+    assert {(len(left), len(right)) for left, right in found} == {(SIZE, SIZE)}
+
+
+@pytest.mark.parametrize("projected", ["l.v AS lv, r.v AS rv", "upper(l.v) AS lv, r.v AS rv"])
+def test_a_sink_that_took_other_rows_stops_the_tick(spark, job, tmp_path, monkeypatch, projected):
+    """Whether tasks stage the rows themselves, or Spark computes and writes them."""
+    took = FileSink.staged_rows
+    monkeypatch.setattr(FileSink, "staged_rows", lambda *given: took(*given) - 1)
+    text = job.replace("l.v AS lv, r.v AS rv", projected)
+    with pytest.raises(EngineError, match=r"took 3,599 rows where the tasks put out 3,600") as error:
+        until_caught_up(spark, text, tmp_path / "checkpoint")
+    assert error.value.code == "internal-rows"
+    assert not [name for name in os.listdir(tmp_path / "out") if not name.startswith("_")]
