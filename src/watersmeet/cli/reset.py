@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from watersmeet.durable import sync
 from watersmeet.engine.spark.checkpoint import NAMES, OLD, Checkpoint
 from watersmeet.engine.spark.small_files import read_value
 from watersmeet.errors import StateError, WatersmeetError
@@ -171,20 +172,12 @@ def _empty(owned: Owned) -> None:
     for name in sorted(owned.names, key=lambda name: name.startswith(OWNER)):
         entry = owned.path / name
         if name.startswith(OWNER):
-            _sync(owned.path)
+            sync(owned.path)
             entry.unlink(missing_ok=True)
         else:
             shutil.rmtree(entry, ignore_errors=not entry.exists())
     if not any(owned.path.iterdir()):
         owned.path.rmdir()
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _state_in(root: Path) -> str:

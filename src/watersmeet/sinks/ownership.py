@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+from watersmeet.durable import sync
 from watersmeet.errors import EngineError
 
 OWNER = "_owner"
@@ -127,11 +128,7 @@ def _create(mark: Path, owner: str) -> None:
             return
     finally:
         staged.unlink(missing_ok=True)
-    folder = os.open(mark.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(mark.parent)
 
 
 def _link(staged: Path, mark: Path) -> None:

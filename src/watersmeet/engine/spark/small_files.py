@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from watersmeet.durable import sync
 from watersmeet.state.damage import damaged
 from watersmeet.state.sealed import sealed, unsealed
 from watersmeet.state.store import FILE_MODE, STAGED
@@ -27,11 +28,7 @@ def write_value(path: Path, value: Any) -> None:
     except BaseException:
         staged.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(path.parent)
 
 
 def read_value(path: Path, hint: str) -> dict[str, Any] | None:
