@@ -40,11 +40,11 @@ BIG = 2**63 - 1
 EXPRESSIONS = [
     *(f"{v}1 {op} {v}2" for v in TYPES for op in ("=", "<>", "<", "<=", ">", ">=", "<=>")),
     *(f"{one} {op} {two}" for one, two in (("t1", "b2"), ("i1", "x2"), ("m1", "w2"), ("i1", "m2"), ("d1", "ts2"), ("f1", "x2"),
-      ("m1", "x2"), ("w1", "x2")) for op in ("=", "<", ">=", "<=>")),
+      ("m1", "x2"), ("w1", "x2"), ("f1", "t2"), ("i1", "f2"), ("f1", "b2")) for op in ("=", "<", ">=", "<=>")),
     *(f"{v}1 {op} {v}2" for v in ("t", "i", "b") for op in ("+", "-", "*", "%", "div", "/", "&", "|", "^")),
     *(f"x1 {op} x2" for op in ("+", "-", "*", "/", "%")),
-    *(f"{one} {op} {two}" for one, two in (("t1", "i2"), ("i1", "b2"), ("i1", "x2"), ("i1", "m2"), ("m1", "w2"))
-      for op in ("+", "-", "*")),
+    *(f"{one} {op} {two}" for one, two in (("t1", "i2"), ("i1", "b2"), ("i1", "x2"), ("i1", "m2"), ("m1", "w2"), ("f1", "i2"),
+      ("b1", "f2")) for op in ("+", "-", "*")), "coalesce(f1, i2)", "CASE WHEN i1 > 0 THEN b1 ELSE f2 END", "greatest(f1, i2)",
     *(f"-{v}1" for v in ("t", "i", "b", "x", "m")), *(f"abs({v}1)" for v in ("t", "i", "b", "x", "m")),
     "~i1", "~b1", "i1 + 1", "t1 + 1", "b1 - 1", "2.5 * m1", "i1 % 0", "i1 / 2", "mod(i1, i2)", "pmod(i1, i2)",
     "pmod(b1, b2)", "negative(i1)", "positive(x1)", "try_divide(i1, i2)", "try_divide(x1, x2)",
