@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
-from watersmeet.kernel import functions
 from watersmeet.kernel.batches import joined, one_array
 from watersmeet.kernel.fails import Fails
+from watersmeet.kernel.functions import BY_NAME
 
 Rows = npt.NDArray[np.int64]
 
@@ -103,7 +103,7 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
     if kind == "call":
         name, arguments, options = rest
         given = tuple(held(each[1]) if isinstance(each, tuple) else each for each in options)
-        return Call(getattr(functions, name), tuple(map(tree_of, arguments)), given)
+        return Call(BY_NAME[name], tuple(map(tree_of, arguments)), given)
     if kind in ("and", "or"):
         return Both(tree_of(rest[0]), tree_of(rest[1]), kind)
     if kind == "first":

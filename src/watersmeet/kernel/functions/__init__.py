@@ -1,0 +1,30 @@
+"""What tasks compute of Spark's functions: arrays in, an array out, each proven against Spark by a test.
+
+NULL in any argument gives NULL unless a function says otherwise. Where Spark raises, `Fails` names the first
+row. Division by zero, overflow, dates that there are none of: by Spark's conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import isfunction
+
+import pyarrow as pa
+
+from watersmeet.kernel.functions import logic, numbers, texts, times
+
+_FAMILIES = (logic, numbers, texts, times)
+
+
+def _of_all() -> dict[str, Callable[..., pa.Array]]:
+    found: dict[str, Callable[..., pa.Array]] = {}
+    for family in _FAMILIES:
+        for name, function in vars(family).items():
+            if isfunction(function) and function.__module__ == family.__name__ and not name.startswith("_"):
+                assert name not in found, f"two functions are named {name}"
+                found[name] = function
+    return found
+
+
+BY_NAME = _of_all()
+"""By the name that a tree calls them by, see `kernel.expression.tree_of`."""

@@ -1,0 +1,77 @@
+"""Rule: which expressions tasks compute exactly as Spark does, and what of: `kernel.functions` by name.
+
+The list is here and nowhere else: operators in `compiler`, functions by their family. An expression is read
+again from the very text that Spark would get, without sqlglot's own names for functions. What is not on the
+list (a function, a type, a coercion) raises `NotExact` with the reason, and Spark computes the expression.
+
+A tree is plain data, for tasks: ``("column", name, type)``, ``("constant", value, type)``, ``("call",
+function, arguments, options)``, ``("and" | "or", left, right)``, ``("case", branches, otherwise, type)``,
+``("first", parts)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+
+from watersmeet.plan.exact.compiler import Compiler
+from watersmeet.plan.exact.functions import FUNCTIONS
+from watersmeet.plan.exact.values import Exact, NotExact, Tree, widened
+from watersmeet.plan.scope import Ref, Scope
+from watersmeet.spec.model import Expr
+
+__all__ = ["FUNCTIONS", "Exact", "NotExact", "Tree", "exact", "exact_condition", "listed"]
+
+_KEYWORDS = ("CAST", "TRY_CAST", "EXTRACT")
+
+
+class _Names(Spark):
+    """Spark's syntax, with functions left as they are named."""
+
+    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
+        FUNCTIONS: dict[str, Callable[..., Any]] = {}  # noqa: RUF012
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            name: parse for name, parse in Spark.Parser.FUNCTION_PARSERS.items() if name in _KEYWORDS
+        }
+        NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012
+
+
+def exact(expr: Expr, scope: Scope) -> Exact:
+    """``expr`` for tasks. Raises: NotExact."""
+    refs: list[Ref] = []
+
+    def plain(node: Expr) -> Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        refs.append((node.table, node.name))
+        return exp.column(f"c{len(refs) - 1}")
+
+    try:
+        tree = sqlglot.parse_one(expr.transform(plain).sql(dialect="spark"), dialect=_Names)
+    except SqlglotError as error:
+        raise NotExact(str(error).split("\n")[0]) from None
+    assert isinstance(tree, exp.Expression)
+    return Compiler(scope, refs).of(tree)
+
+
+def exact_condition(expr: Expr, scope: Scope) -> Exact:
+    """The same, of a condition."""
+    found = exact(expr, scope)
+    if found.type not in ("BOOLEAN", "NULL"):
+        raise NotExact(f"it is {found.type}, and no condition")
+    return widened(found, "BOOLEAN")
+
+
+@cache
+def listed() -> tuple[str, ...]:
+    """Spark's names of all functions and operators on the list, for pages and tests."""
+    operators = (
+        "and or not ! = == <> != < <= > >= <=> between in case when if is + - * / % div & | ^ ~ || like cast"
+    )
+    return tuple(sorted({*FUNCTIONS, *operators.split()} - {"is"}))

@@ -1,0 +1,97 @@
+"""Rule: which casts tasks compute, and which literals of times."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+from watersmeet.plan.exact.values import (
+    DAY_US,
+    INTEGERS,
+    Exact,
+    NotExact,
+    call,
+    constant,
+    constant_value,
+    is_decimal,
+    widened,
+)
+
+
+def cast_to(value: Exact, to: str, zone: str) -> Exact:
+    """CAST. Raises: NotExact."""
+    own = value.type
+    if own == to:
+        return value
+    if own == "NULL":
+        return widened(value, to)
+    if own in INTEGERS and to in INTEGERS:
+        wider = INTEGERS.index(to) > INTEGERS.index(own)
+        return widened(value, to) if wider else call("to_integer", to, value, options=[("type", to)])
+    if own in INTEGERS and to == "DOUBLE":
+        return widened(value, to)
+    if to == "DOUBLE" and (own == "FLOAT" or is_decimal(own)):
+        return widened(value, to)
+    if (own in ("DOUBLE", "BOOLEAN")) and to in INTEGERS:
+        return call("to_integer", to, value, options=[("type", to)])
+    if own in INTEGERS and to == "BOOLEAN":
+        return call("to_boolean", to, value)
+    if to == "STRING" and own in (*INTEGERS, "BOOLEAN"):
+        return call("boolean_to_text" if own == "BOOLEAN" else "whole_to_text", to, value)
+    if to == "DATE" and own == "TIMESTAMP":
+        return call("to_date", to, value, options=[zone])
+    if to == "TIMESTAMP" and own in ("DATE", "TIMESTAMP_NTZ"):
+        return as_timestamp(value, zone)
+    if to == "TIMESTAMP_NTZ" and own == "TIMESTAMP":
+        return call("timestamp_to_wall", to, value, options=[zone])
+    if (own, to) == ("TIMESTAMP", "BIGINT"):
+        return call("unix_count", to, value, options=[1_000_000])
+    if own == "STRING" and to == "TIMESTAMP" and value.tree[0] == "constant":
+        return timestamp_literal(constant_value(value), zone)
+    if own == "STRING" and to == "DATE" and value.tree[0] == "constant":
+        return date_literal(constant_value(value))
+    raise NotExact(f"a cast from {own} to {to}")
+
+
+def as_timestamp(value: Exact, zone: str) -> Exact:
+    if value.type in ("TIMESTAMP", "NULL"):
+        return widened(value, "TIMESTAMP")
+    function = {"DATE": "to_timestamp", "TIMESTAMP_NTZ": "wall_to_timestamp"}.get(value.type)
+    if function is None:
+        raise NotExact(f"{value.type} as TIMESTAMP")
+    return call(function, "TIMESTAMP", value, options=[zone])
+
+
+def as_date(value: Exact, zone: str) -> Exact:
+    if value.type in ("DATE", "NULL"):
+        return widened(value, "DATE")
+    if value.type != "TIMESTAMP":
+        raise NotExact(f"{value.type} as DATE")
+    return call("to_date", "DATE", value, options=[zone])
+
+
+def timestamp_literal(text: str, zone: str) -> Exact:
+    found = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", text)
+    if found is None:
+        raise NotExact("this TIMESTAMP literal is read by Spark")
+    days = _days(*(int(part) for part in found.groups()[:3]))
+    hours, minutes, seconds = (int(part) for part in found.groups()[3:6])
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise NotExact("this TIMESTAMP literal is read by Spark")
+    fraction = int((found.group(7) or "").ljust(6, "0"))
+    wall = days * DAY_US + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
+    return call("wall_to_timestamp", "TIMESTAMP", constant(wall, "TIMESTAMP_NTZ"), options=[zone])
+
+
+def date_literal(text: str) -> Exact:
+    found = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text)
+    if found is None:
+        raise NotExact("this DATE literal is read by Spark")
+    return constant(_days(*(int(part) for part in found.groups())), "DATE")
+
+
+def _days(year: int, month: int, day: int) -> int:
+    try:
+        return date(year, month, day).toordinal() - date(1970, 1, 1).toordinal()
+    except ValueError:
+        raise NotExact("this literal is read by Spark") from None

@@ -1,0 +1,343 @@
+"""Rule: how operators, literals and columns become what tasks compute; functions by their family."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from watersmeet.plan.coercion import canonical
+from watersmeet.plan.exact import casts
+from watersmeet.plan.exact.functions import FUNCTIONS
+from watersmeet.plan.exact.times import part_of
+from watersmeet.plan.exact.values import (
+    INTEGERS,
+    INTERVAL,
+    PLAIN,
+    Exact,
+    NotExact,
+    call,
+    common_type,
+    constant,
+    constant_value,
+    decimal_parts,
+    decimal_type,
+    is_decimal,
+    widened,
+)
+from watersmeet.plan.model import joined_name
+from watersmeet.plan.scope import Ref, Scope
+from watersmeet.spec.intervals import interval_us
+from watersmeet.spec.model import Expr
+
+
+class Compiler:
+    """Compiles one expression, whose columns are the ``refs``, in the zone of ``scope``."""
+
+    def __init__(self, scope: Scope, refs: Sequence[Ref]) -> None:
+        self._scope = scope
+        self._refs = refs
+        self.zone = scope.time_zone
+
+    def of(self, node: Expr) -> Exact:
+        rule = _RULES.get(type(node))
+        if rule is None:
+            raise NotExact(f"{node.sql(dialect='spark')[:60]}: {type(node).__name__} is not on the list")
+        return rule(self, node)
+
+    def all(self, nodes: Sequence[Expr]) -> list[Exact]:
+        return [self.of(node) for node in nodes]
+
+    def column(self, node: exp.Column) -> Exact:
+        if len(node.parts) > 1:
+            raise NotExact("fields of structs are not on the list")
+        ref = self._refs[int(node.name[1:])]
+        type_ = canonical(self._scope.column(ref).type).replace(" ", "")
+        if type_ == "DECIMAL":
+            type_ = "DECIMAL(10,0)"
+        if type_.startswith("DECIMAL(") and "," not in type_:
+            type_ = type_.replace(")", ",0)")
+        if type_ not in PLAIN and not is_decimal(type_):
+            raise NotExact(f"{joined_name(*ref)} is {type_}")
+        name = joined_name(*ref)
+        return Exact(("column", name, type_), type_)
+
+    def literal(self, node: Expr) -> Exact:
+        text = node.this
+        if node.is_string:
+            return constant(text, "STRING")
+        if text.isdigit():
+            value = int(text)
+            if value < 2**31:
+                return constant(value, "INT")
+            if value < 2**63:
+                return constant(value, "BIGINT")
+        if re.fullmatch(r"\d*\.\d+|\d+\.\d*", text):
+            whole, _, fraction = text.partition(".")
+            digits = len(whole.lstrip("0")) + len(fraction)
+            return constant(text, decimal_type(max(digits, len(fraction), 1), len(fraction)))
+        if re.fullmatch(r"[\d.]+[eE][+-]?\d+", text):
+            return constant(float(text), "DOUBLE")
+        raise NotExact(f"the number {text}")
+
+    def interval(self, node: Expr) -> Exact:
+        us = interval_us(node)
+        if us is None:
+            raise NotExact("intervals of months and years are not on the list")
+        return constant(us, INTERVAL)
+
+    def both(self, node: Expr) -> Exact:
+        left, right = (widened(each, "BOOLEAN") for each in self.all([node.this, node.expression]))
+        return Exact(("and" if isinstance(node, exp.And) else "or", left.tree, right.tree), "BOOLEAN")
+
+    def negation(self, node: Expr) -> Exact:
+        return call("negate", "BOOLEAN", widened(self.of(node.this), "BOOLEAN"))
+
+    def test(self, node: Expr) -> Exact:
+        if isinstance(node.expression, exp.Null):
+            return call("is_null", "BOOLEAN", self.of(node.this))
+        if isinstance(node.expression, exp.Boolean):
+            truth = constant(bool(node.expression.this), "BOOLEAN")
+            return call("null_safe_equal", "BOOLEAN", widened(self.of(node.this), "BOOLEAN"), truth)
+        raise NotExact("this IS is not on the list")
+
+    def comparison(self, node: Expr) -> Exact:
+        return self.compared(_OPERATORS[type(node)], self.of(node.this), self.of(node.expression))
+
+    def compared(self, op: str, left: Exact, right: Exact) -> Exact:
+        left, right = self.alike([left, right])
+        if left.type == "NULL":
+            raise NotExact("NULL is compared with NULL")
+        if op == "<=>":
+            return call("null_safe_equal", "BOOLEAN", left, right)
+        return call("compare", "BOOLEAN", left, right, options=[op])
+
+    def alike(self, found: Sequence[Exact]) -> list[Exact]:
+        types = {each.type for each in found if each.type != "NULL"}
+        if types <= {"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"} and len(types) > 1:
+            if "TIMESTAMP" not in types:
+                raise NotExact("DATE and TIMESTAMP_NTZ are not compared here")
+            return [self.as_timestamp(each) for each in found]
+        common = common_type([each.type for each in found])
+        return [widened(each, common) for each in found]
+
+    def between(self, node: Expr) -> Exact:
+        value, low, high = self.all([node.this, node.args["low"], node.args["high"]])
+        left, right = self.compared(">=", value, low), self.compared("<=", value, high)
+        return Exact(("and", left.tree, right.tree), "BOOLEAN")
+
+    def membership(self, node: Expr) -> Exact:
+        if not node.expressions:
+            raise NotExact("this IN is not on the list")
+        found = self.alike(self.all([node.this, *node.expressions]))
+        if found[0].type == "NULL":
+            raise NotExact("NULL is looked for")
+        return call("is_in", "BOOLEAN", *found)
+
+    def case(self, node: Expr) -> Exact:
+        if node.this is not None:
+            raise NotExact("CASE with an operand is not on the list")
+        conditions = [widened(self.of(each.this), "BOOLEAN") for each in node.args["ifs"]]
+        values = [self.of(each.args["true"]) for each in node.args["ifs"]]
+        return self.case_of(
+            conditions, values, None if node.args.get("default") is None else self.of(node.args["default"])
+        )
+
+    def case_of(self, conditions: Sequence[Exact], values: Sequence[Exact], otherwise: Exact | None) -> Exact:
+        alike = self.alike([*values, *([] if otherwise is None else [otherwise])])
+        type_ = alike[0].type
+        if type_ == "NULL":
+            raise NotExact("a CASE of NULLs")
+        branches = tuple(
+            (condition.tree, value.tree) for condition, value in zip(conditions, alike, strict=False)
+        )
+        rest = None if otherwise is None else alike[-1].tree
+        return Exact(("case", branches, rest, type_), type_)
+
+    def arithmetic(self, node: Expr) -> Exact:
+        left, right = self.all([node.this, node.expression])
+        minus = isinstance(node, exp.Sub)
+        if isinstance(node, exp.Add | exp.Sub):
+            timed = self._timed(left, right, -1 if minus else 1)
+            if timed is not None:
+                return timed
+        if isinstance(node, exp.Div):
+            return call("divide", "DOUBLE", *self.doubles(left, right))
+        if isinstance(node, exp.IntDiv):
+            return call("whole_quotient", "BIGINT", *self.whole(left, right, "BIGINT"))
+        if "DOUBLE" not in (left.type, right.type) and (is_decimal(left.type) or is_decimal(right.type)):
+            return self._of_decimals(node, left, right)
+        alike = self.alike([left, right])
+        if alike[0].type not in (*INTEGERS, "DOUBLE"):
+            raise NotExact(f"arithmetic with {alike[0].type}")
+        return call(_ARITHMETIC[type(node)], alike[0].type, *alike)
+
+    def doubles(self, left: Exact, right: Exact) -> list[Exact]:
+        if not {left.type, right.type} <= {*INTEGERS, "DOUBLE", "NULL"}:
+            raise NotExact(f"{left.type} / {right.type}")
+        return [widened(left, "DOUBLE"), widened(right, "DOUBLE")]
+
+    def whole(self, left: Exact, right: Exact, type_: str | None = None) -> list[Exact]:
+        if left.type not in INTEGERS or right.type not in INTEGERS:
+            raise NotExact(f"{left.type} and {right.type} as whole numbers")
+        common = type_ or common_type([left.type, right.type])
+        return [widened(left, common), widened(right, common)]
+
+    def _of_decimals(self, node: Expr, left: Exact, right: Exact) -> Exact:
+        (p1, s1), (p2, s2) = decimal_parts(left.type), decimal_parts(right.type)
+        if isinstance(node, exp.Mul):
+            type_ = decimal_type(p1 + p2 + 1, s1 + s2)
+        elif isinstance(node, exp.Add | exp.Sub):
+            scale = max(s1, s2)
+            type_ = decimal_type(max(p1 - s1, p2 - s2) + scale + 1, scale)
+        else:
+            raise NotExact("remainders of DECIMALs are not on the list")
+        own = (widened(left, f"DECIMAL({p1},{s1})"), widened(right, f"DECIMAL({p2},{s2})"))
+        return call(_ARITHMETIC[type(node)], type_, *own)
+
+    def _timed(self, left: Exact, right: Exact, sign: int) -> Exact | None:
+        """Sums with a time in them; None: there is none."""
+        if left.type == INTERVAL and right.type in ("DATE", "TIMESTAMP") and sign == 1:
+            left, right = right, left
+        if left.type == "TIMESTAMP" and right.type == INTERVAL:
+            return call("add_interval", "TIMESTAMP", left, right, options=[sign, self.zone])
+        if left.type == "DATE" and right.type in ("TINYINT", "SMALLINT", "INT"):
+            return call("add_days", "DATE", left, widened(right, "INT"), options=[sign])
+        if left.type == "TIMESTAMP" and right.type == "TIMESTAMP" and sign == -1:
+            return call("time_between", INTERVAL, left, right, options=[self.zone])
+        times = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", INTERVAL)
+        if left.type in times or right.type in times:
+            raise NotExact(f"{left.type} {'+' if sign == 1 else '-'} {right.type}")
+        return None
+
+    def sign(self, node: Expr) -> Exact:
+        value = self.of(node.this)
+        if value.tree[0] == "constant" and value.type in (*INTEGERS, "DOUBLE", INTERVAL):
+            return constant(-value.tree[1], value.type)
+        if value.type not in (*INTEGERS, "DOUBLE") and not is_decimal(value.type):
+            raise NotExact(f"-{value.type}")
+        return call("minus_one", value.type, value)
+
+    def bitwise(self, node: Expr) -> Exact:
+        left, right = self.whole(self.of(node.this), self.of(node.expression))
+        return call("bits", left.type, left, right, options=[_BITS[type(node)]])
+
+    def inverted_bits(self, node: Expr) -> Exact:
+        value = self.of(node.this)
+        if value.type not in INTEGERS:
+            raise NotExact(f"~{value.type}")
+        return call("other_bits", value.type, value)
+
+    def joined_texts(self, node: Expr) -> Exact:
+        return self.joined("concat", self.all([node.this, node.expression]))
+
+    def joined(self, function: str, found: Sequence[Exact]) -> Exact:
+        if not found or any(each.type != "STRING" for each in found):
+            raise NotExact("texts are put together with what is no text")
+        return call(function, "STRING", *found)
+
+    def like(self, node: Expr) -> Exact:
+        text, pattern = self.all([node.this, node.expression])
+        if text.type != "STRING" or "\\" in str(constant_value(pattern)):
+            raise NotExact("a LIKE with an escape, or of what is no text")
+        return call("is_like", "BOOLEAN", text, options=[constant_value(pattern)])
+
+    def cast(self, node: Expr) -> Exact:
+        if node.args.get("safe") or node.args.get("format") is not None:
+            raise NotExact("try_cast is not on the list")
+        to = canonical(node.args["to"].sql(dialect="spark")).replace(" ", "")
+        return self.cast_to(self.of(node.this), to)
+
+    def cast_to(self, value: Exact, to: str) -> Exact:
+        return casts.cast_to(value, to, self.zone)
+
+    def as_timestamp(self, value: Exact) -> Exact:
+        return casts.as_timestamp(value, self.zone)
+
+    def as_date(self, value: Exact) -> Exact:
+        return casts.as_date(value, self.zone)
+
+    def substring(self, node: Expr) -> Exact:
+        return self.piece([node.this, node.args.get("start"), node.args.get("length")])
+
+    def piece(self, nodes: Sequence[Expr | None]) -> Exact:
+        found = self.all([node for node in nodes if node is not None])
+        if found[0].type != "STRING" or len(found) < 2:
+            raise NotExact("a substring of what is no text")
+        start, count = constant_value(found[1]), constant_value(found[2]) if len(found) > 2 else None
+        if not isinstance(start, int) or start < 1 or not isinstance(count, int | None):
+            raise NotExact("a start that is not a number from 1 on")
+        return call("piece", "STRING", found[0], options=[start, count])
+
+    def if_(self, node: Expr) -> Exact:
+        otherwise = node.args.get("false")
+        condition = widened(self.of(node.this), "BOOLEAN")
+        return self.case_of(
+            [condition], [self.of(node.args["true"])], None if otherwise is None else self.of(otherwise)
+        )
+
+    def function(self, node: Expr) -> Exact:
+        name = node.name.lower()
+        rule = FUNCTIONS.get(name)
+        if rule is None:
+            raise NotExact(f"{name}() is not on the list of what tasks compute")
+        return rule(self, node.expressions)
+
+    def extracted(self, node: Expr) -> Exact:
+        return part_of(self, node.name.lower(), self.of(node.expression))
+
+
+_OPERATORS: dict[type[Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
+}
+
+
+_ARITHMETIC: dict[type[Expr], str] = {
+    exp.Add: "plus",
+    exp.Sub: "minus",
+    exp.Mul: "times",
+    exp.Mod: "remainder",
+}
+
+
+_BITS: dict[type[Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
+
+
+_RULES: dict[type[Expr], Callable[[Compiler, Any], Exact]] = {
+    exp.Paren: lambda compiler, node: compiler.of(node.this),
+    exp.Column: Compiler.column,
+    exp.Literal: Compiler.literal,
+    exp.Boolean: lambda _, node: constant(bool(node.this), "BOOLEAN"),
+    exp.Null: lambda _, node: constant(None, "NULL"),
+    exp.Interval: Compiler.interval,
+    exp.And: Compiler.both,
+    exp.Or: Compiler.both,
+    exp.Not: Compiler.negation,
+    exp.Is: Compiler.test,
+    exp.NullSafeNEQ: lambda compiler, node: call(
+        "negate", "BOOLEAN", compiler.compared("<=>", *compiler.all([node.this, node.expression]))),
+    **dict.fromkeys(_OPERATORS, Compiler.comparison),
+    exp.Between: Compiler.between,
+    exp.In: Compiler.membership,
+    exp.Case: Compiler.case,
+    exp.If: Compiler.if_,
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div, exp.IntDiv), Compiler.arithmetic),
+    exp.Neg: Compiler.sign,
+    **dict.fromkeys(_BITS, Compiler.bitwise),
+    exp.BitwiseNot: Compiler.inverted_bits,
+    exp.DPipe: Compiler.joined_texts,
+    exp.Like: Compiler.like,
+    exp.Cast: Compiler.cast,
+    exp.TryCast: Compiler.cast,
+    exp.Substring: Compiler.substring,
+    exp.Extract: Compiler.extracted,
+    exp.Anonymous: Compiler.function,
+}  # fmt: skip  # fmt: skip

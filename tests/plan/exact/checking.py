@@ -1,0 +1,173 @@
+# ruff: noqa: E501
+"""Judges what tasks compute themselves by Spark: functions × types × zones, over values that tell them apart.
+
+For every expression: the rows for which tasks do not fail give Spark's value, and do not fail there either;
+of the rows for which they fail, some are given to Spark alone, and fail there by the same condition.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import sqlglot
+
+from watersmeet.kernel.expression import native, tree_of, values
+from watersmeet.kernel.functions import base
+from watersmeet.plan.exact import exact
+from watersmeet.plan.scope import Scope
+from watersmeet.spec.model import Column, Input
+from watersmeet.zones import zone
+
+ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
+ROWS = 3000
+AT_ONCE = 60
+ARROW = {
+    "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(), "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(), "STRING": pa.string(), "BOOLEAN": pa.bool_(), "BINARY": pa.binary(), "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"), "TIMESTAMP_NTZ": pa.timestamp("us"),
+}  # fmt: skip
+EPOCH = datetime(1970, 1, 1)
+
+
+def arrow(type_: str) -> pa.DataType:
+    found = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", type_)
+    return ARROW[type_] if found is None else pa.decimal128(int(found[1]), int(found[2]))
+
+
+def table_of(
+    types: Mapping[str, str], pools: Mapping[str, Sequence[Any]], seed: int, rows: int = ROWS
+) -> pa.Table:
+    """For each name of ``types`` two columns, ``name1`` and ``name2``, of values drawn from its pool."""
+    rng = random.Random(seed)
+    columns = {}
+    for name, type_ in types.items():
+        for n in (1, 2):
+            chosen = [rng.choice(pools[name]) for _ in range(rows)]
+            if type_.startswith("TIMESTAMP"):
+                us = [
+                    None if each is None else (each - EPOCH) // timedelta(microseconds=1) for each in chosen
+                ]
+                columns[f"{name}{n}"] = pa.array(us, pa.int64()).view(arrow(type_))
+            else:
+                columns[f"{name}{n}"] = pa.array(chosen, arrow(type_))
+    return pa.table(columns)
+
+
+def check(
+    spark: Any,
+    expressions: Sequence[str],
+    rows: pa.Table,
+    types: Mapping[str, str],
+    zone_name: str,
+    monkeypatch: Any,
+) -> None:
+    """Fails with all differences, the first row of each."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone_name)
+    try:
+        different = _differences(spark, expressions, rows, types, zone_name, monkeypatch)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    for text, found in different.items():
+        print(zone_name, text, found)
+    assert different == {}
+
+
+def _differences(spark, expressions, rows, types, zone_name, monkeypatch) -> dict[str, Any]:
+    mine = {text: ours(text, rows, types, zone_name, monkeypatch) for text in expressions}
+    given = rows
+    for n, (_, failing, _) in enumerate(mine.values()):
+        given = given.append_column(f"ok{n}", pa.array(~failing))
+    given = given.append_column("n", pa.array(np.arange(rows.num_rows)))
+    frame = spark.createDataFrame(given)
+    different: dict[str, Any] = {}
+    for first in range(0, len(expressions), AT_ONCE):
+        part = expressions[first : first + AT_ONCE]
+        selected = [f"CASE WHEN ok{first + n} THEN {text} END AS v{n}" for n, text in enumerate(part)]
+        answer = frame.selectExpr("n", *selected).toArrow().sort_by("n")
+        for n, text in enumerate(part):
+            got, failing, _ = mine[text]
+            spark_says = plain(answer.column(f"v{n}").combine_chunks())
+            right = np.flatnonzero(~failing).tolist()
+            wrong = [row for row in right if repr(spark_says[row]) != repr(got[row])]
+            if wrong:
+                shown = {c: rows.column(c)[wrong[0]].as_py() for c in _mentioned(text, rows)}
+                different[text] = (len(wrong), shown, got[wrong[0]], spark_says[wrong[0]])
+    for text, (_, failing, conditions) in mine.items():
+        by_condition = {conditions[row]: row for row in np.flatnonzero(failing).tolist()}
+        for condition, row in by_condition.items():
+            alone = rows.select(_mentioned(text, rows)).slice(row, 1)
+            try:
+                spark.createDataFrame(alone).selectExpr(f"{text} AS v").collect()
+                different[text + " fails"] = (condition, alone.to_pylist()[0])
+            except Exception as error:
+                if f"[{condition}" not in str(error):
+                    different[text + " fails"] = (condition, str(error)[:150])
+    return different
+
+
+def ours(
+    text: str, rows: pa.Table, types: Mapping[str, str], zone_name: str, monkeypatch: Any
+) -> tuple[list[Any], np.ndarray, dict[int, str]]:
+    """(values, rows that fail, their conditions)."""
+    columns = tuple(Column(f"{name}{n}", type_) for name, type_ in types.items() for n in (1, 2))
+    found = exact(
+        sqlglot.parse_one(text, dialect="spark"), Scope((Input("", columns, (), ()),), time_zone=zone_name)
+    )
+    failing = np.zeros(rows.num_rows, dtype=np.bool_)
+    conditions: dict[int, str] = {}
+
+    def noted(bad, condition, what, *arguments):
+        known = base.where_known(*arguments)
+        bad = bad if known is None else bad & known
+        if bad.any():
+            assert len(bad) == rows.num_rows, "a lazy part fails: guard it better"
+            fresh = np.flatnonzero(bad & ~failing).tolist()  # of two conditions the first counts
+            failing[bad] = True
+            conditions.update(dict.fromkeys(fresh, condition))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(base, "check", noted)
+        array = values(tree_of(found.tree), rows, text)
+    return (
+        plain(array if found.type.startswith("INTERVAL") else native(array, found.type, True)),
+        failing,
+        conditions,
+    )
+
+
+def _mentioned(text: str, rows: pa.Table) -> list[str]:
+    return [name for name in rows.column_names if re.search(rf"\b{name}\b", text)]
+
+
+def plain(array: pa.Array) -> list[Any]:
+    """Values; times as their numbers, for Python knows no year 0 and none beyond 9999."""
+    if pa.types.is_timestamp(array.type) or pa.types.is_duration(array.type):
+        array = array.view(pa.int64())
+    return (array.view(pa.int32()) if pa.types.is_date32(array.type) else array).to_pylist()
+
+
+def moments(rng: random.Random) -> list[datetime]:
+    """Around the changes of all zones, and at the ends; in UTC."""
+    found = []
+    for name in ZONES:
+        for start in zone(name).starts:
+            for off in (0, 1, -1, 1_800_000_000, -3_600_000_000, 5_400_000_001):
+                us = int(start) + off
+                if -62_135_596_800_000_000 <= us <= 253_402_300_799_999_999:
+                    found.append(EPOCH + timedelta(microseconds=us))
+    near = [each for each in found if 2023 <= each.year <= 2025]
+    some = rng.sample(found, 200)
+    ends = [
+        datetime(1, 1, 1),
+        datetime(1, 1, 3, 5),
+        datetime(9999, 12, 31, 23, 59, 59, 999999),
+        datetime(9999, 12, 30),
+    ]
+    return [*near * 3, *some, *ends, datetime(1969, 12, 31, 23, 59, 59, 500000), datetime(2024, 3, 10, 7)]
