@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.errors import EngineError
 from watersmeet.kernel.fails import Fails
 
 Raw = npt.NDArray[Any]
@@ -64,3 +67,62 @@ def narrow(wide: Raw, kind: pa.DataType, what: str, *arguments: pa.Array) -> pa.
     condition = OVERFLOW if kind.bit_width >= 32 else f"BINARY_{OVERFLOW}"
     check((wide < least) | (wide > greatest), condition, what, *arguments)
     return made(wide.astype(kind.to_pandas_dtype()), kind, *arguments)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What a function of `of_distinct` gives for values for which Spark raises."""
+
+    condition: str
+    what: str
+
+
+MOST_TEXT = (1 << 31) - 1
+"""Bytes in one array of texts."""
+
+
+def fits_in_texts(total: int) -> None:
+    """Raises: EngineError, for a result of more bytes than one array of texts has."""
+    if total > MOST_TEXT:
+        raise EngineError(
+            f"a function's texts for one batch of rows have {total:,} bytes, more than the 2 GiB of one array",
+            code="texts-too-long",
+            hint="make the texts that it repeats, pads or puts together shorter",
+        )
+
+
+def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Array) -> pa.Array:
+    """What ``function`` gives for the values of ``arrays``, asked once for each distinct combination.
+
+    NULL in any argument gives NULL. ``function`` takes Python values and gives one, None for NULL, or `Wrong`.
+    """
+    known = where_known(*arrays)
+    count = len(arrays[0])
+    codes = np.zeros(count, dtype=np.int64)
+    columns: list[tuple[pa.Array, Raw]] = []
+    size = 1
+    for array in arrays:
+        encoded = array.dictionary_encode()
+        own = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        columns.append((encoded.dictionary, own))
+        if size * max(len(encoded.dictionary), 1) >= 1 << 62:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+            size = count
+        codes = codes * len(encoded.dictionary) + own
+        size *= max(len(encoded.dictionary), 1)
+    chosen = codes if known is None else codes[known]
+    _, first, place = np.unique(chosen, return_index=True, return_inverse=True)
+    rows = first if known is None else np.flatnonzero(known)[first]
+    given = [dictionary.take(pa.array(own[rows])).to_pylist() for dictionary, own in columns]
+    found = [function(*values) for values in zip(*given, strict=True)]
+    index = np.full(count, -1, dtype=np.int64)
+    index[slice(None) if known is None else known] = place
+    wrong = [n for n, each in enumerate(found) if isinstance(each, Wrong)]
+    for problem in dict.fromkeys(found[n] for n in wrong):
+        bad = [n for n in wrong if found[n] == problem]
+        check(np.isin(index, bad), problem.condition, problem.what, *arrays)
+    made_of = pa.array([None if isinstance(each, Wrong) else each for each in found], kind)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        sizes = np.diff(np.frombuffer(made_of.buffers()[1], np.int32)[: len(found) + 1]).astype(np.int64)
+        fits_in_texts(int(sizes[place].sum()) if len(found) else 0)
+    return made_of.take(pa.array(index, mask=index < 0))
