@@ -94,7 +94,7 @@ def fits_in_texts(total: int) -> None:
 def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Array) -> pa.Array:
     """What ``function`` gives for the values of ``arrays``, asked once for each distinct combination.
 
-    NULL in any argument gives NULL. ``function`` takes Python values and gives one, None for NULL, or `Wrong`.
+    NULL in any argument gives NULL. ``function`` takes Python values and gives one: None is NULL, `Wrong` fails.
     """
     known = where_known(*arrays)
     count = len(arrays[0])
