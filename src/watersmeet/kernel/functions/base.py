@@ -85,7 +85,7 @@ def fits_in_texts(total: int) -> None:
     """Raises: EngineError, for a result of more bytes than one array of texts has."""
     if total > MOST_TEXT:
         raise EngineError(
-            f"a function's texts for one batch of rows have {total:,} bytes, more than the 2 GiB of one array",
+            f"a function's texts for one batch have {total:,} bytes, more than one array holds: 2 GiB",
             code="texts-too-long",
             hint="make the texts that it repeats, pads or puts together shorter",
         )
@@ -94,7 +94,7 @@ def fits_in_texts(total: int) -> None:
 def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Array) -> pa.Array:
     """What ``function`` gives for the values of ``arrays``, asked once for each distinct combination.
 
-    NULL in any argument gives NULL. ``function`` takes Python values and gives one: None is NULL, `Wrong` fails.
+    NULL in any argument gives NULL. ``function`` takes Python values; None is NULL, `Wrong` fails.
     """
     known = where_known(*arrays)
     count = len(arrays[0])
