@@ -9,7 +9,7 @@ TIMESTAMPs are int64 µs in here, DATEs int32 days, intervals int64 µs. What a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from watersmeet.event_time import Mask
 from watersmeet.kernel.batches import joined, one_array
 from watersmeet.kernel.fails import Fails
 from watersmeet.kernel.functions import BY_NAME
+from watersmeet.kernel.functions.base import or_null
 
 Rows = npt.NDArray[np.int64]
 
@@ -42,11 +43,13 @@ class Constant:
 
 @dataclass(frozen=True)
 class Call:
-    """``options``: what is constant, such as a time zone."""
+    """``options``: what is constant, such as a time zone. ``null_on``: the conditions by which a row becomes
+    NULL instead of failing, as in TRY_CAST; empty: by any; None: by none. (Arguments fail as ever.)"""
 
     function: Callable[..., pa.Array]
     arguments: tuple[Expression, ...]
     options: tuple[Any, ...] = ()
+    null_on: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,10 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
         name, arguments, options = rest
         given = tuple(held(each[1]) if isinstance(each, tuple) else each for each in options)
         return Call(BY_NAME[name], tuple(map(tree_of, arguments)), given)
+    if kind == "or_null":
+        call = tree_of(rest[0])
+        assert isinstance(call, Call)
+        return replace(call, null_on=rest[1])
     if kind in ("and", "or"):
         return Both(tree_of(rest[0]), tree_of(rest[1]), kind)
     if kind == "first":
@@ -206,6 +213,8 @@ class _Rows:
         if isinstance(tree, Call):
             arguments = [self.of(each, chosen) for each in tree.arguments]
             try:
+                if tree.null_on is not None:
+                    return or_null(tree.null_on, tree.function, *arguments, *tree.options)
                 return tree.function(*arguments, *tree.options)
             except Fails as failed:
                 row = failed.row if chosen is None else int(chosen[failed.row])

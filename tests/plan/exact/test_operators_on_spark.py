@@ -40,7 +40,8 @@ EXPRESSIONS = [
     "CAST(i1 AS DOUBLE)", "CAST(b1 AS DOUBLE)", "CAST(p1 AS INT)", "CAST(i1 AS BOOLEAN)", "CAST(i1 AS STRING)",
     "CAST(b1 AS STRING)", "CAST(p1 AS STRING)", "CAST(ts1 AS DATE)", "CAST(d1 AS TIMESTAMP)", "double(b1)", "CAST(f1 AS DOUBLE)", "CAST(m1 AS DOUBLE)", "w1 * x1",
     "CAST(ts1 AS BIGINT)", "bigint(ts1)", "int(b1)", "smallint(i1)", "tinyint(i1)", "string(i1)", "boolean(t1)",
-    "timestamp(d1)", "to_date(ts1)", "date(ts1)",
+    "timestamp(d1)", "to_date(ts1)", "date(ts1)", "TRY_CAST(b1 AS INT)", "TRY_CAST(x1 AS BIGINT)", "TRY_CAST(i1 AS STRING)",
+    "TRY_CAST(i1 AS TINYINT) + 1", "TRY_CAST(i1 + i2 AS TINYINT)", "TRY_CAST(ts1 AS DATE)",
     *(f"{part}({v})" for v in ("d1", "ts1") for part in (
         "year", "month", "day", "dayofmonth", "quarter", "dayofyear", "weekofyear", "dayofweek", "weekday",
         "hour", "minute", "second")),

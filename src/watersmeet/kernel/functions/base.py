@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +54,39 @@ def check(bad: npt.NDArray[np.bool_], condition: str, what: str, *arguments: pa.
     known = where_known(*arguments)
     if known is not None:
         bad = bad & known
-    if bad.any():
+    if bad.any() and not forgiven(bad, condition):
         raise Fails(int(np.argmax(bad)), condition, what)
+
+
+class _Forgiven:
+    """``conditions``: none: all. ``bad``: what would have failed."""
+
+    def __init__(self, conditions: Sequence[str]) -> None:
+        self.conditions = conditions
+        self.bad: npt.NDArray[np.bool_] | None = None
+
+
+_forgiving: ContextVar[_Forgiven | None] = ContextVar("_forgiving", default=None)
+
+
+def forgiven(bad: npt.NDArray[np.bool_], condition: str) -> bool:
+    """Whether these rows become NULL, for `or_null`, and do not fail."""
+    own = _forgiving.get()
+    if own is None or (own.conditions and condition not in own.conditions):
+        return False
+    own.bad = bad if own.bad is None else own.bad | bad
+    return True
+
+
+def or_null(conditions: Sequence[str], function: Callable[..., pa.Array], *arguments: Any) -> pa.Array:
+    """What a function gives, with NULL for rows that fail by one of ``conditions``; of none: by any."""
+    own = _Forgiven(conditions)
+    token = _forgiving.set(own)
+    try:
+        found = function(*arguments)
+    finally:
+        _forgiving.reset(token)
+    return found if own.bad is None else pc.if_else(pa.array(own.bad), pa.scalar(None, found.type), found)
 
 
 def bounds(kind: pa.DataType) -> tuple[int, int]:

@@ -5,8 +5,8 @@ again from the very text that Spark would get, without sqlglot's own names for f
 list (a function, a type, a coercion) raises `NotExact` with the reason, and Spark computes the expression.
 
 A tree is plain data, for tasks: ``("column", name, type)``, ``("constant", value, type)``, ``("call",
-function, arguments, options)``, ``("and" | "or", left, right)``, ``("case", branches, otherwise, type)``,
-``("first", parts)``.
+function, arguments, options)``, ``("or_null", call, conditions)``, ``("and" | "or", left, right)``,
+``("case", branches, otherwise, type)``, ``("first", parts)``.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from watersmeet.plan.exact.values import (
     decimal_parts,
     decimal_type,
     is_decimal,
+    or_null,
     widened,
 )
 from watersmeet.plan.model import joined_name
@@ -245,10 +246,12 @@ class Compiler:
         return call("is_like", "BOOLEAN", text, options=[constant_value(pattern)])
 
     def cast(self, node: Expr) -> Exact:
-        if node.args.get("safe") or node.args.get("format") is not None:
-            raise NotExact("try_cast is not on the list")
+        if node.args.get("format") is not None:
+            raise NotExact("a cast with a format is not on the list")
         to = canonical(node.args["to"].sql(dialect="spark")).replace(" ", "")
-        return self.cast_to(self.of(node.this), to)
+        value = self.of(node.this)
+        found = self.cast_to(value, to)
+        return or_null(found) if node.args.get("safe") and found is not value else found
 
     def cast_to(self, value: Exact, to: str) -> Exact:
         return casts.cast_to(value, to, self.zone)

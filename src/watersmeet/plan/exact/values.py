@@ -44,6 +44,11 @@ def call(function: str, type_: str, *arguments: Exact, options: Sequence[Any] = 
     return Exact(("call", function, tuple(each.tree for each in arguments), tuple(options)), type_)
 
 
+def or_null(found: Exact, conditions: Sequence[str] = ()) -> Exact:
+    """A call that is NULL for a row for which it would fail by one of ``conditions``; of none: by any."""
+    return found if found.tree[0] != "call" else Exact(("or_null", found.tree, tuple(conditions)), found.type)
+
+
 def constant(value: object, type_: str) -> Exact:
     return Exact(("constant", value, type_), type_)
 
