@@ -33,18 +33,31 @@ FAMILIES = {
 OPERATORS = ("=", "<", "<=", ">", ">=", "<>", "<=>", "+", "-", "*", "/", "%", "AND", "OR", "LIKE")
 MOST_ARGUMENTS = 10
 
+OF_THE_SESSION = (
+    *("current_catalog", "current_database", "current_schema", "current_path"),
+    *("current_user", "session_user", "user", "version", "current_timezone"),
+    *("current_date", "curdate", "current_time", "current_timestamp", "localtimestamp", "now"),
+)
+"""Functions that tell of the session or its clock, and nothing of a row."""
+
+OF_GROUPS = ("window", "session_window")
+"""Scalar by name; what they make of a row stands in GROUP BY alone."""
+
 _FAMILY_OF = {"TINYINT": "INT", "SMALLINT": "INT", "FLOAT": "DOUBLE"}
 
 
 @dataclass(frozen=True)
 class Signature:
     """``counts``: numbers of arguments; ``more``: and any greater one. ``refused``: per number, per position
-    the families that are not taken. ``result``: the type, if it is the same whatever the arguments."""
+    the families that are not taken. ``result``: the type, if it is the same whatever the arguments. ``kind``:
+    scalar, aggregate, window, generator or table; ``deterministic``: the same again for the same rows."""
 
     counts: tuple[int, ...]
     more: bool
     refused: dict[int, tuple[frozenset[str], ...]]
     result: str | None
+    kind: str
+    deterministic: bool
 
     def takes(self, count: int) -> bool:
         return count in self.counts or (self.more and count > MOST_ARGUMENTS)
@@ -73,6 +86,8 @@ def _table() -> tuple[str, dict[str, Signature], dict[str, frozenset[tuple[str, 
                 for count, lists in each.get("refused", {}).items()
             },
             each.get("result"),
+            each["kind"],
+            each.get("deterministic", True),
         )
         for name, each in found["functions"].items()
     }
@@ -90,6 +105,17 @@ def spark_version() -> str:
 
 def function_names() -> tuple[str, ...]:
     return tuple(_table()[1])
+
+
+def scalar_functions() -> tuple[str, ...]:
+    """Those that compute a value of a row, the same for the same row again; without those of `OF_THE_SESSION`
+    and `OF_GROUPS`."""
+    left_out = {*OF_THE_SESSION, *OF_GROUPS}
+    return tuple(
+        name
+        for name, each in _table()[1].items()
+        if each.kind == "scalar" and each.deterministic and name not in left_out
+    )
 
 
 def signature_of(name: str) -> Signature | None:

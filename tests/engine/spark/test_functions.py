@@ -11,6 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.spark import functions
+from watersmeet.engine.spark.function_kinds import kinds
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.dialect import Watersmeet
 from watersmeet.front.functions import check_calls
@@ -34,6 +35,28 @@ def test_the_table_is_that_of_the_spark_that_is_installed(spark, seed):
             int(n): [set(each) for each in lists] for n, lists in found.get("refused", {}).items()
         }, name
     assert operator_refuses("*", "TIMESTAMP", "INT")
+
+
+def test_kinds_are_what_spark_says(spark, seed):
+    """When this fails: scripts/spark-functions."""
+    telling = [
+        "abs",
+        "sum",
+        "try_sum",
+        "rank",
+        "explode",
+        "range",
+        "uuid",
+        "uniform",
+        "java_method",
+        "case",
+        "and",
+    ]
+    some = [*telling, *random.Random(seed).sample(function_names(), 6)]
+    for name, found in kinds(spark, some).items():
+        known = signature_of(name)
+        assert known is not None
+        assert (known.kind, known.deterministic) == (found["kind"], found.get("deterministic", True)), name
 
 
 def test_no_example_of_spark_s_own_pages_is_refused(spark):

@@ -1,13 +1,18 @@
-"""The list itself: every function on it is tried against Spark."""
+"""The list itself: every function on it is tried against Spark, and the page says what is on it."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.plan.exact import test_operators_on_spark
 from watersmeet.plan.exact import FUNCTIONS
+from watersmeet.plan.exact.functions import NOTES
+from watersmeet.plan.exact.page import page, share
+from watersmeet.spec.functions import function_names, scalar_functions
 
 TRIED = [test_operators_on_spark.EXPRESSIONS]
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "expressions.md"
 
 
 def test_every_function_on_the_list_is_tried():
@@ -15,3 +20,28 @@ def test_every_function_on_the_list_is_tried():
         name.lower() for texts in TRIED for text in texts for name in re.findall(r"\b([a-z_0-9]+)\(", text)
     }
     assert set(FUNCTIONS) - tried == set()
+
+
+def test_the_list_has_functions_of_spark_alone():
+    assert set(FUNCTIONS) - set(function_names()) == set()
+    assert set(NOTES) - set(FUNCTIONS) == set()
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text() == page(), "make it anew: scripts/expressions-page"
+
+
+def test_the_share_that_tasks_compute(capsys):
+    computed, every = share()
+    with capsys.disabled():
+        share_ = f"{100 * computed / every:.1f} %"
+        print(f"\ntasks compute {computed} of {every} deterministic scalar functions: {share_}")
+
+
+def test_what_counts_is_what_gives_a_value_of_a_row():
+    counted = set(scalar_functions())
+    assert {"abs", "upper", "md5", "transform", "from_json", "case", "raise_error"} <= counted
+    assert (
+        counted & {"sum", "rank", "explode", "range", "rand", "uuid", "now", "current_user", "window"}
+        == set()
+    )

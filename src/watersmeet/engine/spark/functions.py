@@ -18,6 +18,7 @@ from pyspark import __version__
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from watersmeet.engine.spark.function_kinds import kinds
 from watersmeet.spec.functions import FAMILIES, MOST_ARGUMENTS, OPERATORS, TABLE
 
 _VIEW = "watersmeet_families"
@@ -56,9 +57,11 @@ def operators(spark: SparkSession) -> dict[str, list[str]]:
 
 def table(spark: SparkSession) -> dict[str, Any]:
     """All of it, with Spark's version."""
+    wanted = names(spark)
+    own, found = kinds(spark, wanted), signatures(spark, wanted)
     return {
         "spark": __version__,
-        "functions": signatures(spark, names(spark)),
+        "functions": {name: {**own[name], **found[name]} for name in wanted},
         "operators": operators(spark),
     }
 

@@ -21,7 +21,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from watersmeet.plan.exact.compiler import Compiler
-from watersmeet.plan.exact.functions import FUNCTIONS
+from watersmeet.plan.exact.functions import FUNCTIONS, OPERATORS
 from watersmeet.plan.exact.values import Exact, NotExact, Tree, widened
 from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
@@ -71,7 +71,4 @@ def exact_condition(expr: Expr, scope: Scope) -> Exact:
 @cache
 def listed() -> tuple[str, ...]:
     """Spark's names of all functions and operators on the list, for pages and tests."""
-    operators = (
-        "and or not ! = == <> != < <= > >= <=> between in case when if is + - * / % div & | ^ ~ || like cast"
-    )
-    return tuple(sorted({*FUNCTIONS, *operators.split()} - {"is"}))
+    return tuple(sorted({*FUNCTIONS, *OPERATORS}))

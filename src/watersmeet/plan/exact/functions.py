@@ -1,8 +1,35 @@
-"""Rule: the functions on the list, of all families, by Spark's name. Operators are in `compiler`."""
+"""Rule: the functions on the list, of all families, by Spark's name. Operators are in `compiler`.
+
+A module of a family has ``FUNCTIONS``, and ``NOTES`` of those that tasks compute for some arguments only.
+"""
 
 from __future__ import annotations
 
 from watersmeet.plan.exact import choices, numbers, texts, times
 from watersmeet.plan.exact.rules import Rule
 
-FUNCTIONS: dict[str, Rule] = {**choices.FUNCTIONS, **numbers.FUNCTIONS, **texts.FUNCTIONS, **times.FUNCTIONS}
+FAMILIES: dict[str, tuple[dict[str, Rule], ...]] = {
+    "Choices and NULL": (choices.FUNCTIONS,),
+    "Numbers": (numbers.FUNCTIONS,),
+    "Texts": (texts.FUNCTIONS,),
+    "Times": (times.FUNCTIONS,),
+}
+"""By the name that the page gives them."""
+
+FUNCTIONS: dict[str, Rule] = {
+    name: rule for parts in FAMILIES.values() for part in parts for name, rule in part.items()
+}
+
+OPERATORS = (
+    *("and", "or", "not", "in", "between", "case", "when", "if", "like", "cast", "div"),
+    *("!", "=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"),
+    *("+", "-", "*", "/", "%", "&", "|", "^", "~", "||"),
+)
+"""Spark's names of the operators on the list."""
+
+NOTES: dict[str, str] = {
+    name: note
+    for module in (choices, numbers, texts, times)
+    for name, note in getattr(module, "NOTES", {}).items()
+}
+"""What a function is restricted to, in a few words: ``DOUBLE only``."""
