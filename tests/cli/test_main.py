@@ -117,6 +117,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
     assert engine.called == {
         "rebuild": False,
         "accept_loss": (),
+        "inferred": {},
         "set_aside_newer_parts": False,
         "checkpoint": "cp",
         "partitions": 3,

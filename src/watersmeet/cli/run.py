@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from watersmeet.cli.inferring import Inferring
 from watersmeet.errors import EngineError, Location, SpecError, raise_all
 
 TRUE = ("true", "1", "yes", "on")
@@ -78,7 +79,7 @@ def explain_text(
     from watersmeet.plan.explain import explain
     from watersmeet.plan.planner import plan_job
 
-    job = parse_job(text, source_name=source_name, overrides=overrides)
+    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring(checkpoint))
     plans = []
     if job.inserts:
         plan, measured = plan_job(job), None
@@ -104,7 +105,7 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
-    job = parse_job(text, source_name=source_name, overrides=overrides)
+    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring(quiet=True))
     if not job.inserts:
         return
     plan = plan_job(job)
@@ -127,7 +128,7 @@ def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str
     from watersmeet.plan.model import JobPlan
     from watersmeet.plan.planner import plan_job
 
-    job = parse_job(text, source_name=source_name, overrides=overrides)
+    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring())
     planned = plan_job(job).queries if job.inserts else ()
     return mermaid(JobPlan((*planned, *_planned_explains(job))))
 
@@ -161,10 +162,12 @@ def run_text(
     Without ``checkpoint`` among the settings, the state is kept in ``default_checkpoint``.
     """
     from watersmeet.cli.reports import Reporter, account_of, integer_times
-    from watersmeet.front.sql import parse_job
+    from watersmeet.front.sql import parse_job, run_settings
     from watersmeet.plan.planner import plan_job
 
-    job = parse_job(text, source_name=source_name, overrides=overrides)
+    directory = run_settings(text, overrides).get("checkpoint", str(default_checkpoint))
+    infer = Inferring(directory)
+    job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
     if job.explains:
         print("\n".join(_explained(job)), end="")
     if not job.inserts:
@@ -181,7 +184,14 @@ def run_text(
         reporter = Reporter(progress.update)
         try:
             result = _run(
-                job, plan, recovery or Recovery(), str(default_checkpoint), printer, reporter, progress
+                job,
+                plan,
+                recovery or Recovery(),
+                str(default_checkpoint),
+                infer.inferred,
+                printer,
+                reporter,
+                progress,
             )
             stopped, changed = bool(result.stopped), dict(result.changed)
         except KeyboardInterrupt:
@@ -260,9 +270,11 @@ def reset_text(
         StateError: a run holds the checkpoint, or there is something else in its directory.
     """
     from watersmeet.cli.reset import planned
-    from watersmeet.front.sql import parse_job
+    from watersmeet.front.sql import parse_job, run_settings
 
-    job = parse_job(text, source_name=source_name, overrides=overrides)
+    directory = run_settings(text, overrides).get("checkpoint", str(default))
+    infer = Inferring(directory, quiet=True)
+    job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
     found = planned(job, job.run.get("checkpoint", str(default)))
     if not found.roots:
         print(f"there is nothing to remove: no checkpoint in {found.checkpoint.root}")
@@ -288,6 +300,7 @@ def _run(
     plan: Any,
     recovery: Recovery,
     default_checkpoint: str,
+    inferred: Mapping[str, Any],
     printer: Any,
     reporter: Any,
     progress: Any,
@@ -313,6 +326,7 @@ def _run(
         on_start=lambda found: progress.start(waiting_of(found)),
         rebuild=recovery.rebuild,
         accept_loss=recovery.accept_loss,
+        inferred=inferred,
         on_tick=reporter,
         console=printer,
     )

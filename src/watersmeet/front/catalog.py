@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -19,12 +19,14 @@ class Catalog:
     """Streams, tables, views and sinks, by lower-case name, each with its spelling.
 
     ``broken``: names whose declaration has a problem; what uses them is passed over in silence, so that one
-    mistake is reported once.
+    mistake is reported once. ``inferred``: streams whose columns are inferred when they are first read, and
+    which can be written to without that; by lower-case name.
     """
 
     flows: dict[str, tuple[str, Flow | Joined]] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    inferred: dict[str, Callable[[], Source]] = field(default_factory=dict)
 
     @staticmethod
     def of(sources: Mapping[str, Source]) -> Catalog:
@@ -32,7 +34,7 @@ class Catalog:
 
     def inner(self) -> Catalog:
         """A copy for the names of one statement (WITH)."""
-        return Catalog(dict(self.flows), self.sinks, set(self.broken))
+        return Catalog(dict(self.flows), self.sinks, set(self.broken), self.inferred)
 
     def add(self, name: str, flow: Flow | Joined) -> None:
         self.flows[name.lower()] = (name, flow)
@@ -41,6 +43,7 @@ class Catalog:
     def drop(self, name: str) -> None:
         self.flows.pop(name.lower(), None)
         self.sinks.pop(name.lower(), None)
+        self.inferred.pop(name.lower(), None)
 
     def flow(self, name: str, where: exp.Expr, text: Text) -> tuple[str, Flow | Joined]:
         """The relation of that name, and how it was spelled when declared."""
@@ -49,6 +52,10 @@ class Catalog:
             return found
         if name.lower() in self.broken:
             raise Refused
+        if name.lower() in self.inferred:
+            source = self.inferred[name.lower()]()
+            self.add(source.name, flow_of(source))
+            return self.flows[name.lower()]
         if name.lower() in self.sinks:
             raise text.error(
                 f'"{name}" is declared without columns: it can only be written to',

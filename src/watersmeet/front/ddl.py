@@ -6,38 +6,50 @@ What follows ``CREATE [OR REPLACE] [EXTERNAL] MAPPING|TABLE|SOURCE|SINK [IF NOT 
     TYPE connector OPTIONS ('k' = 'v', …)     Hazelcast's way
     WITH ('connector' = 'kafka', …)           Flink's and RisingWave's
     USING connector OPTIONS (k 'v', …)        Spark's
+
+Without columns, or with ``'columns' = 'infer'``, those of files are given by whoever can look at them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from watersmeet.errors import near_names
+from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.front.durations import lag_of
-from watersmeet.front.options import CONNECTORS, of_the_connector, source_fields
+from watersmeet.front.options import CONNECTORS, infers, of_the_connector, source_fields
+from watersmeet.front.place import Refused
 from watersmeet.front.tokens import Cursor, parse_tokens
-from watersmeet.front.types import INTEGERS, TIMES, parse_type
+from watersmeet.front.types import INTEGERS, TIMES, normal_type, parse_type
 from watersmeet.spec.model import ONE_PARTITION, Column, EventTime, Sink, Source
+
+Infer = Callable[[Source, Sequence[str]], Sequence[Column]]
+"""Gives the columns of a source from what is there: those that it declares as they are, and the others.
+Called with the source so far, and the texts of its WATERMARK clauses, for people. Raises: WatersmeetError."""
 
 
 @dataclass
 class _Columns:
-    """A column list being read; ``watermarks``: column as written, its lag (None: 0), where it stands."""
+    """A column list being read; ``watermarks``: column as written, its lag (None: 0), where it stands;
+    ``clauses``: their texts."""
 
     columns: list[Column] = field(default_factory=list)
     watermarks: list[tuple[str, exp.Expression | None, int]] = field(default_factory=list)
+    clauses: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What one declaration gives. ``source`` None: no columns, so it can only be written to."""
+    """What one declaration gives. ``source`` None: it can only be written to. ``inferred``: gives the source
+    when it is first read, whose columns are not all declared."""
 
     name: str
     source: Source | None
     sink: Sink
+    inferred: Callable[[], Source] | None = None
 
 
 def declared_name(cursor: Cursor) -> str:
@@ -46,8 +58,8 @@ def declared_name(cursor: Cursor) -> str:
     return cursor.dotted("a name")
 
 
-def read_declaration(cursor: Cursor, kind: str, name: str) -> Declared:
-    """The statement from behind its name."""
+def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None = None) -> Declared:
+    """The statement from behind its name. ``infer`` None: all columns have to be declared."""
     start = cursor.offset
     options: dict[str, str] = {}
     if cursor.accept("EXTERNAL", "NAME"):
@@ -63,11 +75,76 @@ def read_declaration(cursor: Cursor, kind: str, name: str) -> Declared:
         else:
             raise cursor.unexpected("TYPE, USING, OPTIONS or WITH")
     connector = _connector(connector, options, cursor, start)
-    columns = tuple(listed.columns) if listed else None
+    asked = infers(options, lambda message, hint: cursor.text.error(message, "bad-option", start, hint))
+    columns = tuple(listed.columns) if listed and listed.columns and not asked else None
     sink = Sink(name, connector, of_the_connector(options), columns)
-    if listed is None or kind == "SINK":
+    if kind == "SINK":
+        if asked or (listed is not None and not listed.columns):
+            raise cursor.text.error(
+                f'"{name}" is a sink: it has the columns that are declared, or those of the query',
+                "bad-option",
+                start,
+                "leave out 'columns' and WATERMARK",
+            )
         return Declared(name, None, sink)
-    return Declared(name, _source(name, connector, options, listed, cursor, start), sink)
+    if columns is not None and listed is not None:
+        return Declared(name, _source(name, connector, options, listed, cursor, start), sink)
+    given = listed or _Columns()
+    inferring = _Inferring(name, connector, options, given, cursor, start, infer)
+    if asked or listed is not None:
+        return Declared(name, inferring(), sink)
+    return Declared(name, None, sink, inferring)
+
+
+@dataclass
+class _Inferring:
+    """The source of a declaration without all its columns, when it is asked for; a problem is raised once."""
+
+    name: str
+    connector: str
+    options: dict[str, str]
+    listed: _Columns
+    cursor: Cursor
+    start: int
+    infer: Infer | None
+    found: Source | None = None
+    failed: bool = False
+
+    def __call__(self) -> Source:
+        if self.failed:
+            raise Refused
+        if self.found is None:
+            self.failed = True
+            listed = replace(self.listed, columns=list(self._columns()))
+            self.found = _source(
+                self.name, self.connector, self.options, listed, self.cursor, self.start, True
+            )
+            self.failed = False
+        return self.found
+
+    def _columns(self) -> Sequence[Column]:
+        text = self.cursor.text
+        if self.connector != "file":
+            raise text.error(
+                f'"{self.name}" is declared without columns, and only those of files can be inferred',
+                "cannot-infer",
+                self.start,
+                f"declare them: CREATE TABLE {self.name} (name type, …) WITH (…); without it can only be "
+                "written to",
+            )
+        if self.infer is None:
+            raise text.error(
+                f'"{self.name}" is declared without columns, and nobody looks at its files here',
+                "cannot-infer",
+                self.start,
+                "declare them, or give parse_job what infers them",
+            )
+        bare = Source(self.name, tuple(self.listed.columns), self.connector, of_the_connector(self.options))
+        try:
+            found = self.infer(bare, self.listed.clauses)
+            return [Column(each.name, normal_type(each.type)) for each in found]
+        except WatersmeetError as error:
+            raise text.error(error.message, error.code, self.start, error.hint) from None
 
 
 def _connector(written: str | None, options: dict[str, str], cursor: Cursor, start: int) -> str:
@@ -89,8 +166,11 @@ def _connector(written: str | None, options: dict[str, str], cursor: Cursor, sta
 def _column_list(cursor: Cursor) -> _Columns:
     found = _Columns()
     while True:
-        if cursor.accept("WATERMARK"):
+        if cursor.looks_at("WATERMARK"):
+            start = cursor.offset
+            cursor.accept("WATERMARK")
             found.watermarks.append(_watermark(cursor))
+            found.clauses.append(cursor.text.sql[start : cursor.tokens[cursor.index - 1].end + 1])
         elif cursor.looks_at("PRIMARY", "KEY") or cursor.looks_at("CONSTRAINT"):
             raise cursor.text.not_supported("a PRIMARY KEY (a stream of updates) is", cursor.offset)
         else:
@@ -162,8 +242,15 @@ def _option_list(cursor: Cursor) -> dict[str, str]:
 
 
 def _source(
-    name: str, connector: str, options: dict[str, str], listed: _Columns, cursor: Cursor, start: int
+    name: str,
+    connector: str,
+    options: dict[str, str],
+    listed: _Columns,
+    cursor: Cursor,
+    start: int,
+    by_files: bool = False,
 ) -> Source:
+    """``by_files``: columns were inferred."""
     text = cursor.text
     times: list[EventTime] = []
     for written, lag, where in listed.watermarks:
@@ -174,17 +261,19 @@ def _source(
         if any(time.column == column.name for time in times):
             raise text.error(f'"{column.name}" has two watermarks', "already-ordered", where)
         if column.type not in INTEGERS and column.type not in TIMES:
+            inferred = (
+                f"; to take it for one, declare that column alone: ({column.name} TIMESTAMP, WATERMARK …), "
+                "with 'columns' = 'infer'"
+            )
             raise text.error(
                 f'"{column.name}" is {column.type} and cannot be an event time',
                 "wrong-type",
                 where,
-                "event times are TIMESTAMP, DATE or an integer type",
+                "event times are TIMESTAMP, DATE or an integer type" + (inferred if by_files else ""),
             )
         times.append(
             EventTime(column.name, 0 if lag is None else lag_of(lag, column.name, column.type, text))
         )
-    if not listed.columns:
-        raise text.error(f'"{name}" has no columns', "syntax", start)
     fields = source_fields(
         options, connector, lambda message, hint: text.error(message, "bad-option", start, hint)
     )

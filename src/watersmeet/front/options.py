@@ -63,7 +63,21 @@ def of_the_connector(options: Mapping[str, str]) -> dict[str, str]:
     return {key: guarded(key, value) for key, value in options.items() if _plain(key) not in _OURS}
 
 
-_OURS = ("connector", *(field.name.removesuffix("_us") for field in fields(SourceFields)))
+COLUMNS = "columns"
+"""``'columns' = 'infer'``: names and types are read from the files."""
+
+
+def infers(options: Mapping[str, str], error: OptionError) -> bool:
+    """Whether the columns that are not declared are to be inferred."""
+    written = next((value for key, value in options.items() if _plain(key) == COLUMNS), None)
+    if written is not None and written.strip().lower() != "infer":
+        raise error(
+            f"option '{COLUMNS}' is '{written}'", "it can be 'infer'; or declare them: (name type, …)"
+        )
+    return written is not None
+
+
+_OURS = ("connector", COLUMNS, *(field.name.removesuffix("_us") for field in fields(SourceFields)))
 
 
 def _plain(key: str) -> str:

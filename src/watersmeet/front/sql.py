@@ -8,7 +8,7 @@ from sqlglot.tokens import Token
 
 from watersmeet.errors import SqlError, WatersmeetError, near_names
 from watersmeet.front.catalog import Catalog
-from watersmeet.front.ddl import declared_name, read_declaration
+from watersmeet.front.ddl import Infer, declared_name, read_declaration
 from watersmeet.front.flow import Flow, flow_of
 from watersmeet.front.functions import OWN_FUNCTIONS
 from watersmeet.front.inserts import insert_of, insert_target
@@ -32,9 +32,17 @@ _CONSOLE = Sink("console", "console")
 
 
 def parse_job(
-    text: str, *, source_name: str | None = None, overrides: Mapping[str, str] | None = None
+    text: str,
+    *,
+    source_name: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    infer: Infer | None = None,
 ) -> Job:
-    """The job of a file's text. ``overrides``: settings from outside (flags), which win over SET.
+    """The job of a file's text.
+
+    Args:
+        overrides: settings from outside (flags), which win over SET.
+        infer: gives the columns of sources that are declared without; None: that is refused.
 
     Raises: SqlError, or SeveralErrors with all problems in the order of the text.
 
@@ -46,14 +54,39 @@ def parse_job(
     """
     settings = "\n".join([text, *(overrides or {})]).lower()
     own = any(name in settings for name in OWN_FUNCTIONS)
-    return _Reader(Text(text, source_name, own_functions=own)).read(overrides or {})
+    return _Reader(Text(text, source_name, own_functions=own), infer).read(overrides or {})
+
+
+def run_settings(text: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of the run (`Job.run`) that a job's text and flags have; problems are passed over: who
+    reads the job finds them."""
+    settings = Settings()
+    try:
+        whole = Text(text)
+        statements = [Cursor(whole, tokens) for tokens in statements_of(whole)]
+    except WatersmeetError:
+        return {}
+    given = []
+    for cursor in statements:
+        try:
+            if cursor.accept("SET"):
+                given.append(read_set(cursor)[:2])
+        except WatersmeetError:
+            continue
+    for key, value in [*given, *overrides.items()]:
+        try:
+            settings.set(key, value)
+        except WatersmeetError:
+            continue
+    return settings.run
 
 
 class _Reader:
     """Takes statements one after the other; holds what they have declared."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: Text, infer: Infer | None) -> None:
         self.text = text
+        self.infer = infer
         self.catalog = Catalog()
         self.settings = Settings()
         self.inserts: list[Insert] = []
@@ -136,9 +169,11 @@ class _Reader:
         self.catalog.broken.add(name.lower())
         if cursor.looks_at("AS"):
             raise self.text.not_supported(f"CREATE {kind} … AS is", cursor.offset, _KEPT)
-        found = read_declaration(cursor, kind, name)
+        found = read_declaration(cursor, kind, name, self.infer)
         self.catalog.broken.discard(name.lower())
         self.catalog.sinks[name.lower()] = found.sink
+        if found.inferred is not None:
+            self.catalog.inferred[name.lower()] = found.inferred
         if found.source is not None:
             self.catalog.add(name, flow_of(found.source))
 

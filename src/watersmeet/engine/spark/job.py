@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from watersmeet.engine.spark import session
 from watersmeet.engine.spark.look import problems_of
@@ -14,7 +14,7 @@ from watersmeet.plan.endpoints import ASIDE
 from watersmeet.plan.model import JobPlan
 from watersmeet.sinks.base import RowPrinter, Sink
 from watersmeet.sinks.registry import make_sink
-from watersmeet.spec.model import Job
+from watersmeet.spec.model import Column, Job
 
 OnTick = Callable[[TickResult, float, Mapping[str, float]], None]
 
@@ -34,6 +34,7 @@ def run_job(
     set_aside_newer_parts: bool = False,
     rebuild: bool = False,
     accept_loss: Collection[str] = (),
+    inferred: Mapping[str, Sequence[Column]] | None = None,
     on_start: OnStart | None = None,
     on_notice: Callable[[str], None] | None = None,
     on_tick: OnTick | None = None,
@@ -58,6 +59,7 @@ def run_job(
         set_aside_newer_parts=set_aside_newer_parts,
         rebuild=rebuild,
         accept_loss=accept_loss,
+        inferred=inferred or {},
         on_start=on_start,
         on_notice=on_notice,
         on_tick=on_tick,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -50,6 +50,7 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.plan.model import JobPlan
 from watersmeet.plan.settings import digest_of
 from watersmeet.spec.intervals import IntervalError, trigger_ms
+from watersmeet.spec.model import Column
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import make_private
 from watersmeet.watermark.holding import Holding
@@ -87,6 +88,7 @@ class RunSettings:
         on_notice: called with what a person should know and does not stop the job.
         rebuild: make Spark's checkpoint anew from the state.
         accept_loss: names of Kafka sources that go on though rows are gone before they were read.
+        inferred: per source the columns that were inferred, which the state is to remember.
         on_start: called before the first tick with the partitions without rows, per query and alias, that
             hold a watermark back from the start.
         on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
@@ -101,6 +103,7 @@ class RunSettings:
     set_aside_newer_parts: bool = False
     rebuild: bool = False
     accept_loss: Collection[str] = ()
+    inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     on_start: OnStart | None = None
     on_notice: Callable[[str], None] | None = None
     on_tick: Callable[[TickResult, float, Mapping[str, float]], None] | None = None
@@ -356,7 +359,7 @@ class Run:
                 self.checkpoint.spark_files.sync(batch)
                 again = self._planned_before is not None and batch <= self._planned_before
                 files = self.files.of_batch(offsets, again=again)
-                host = host_of(query_id, offsets, self.plan, self._topics, files)
+                host = host_of(query_id, offsets, self.plan, self._topics, files, self.settings.inferred)
                 self.driver.declare_partitions(self.brokers.in_offsets(offsets.sources))
 
                 def check() -> None:

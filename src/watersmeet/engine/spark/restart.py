@@ -13,6 +13,7 @@ from typing import Any
 
 from watersmeet.engine.spark.checkpoint import Checkpoint, Offsets
 from watersmeet.engine.spark.files_read import CHANGED, BatchFiles
+from watersmeet.engine.spark.inferred import COLUMNS, as_kept
 from watersmeet.engine.spark.rebuild import (
     BATCH,
     OFFSETS,
@@ -29,6 +30,7 @@ from watersmeet.engine.spark.topics import TopicIds
 from watersmeet.errors import StateError
 from watersmeet.plan.model import JobPlan
 from watersmeet.plan.settings import differences, digest_of
+from watersmeet.spec.model import Column
 from watersmeet.state import file_lists
 from watersmeet.state.manifest import Manifest
 
@@ -42,16 +44,23 @@ _ANEW = "restore the checkpoint directory from a copy, or start anew with an emp
 
 
 def host_of(
-    query_id: str, offsets: Offsets, plan: JobPlan, topics: TopicIds, files: BatchFiles
+    query_id: str,
+    offsets: Offsets,
+    plan: JobPlan,
+    topics: TopicIds,
+    files: BatchFiles,
+    inferred: Mapping[str, Sequence[Column]] | None = None,
 ) -> dict[str, Any]:
     """What a manifest remembers of a batch: all that Spark's checkpoint can be made anew from, and all that
-    tells one batch from another. The same for a batch that is repeated, if it has the same rows."""
+    tells one batch from another. The same for a batch that is repeated, if it has the same rows. Also the
+    columns that were ``inferred``: of what is there later, others might be."""
     return {
         **_batch_of(query_id, offsets, plan),
         TOPICS: topics,
         READ: files.digest,
         file_lists.KEY: [each.model_dump() for each in files.lists],
         CHANGED: {name: asdict(found) for name, found in files.changed.items()},
+        COLUMNS: {name: as_kept(columns) for name, columns in (inferred or {}).items()},
     }
 
 

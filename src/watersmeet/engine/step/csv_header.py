@@ -23,8 +23,8 @@ from watersmeet.spec.model import Column, Source
 MOST_FILES = 1000
 """Headers that are read: of the oldest and the newest files, half and half."""
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
-_UNREADABLE = frozenset({".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".zip", ".xz"})
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+UNREADABLE = frozenset({".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".zip", ".xz"})
 
 Layout = tuple[tuple[str, Column | None], ...]
 """The columns of a file in their order: the name in the header, and which declared one it is, if any."""
@@ -71,13 +71,13 @@ def header_of(file: str, options: Mapping[str, str]) -> list[str] | None:
     """The first record of a file that is not empty or a comment; None if there is none, or it is not text
     that is read here."""
     suffix = os.path.splitext(file)[1].lower()
-    if suffix in _UNREADABLE:
+    if suffix in UNREADABLE:
         return None
     encoding = (options.get("encoding") or options.get("charset") or "utf-8").strip()
     if encoding.lower() in ("utf-8", "utf8"):
         encoding = "utf-8-sig"
     try:
-        with _OPENERS.get(suffix, open)(file, "rt", encoding=encoding, newline="") as text:
+        with OPENERS.get(suffix, open)(file, "rt", encoding=encoding, newline="") as text:
             return next(records(text, options), None)
     except (OSError, UnicodeError, LookupError, csv.Error, EOFError):
         return None

@@ -1,0 +1,92 @@
+"""Columns that a job's text leaves to its files: inferred once, said, and held on to by the job's state."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from watersmeet.errors import printable
+from watersmeet.spec.model import Column, Source
+
+
+class Inferring:
+    """What `parse_job` asks for columns. ``inferred``: what it was given, by the source's name.
+
+    Args:
+        checkpoint: a directory in which a job may have begun: the columns that were inferred then are meant.
+        quiet: say nothing.
+    """
+
+    def __init__(self, checkpoint: str | None = None, *, quiet: bool = False) -> None:
+        self.inferred: dict[str, tuple[Column, ...]] = {}
+        self._checkpoint = checkpoint
+        self._quiet = quiet
+        self._kept: dict[str, tuple[Column, ...]] | None = None
+
+    def __call__(self, source: Source, clauses: Sequence[str]) -> tuple[Column, ...]:
+        kept = self._kept_of(source)
+        if kept is not None:
+            self.inferred[source.name] = kept
+            self._say(
+                f'note: the columns of "{source.name}" are those that were inferred when the job began: '
+                + ", ".join(map(_shown, kept))
+            )
+            return kept
+        from watersmeet.engine.spark.inferred import infer
+
+        found = infer(source)
+        self.inferred[source.name] = found.columns
+        sample = "" if found.records is None else f" and {found.records:,} records"
+        files = "1 file" if found.files == 1 else f"{found.files:,} files"
+        self._say(f'note: the columns of "{source.name}" are inferred from {files}{sample}:')
+        self._say(ddl(source.name, found.columns, clauses))
+        for note in found.notes:
+            self._say(f"note: {note}")
+        return found.columns
+
+    def _kept_of(self, source: Source) -> tuple[Column, ...] | None:
+        """Of the job's state; None: there is none, or it says other things than the declaration."""
+        if self._checkpoint is None:
+            return None
+        if self._kept is None:
+            from watersmeet.engine.spark.checkpoint import Checkpoint
+            from watersmeet.engine.spark.inferred import kept_in
+            from watersmeet.state.manifest import load_newest
+
+            manifest = load_newest(Checkpoint(self._checkpoint).store)
+            self._kept = kept_in({} if manifest is None else manifest.host)
+        found = self._kept.get(source.name)
+        if found is None or not set(source.columns) <= set(found):
+            return None
+        return found
+
+    def _say(self, words: str) -> None:
+        if not self._quiet:
+            print(printable(words), file=sys.stderr)
+
+
+def ddl(name: str, columns: Sequence[Column], clauses: Sequence[str]) -> str:
+    """The declaration, to be copied; its options are those that it has.
+
+    >>> print(ddl("a", [Column("k", "STRING"), Column("at day", "DATE")], ["WATERMARK FOR `at day`"]))
+      CREATE TABLE a (
+        k STRING,
+        `at day` DATE,
+        WATERMARK FOR `at day`
+      ) WITH (…)
+    """
+    parts = ",\n    ".join([*map(_shown, columns), *(" ".join(clause.split()) for clause in clauses)])
+    return f"  CREATE TABLE {_quoted(name)} (\n    {parts}\n  ) WITH (…)"
+
+
+def _shown(column: Column) -> str:
+    return f"{_quoted(column.name)} {column.type}"
+
+
+def _quoted(name: str) -> str:
+    plain = name.isascii() and name.isidentifier() and name.upper() not in _WORDS
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+_WORDS = frozenset({"WATERMARK", "PRIMARY", "CONSTRAINT"})
+"""Names that mean something else in a column list."""
