@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import one_array, wide
-from watersmeet.kernel.residual import connection
+from watersmeet.kernel.embedded import connection
 from watersmeet.names import ours
 
 _MOST = 38

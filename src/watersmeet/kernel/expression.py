@@ -198,6 +198,24 @@ def native(array: pa.Array, type_: str, zoned: bool) -> pa.Array:
     return array.view(pa.date32()) if type_ == "DATE" else array
 
 
+@dataclass(frozen=True)
+class Computed:
+    """A column that is computed of rows.
+
+    ``type``: Spark's; ``text``: as it was written; ``zoned``: TIMESTAMPs carry UTC.
+    """
+
+    name: str
+    tree: Expression
+    type: str
+    text: str
+    zoned: bool
+
+    def of(self, rows: pa.Table) -> pa.Array:
+        """Raises: EngineError, with the row's values."""
+        return native(values(self.tree, rows, self.text), self.type, self.zoned)
+
+
 class _Rows:
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows

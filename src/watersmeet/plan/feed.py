@@ -2,7 +2,8 @@
 
 A plain column is there already. An expression over one input that is never padded beneath is computed of
 that input's rows, by Spark, and travels along. What mentions several inputs, or one whose columns may be
-NULL because it was padded, can only be computed of the joined rows: by the embedded SQL engine, in the task.
+NULL because it was padded, can only be computed of the joined rows, in the task: what is on the list of
+`plan.exact`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.names import ours
 from watersmeet.plan.conjuncts import Conjunct, text_of
+from watersmeet.plan.exact import Exact
 from watersmeet.plan.keys import Equality, bare
 from watersmeet.plan.model import FeedPlan, joined_name
-from watersmeet.plan.residual import after_join, problem_of, to_duckdb
+from watersmeet.plan.residual import after_join, in_tasks
 from watersmeet.plan.scope import Ref, Scope, refs
 from watersmeet.plan.tree import Node
 from watersmeet.spec.model import Expr
@@ -50,6 +52,7 @@ class Feed:
     side: Side
     derived: Derived
     computed: dict[str, Expr] = field(default_factory=dict)
+    exact: dict[str, Exact] = field(default_factory=dict)
     errors: list[PlanError] = field(default_factory=list)
 
     @property
@@ -76,10 +79,11 @@ class Feed:
         if len(aliases) == 1 and aliases[0] not in self.node.nullable(self.side):
             return joined_name(aliases[0], self.derived.column(aliases[0], expr))
         if not isinstance(expr, exp.Column):
-            problem = problem_of(conjunct or Conjunct(expr, text_of(expr)), self.scope)
-            if problem is not None:
-                self.errors.append(problem)
+            found = in_tasks(conjunct or Conjunct(expr, text_of(expr)), self.scope)
+            if isinstance(found, PlanError):
+                self.errors.append(found)
                 return name
+            self.exact[name] = found
         self.computed[name] = expr
         return name
 
@@ -117,7 +121,7 @@ class Feed:
                 node=child.number,
                 copied=tuple((name, plain.get(name, name)) for name in names if name not in others),
                 computed=tuple((name, after_join(expr)) for name, expr in others.items()),
-                computed_duckdb=tuple(to_duckdb(expr, self.scope) for expr in others.values()),
+                computed_exact=tuple((self.exact[name].tree, self.exact[name].type) for name in others),
                 beneath=(),
                 filters=tuple(whole[: len(filters)]),
                 conditions=tuple(whole[len(filters) :]),

@@ -130,7 +130,8 @@ class FeedPlan:
     """How rows that leave a node become rows of a side of another one.
 
     ``node``: its number. The side's columns are ``copied``, (name, column of the node's rows), and
-    ``computed``, (name, expression over columns of the node's rows), with ``computed_duckdb`` as DuckDB text.
+    ``computed``, (name, expression over columns of the node's rows), with ``computed_exact``: what tasks
+    compute of it, see `plan.exact`, and of what type.
     Then, by columns of the side: ``beneath``, of which each has to be TRUE, or the row is none of the side's;
     ``filters``, or the row is dropped; ``conditions``, and ``not_null``, or the row can match nothing.
     ``matchable`` False: no row can.
@@ -141,7 +142,7 @@ class FeedPlan:
     node: int
     copied: tuple[tuple[str, str], ...]
     computed: tuple[tuple[str, Expr], ...]
-    computed_duckdb: tuple[str, ...]
+    computed_exact: tuple[tuple[tuple[Any, ...], str], ...]
     beneath: tuple[str, ...]
     filters: tuple[str, ...]
     conditions: tuple[str, ...]

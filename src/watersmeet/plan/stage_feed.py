@@ -1,8 +1,8 @@
 """Rule: what an input needs of the rows of a stage: which of its columns hold it, and who computes it.
 
 As with rows that go from join to join (`plan.feed`): a plain column is there already; an expression over one
-input beneath that is never padded is computed of that input's rows, by Spark; anything else by the embedded
-SQL engine, of the rows that leave the stage.
+input beneath that is never padded is computed of that input's rows, by Spark; anything else in the task, of
+the rows that leave the stage: what is on the list of `plan.exact`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from sqlglot import exp
 from watersmeet.errors import PlanError
 from watersmeet.names import ours
 from watersmeet.plan.conjuncts import Conjunct, text_of
+from watersmeet.plan.exact import Exact
 from watersmeet.plan.feed import Derived
 from watersmeet.plan.flags import over_source
 from watersmeet.plan.model import FeedPlan, joined_name
-from watersmeet.plan.residual import after_join, problem_of, to_duckdb
+from watersmeet.plan.residual import after_join, in_tasks
 from watersmeet.plan.scope import name_of
 from watersmeet.plan.stages import columns_of
 from watersmeet.plan.tree import Tree
@@ -81,18 +82,19 @@ class StageFeed:
         }
         copied: dict[str, str] = {}
         computed: dict[str, Expr] = {}
+        exact: list[Exact] = []
         for name, expr in (wanted | truths).items():
             held = self._column(expr)
             if held is not None:
                 copied[name] = held
-            elif self._can_compute(expr):
+            elif (found := self._computed(expr)) is not None:
                 computed[name] = expr
-        scope = self.stage.rows
+                exact.append(found)
         return FeedPlan(
             node=self.stage.root.number,
             copied=tuple(copied.items()),
             computed=tuple((name, after_join(expr)) for name, expr in computed.items()),
-            computed_duckdb=tuple(to_duckdb(expr, scope) for expr in computed.values()),
+            computed_exact=tuple((found.tree, found.type) for found in exact),
             beneath=tuple(names["beneath"]),
             filters=tuple(names["filter"]),
             conditions=tuple(names["condition"]),
@@ -115,15 +117,16 @@ class StageFeed:
             return None
         return joined_name(aliases[0], self.derived.column(aliases[0], expr))
 
-    def _can_compute(self, expr: Expr) -> bool:
-        problem = problem_of(
+    def _computed(self, expr: Expr) -> Exact | None:
+        found = in_tasks(
             Conjunct(expr, text_of(expr)),
             self.stage.rows,
             *(_OF_GROUPS if self.stage.query.aggregation is not None else _of_joins(self.i)),
         )
-        if problem is not None:
-            self.errors.append(problem)
-        return problem is None
+        if isinstance(found, PlanError):
+            self.errors.append(found)
+            return None
+        return found
 
 
 def _of_joins(i: Input) -> tuple[str, str]:

@@ -1,20 +1,21 @@
-"""Expressions of a plan over Arrow tables, by the embedded SQL engine; on Spark, Spark evaluates them."""
+"""Expressions of a plan over Arrow tables, as Spark evaluates them: those that `plan.exact` lists."""
 
 from __future__ import annotations
 
-import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.engine.values import arrow_type
 from watersmeet.errors import EngineError
 from watersmeet.event_time import MIN_TIME
 from watersmeet.kernel.batches import one_array
-from watersmeet.kernel.residual import connection
+from watersmeet.kernel.expression import Computed, tree_of
 from watersmeet.kernel.slots import BORDER_BITS, Slots
 from watersmeet.names import DIFF, FLAG, PARTITION, SHOWN_DIFF
+from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.model import BranchPlan, NodePlan, QueryPlan, SidePlan
-from watersmeet.plan.residual import to_duckdb
 from watersmeet.plan.scope import Scope
 from watersmeet.spec.model import Expr, Input, Source
 
@@ -55,26 +56,22 @@ class BranchEvaluator:
         scope = source_scope(branch.source)
         declared = {column.name: column.type for column in side.input.columns}
         self._plain = {name: expr.name for name, expr in branch.columns if expr.key == "column"}
-        parts = [
-            f"{_text(expr, scope)} AS {_quoted(name)}"
-            for name, expr in branch.columns
-            if name not in self._plain
+        self._computed = [
+            _computed(name, expr, scope) for name, expr in branch.columns if name not in self._plain
         ]
-        if branch.flag is not None:
-            parts.append(f"CAST({_text(branch.flag, scope)} AS TINYINT) AS {FLAG}")
-        self._select = f"SELECT {', '.join(parts)} FROM source_rows" if parts else None
+        self._flag = None if branch.flag is None else _computed(FLAG, branch.flag, scope)
         self._casts = {name: arrow_type(declared[name]) for name, _ in branch.columns if name in declared}
         self._names = [name for name, _ in branch.columns]
 
     def __call__(self, rows: pa.Table) -> pa.RecordBatch:
         found = {name: rows.column(column) for name, column in self._plain.items()}
         found |= {PARTITION: rows.column(PARTITION), DIFF: rows.column(DIFF)}
-        if self._select is not None:
-            computed = run_sql(self._select, "source_rows", rows)
-            found |= dict(zip(computed.column_names, computed.columns, strict=True))
+        found |= {each.name: each.of(rows) for each in self._computed}
+        if self._flag is not None:
+            found[FLAG] = self._flag.of(rows).cast(pa.int8())
         arrays = []
         for name, column in found.items():
-            array = one_array(column)
+            array = one_array(column) if isinstance(column, pa.ChunkedArray) else column
             if name in self._casts and array.type != self._casts[name]:
                 array = array.cast(self._casts[name], safe=False)
             arrays.append(array)
@@ -93,36 +90,28 @@ class Projection:
 
     def __init__(self, query: QueryPlan, changelog: bool) -> None:
         scope = row_scope(query.root)
-        self._names = [output.name for output in query.outputs]
-        parts = [f"{_text(o.expr, scope)} AS c{n}" for n, o in enumerate(query.outputs)]
-        if changelog:
-            parts.append(DIFF)
-            self._names.append(SHOWN_DIFF)
-        where = "" if query.where is None else f" WHERE {_text(query.where, scope)}"
-        self._select = f"SELECT {', '.join(parts)} FROM joined_rows{where}"
+        self._names = [*(output.name for output in query.outputs), *([SHOWN_DIFF] if changelog else [])]
+        self._outputs = [_computed(f"c{n}", output.expr, scope) for n, output in enumerate(query.outputs)]
+        self._where = None if query.where is None else _computed(FLAG, query.where, scope)
+        self._changelog = changelog
 
     def __call__(self, rows: pa.Table) -> tuple[list[str], pa.Table]:
         """(column names, which may repeat; the result)."""
-        return self._names, run_sql(self._select, "joined_rows", rows)
+        if self._where is not None:
+            rows = rows.filter(pc.fill_null(self._where.of(rows), False))
+        columns = {each.name: each.of(rows) for each in self._outputs}
+        if self._changelog:
+            columns[DIFF] = rows.column(DIFF)
+        return self._names, pa.table(columns)
 
 
-def run_sql(text: str, name: str, rows: pa.Table) -> pa.Table:
-    """The result of ``text`` over ``rows`` registered as ``name``, rows in order."""
-    cursor = connection().cursor()
+def _computed(name: str, expr: Expr, scope: Scope) -> Computed:
     try:
-        cursor.register(name, rows)
-        return cursor.sql(text).to_arrow_table()
-    except duckdb.Error as error:
+        found = exact(expr, scope)
+    except NotExact as why:
         raise EngineError(
-            f"an expression failed: {error}", code="expression-failed", hint=f"the expressions were: {text}"
+            f"the in-process engine does not compute {text_of(expr)}: {why}",
+            code="not-computed",
+            hint="run it on Spark (--engine spark)",
         ) from None
-    finally:
-        cursor.close()
-
-
-def _text(expr: Expr, scope: Scope) -> str:
-    return to_duckdb(expr, scope)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return Computed(name, tree_of(found.tree), found.type, text_of(expr), zoned=False)

@@ -130,7 +130,7 @@ class LocalJob:
             query.name: Projection(query, query.options.output_mode is OutputMode.CHANGELOG)
             for query in plan.queries
         }
-        self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us, tables=readers)
+        self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us, tables=readers, zoned=False)
         self.driver.placing = placing
         for query in plan.queries:
             _check_aggregates(query, self.driver.shapes[query.name])

@@ -16,7 +16,7 @@ from watersmeet.engine.step.tasks import SideTask
 from watersmeet.engine.step.write import Placing
 from watersmeet.engine.values import HeldTables, arrow_type, to_table
 from watersmeet.errors import EngineError, SpecError, near_names
-from watersmeet.kernel.residual import connection
+from watersmeet.kernel.embedded import connection
 from watersmeet.plan.model import BranchPlan
 from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source

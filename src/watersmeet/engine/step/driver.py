@@ -93,13 +93,15 @@ class TickDriver:
         manifest: Manifest | None,
         started_us: int | None,
         tables: Mapping[str, TableReader],
+        *,
+        zoned: bool = True,
     ) -> None:
         self.plan = plan
         self.store = store
         self.manifest = manifest
         self._previous: Manifest | None = None
         self.shapes: dict[str, tuple[NodeShape, ...]] = {
-            query.name: node_shapes(query, schemas) for query in plan.queries
+            query.name: node_shapes(query, schemas, zoned=zoned) for query in plan.queries
         }
         self._rules = {q.name: tracker_rules(q) for q in plan.queries}
         self._open: _OpenTick | None = None
@@ -122,6 +124,7 @@ class TickDriver:
         started_us: int | None = None,
         verify: bool = True,
         tables: Mapping[str, TableReader] | None = None,
+        zoned: bool = True,
     ) -> TickDriver:
         """Load the newest state, if any, and check that it belongs to this plan and is whole.
 
@@ -130,6 +133,7 @@ class TickDriver:
             started_us: the clock now: idle times start here (None: with the first tick).
             verify: also read every run and compare checksums.
             tables: what reads the tables that rows meet as of their tick, per ``query/alias``.
+            zoned: see `node_shapes`.
 
         Raises:
             StateError: the state is of another query, other sources, or damaged.
@@ -141,7 +145,7 @@ class TickDriver:
             check_same_job(manifest, plan)
             if verify:
                 verify_files(manifest, store)
-        return cls(plan, schemas, store, manifest, started_us, tables or {})
+        return cls(plan, schemas, store, manifest, started_us, tables or {}, zoned=zoned)
 
     def declare_partitions(self, partitions: Mapping[str, Sequence[str]]) -> None:
         """Partitions that a source (by name) is known to have, silent ones too: they hold its watermark."""

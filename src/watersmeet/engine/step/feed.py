@@ -18,8 +18,7 @@ from watersmeet.engine.step.memory import RUN_BYTES
 from watersmeet.engine.step.tasks import FeedReport, FeedShape, NodeWork
 from watersmeet.engine.step.write import SideWriter
 from watersmeet.event_time import MAX_TIME, NEVER, Mask, below
-from watersmeet.kernel.batches import one_array, size
-from watersmeet.kernel.residual import computed
+from watersmeet.kernel.batches import size
 from watersmeet.kernel.times import to_canonical
 from watersmeet.names import is_ours
 from watersmeet.state.store import Store
@@ -114,11 +113,10 @@ class FeedWriter:
         """The columns of the side, in the types in which it keeps them, and those that say TRUE or not."""
         arrays = [rows.column(column) for _, column in self._shape.copied]
         names = [name for name, _ in self._shape.copied]
-        if self._shape.computed:
-            found = computed(dict(self._shape.computed), pa.Table.from_batches([rows]))
-            for name in found.column_names:
-                arrays.append(one_array(found.column(name)))
-                names.append(name)
+        table = pa.Table.from_batches([rows]) if self._shape.computed else None
+        for column in self._shape.computed:
+            arrays.append(column.of(table))
+            names.append(column.name)
         if not self._shape.of_stage:
             return pa.RecordBatch.from_arrays(arrays, names=names)
         types = {field.name: field.type for field in self._side.schema}

@@ -25,13 +25,12 @@ from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.bands import Band, RealBand
 from watersmeet.kernel.elsewhere import Elsewhere
+from watersmeet.kernel.expression import Computed, columns_of, fits, tree_of
 from watersmeet.kernel.expression import Condition as ExactCondition
-from watersmeet.kernel.expression import columns_of, fits, tree_of
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.pairs import Asked as AskedPairs
 from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns
 from watersmeet.kernel.partial import Asked, partials_of
-from watersmeet.kernel.residual import computed
 from watersmeet.measure import Measured
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.model import (
@@ -50,23 +49,24 @@ from watersmeet.state.run import RunLayout
 from watersmeet.watermark.tracker import BranchRules
 
 
-def node_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema]) -> tuple[NodeShape, ...]:
+def node_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema], *, zoned: bool) -> tuple[NodeShape, ...]:
     """The nodes of ``query``, in order.
 
     Args:
         schemas: per ``query/alias`` of an input or table the kept columns in native types; of one that only
             stages feed, as far as their types are declared.
+        zoned: the engine's TIMESTAMPs carry UTC, which tells them from those without a zone.
     """
     shapes: list[NodeShape] = []
     for node in query.nodes:
         tasks = tuple(
-            _side_task(query, node, side, _schema(query, side, schemas, shapes))
+            _side_task(query, node, side, _schema(query, side, schemas, shapes, zoned))
             for side in (*node.sides, *node.tables)
         )
         shapes.append(_SHAPES[type(node)](query, node, tasks))
         for side, task in zip(node.sides, tasks, strict=False):
             for feed in side.feeds:
-                fed = _feed_shape(feed, task, of_stage=side.feed is None)
+                fed = _feed_shape(feed, task, zoned, of_stage=side.feed is None)
                 shapes[feed.node] = replace(shapes[feed.node], feed=fed)
     return tuple(shapes)
 
@@ -214,10 +214,14 @@ def _carried(node: NodePlan, tasks: Sequence[SideTask]) -> tuple[JoinedColumn, .
 
 
 def _schema(
-    query: QueryPlan, side: SidePlan, schemas: Mapping[str, pa.Schema], beneath: Sequence[NodeShape]
+    query: QueryPlan,
+    side: SidePlan,
+    schemas: Mapping[str, pa.Schema],
+    beneath: Sequence[NodeShape],
+    zoned: bool,
 ) -> pa.Schema:
     """The kept columns of a side, in native types: an engine's where it gives one, else as they come."""
-    fed = [_fed_schema(feed, beneath[feed.node].row_schema) for feed in side.feeds]
+    fed = [_fed_schema(feed, beneath[feed.node].row_schema, zoned) for feed in side.feeds]
     if side.feed is not None:
         return fed[0]
     known = schemas.get(f"{query.name}/{side.name}", pa.schema([]))
@@ -228,24 +232,40 @@ def _schema(
     return known
 
 
-def _fed_schema(feed: FeedPlan, rows: pa.Schema) -> pa.Schema:
+def _fed_schema(feed: FeedPlan, rows: pa.Schema, zoned: bool) -> pa.Schema:
     """Columns of a node's rows, and those that are computed of them, as a side has them."""
     fields = [rows.field(column).with_name(name) for name, column in feed.copied]
-    texts = dict(_texts(feed))
-    if texts:
-        fields += computed(texts, rows.empty_table()).schema
+    for column in _computed(feed, zoned):
+        found = column.of(_as_planned(rows, feed).empty_table())
+        fields.append(pa.field(column.name, found.type))
     return pa.schema(fields)
 
 
-def _texts(feed: FeedPlan) -> list[tuple[str, str]]:
-    return [(name, text) for (name, _), text in zip(feed.computed, feed.computed_duckdb, strict=True)]
+def _as_planned(rows: pa.Schema, feed: FeedPlan) -> pa.Schema:
+    """The schema of a node's rows, which has to be of the types by which ``feed`` was planned."""
+    for tree, _ in feed.computed_exact:
+        for name, type_ in columns_of(tree).items():
+            if not fits(rows.field(name).type, type_):
+                raise EngineError(
+                    f"{name} is {rows.field(name).type}, and was planned as {type_}",
+                    code="wrong-types",
+                    hint="declare the column as it comes, or cast it in a view",
+                )
+    return rows
 
 
-def _feed_shape(feed: FeedPlan, side: SideTask, *, of_stage: bool) -> FeedShape:
+def _computed(feed: FeedPlan, zoned: bool) -> tuple[Computed, ...]:
+    return tuple(
+        Computed(name, tree_of(tree), type_, text_of(expr).replace("`", ""), zoned)
+        for (name, expr), (tree, type_) in zip(feed.computed, feed.computed_exact, strict=True)
+    )
+
+
+def _feed_shape(feed: FeedPlan, side: SideTask, zoned: bool, *, of_stage: bool) -> FeedShape:
     return FeedShape(
         side=side,
         copied=feed.copied,
-        computed=tuple(_texts(feed)),
+        computed=_computed(feed, zoned),
         beneath=feed.beneath,
         filters=feed.filters,
         conditions=feed.conditions,

@@ -19,6 +19,7 @@ from pydantic import Field, PlainSerializer, PlainValidator
 from watersmeet.event_time import NEVER, Side, Watermark
 from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
+from watersmeet.kernel.expression import Computed
 from watersmeet.kernel.pairs import Condition, JoinedColumn
 from watersmeet.kernel.partial import Partials
 from watersmeet.names import DIFF, ours
@@ -260,13 +261,13 @@ def place_of(side: Side) -> int:
 class FeedShape:
     """How rows of a node become rows of ``side``, of another node; see `plan.model.FeedPlan`.
 
-    ``copied``: (name, column of the rows); ``computed``: (name, DuckDB text). ``beneath``: rows that fail are
+    ``copied``: (name, column of the rows); ``computed``: of the rows. ``beneath``: rows that fail are
     none of the side's. ``of_stage``: the side is an input, and judges the rows as it does those of sources.
     """
 
     side: SideTask
     copied: tuple[tuple[str, str], ...]
-    computed: tuple[tuple[str, str], ...]
+    computed: tuple[Computed, ...]
     beneath: tuple[str, ...]
     filters: tuple[str, ...]
     conditions: tuple[str, ...]
