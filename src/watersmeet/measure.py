@@ -19,14 +19,21 @@ class Measure:
     ``whole``: an integer is itself, TIMESTAMP and DATE are µs; exact. ``decimal``: the value times
     10 ** ``places``, for numbers of which that has at most 18 digits; exact. ``real``: the value's double, by
     its bit pattern, NaN the greatest, -0.0 as 0.0; for other numbers the double may be off in its last bits.
+    ``text``: its first bytes in UTF-8; texts that differ only behind them have one ordinal.
     """
 
-    kind: Literal["whole", "decimal", "real"]
+    kind: Literal["whole", "decimal", "real", "text"]
     places: int = 0
+
+    @property
+    def tells_apart(self) -> bool:
+        """Values that differ have ordinals that differ (of decimals with at most so many places)."""
+        return self.kind in ("whole", "decimal")
 
 
 WHOLE = Measure("whole")
 REAL = Measure("real")
+TEXT = Measure("text")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -13,12 +15,13 @@ from watersmeet.event_time import DAY_US
 from watersmeet.kernel.ordinals import (
     NAN_ORDINAL,
     ordinals,
+    ordinals_of,
     ordinals_to_reals,
     raw,
     real_ordinals,
     reals,
 )
-from watersmeet.measure import REAL, WHOLE, Measure
+from watersmeet.measure import REAL, TEXT, WHOLE, Measure
 
 
 def of(values, kind, measure):
@@ -68,3 +71,22 @@ def test_a_part_of_a_column_is_itself():
     column = pa.array([Decimal(n) for n in range(9)], pa.decimal128(10, 0)).slice(3, 4)
     assert ordinals(raw(column), column.type, Measure("decimal", 1)).tolist() == [30, 40, 50, 60]
     assert ordinals(raw(column), column.type, REAL).tolist() == real_ordinals(np.arange(3.0, 7.0)).tolist()
+
+
+def test_texts_by_their_first_bytes(seed):
+    rng = random.Random(seed)
+    letters = ["", "a", "b", "\x00", "\x7f", "\u00e9", "\uffff", "\U0001f600"]
+    texts = ["".join(rng.choices(letters, k=rng.randrange(12))) for _ in range(500)]
+    for kind in (pa.string(), pa.large_string()):
+        found = ordinals_of(pa.array(["x", *texts], kind).slice(1), TEXT)
+        by_bytes = sorted(range(500), key=lambda n: texts[n].encode())
+        assert (np.diff(found[by_bytes]) >= 0).all()
+        for one, two in itertools.pairwise(by_bytes):
+            same = texts[one].encode()[:7].ljust(7, b"\0") == texts[two].encode()[:7].ljust(7, b"\0")
+            assert same or found[one] < found[two]
+        rows = np.array(rng.choices(range(500), k=50))
+        assert ordinals_of(pa.array(texts, kind), TEXT, rows).tolist() == found[rows].tolist()
+        assert ordinals_of(pa.array([""], kind), TEXT).tolist() == [-(2**62)]
+        assert ordinals_of(pa.array([], kind), TEXT).tolist() == []
+    assert found.min() >= -(2**62)
+    assert found.max() < 2**62

@@ -14,7 +14,7 @@ from watersmeet.state.store import MemoryStore
 NAN, INFINITE = float("nan"), float("inf")
 TYPES = {
     "n": "INT", "b": "BIGINT", "s": "SMALLINT", "x": "DOUBLE", "f": "FLOAT", "m": "DECIMAL(10,2)",
-    "q": "DECIMAL(12,4)", "w": "DECIMAL(38,18)", "d": "DATE", "ts": "TIMESTAMP",
+    "q": "DECIMAL(12,4)", "w": "DECIMAL(38,18)", "d": "DATE", "ts": "TIMESTAMP", "c": "STRING",
 }  # fmt: skip
 VALUES = {
     "n": [0, 3, -10, 2**31 - 40_000, -(2**31) + 40_000, None],
@@ -25,11 +25,15 @@ VALUES = {
     "m": ["1.50", "-0.01", "99999999.99", "0.00", "0.49", None],
     "q": ["1.5000", "-0.0101", "99999999.9901", "0.0000", "0.4899", None],
     "w": ["1.000000000000000001", "1.000000000000000000", "-12345678901234567890.5", "0", None],
+    "c": ["", "a", "a\x00", "abcdefgh", "abcdefgi", "abcdefgh\u00e9", "\u00e9", "\uffff", "\U0001f600", None],
     "d": ["2022-03-01", "2022-02-28", "1969-12-31", "0001-01-01", "9999-12-31", None],
     "ts": ["2022-03-01T00:00:00", "2022-02-28T23:59:59.999999", "1969-12-31T12:00:00", None],
 }
 
 CONDITIONS = [
+    "l.c < r.c",
+    "l.c >= r.c",
+    "l.c BETWEEN r.c AND r.c",
     "l.n BETWEEN r.n - 10 AND r.n + 20",
     "l.n - r.s < 10",
     "l.b >= r.n",

@@ -19,7 +19,7 @@ from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeComparison
 from watersmeet.kernel.bands import Band, RealBand, reals_hold
 from watersmeet.kernel.batches import Sizes, cuts, wide
 from watersmeet.kernel.equality import CHECKED_BYTES, equal_pairs
-from watersmeet.kernel.ordinals import Raw, Reals, ordinals, ordinals_to_reals, raw, reals
+from watersmeet.kernel.ordinals import Raw, Reals, ordinals_of, ordinals_to_reals, raw, reals
 from watersmeet.kernel.pieces import Columns, column_taken, row_sizes, rows_bound
 from watersmeet.kernel.probe import Rows, expand, ranges
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
@@ -69,11 +69,11 @@ class SortedRows:
 
     def ordinals(self, measured: Measured, rows: Rows | None = None) -> Times:
         """What counts of the rows chosen (of all of them, kept for the next time). int64."""
-        kind = self.batch.schema.field(measured.column).type
+        column = self.batch.column(measured.column)
         if rows is not None:
-            return ordinals(self.raw(measured.column)[rows], kind, measured.measure)
+            return ordinals_of(column, measured.measure, rows)
         if measured not in self._ordinals:
-            self._ordinals[measured] = ordinals(self.raw(measured.column), kind, measured.measure)
+            self._ordinals[measured] = ordinals_of(column, measured.measure)
         return self._ordinals[measured]
 
     def reals(self, measured: Measured, rows: Rows | None = None) -> Reals:

@@ -4,11 +4,12 @@
 dates, timestamps, decimals, doubles. The conjunct as written decides: of integers and times by the same
 comparisons as time bounds (saturating at the ends of int64), of decimals exactly, of FLOAT and DOUBLE columns
 by the same sums in floating point. What mixes floating point with other numbers, or has more digits than
-an int64 holds, finds candidates here and is decided as a residual.
+an int64 holds, and texts, by their first bytes, find candidates here and are decided as a residual.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,7 +18,7 @@ from typing import Literal
 from sqlglot import exp
 
 from watersmeet.event_time import MAX_TIME, Side, TimeColumn, TimeComparison, TimeConstant, TimeExpr, TimeSum
-from watersmeet.measure import REAL, Measure, Measured, RealColumn, RealComparison, RealExpr, RealSum
+from watersmeet.measure import REAL, TEXT, Measure, Measured, RealColumn, RealComparison, RealExpr, RealSum
 from watersmeet.plan.conjuncts import Conjunct
 from watersmeet.plan.numbers import NumberType, Sum, literal, number_type, sum_of
 from watersmeet.plan.scope import Ref, Scope
@@ -28,6 +29,8 @@ DIGITS = 18
 
 MOST_DIGITS = 38
 """That a decimal has in Spark; of a sum with more of them the last places are rounded off."""
+
+_TEXT = re.compile(r"STRING|VARCHAR\(\d+\)")
 
 Operator = Literal["<", "<=", ">", ">=", "="]
 
@@ -96,7 +99,7 @@ class Bands:
 @dataclass(frozen=True)
 class ExactPart:
     """One conjunct of an `ExactBand`. ``closed_lower``, ``closed_upper``: its ends, strict ones read as
-    closed. ``is_exact`` False: the comparison has to be asked as well."""
+    closed. ``is_exact`` False: the comparison has to be asked as well; None: it is decided as a residual."""
 
     conjunct: Conjunct
     first: Measured
@@ -108,7 +111,7 @@ class ExactPart:
     closed_upper: int | None
     is_exact: bool
     span: int
-    comparison: TimeComparison
+    comparison: TimeComparison | None
 
     def in_units(self, end: int) -> Fraction:
         """An end as a number, whatever it is counted in."""
@@ -124,6 +127,11 @@ class RealPart:
 
 
 BandPart = ExactPart | RealPart
+
+
+def is_decided(part: BandPart) -> bool:
+    """Whether the band decides its conjunct; else that is a residual."""
+    return (part.band if isinstance(part, RealPart) else part).comparison is not None
 
 
 def bands_of(parts: Sequence[BandPart]) -> Bands:
@@ -145,8 +153,10 @@ def bands_of(parts: Sequence[BandPart]) -> Bands:
     return Bands(
         exact=tuple(exact.values()),
         real=tuple(dict.fromkeys(part.band for part in parts if isinstance(part, RealPart))),
-        comparisons=tuple(dict.fromkeys(part.comparison for part in counted)),
-        rechecks=tuple(dict.fromkeys(part.comparison for part in counted if not part.is_exact)),
+        comparisons=tuple(dict.fromkeys(part.comparison for part in counted if part.comparison)),
+        rechecks=tuple(
+            dict.fromkeys(part.comparison for part in counted if part.comparison and not part.is_exact)
+        ),
         recheck_texts=tuple(dict.fromkeys(part.conjunct.text for part in counted if not part.is_exact)),
         slack=min(max((part.span for part in counted), default=0), MAX_TIME),
         inverted=_inverted(counted),
@@ -164,6 +174,25 @@ def _inverted(parts: Sequence[ExactPart]) -> tuple[str, ...]:
         if lower and upper and max(lower) > min(upper):
             texts.append(" and ".join(dict.fromkeys(part.conjunct.text for part in same)))
     return tuple(texts)
+
+
+def text_part(conjunct: Conjunct, op: Operator, scope: Scope) -> ExactPart | None:
+    """A comparison of texts of both sides, or None where it is none: candidates by the first bytes."""
+    left, right = conjunct.expr.this.unnest(), conjunct.expr.expression.unnest()
+    if not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
+        return None
+    refs = ((left.table, left.name), (right.table, right.name))
+    if any(_TEXT.fullmatch(scope.column(ref).type.upper().strip()) is None for ref in refs):
+        return None
+    if scope.side(refs[0][0]) is scope.side(refs[1][0]):
+        return None
+    least, most = (0 if op in ("<", "<=", "=") else None), (0 if op in (">", ">=", "=") else None)
+    if scope.side(refs[0][0]) is Side.RIGHT:
+        refs, least, most = refs[::-1], most, least
+    first, second = (Measured(scope.column_name(ref), TEXT) for ref in refs)
+    return ExactPart(
+        conjunct, first, second, refs, least, most, least, most, is_exact=True, span=0, comparison=None
+    )
 
 
 def number_part(conjunct: Conjunct, op: Operator, scope: Scope) -> BandPart | None:
@@ -339,5 +368,7 @@ __all__ = [
     "RealBand",
     "RealPart",
     "bands_of",
+    "is_decided",
     "number_part",
+    "text_part",
 ]

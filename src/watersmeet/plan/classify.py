@@ -15,7 +15,7 @@ from sqlglot import exp
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side, TimeComparison
 from watersmeet.measure import Measured
-from watersmeet.plan.bands import BandPart, ExactPart, RealPart, number_part
+from watersmeet.plan.bands import BandPart, ExactPart, is_decided, number_part, text_part
 from watersmeet.plan.conjuncts import Conjunct
 from watersmeet.plan.forms import LinearForm
 from watersmeet.plan.linear import compared, linear_form
@@ -116,7 +116,7 @@ def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[P
             if band is not None:
                 bands.append(band)
                 band_columns += band.refs
-            if band is None or (isinstance(band, RealPart) and band.band.comparison is None):
+            if band is None or not is_decided(band):
                 residuals.append(conjunct)
             if difference is not None and not isinstance(conjunct.expr, exp.NullSafeEQ):
                 band_columns += _pair(difference, scope) or ()
@@ -180,7 +180,8 @@ def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: Scope) 
     if type(conjunct.expr) not in OPERATORS or isinstance(conjunct.expr, exp.NullSafeEQ):
         return None
     if difference is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
-        return number_part(conjunct, OPERATORS[type(conjunct.expr)], scope)
+        operator = OPERATORS[type(conjunct.expr)]
+        return number_part(conjunct, operator, scope) or text_part(conjunct, operator, scope)
     pair = _pair(difference, scope)
     if pair is None or difference.mentioned != frozenset(pair) or difference.zoned:
         return None

@@ -32,7 +32,7 @@ import pyarrow as pa
 from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.batches import batches_in, one_batch
-from watersmeet.kernel.ordinals import ordinals, raw
+from watersmeet.kernel.ordinals import ordinals_of
 from watersmeet.kernel.pairs import SortedRows
 from watersmeet.kernel.pieces import Columns, reordered, whole
 from watersmeet.kernel.probe import Rows
@@ -134,7 +134,7 @@ def sort_rows(
     spans = {}
     values = np.zeros(count, dtype=np.int64)
     for each in measured:
-        found = ordinals(raw(batch.column(each.column)), batch.schema.field(each.column).type, each.measure)
+        found = ordinals_of(batch.column(each.column), each.measure)
         spans[each.name] = (int(found.min()), int(found.max())) if count else (0, 0)
         if each == chosen:
             values = found

@@ -61,6 +61,20 @@ _STAMPS = tuple(
     for n in (0, 1, -1, 3_600_000_000, 3_600_000_001, 86_400_000_000, -86_400_000_000, 10**17)
 )  # fmt: skip
 
+_TEXTS = (
+    "",
+    "a",
+    "a\x00",
+    "aa",
+    "abcdefgh",
+    "abcdefgi",
+    "abcdefghi",
+    "abcdefgh\u00e9",
+    "\u00e9",
+    "\U0001f600",
+    "Z",
+)
+
 KINDS = (
     Kind(("INT", "INT"), _both(_SMALL), ("0", "1", "3", "10")),
     Kind(("TINYINT", "BIGINT"), _both(_SMALL), ("0", "1", "3", "10")),
@@ -81,6 +95,8 @@ KINDS = (
         _both(_STAMPS),
         ("INTERVAL '0' SECOND", "INTERVAL '1' MICROSECOND", "INTERVAL '1' HOUR", "INTERVAL '1' DAY"),
     ),
+    # texts are compared as they are
+    Kind(("STRING", "STRING"), _both(_TEXTS), ("",), differences=False, may_invert=False),
     Kind(("DATE", "TIMESTAMP"), (_DAYS, _STAMPS), ("INTERVAL '0' DAY", "INTERVAL '1' DAY"), False),
 )  # fmt: skip
 

@@ -205,7 +205,7 @@ def _plain(value: Any) -> Any:
 def _equality(side: SideTask) -> Condition:
     """Rows equal in every kept column, NULLs equal."""
     exact = [index for index in side.layout.indexes if index.measure != REAL]
-    decided = {index.column for index in exact}
+    decided = {index.column for index in exact if index.measure.tells_apart}
     return Condition(
         keys=tuple(KeyColumns(name, name, True) for name in side.schema.names if name not in decided),
         bands=tuple(Band(index.column, index.column, 0, 0, index.measure) for index in exact),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from watersmeet.event_time import Side
+from watersmeet.measure import TEXT
 from watersmeet.plan.bands import ExactBand, RealBand
 from watersmeet.plan.durations import shifted
 from watersmeet.plan.model import JoinPlan, joined_name
@@ -16,7 +17,8 @@ def band_lines(join: JoinPlan) -> Iterator[str]:
     """One line per end of a band; of one in floating point about, and how it is decided."""
     lines: list[tuple[str, str]] = []
     for exact in join.values.exact:
-        lines += [(end, f"from {' and '.join(exact.texts)}") for end in _ends(join, exact)]
+        how = ", by the first bytes, decided as written" if exact.left.measure == TEXT else ""
+        lines += [(end, f"from {' and '.join(exact.texts)}{how}") for end in _ends(join, exact)]
     for real in join.values.real:
         how = "" if real.comparison is not None else ", decided as written"
         lines += [(f"about {end}", f"from {real.text}{how}") for end in _ends(join, real)]
