@@ -53,6 +53,8 @@ EXPRESSIONS = [
     *(f"ts1 {sign} INTERVAL {amount}" for sign in "+-" for amount in (
         "'1' SECOND", "'1' HOUR", "'1' DAY", "'24' HOUR", "'36:30' HOUR TO MINUTE", "'365' DAY")),
     "ts1 - ts2 > INTERVAL '1' DAY", "ts1 - ts2 <= INTERVAL '3' HOUR", "ts1 > TIMESTAMP '2024-03-10 02:30:00'",
+    *(f"d1 {move}" for move in ("+ INTERVAL '2' DAY", "- INTERVAL 1 WEEK", "- INTERVAL '48' HOUR", "+ INTERVAL '1 12:00:00' DAY TO SECOND",
+      "+ (-INTERVAL '3' DAY)", "- INTERVAL '2 00:00:00' DAY TO SECOND", "+ INTERVAL '3000000' DAY")), "INTERVAL '2' DAY + d1", "INTERVAL '90' MINUTE + d1",
     "d1 < DATE '2024-03-10'", "ts1 BETWEEN d1 AND d1 + 1",
     "length(s1)", "len(s1)", "char_length(s1)", "character_length(s1)", "octet_length(s1)", "reverse(s1)",
     "left(s1, 2)", "left(s1, 0)", "substring(s1, 2, 3)", "substr(s1, 2)", "concat(s1, s2)", "s1 || s2",

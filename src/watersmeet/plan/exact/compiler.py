@@ -13,6 +13,7 @@ from watersmeet.plan.exact import casts
 from watersmeet.plan.exact.functions import FUNCTIONS
 from watersmeet.plan.exact.times import part_of
 from watersmeet.plan.exact.values import (
+    DAY_US,
     INTEGERS,
     INTERVAL,
     PLAIN,
@@ -30,7 +31,7 @@ from watersmeet.plan.exact.values import (
 )
 from watersmeet.plan.model import joined_name
 from watersmeet.plan.scope import Ref, Scope
-from watersmeet.spec.intervals import interval_us
+from watersmeet.spec.intervals import interval_us, is_of_days
 from watersmeet.spec.model import Expr
 
 
@@ -161,7 +162,8 @@ class Compiler:
         left, right = self.all([node.this, node.expression])
         minus = isinstance(node, exp.Sub)
         if isinstance(node, exp.Add | exp.Sub):
-            timed = self._timed(left, right, -1 if minus else 1)
+            days = any(_is_of_days(each) for each in (node.this, node.expression))
+            timed = self._timed(left, right, -1 if minus else 1, days)
             if timed is not None:
                 return timed
         if isinstance(node, exp.Div):
@@ -198,10 +200,15 @@ class Compiler:
         own = (widened(left, f"DECIMAL({p1},{s1})"), widened(right, f"DECIMAL({p2},{s2})"))
         return call(_ARITHMETIC[type(node)], type_, *own)
 
-    def _timed(self, left: Exact, right: Exact, sign: int) -> Exact | None:
-        """Sums with a time in them; None: there is none."""
+    def _timed(self, left: Exact, right: Exact, sign: int, days: bool) -> Exact | None:
+        """Sums with a time in them; None: there is none. ``days``: an interval in it is of whole days by its
+        unit, not only by its length."""
         if left.type == INTERVAL and right.type in ("DATE", "TIMESTAMP") and sign == 1:
             left, right = right, left
+        if left.type == "DATE" and right.type == INTERVAL:
+            if days:
+                return call("add_days", "DATE", left, _in_days(right), options=[sign])
+            left = self.as_timestamp(left)
         if left.type == "TIMESTAMP" and right.type == INTERVAL:
             return call("add_interval", "TIMESTAMP", left, right, options=[sign, self.zone])
         if left.type == "DATE" and right.type in ("TINYINT", "SMALLINT", "INT"):
@@ -290,6 +297,19 @@ class Compiler:
 
     def extracted(self, node: Expr) -> Exact:
         return part_of(self, node.name.lower(), self.of(node.expression))
+
+
+def _is_of_days(node: Expr) -> bool:
+    literal = node.unnest()
+    literal = literal.this.unnest() if isinstance(literal, exp.Neg) else literal
+    return isinstance(literal, exp.Interval) and is_of_days(literal)
+
+
+def _in_days(interval: Exact) -> Exact:
+    days, rest = divmod(constant_value(interval), DAY_US)
+    if rest or abs(days) >= 2**31:
+        raise NotExact("so many days are not added here")
+    return constant(days, "INT")
 
 
 _OPERATORS: dict[type[Expr], str] = {
