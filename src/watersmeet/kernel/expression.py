@@ -163,6 +163,7 @@ _HELD = {
     "FLOAT": pa.float32(),
     "DOUBLE": pa.float64(),
     "STRING": pa.string(),
+    "BINARY": pa.binary(),
     "DATE": pa.int32(),
     "TIMESTAMP": pa.int64(),
     "TIMESTAMP_NTZ": pa.int64(),

@@ -11,9 +11,9 @@ from inspect import isfunction
 
 import pyarrow as pa
 
-from watersmeet.kernel.functions import logic, numbers, texts, times
+from watersmeet.kernel.functions import letters, logic, numbers, texts, times
 
-_FAMILIES = (logic, numbers, texts, times)
+_FAMILIES = (letters, logic, numbers, texts, times)
 
 
 def _of_all() -> dict[str, Callable[..., pa.Array]]:

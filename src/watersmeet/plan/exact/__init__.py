@@ -28,7 +28,7 @@ from watersmeet.spec.model import Expr
 
 __all__ = ["FUNCTIONS", "Exact", "NotExact", "Tree", "exact", "exact_condition", "listed"]
 
-_KEYWORDS = ("CAST", "TRY_CAST", "EXTRACT")
+_KEYWORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY")
 
 
 class _Names(Spark):

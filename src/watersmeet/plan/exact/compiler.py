@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.plan.coercion import canonical
-from watersmeet.plan.exact import casts
+from watersmeet.plan.exact import casts, texts
 from watersmeet.plan.exact.functions import FUNCTIONS
 from watersmeet.plan.exact.times import part_of
 from watersmeet.plan.exact.values import (
@@ -239,12 +239,7 @@ class Compiler:
         return call("other_bits", value.type, value)
 
     def joined_texts(self, node: Expr) -> Exact:
-        return self.joined("concat", self.all([node.this, node.expression]))
-
-    def joined(self, function: str, found: Sequence[Exact]) -> Exact:
-        if not found or any(each.type != "STRING" for each in found):
-            raise NotExact("texts are put together with what is no text")
-        return call(function, "STRING", *found)
+        return texts.joined(self, self.all([node.this, node.expression]))
 
     def like(self, node: Expr) -> Exact:
         text, pattern = self.all([node.this, node.expression])
@@ -269,17 +264,14 @@ class Compiler:
     def as_date(self, value: Exact) -> Exact:
         return casts.as_date(value, self.zone)
 
-    def substring(self, node: Expr) -> Exact:
-        return self.piece([node.this, node.args.get("start"), node.args.get("length")])
+    def trimmed(self, node: Expr) -> Exact:
+        where = {"LEADING": "left", "TRAILING": "right"}.get(node.args.get("position") or "BOTH", "both")
+        characters = None if node.expression is None else self.of(node.expression)
+        return texts.trimmed(self, self.of(node.this), characters, where)
 
-    def piece(self, nodes: Sequence[Expr | None]) -> Exact:
-        found = self.all([node for node in nodes if node is not None])
-        if found[0].type != "STRING" or len(found) < 2:
-            raise NotExact("a substring of what is no text")
-        start, count = constant_value(found[1]), constant_value(found[2]) if len(found) > 2 else None
-        if not isinstance(start, int) or start < 1 or not isinstance(count, int | None):
-            raise NotExact("a start that is not a number from 1 on")
-        return call("piece", "STRING", found[0], options=[start, count])
+    def overlaid(self, node: Expr) -> Exact:
+        parts = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
+        return texts.overlaid(self, *self.all([part for part in parts if part is not None]))
 
     def if_(self, node: Expr) -> Exact:
         otherwise = node.args.get("false")
@@ -360,7 +352,8 @@ _RULES: dict[type[Expr], Callable[[Compiler, Any], Exact]] = {
     exp.Like: Compiler.like,
     exp.Cast: Compiler.cast,
     exp.TryCast: Compiler.cast,
-    exp.Substring: Compiler.substring,
+    exp.Trim: Compiler.trimmed,
+    exp.Overlay: Compiler.overlaid,
     exp.Extract: Compiler.extracted,
     exp.Anonymous: Compiler.function,
 }  # fmt: skip  # fmt: skip

@@ -1,0 +1,77 @@
+# ruff: noqa: E501, RUF001
+"""Functions of texts: what tasks compute is what Spark computes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.plan.exact.checking import check, table_of
+
+TYPES = {
+    "s": "STRING",
+    "u": "STRING",
+    "w": "STRING",
+    "n": "INT",
+    "b": "BIGINT",
+    "p": "BOOLEAN",
+    "y": "BINARY",
+    "d": "DATE",
+}
+
+EXPRESSIONS = [
+    *(f"{function}(s1)" for function in (
+        "length", "len", "char_length", "character_length", "octet_length", "bit_length", "reverse", "upper", "ucase",
+        "lower", "lcase", "initcap", "trim", "ltrim", "rtrim", "btrim", "ascii", "soundex", "luhn_check", "mask", "quote",
+        "typeof", "collation", "string")),
+    *(f"{function}(y1)" for function in ("length", "octet_length", "bit_length", "char_length", "reverse", "typeof")),
+    "upper(concat(w1, s1, w2))", "lower(concat(w1, s1, w2))", "initcap(concat(w1, s1, w2))", "lower(u1)", "upper(u1)", "initcap(u1)",
+    "upper(n1)", "length(b1)", "trim(concat(' ', s1, w1))", "ltrim(w1, s1)", "rtrim(w1, s1)", "trim(w1, s1)", "btrim(s1, w1)",
+    "trim(BOTH w1 FROM s1)", "trim(LEADING 'a' FROM s1)", "trim(TRAILING w1 FROM s1)", "trim(BOTH FROM s1)", "btrim(s1, 'a b')",
+    "lpad(s1, n1)", "rpad(s1, n1)", "lpad(s1, n1, w1)", "rpad(s1, n1, w1)", "lpad(s1, 5, 'é😀')", "lpad(n1, 12, '0')", "rpad(s1, 3)",
+    "repeat(s1, n1)", "repeat(s1, 3)", "space(n1)", "replace(s1, w1)", "replace(s1, w1, w2)", "replace(s1, 'a', 'éé')",
+    "replace(s1, '', 'x')", "replace(s1, 'ab')", "translate(s1, w1, w2)", "translate(s1, 'abé', 'x')", "translate(s1, 'aab', 'xyz')",
+    "overlay(s1, w1, n1)", "overlay(s1, w1, n1, n2)", "overlay(s1 PLACING 'xy' FROM 2 FOR 1)", "overlay(s1 PLACING w1 FROM 3)", "overlay(y1, y2, n1, n2)",
+    "left(s1, 2)", "left(s1, 0)", "left(s1, -1)", "left(s1, n1)", "left(y1, n1)", "right(s1, n1)", "right(s1, 2)",
+    "substring(s1, 2, 3)", "substr(s1, 2)", "substring(s1, n1)", "substring(s1, n1, n2)", "substring(s1, -3)", "substring(s1, -3, 2)",
+    "substring(s1, 0, 2)", "substring(y1, n1, n2)", "substring(s1 FROM 2 FOR 2)", "substr(b1, 2, 2)",
+    "substring_index(s1, w1, n1)", "substring_index(s1, 'a', -1)", "substring_index(s1, '.', 2)", "split_part(s1, w1, n1)",
+    "split_part(s1, 'a', 2)", "split_part(s1, '.', -1)", "instr(s1, w1)", "instr(s1, 'b')", "locate(w1, s1)", "locate(w1, s1, n1)",
+    "position(w1, s1)", "position('b', s1, 2)", "position(w1 IN s1)", "find_in_set(w1, s1)", "find_in_set(s1, 'a,b,,ab')",
+    *(f"{function}({one}, {two})" for function in ("contains", "startswith", "endswith") for one, two in (
+        ("s1", "w1"), ("s1", "'a'"), ("s1", "''"), ("y1", "y2"), ("b1", "n1"))),
+    "concat(s1, s2)", "concat(s1, n1, p1)", "concat(y1, y2)", "concat(s1)", "s1 || s2", "s1 || n1", "y1 || y2",
+    "concat_ws(w1, s1, s2)", "concat_ws(',', s1, n1, NULL)", "concat_ws('-')", "concat_ws(s1, w1)",
+    "elt(CASE WHEN n1 = 1 THEN 1 ELSE 2 END, s1, w1)", "elt(2, s1, n1)", "chr(n1)", "chr(b1)", "char(n1)",
+    "levenshtein(s1, s2)", "levenshtein(s1, w1)", "levenshtein(s1, s2, 2)", "levenshtein(s1, s2, n1)", "luhn_check(b1)",
+    "mask(s1, 'Q', 'q', 'd', 'o')", "mask(s1, NULL, NULL, '9')", "format_string('%s-%d%%%s', s1, n1, p1)", "printf('%d', b1)", "format_string('a%%b')",
+    "typeof(b1)", "typeof(d1)", "typeof(p1)", "typeof(NULL)",
+    *(f"y1 {op} y2" for op in ("=", "<>", "<", "<=", ">", ">=", "<=>")), "y1 IN (y2)", "greatest(y1, y2)", "coalesce(y1, y2)", "y1 IS NULL",
+]  # fmt: skip
+
+ODD = [
+    "", " ", "\t", "\u00a0", "\u3000", "\0", " a ", "\ta\n", "a", "b", "ab", "Ab", "aab", "a.b.c", "a,b,,ab", ",", "ß", "ŉ", "İ", "ı", "ﬁ", "Σ", "ΑΣ", "ΑΣ Σ",
+    "Σ\u0301", "ა", "Ა", "Ꭰ", "ꭰ", "ǆ", "ǅ", "e\u0301", "é", "😀", "a😀b", "\U00010d50", "ΑΣ\u0897", "K", "ſ",
+    "Robert", "Rupert", "Tymczak", "Pfister", "Honeyman", "ROBERT", "8112189876", "79927398713", "٣٤", "1 2", "it's", "a\\b", "AbC-123 é",
+    "x" * 50, "kitten", "sitting",
+]  # fmt: skip
+
+
+def pools(rng: random.Random) -> dict[str, list]:
+    letters = "aAbBΣσςİı é😀.,\u0301ß'\\1\0\t"
+    drawn = ["".join(rng.choices(letters, k=rng.randrange(8))) for _ in range(150)]
+    anywhere = [chr(n) for _ in range(500) if not 0xD800 <= (n := rng.randrange(0x30000)) <= 0xDFFF]
+    return {
+        "s": [*ODD, *drawn, None], "u": [*anywhere, "ʕΣ", "\u1c89Σ", "\ua7cb", None], "w": ["", " ", "a", "b", "ab", "Σ", "é", "a😀", ".", ",", "ba", "\0", *drawn[:20], None],
+        "n": [0, 1, -1, 2, -2, 3, -3, 5, 65, 10, None], "b": [0, 1, -1, 255, 256, 300, 2**63 - 1, -(2**63), 18, 4242, None],
+        "p": [True, False, None], "d": [None],
+        "y": [b"", b"a", b"\0", b"\xff\xfe", b"ab", "é".encode(), b"abc\x80", *(rng.randbytes(rng.randrange(6)) for _ in range(20)), None],
+    }  # fmt: skip
+
+
+@pytest.mark.spark
+def test_tasks_compute_of_texts_what_spark_computes(spark, request, monkeypatch):
+    seed = request.config.watersmeet_seed
+    rows = table_of(TYPES, pools(random.Random(seed)), seed)
+    check(spark, EXPRESSIONS, rows, TYPES, "UTC", monkeypatch)
