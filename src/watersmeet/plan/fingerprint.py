@@ -1,16 +1,15 @@
 """Rule: a digest of what stored state depends on, to tell whether a query fits its checkpoint.
 
-In it: inputs and their sources (with the path or topic that they read), the expressions and types of kept
-columns, flags, event times, keys, the condition, kind and output mode. Not in it: lags, sinks, the projection
-(while it keeps the same columns); of a join with a table as of the tick its condition and the table, for
-nothing is kept by them: where the table is, what is read of it and how often may change between runs.
+In it: inputs and their sources (with the path or topic that they read), flags, event times and of what they
+are made, keys, the condition, kind and output mode. Not in it: lags, sinks, the projection; of a join with a
+table as of the tick its condition and the table, for nothing is kept by them: where the table is, what is
+read of it and how often may change between runs. Nor which columns are kept and of what they are made
+(`plan.origins`): each stored file says that itself, and it is compared with what the query needs of it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.model import (
@@ -22,67 +21,64 @@ from watersmeet.plan.model import (
     LookupPlan,
     NodePlan,
     SidePlan,
-    joined_name,
 )
+from watersmeet.plan.origins import Origins, digest_of, origins_of, side_origins
 from watersmeet.spec.model import Options, Source
 from watersmeet.spec.secrets import public
 from watersmeet.spec.time_zones import UTC
 
-_VERSION = 2
+_VERSION = 3
 
 
 def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
     """32 hexadecimal digits; the same for the same text whatever the platform or run."""
+    origins = origins_of(nodes)
     content = {
         "version": _VERSION,
         "output_mode": options.output_mode.value,
-        "nodes": [_node(node) for node in nodes],
+        "nodes": [_node(node, origins) for node in nodes],
     }
     if options.time_zone != UTC:
         content["time_zone"] = options.time_zone
-    return _digest(content)
+    return digest_of(content)
 
 
 def table_fingerprint(table: SidePlan, keys: Sequence[Key]) -> str:
     """A digest of what is read of a table and how it is held, whatever its content. No secret is in it."""
+    origins = side_origins(table)
     content = {
-        "side": _side(table),
+        "side": _side(table, origins),
+        "kept": [[name, origins[name].digest] for name in table.kept],
         "keys": [[text_of(key.right), key.right_column] for key in keys],
         "options": [
             sorted((name.lower(), str(public(name, value))) for name, value in branch.source.options.items())
             for _, branch in table.sources
         ],
     }
-    return _digest(content)
+    return digest_of(content)
 
 
-def _digest(content: object) -> str:
-    text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _node(node: NodePlan) -> dict[str, object]:
+def _node(node: NodePlan, origins: Mapping[tuple[int, str], Origins]) -> dict[str, object]:
     found: dict[str, object] = {
-        "sides": [_side(side) for side in node.sides],
+        "sides": [_side(side, origins[node.number, side.name]) for side in node.sides],
         "bounds": [[b.evicted, b.by, b.c] for b in node.bounds],
     }
     if isinstance(node, LookupPlan):
         return found | {"kind": "LOOKUP", "table": node.table.name}
     if isinstance(node, AggregatePlan):
-        return found | _windows(node)
+        return found | _windows(node, origins[node.number, node.side.name])
     return found | (_join(node) if isinstance(node, JoinPlan) else {"kind": "PASS"})
 
 
-def _windows(node: AggregatePlan) -> dict[str, object]:
-    """Of the aggregates, what is kept for them is enough: rows, or partial aggregates."""
-    calls = [[c.function, list(c.columns), c.filter] for c in node.calls]
+def _windows(node: AggregatePlan, rows: Origins) -> dict[str, object]:
+    """Of the aggregates: whether they are had from rows or from partial ones."""
     return {
-        "partial": None if node.keeps_rows else calls,
+        "partial": not node.keeps_rows,
         "kind": node.kind.value,
         "time": node.time,
         "size": node.size,
         "slide": node.slide,
-        "keys": [column for _, column in node.keys],
+        "keys": _digests(rows, (column for _, column in node.keys)),
     }
 
 
@@ -100,17 +96,14 @@ def _join(join: JoinPlan) -> dict[str, object]:
     }
 
 
-def _side(side: SidePlan) -> dict[str, object]:
-    types: dict[str, str] = {}
-    for i in side.inputs:
-        types |= {c.name if side.feed is None else joined_name(i.alias, c.name): c.type for c in i.columns}
+def _side(side: SidePlan, origins: Origins) -> dict[str, object]:
     return {
         "name": side.name,
-        "feed": None if side.feed is None else _feed(side.feed),
-        "event_times": list(side.event_times),
-        "kept": [[name, types.get(name)] for name in side.kept],
+        "feed": None if side.feed is None else _feed(side.feed, origins),
+        "event_times": [[name, origins[name].digest] for name in side.event_times],
         "branches": [
-            _feed(branch) if isinstance(branch, FeedPlan) else _branch(branch) for branch in side.branches
+            _feed(branch, origins) if isinstance(branch, FeedPlan) else _branch(branch)
+            for branch in side.branches
         ],
     }
 
@@ -118,22 +111,23 @@ def _side(side: SidePlan) -> dict[str, object]:
 def _branch(branch: BranchPlan) -> dict[str, object]:
     return {
         "source": [branch.source.name, branch.source.connector, *_reads(branch.source)],
-        "columns": [[name, text_of(expr)] for name, expr in branch.columns],
         "flag": None if branch.flag is None else text_of(branch.flag),
     }
 
 
-def _feed(feed: FeedPlan) -> dict[str, object]:
+def _feed(feed: FeedPlan, origins: Origins) -> dict[str, object]:
     return {
         "node": feed.node,
-        "copied": [list(pair) for pair in feed.copied],
-        "computed": [[name, text_of(expr)] for name, expr in feed.computed],
-        "beneath": list(feed.beneath),
-        "filters": list(feed.filters),
-        "conditions": list(feed.conditions),
-        "not_null": list(feed.not_null),
+        "beneath": _digests(origins, feed.beneath),
+        "filters": _digests(origins, feed.filters),
+        "conditions": _digests(origins, feed.conditions),
+        "not_null": sorted(set(_digests(origins, feed.not_null))),
         "event_times": [list(pair) for pair in feed.event_times],
     }
+
+
+def _digests(origins: Origins, columns: Iterable[str]) -> list[str]:
+    return [origins[column].digest for column in columns]
 
 
 def _reads(source: Source) -> list[str]:

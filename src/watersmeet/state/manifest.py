@@ -27,7 +27,7 @@ from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 
 _FOLDER = "manifests"
 _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")

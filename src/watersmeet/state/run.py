@@ -3,7 +3,8 @@
 Columns of the file: ``#slot`` int64 ascending; per time column that releases rows, or in whose order they are
 looked at, `_order` of it uint32, the row numbers in ascending order of that time; when only one column
 releases and there are other event times, ``#least:<other>`` int64: in that order, the least ``other`` from
-here to the end. Then the kept columns, event times as int64 without NULLs; and, of rows that ASOF joins look
+here to the end. Then the kept columns, event times as int64 without NULLs, each with the digest of what it is
+made of (`state.columns`) in its field's metadata; and, of rows that ASOF joins look
 for, ``#came`` int64: by which of equal times the one that came first is known, in a run that was not merged
 yet less ``Run.offset``.
 
@@ -39,6 +40,7 @@ from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.measure import Measured
 from watersmeet.names import ours
+from watersmeet.state.columns import StoredColumn, chosen, lacking, with_origins
 from watersmeet.state.damage import damaged
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
@@ -94,6 +96,7 @@ class RunLayout:
     ``watched``: others in whose order rows are looked at. ``by_value``: there is no key, and slots are the
     ordinals of the index themselves. ``ties``: rows have `kernel.asof.CAME`, and with equal hashes they are
     in exact order of time, those with equal times in the order in which they came, or against it.
+    ``columns``: those that are kept, in order; none: all that a run has.
     """
 
     indexes: tuple[Measured, ...]
@@ -102,11 +105,18 @@ class RunLayout:
     by_value: bool = False
     ties: Literal["ascending", "descending"] | None = None
     watched: tuple[str, ...] = ()
+    columns: tuple[StoredColumn, ...] = ()
 
     @property
     def ordering(self) -> tuple[str, ...]:
         """The columns by which rows are in order in `_order` of it."""
         return (*self.releasing, *self.watched)
+
+    @property
+    def internal(self) -> tuple[str, ...]:
+        """The columns of a run's file before those that are kept."""
+        beside = [(_order(c), *(_least(other) for other in self.suffix_minima)) for c in self.ordering]
+        return (SLOT, *(name for names in beside for name in names))
 
     @property
     def suffix_minima(self) -> tuple[str, ...]:
@@ -204,7 +214,8 @@ def write_run(
     kept = whole(rows.batch)
     arrays += kept.columns
     names += kept.schema.names
-    batch = pa.RecordBatch.from_arrays(arrays, names=names)
+    plain = pa.RecordBatch.from_arrays(arrays, names=names)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=with_origins(plain.schema, layout.columns))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -237,6 +248,22 @@ def verify_run(store: Store, run: Run) -> None:
         raise damaged(f'run "{run.name}"', "it is not what was written")
 
 
+def schema_of(store: Store, run: Run) -> pa.Schema:
+    """The columns of a run's file. Raises: StateError when it is missing or not what the manifest says."""
+    return _opened(store, run).schema
+
+
+def _opened(store: Store, run: Run) -> pa.ipc.RecordBatchFileReader:
+    """Raises: StateError when it is missing or not what the manifest says."""
+    data = store.read(run.name)
+    if data.size != run.nbytes:
+        raise damaged(f'run "{run.name}"', f"{data.size} bytes where {run.nbytes} were written")
+    try:
+        return pa.ipc.open_file(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise damaged(f'run "{run.name}"', str(error)) from None
+
+
 class OpenRun:
     """A run mapped into memory. Opening costs well under a millisecond, whatever the size."""
 
@@ -248,11 +275,8 @@ class OpenRun:
     @classmethod
     def open(cls, store: Store, run: Run, layout: RunLayout) -> OpenRun:
         """Map the run. Raises StateError when it is missing or not what the manifest says."""
-        data = store.read(run.name)
-        if data.size != run.nbytes:
-            raise damaged(f'run "{run.name}"', f"{data.size} bytes where {run.nbytes} were written")
         try:
-            batch = one_batch(list(batches_in(pa.ipc.open_file(pa.BufferReader(data)))))
+            batch = one_batch(list(batches_in(_opened(store, run))))
         except (pa.ArrowException, OSError, IndexError) as error:
             raise damaged(f'run "{run.name}"', str(error)) from None
         if batch.num_rows != run.rows:
@@ -262,18 +286,28 @@ class OpenRun:
     @cached_property
     def sorted_rows(self) -> SortedRows:
         index = self.layout.index(self.run.index)
-        internal = 1 + len(self.layout.ordering) + len(self.layout.suffix_minima)
-        kept = self._batch.schema.names[internal:]
         return SortedRows(
             slots=self._numpy(SLOT),
             base=self.run.base,
             shift=self.run.shift,
             greatest=self.run.spans[index.name][1] if index else 0,
-            batch=self._batch.select(kept),
+            batch=self._kept(),
             index=index,
             spans=self.run.spans,
             by_value=self.layout.by_value,
         )
+
+    def _kept(self) -> pa.RecordBatch:
+        """The kept columns, by the layout's names and in its order, then what belongs to the run itself."""
+        schema, layout = self._batch.schema, self.layout
+        if not layout.columns:
+            return self._batch.select(schema.names[len(layout.internal) :])
+        missing = lacking(schema, layout.columns)
+        if missing:
+            raise damaged(f'run "{self.run.name}"', f"it has no column for {missing[0].text}")
+        names = chosen(schema, layout.columns, layout.internal)
+        arrays = [self._batch.column(own) for _, own in names]
+        return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in names])
 
     def _numpy(self, name: str) -> npt.NDArray[np.int64]:
         array: npt.NDArray[np.int64] = self._batch.column(name).to_numpy(zero_copy_only=True)

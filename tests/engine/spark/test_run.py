@@ -186,6 +186,22 @@ def test_caught_up_keeps_state_and_goes_on_with_more_files(place):
     assert "finished" in place.refused("job-finished")
 
 
+def test_a_column_goes_from_the_projection_between_two_runs(place):
+    place.job(JOB)
+    place.add(2)
+    assert place.caught_up().account["inputs"][1]["retained"] > 0
+    place.job(JOB.replace("SELECT x.k, x.n, y.n AS m", "SELECT x.n AS number"))
+    place.add()
+    place.caught_up()
+    place.job(JOB)
+    assert "lack y.n" in place.refused("changed-query")
+    place.job(JOB.replace("SELECT x.k, x.n, y.n AS m", "SELECT x.n AS number"))
+    place.caught_up("--finish")
+    parts = f"read_parquet('{place.folder}/out/*/*.parquet', union_by_name = true)"
+    found = duckdb.sql(f"SELECT coalesce(n, number) FROM {parts}").fetchall()
+    assert Counter(found) == Counter((n,) for _, n, _ in place.expected().elements())
+
+
 # refused
 
 

@@ -21,7 +21,7 @@ from watersmeet.engine.step.counts import rows_read
 from watersmeet.engine.step.identity import Identity, identity_of
 from watersmeet.engine.step.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.step.node import NodeTask
-from watersmeet.engine.step.opening import check_same_job, verify_files
+from watersmeet.engine.step.opening import check_columns, check_same_job, verify_files
 from watersmeet.engine.step.query_tick import QueryResult, QueryTick, late_below, late_columns
 from watersmeet.engine.step.shape import node_shapes, tracker_rules
 from watersmeet.engine.step.tables import TableReader, Tables
@@ -136,7 +136,7 @@ class TickDriver:
             zoned: see `node_shapes`.
 
         Raises:
-            StateError: the state is of another query, other sources, or damaged.
+            StateError: the state is of another query, other sources, lacks columns, or is damaged.
         """
         store.check()
         store.sweep()
@@ -145,7 +145,10 @@ class TickDriver:
             check_same_job(manifest, plan)
             if verify:
                 verify_files(manifest, store)
-        return cls(plan, schemas, store, manifest, started_us, tables or {}, zoned=zoned)
+        driver = cls(plan, schemas, store, manifest, started_us, tables or {}, zoned=zoned)
+        if manifest is not None:
+            check_columns(manifest, driver.shapes, store)
+        return driver
 
     def declare_partitions(self, partitions: Mapping[str, Sequence[str]]) -> None:
         """Partitions that a source (by name) is known to have, silent ones too: they hold its watermark."""

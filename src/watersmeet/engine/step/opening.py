@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
+from watersmeet.engine.step.tasks import AggregateShape, NodeShape, SideTask
 from watersmeet.errors import StateError
 from watersmeet.plan.model import JobPlan
+from watersmeet.state.columns import lacking, origins_in
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.marks import stored_marks
-from watersmeet.state.run import verify_run
+from watersmeet.state.run import Run, schema_of, verify_run
 from watersmeet.state.store import Store
+
+_AS_IT_WAS = "run the query that the checkpoint was made with, or use a new checkpoint directory"
 
 
 def check_same_job(manifest: Manifest, plan: JobPlan) -> None:
@@ -22,7 +28,7 @@ def check_same_job(manifest: Manifest, plan: JobPlan) -> None:
         raise StateError(
             f"the stored state is of another query: {', '.join(changed)} changed",
             code="changed-query",
-            hint="run the query that the checkpoint was made with, or use a new checkpoint directory",
+            hint=_AS_IT_WAS,
         )
     sources = [source.name for source in plan.sources]
     if manifest.sources != sources:
@@ -32,6 +38,47 @@ def check_same_job(manifest: Manifest, plan: JobPlan) -> None:
             code="changed-sources",
             hint="keep the sources and their order, or use a new checkpoint directory",
         )
+
+
+def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]], store: Store) -> None:
+    """Whether the stored rows have what the query needs of them. They may have more, but in changelog mode,
+    where a row is taken away by the one that is equal to it.
+
+    Raises:
+        StateError: a column is not in some of the stored rows, or is made of something else there.
+    """
+    for shape, side, run in _stored(manifest, shapes):
+        schema = schema_of(store, run)
+        missing = lacking(schema, side.layout.columns)
+        rows = f'rows of "{shape.query}" that are retained ({side.name}, as of tick {run.tick})'
+        if missing:
+            names = ", ".join(column.text for column in missing)
+            raise StateError(
+                f"the {rows} were stored for another query: they lack {names}, or it was another expression "
+                "or type then",
+                code="changed-query",
+                hint="leave that out of the query until those rows are released, or " + _AS_IT_WAS,
+            )
+        if shape.changelog and len(origins_in(schema)) > len({c.origin for c in side.layout.columns}):
+            raise StateError(
+                f"the {rows} were stored for a query that keeps more columns: in changelog mode these cannot"
+                " change while rows are retained",
+                code="changed-query",
+                hint=_AS_IT_WAS,
+            )
+
+
+def _stored(
+    manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]]
+) -> Iterator[tuple[NodeShape, SideTask, Run]]:
+    """All runs of sides, with what they are of."""
+    for name, query in manifest.queries.items():
+        for shape, state in zip(shapes[name], query.nodes, strict=True):
+            for side in shape.sides:
+                if isinstance(shape, AggregateShape) and shape.partial is not None:
+                    side = shape.partial.side
+                for live in state.arrangements[side.name].runs if side.name in state.arrangements else ():
+                    yield shape, side, live.run
 
 
 def verify_files(manifest: Manifest, store: Store) -> None:

@@ -21,7 +21,7 @@ from watersmeet.engine.step.tasks import (
 )
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
-from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql
+from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, quoted
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.bands import Band, RealBand
 from watersmeet.kernel.elsewhere import Elsewhere
@@ -30,7 +30,7 @@ from watersmeet.kernel.expression import Condition as ExactCondition
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.pairs import Asked as AskedPairs
 from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns
-from watersmeet.kernel.partial import Asked, partials_of
+from watersmeet.kernel.partial import Asked, Partials, partials_of
 from watersmeet.measure import Measured
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.model import (
@@ -44,7 +44,9 @@ from watersmeet.plan.model import (
     QueryPlan,
     SidePlan,
 )
+from watersmeet.plan.origins import Origin, Origins, digest_of, origins_of
 from watersmeet.spec.model import JoinKind, OnIdle, OutputMode, WindowKind
+from watersmeet.state.columns import StoredColumn
 from watersmeet.state.run import RunLayout
 from watersmeet.watermark.tracker import BranchRules
 
@@ -58,9 +60,16 @@ def node_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema], *, zoned: bo
         zoned: the engine's TIMESTAMPs carry UTC, which tells them from those without a zone.
     """
     shapes: list[NodeShape] = []
+    origins = origins_of(query.nodes)
     for node in query.nodes:
         tasks = tuple(
-            _side_task(query, node, side, _schema(query, side, schemas, shapes, zoned))
+            _side_task(
+                query,
+                node,
+                side,
+                _schema(query, side, schemas, shapes, zoned),
+                origins[node.number, side.name],
+            )
             for side in (*node.sides, *node.tables)
         )
         shapes.append(_SHAPES[type(node)](query, node, tasks))
@@ -159,12 +168,34 @@ def _partial(node: AggregatePlan, task: SideTask, types: Mapping[str, pa.DataTyp
         return None
     fields = [pa.field(node.time, pa.int64()), *(pa.field(key, types[key]) for _, key in node.keys)]
     fields += [pa.field(each.name, each.type) for each in found.make]
-    layout = replace(task.layout, event_times=(node.time,))
+    layout = replace(task.layout, event_times=(node.time,), columns=_partial_columns(node, task, found))
     return PartialShape(
         side=replace(task, layout=layout, schema=pa.schema(list(dict.fromkeys(fields))), nullable=()),
         width=node.pane,
         aggregates=found,
     )
+
+
+def _partial_columns(node: AggregatePlan, task: SideTask, found: Partials) -> tuple[StoredColumn, ...]:
+    """What is kept of groups: the panes' start, the keys, and what is aggregated, which is known by its text
+    with the columns' origins, and the origins of partial columns before it, in the place of their names."""
+    known = {column.name: column for column in task.layout.columns}
+    start = replace(known[node.time], origin=digest_of(["pane", known[node.time].origin]))
+    columns = [start, *(known[key] for _, key in node.keys)]
+    origins = {name: column.origin for name, column in known.items()}
+    texts = {name: column.text for name, column in known.items()}
+    for make, combine in zip(found.make, found.combine, strict=True):
+        meant = [_replaced(each.sql, {**origins, make.name: "itself"}) for each in (make, combine)]
+        origins[make.name] = digest_of(["partial", *meant, str(make.type)])
+        columns.append(StoredColumn(make.name, origins[make.name], _replaced(make.sql, texts)))
+    return tuple(dict.fromkeys(columns))
+
+
+def _replaced(sql: str, names: Mapping[str, str]) -> str:
+    """DuckDB text with something else in the place of the columns' quoted names."""
+    for name, other in names.items():
+        sql = sql.replace(quoted(name), other)
+    return sql
 
 
 def _as_timestamp(kind: pa.DataType) -> pa.DataType:
@@ -298,7 +329,9 @@ def _joined(side: Side, plan: SidePlan, task: SideTask, name: str) -> JoinedColu
     )
 
 
-def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Schema) -> SideTask:
+def _side_task(
+    query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Schema, origins: Origins
+) -> SideTask:
     evicted = {bound.evicted for bound in node.bounds}
     indexes: tuple[Measured, ...] = ()
     by_value, looks_above = False, False
@@ -322,6 +355,7 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
         releasing, watched = ((), plan.event_times) if is_session else ((node.time,), ())
     feeds = [] if plan.padded else plan.feeds
     never_null = set.intersection(*(set(feed.not_null) for feed in feeds)) if feeds else set()
+    nullable = tuple(column for column in plan.nullable if column not in never_null)
     return SideTask(
         query=query.name,
         name=plan.name,
@@ -332,10 +366,14 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
             by_value=by_value,
             ties=_ties(node) if isinstance(node, JoinPlan) and plan is node.right else None,
             watched=watched,
+            columns=(
+                *(StoredColumn(name, origins[name].digest, origins[name].text) for name in plan.kept),
+                *(_null_column(name, origins[name]) for name in nullable),
+            ),
         ),
         schema=pa.schema([schema.field(name) for name in plan.kept]),
         keys=keys,
-        nullable=tuple(column for column in plan.nullable if column not in never_null),
+        nullable=nullable,
         padded=plan.padded,
         carried=plan.carried,
         changes=_is_changelog(query),
@@ -343,6 +381,10 @@ def _side_task(query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Sche
         hides_released=looks_above,
         memory=query.options.max_task_memory,
     )
+
+
+def _null_column(name: str, origin: Origin) -> StoredColumn:
+    return StoredColumn(null_column(name), digest_of(["null", origin.digest]), f"{origin.text} IS NULL")
 
 
 def _ties(join: JoinPlan) -> Literal["ascending", "descending"] | None:

@@ -1,0 +1,60 @@
+"""Which kept columns a run has, and of what they are made: each says it in the metadata of its field.
+
+A query may change between runs of a job in what it keeps. So columns of stored rows are found by what they
+are made of: their names may be other ones then (those of computed columns are numbered), and there may be
+more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+_ORIGIN = b"watersmeet.origin"
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """A kept column. ``origin``: a digest of what it is made of: columns of one origin hold the same values;
+    ``text``: what it is, for people."""
+
+    name: str
+    origin: str
+    text: str
+
+
+def with_origins(schema: pa.Schema, columns: Sequence[StoredColumn]) -> pa.Schema:
+    """The schema with the origins of the columns that have one."""
+    origins = {column.name: {_ORIGIN: column.origin.encode()} for column in columns}
+    return pa.schema([field.with_metadata(origins.get(field.name)) for field in schema])
+
+
+def origins_in(schema: pa.Schema) -> dict[str, list[str]]:
+    """Per origin the columns of a run that are of it."""
+    found: dict[str, list[str]] = {}
+    for field in schema:
+        if field.metadata is not None and _ORIGIN in field.metadata:
+            found.setdefault(field.metadata[_ORIGIN].decode(), []).append(field.name)
+    return found
+
+
+def lacking(schema: pa.Schema, columns: Sequence[StoredColumn]) -> list[StoredColumn]:
+    """Those of the columns that a run has not."""
+    held = origins_in(schema)
+    return [column for column in columns if column.origin not in held]
+
+
+def chosen(
+    schema: pa.Schema, columns: Sequence[StoredColumn], internal: Collection[str]
+) -> list[tuple[str, str]]:
+    """(name, the run's name for it) of these columns, all of them there, then of those of the run that are
+    neither ``internal`` nor of any origin."""
+    held = origins_in(schema)
+    found = []
+    for column in columns:
+        names = held[column.origin]
+        found.append((column.name, column.name if column.name in names else names[0]))
+    known = {*internal, *(name for names in held.values() for name in names)}
+    return [*found, *((name, name) for name in schema.names if name not in known)]
