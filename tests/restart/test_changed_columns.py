@@ -249,7 +249,10 @@ def test_columns_that_stored_rows_lack_are_refused(query: str, lacks: str) -> No
 
 def test_the_same_column_of_another_input_is_another_one() -> None:
     """Rows of a join hold columns of several inputs."""
-    chain = CHANGES["chain"][0].replace("r.w AS y", "1 AS y")
+    chain = (
+        f"SELECT l.v AS x, s.i AS c FROM l JOIN r ON {near('l', 'r')} AND r.v > l.v "
+        f"JOIN s ON {near('s', 'l')}"
+    )
     store = MemoryStore()
     given_to(opened(chain, store), {"rows": [["l", {"t": 1, "k": "a", "v": 7, "i": 1}]]})
     given_to(opened(chain, store), {"rows": [["r", {"t": 1, "k": "a", "v": 8, "i": 1}]]})
