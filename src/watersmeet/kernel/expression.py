@@ -23,7 +23,7 @@ from watersmeet.event_time import Mask
 from watersmeet.kernel.batches import joined, one_array
 from watersmeet.kernel.fails import Fails
 from watersmeet.kernel.functions import BY_NAME
-from watersmeet.kernel.functions.base import or_null
+from watersmeet.kernel.functions.base import or_null, where_known
 
 Rows = npt.NDArray[np.int64]
 
@@ -171,6 +171,9 @@ _HELD = {
 }
 
 
+_IN_ORDER = frozenset(BY_NAME[name] for name in ("compare", "plus", "minus", "times"))
+
+
 def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
     """The values of an expression for all rows, in order.
 
@@ -230,7 +233,7 @@ class _Rows:
         if isinstance(tree, Constant):
             return pa.repeat(pa.scalar(tree.value, tree.type), count)
         if isinstance(tree, Call):
-            arguments = [self.of(each, chosen) for each in tree.arguments]
+            arguments = self._arguments(tree, chosen, count)
             try:
                 if tree.null_on is not None:
                     return or_null(tree.null_on, tree.function, *arguments, *tree.options)
@@ -243,6 +246,21 @@ class _Rows:
         if isinstance(tree, First):
             return self._first(tree.parts, chosen)
         return self._choice(tree, chosen)
+
+    def _arguments(self, tree: Call, chosen: Rows | None, count: int) -> list[pa.Array]:
+        found: list[pa.Array] = []
+        for each in tree.arguments:
+            try:
+                found.append(self.of(each, chosen))
+            except Fails:  # where one is NULL already, Spark does not look at the next
+                if tree.function not in _IN_ORDER or not any(array.null_count for array in found):
+                    raise
+                known = where_known(*found)
+                assert known is not None
+                open_ = np.flatnonzero(known)
+                own = self.of(each, open_ if chosen is None else chosen[open_])
+                found.append(_spread(own, open_, count))
+        return found
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._columns:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.plan.exact import test_operators_on_spark, test_texts_on_spark
+from tests.plan.exact import test_casts_of_texts_on_spark, test_operators_on_spark, test_texts_on_spark
 from watersmeet.plan.exact import FUNCTIONS
 from watersmeet.plan.exact.functions import NOTES
 from watersmeet.plan.exact.page import page, share
 from watersmeet.spec.functions import function_names, scalar_functions
 
-TRIED = [test_operators_on_spark.EXPRESSIONS, test_texts_on_spark.EXPRESSIONS]
+TRIED = [
+    test_operators_on_spark.EXPRESSIONS,
+    test_casts_of_texts_on_spark.EXPRESSIONS,
+    test_texts_on_spark.EXPRESSIONS,
+]
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "expressions.md"
 
 

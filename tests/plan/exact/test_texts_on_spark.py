@@ -18,6 +18,7 @@ TYPES = {
     "p": "BOOLEAN",
     "y": "BINARY",
     "d": "DATE",
+    "q": "STRING",
 }
 
 EXPRESSIONS = [
@@ -50,11 +51,26 @@ EXPRESSIONS = [
     *(f"y1 {op} y2" for op in ("=", "<>", "<", "<=", ">", ">=", "<=>")), "y1 IN (y2)", "greatest(y1, y2)", "coalesce(y1, y2)", "y1 IS NULL",
 ]  # fmt: skip
 
+PATTERNS = (
+    "a", "^a", "b$", "^$", ".", "a.b", "[a-cé]+", "[^a-z]", r"\\d+", r"\\w+", r"\\s", r"\\W", "(a)(b)?", "(?:ab|b)+?", "a{2,3}", "(?i)AB", r"(\\w)[.,](\\w)",
+    "😀", "x|$", "[-.]", r"[\\d.]+", r"\\.", "a*", "(a|b)*", r"^\\s*(.*?)\\s*$", "[Σσ]", "\\n$", "$",
+)  # fmt: skip
+EXPRESSIONS += [
+    *(f"s1 {op} '{pattern}'" for op in ("RLIKE",) for pattern in PATTERNS), "regexp(s1, 'a')", "rlike(s1, 'b.')", "regexp_like(s1, '^.b')",
+    *(f"regexp_instr(s1, '{pattern}')" for pattern in PATTERNS), *(f"regexp_substr(s1, '{pattern}')" for pattern in PATTERNS[:14]),
+    *(f"regexp_count(s1, '{pattern}')" for pattern in PATTERNS[:19] if pattern not in ("^$", "x|$")), *(f"regexp_extract(s1, '{pattern}', 0)" for pattern in PATTERNS[5:]),
+    "regexp_extract(s1, '(a)(b)?', 2)", "regexp_extract(s1, '(a)(b)?')", r"regexp_extract(s1, '([^.]*)[.](.*)', 2)", "regexp_replace(s1, '[ab]', '')", "regexp_replace(s1, '(a)(b)?', '<$2$1$0>')",
+    r"regexp_replace(s1, '[^a-z]+', '\\$-')", "regexp_replace(s1, '.', 'é')", "regexp_replace(s1, 'b$', '😀')", "regexp_extract(b1, '1(.)', 1)",
+    "s1 LIKE 'a%'", "s1 LIKE '_b%'", "s1 LIKE '%é'", "s1 NOT LIKE 'a%'", r"s1 LIKE '%\\\\%'", r"s1 LIKE '\\_%'", "s1 LIKE '%..%' ESCAPE '.'", "s1 LIKE '!_%' ESCAPE '!'",
+    "s1 ILIKE 'A%'", "s1 ILIKE '%σ'", "s1 NOT ILIKE '%İ%'", "ilike(s1, w1)", "like(s1, w1)", "s1 LIKE w1", "like(s1, 'a!%', '!')", "s1 ILIKE 'i%'", "s1 LIKE ANY ('a%', '%b')", "s1 LIKE ALL ('a%', '%b')",
+    "s1 NOT LIKE ANY ('a%', '%b')", "s1 NOT LIKE ALL ('a%', '%b')", "s1 LIKE q1", "s1 ILIKE q1", "b1 LIKE '2%'",
+]  # fmt: skip
+
 ODD = [
     "", " ", "\t", "\u00a0", "\u3000", "\0", " a ", "\ta\n", "a", "b", "ab", "Ab", "aab", "a.b.c", "a,b,,ab", ",", "ß", "ŉ", "İ", "ı", "ﬁ", "Σ", "ΑΣ", "ΑΣ Σ",
     "Σ\u0301", "ა", "Ა", "Ꭰ", "ꭰ", "ǆ", "ǅ", "e\u0301", "é", "😀", "a😀b", "\U00010d50", "ΑΣ\u0897", "K", "ſ",
     "Robert", "Rupert", "Tymczak", "Pfister", "Honeyman", "ROBERT", "8112189876", "79927398713", "٣٤", "1 2", "it's", "a\\b", "AbC-123 é",
-    "x" * 50, "kitten", "sitting",
+    "\n", "ab\n", "ab\r\n", "b\u2028", "b\u0085", "b\n\n", "xb\ny", "a%b", "a_b", "_b", "x" * 50, "kitten", "sitting",
 ]  # fmt: skip
 
 
@@ -65,7 +81,7 @@ def pools(rng: random.Random) -> dict[str, list]:
     return {
         "s": [*ODD, *drawn, None], "u": [*anywhere, "ʕΣ", "\u1c89Σ", "\ua7cb", None], "w": ["", " ", "a", "b", "ab", "Σ", "é", "a😀", ".", ",", "ba", "\0", *drawn[:20], None],
         "n": [0, 1, -1, 2, -2, 3, -3, 5, 65, 10, None], "b": [0, 1, -1, 255, 256, 300, 2**63 - 1, -(2**63), 18, 4242, None],
-        "p": [True, False, None], "d": [None],
+        "p": [True, False, None], "d": [None], "q": ["%", "a%", "_", "__", "%b%", "\\%%", "%\\\\%", "Σ%", "", "A_", "%.%", None],
         "y": [b"", b"a", b"\0", b"\xff\xfe", b"ab", "é".encode(), b"abc\x80", *(rng.randbytes(rng.randrange(6)) for _ in range(20)), None],
     }  # fmt: skip
 

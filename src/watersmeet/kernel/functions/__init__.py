@@ -11,9 +11,9 @@ from inspect import isfunction
 
 import pyarrow as pa
 
-from watersmeet.kernel.functions import letters, logic, numbers, texts, times
+from watersmeet.kernel.functions import from_texts, letters, logic, numbers, patterns, texts, times
 
-_FAMILIES = (letters, logic, numbers, texts, times)
+_FAMILIES = (from_texts, letters, logic, numbers, patterns, texts, times)
 
 
 def _of_all() -> dict[str, Callable[..., pa.Array]]:

@@ -103,10 +103,11 @@ def narrow(wide: Raw, kind: pa.DataType, what: str, *arguments: pa.Array) -> pa.
 
 @dataclass(frozen=True)
 class Wrong:
-    """What a function of `of_distinct` gives for values for which Spark raises."""
+    """What a function of `of_distinct` gives where Spark raises; ``always``: in TRY_CAST, too."""
 
     condition: str
     what: str
+    always: bool = False
 
 
 MOST_TEXT = (1 << 31) - 1
@@ -151,8 +152,10 @@ def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Arr
     index[slice(None) if known is None else known] = place
     wrong = [n for n, each in enumerate(found) if isinstance(each, Wrong)]
     for problem in dict.fromkeys(found[n] for n in wrong):
-        bad = [n for n in wrong if found[n] == problem]
-        check(np.isin(index, bad), problem.condition, problem.what, *arrays)
+        rows_ = np.isin(index, [n for n in wrong if found[n] == problem])
+        if problem.always:
+            raise Fails(int(np.argmax(rows_)), problem.condition, problem.what)
+        check(rows_, problem.condition, problem.what, *arrays)
     made_of = pa.array([None if isinstance(each, Wrong) else each for each in found], kind)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         sizes = np.diff(np.frombuffer(made_of.buffers()[1], np.int32)[: len(found) + 1]).astype(np.int64)

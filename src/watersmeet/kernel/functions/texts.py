@@ -40,12 +40,14 @@ def concat(*texts: pa.Array) -> pa.Array:
 def concat_ws(separator: pa.Array, *texts: pa.Array) -> pa.Array:
     """NULLs among the texts are passed over."""
     _bounded(*texts, *([separator] * len(texts)))
-    if not texts:
-        return pc.if_else(separator.is_valid(), "", pa.scalar(None, pa.string()))
-    if len(texts) == 1:
-        found = pc.fill_null(texts[0], "")
-    else:
-        found = pc.binary_join_element_wise(*texts, pc.fill_null(separator, ""), null_handling="skip")
+    parts: list[pa.Array] = [pa.repeat("", len(separator))]
+    before = pa.repeat(False, len(separator))
+    for text in texts:  # the kernel's own way to skip NULLs leaves out rows of NULLs alone
+        here = text.is_valid()
+        parts.append(pc.if_else(pc.and_(before, here), pc.fill_null(separator, ""), ""))
+        parts.append(pc.fill_null(text, ""))
+        before = pc.or_(before, here)
+    found = pc.binary_join_element_wise(*parts, "")
     return pc.if_else(separator.is_valid(), found, pa.scalar(None, pa.string()))
 
 
@@ -199,11 +201,6 @@ def formatted(*given: Any) -> pa.Array:
     """`format_string`: values, and at last a format of Python's."""
     *values, format_ = given
     return of_distinct(lambda *each: format_ % each, pa.string(), *values)
-
-
-def is_like(text: pa.Array, pattern: str) -> pa.Array:
-    """`LIKE` with a constant pattern without an escape."""
-    return pc.match_like(text, pattern)
 
 
 def text_or_null_word(text: pa.Array) -> pa.Array:

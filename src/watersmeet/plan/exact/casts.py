@@ -14,13 +14,14 @@ from watersmeet.plan.exact.values import (
     constant,
     constant_value,
     is_decimal,
+    is_number,
     widened,
 )
 
 
 def cast_to(value: Exact, to: str, zone: str) -> Exact:
     """CAST. Raises: NotExact."""
-    own = value.type
+    own, to = value.type, _full(to)
     if own == to:
         return value
     if own == "NULL":
@@ -46,16 +47,64 @@ def cast_to(value: Exact, to: str, zone: str) -> Exact:
         return call("timestamp_to_wall", to, value, options=[zone])
     if (own, to) == ("TIMESTAMP", "BIGINT"):
         return call("unix_count", to, value, options=[1_000_000])
-    if own == "STRING" and to == "TIMESTAMP" and value.tree[0] == "constant":
-        return timestamp_literal(constant_value(value), zone)
-    if own == "STRING" and to == "DATE" and value.tree[0] == "constant":
-        return date_literal(constant_value(value))
+    if own == "STRING":
+        return _of_text(value, to, zone)
+    if to == "STRING" and own in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+        function = {"DATE": "date_to_text", "TIMESTAMP": "timestamp_to_text"}.get(own, "time_to_text")
+        return call(function, to, value, options=[zone] if own == "TIMESTAMP" else [])
+    if to == "STRING" and is_decimal(own):
+        return call("decimal_to_text", to, value)
+    if to == "STRING" and own in ("FLOAT", "DOUBLE"):
+        raise NotExact(f"versions of Java write a {own} with other digits")
     raise NotExact(f"a cast from {own} to {to}")
+
+
+def beside_text(type_: str) -> str:
+    """The type in which Spark, ANSI on, compares a text with a value of ``type_``."""
+    if type_ in INTEGERS:
+        return "BIGINT"
+    return "DOUBLE" if is_number(type_) else type_
+
+
+def _full(type_: str) -> str:
+    """DECIMAL and DECIMAL(5) with all that they leave out."""
+    if type_ == "DECIMAL":
+        return "DECIMAL(10,0)"
+    return type_.replace(")", ",0)") if is_decimal(type_) and "," not in type_ else type_
+
+
+def _of_text(value: Exact, to: str, zone: str) -> Exact:
+    if value.tree[0] == "constant" and to in ("DATE", "TIMESTAMP"):
+        try:
+            text = constant_value(value)
+            return timestamp_literal(text, zone) if to == "TIMESTAMP" else date_literal(text)
+        except NotExact:
+            pass  # a lenient form: read where the others are
+    if to in (*INTEGERS, "FLOAT", "DOUBLE") or is_decimal(to):
+        function = (
+            "text_to_integer" if to in INTEGERS else "text_to_decimal" if is_decimal(to) else "text_to_real"
+        )
+        return call(function, to, value, options=[("type", to)])
+    function = _FROM_TEXT.get(to, "")
+    if not function:
+        raise NotExact(f"a cast from STRING to {to}")
+    return call(function, to, value, options=[zone] if to == "TIMESTAMP" else [])
+
+
+_FROM_TEXT = {
+    "BOOLEAN": "text_to_boolean",
+    "DATE": "text_to_date",
+    "TIMESTAMP": "text_to_timestamp",
+    "TIMESTAMP_NTZ": "text_to_wall",
+    "BINARY": "as_binary",
+}
 
 
 def as_timestamp(value: Exact, zone: str) -> Exact:
     if value.type in ("TIMESTAMP", "NULL"):
         return widened(value, "TIMESTAMP")
+    if value.type == "STRING":
+        return _of_text(value, "TIMESTAMP", zone)
     function = {"DATE": "to_timestamp", "TIMESTAMP_NTZ": "wall_to_timestamp"}.get(value.type)
     if function is None:
         raise NotExact(f"{value.type} as TIMESTAMP")
@@ -65,6 +114,8 @@ def as_timestamp(value: Exact, zone: str) -> Exact:
 def as_date(value: Exact, zone: str) -> Exact:
     if value.type in ("DATE", "NULL"):
         return widened(value, "DATE")
+    if value.type == "STRING":
+        return _of_text(value, "DATE", zone)
     if value.type != "TIMESTAMP":
         raise NotExact(f"{value.type} as DATE")
     return call("to_date", "DATE", value, options=[zone])

@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.plan.coercion import canonical
-from watersmeet.plan.exact import casts, texts
+from watersmeet.plan.exact import casts, patterns, texts
 from watersmeet.plan.exact.functions import FUNCTIONS
 from watersmeet.plan.exact.times import part_of
 from watersmeet.plan.exact.values import (
@@ -118,6 +118,8 @@ class Compiler:
 
     def alike(self, found: Sequence[Exact]) -> list[Exact]:
         types = {each.type for each in found if each.type != "NULL"}
+        if "STRING" in types and len(types) == 2:
+            return [self.cast_to(each, casts.beside_text((types - {"STRING"}).pop())) for each in found]
         if types <= {"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"} and len(types) > 1:
             if "TIMESTAMP" not in types:
                 raise NotExact("DATE and TIMESTAMP_NTZ are not compared here")
@@ -172,6 +174,8 @@ class Compiler:
             return call("whole_quotient", "BIGINT", *self.whole(left, right, "BIGINT"))
         if "DOUBLE" not in (left.type, right.type) and (is_decimal(left.type) or is_decimal(right.type)):
             return self._of_decimals(node, left, right)
+        if "STRING" in (left.type, right.type):
+            raise NotExact("arithmetic with a text")
         alike = self.alike([left, right])
         if alike[0].type not in (*INTEGERS, "DOUBLE"):
             raise NotExact(f"arithmetic with {alike[0].type}")
@@ -241,11 +245,8 @@ class Compiler:
     def joined_texts(self, node: Expr) -> Exact:
         return texts.joined(self, self.all([node.this, node.expression]))
 
-    def like(self, node: Expr) -> Exact:
-        text, pattern = self.all([node.this, node.expression])
-        if text.type != "STRING" or "\\" in str(constant_value(pattern)):
-            raise NotExact("a LIKE with an escape, or of what is no text")
-        return call("is_like", "BOOLEAN", text, options=[constant_value(pattern)])
+    def rlike(self, node: Expr) -> Exact:
+        return patterns.matched(self, *self.all([node.this, node.expression]))
 
     def cast(self, node: Expr) -> Exact:
         if node.args.get("format") is not None:
@@ -349,7 +350,10 @@ _RULES: dict[type[Expr], Callable[[Compiler, Any], Exact]] = {
     **dict.fromkeys(_BITS, Compiler.bitwise),
     exp.BitwiseNot: Compiler.inverted_bits,
     exp.DPipe: Compiler.joined_texts,
-    exp.Like: Compiler.like,
+    exp.Like: patterns.like,
+    exp.ILike: patterns.like,
+    exp.Escape: patterns.escaped,
+    exp.RegexpLike: Compiler.rlike,
     exp.Cast: Compiler.cast,
     exp.TryCast: Compiler.cast,
     exp.Trim: Compiler.trimmed,

@@ -5,13 +5,13 @@ A module of a family has ``FUNCTIONS``, and ``NOTES`` of those that tasks comput
 
 from __future__ import annotations
 
-from watersmeet.plan.exact import choices, numbers, texts, times
+from watersmeet.plan.exact import choices, numbers, patterns, texts, times
 from watersmeet.plan.exact.rules import Rule
 
 FAMILIES: dict[str, tuple[dict[str, Rule], ...]] = {
     "Choices and NULL": (choices.FUNCTIONS,),
     "Numbers": (numbers.FUNCTIONS,),
-    "Texts": (texts.FUNCTIONS,),
+    "Texts": (texts.FUNCTIONS, patterns.FUNCTIONS),
     "Times": (times.FUNCTIONS,),
 }
 """By the name that the page gives them."""
@@ -29,7 +29,7 @@ OPERATORS = (
 
 NOTES: dict[str, str] = {
     name: note
-    for module in (choices, numbers, texts, times)
+    for module in (choices, numbers, patterns, texts, times)
     for name, note in getattr(module, "NOTES", {}).items()
 }
 """What a function is restricted to, in a few words: ``DOUBLE only``."""

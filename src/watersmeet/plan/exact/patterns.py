@@ -1,0 +1,338 @@
+"""Rule: LIKE and regular expressions. A pattern of Java's is read here and written for Python, or refused.
+
+What is read means the same to both: characters, classes of them, groups, alternatives and quantifiers.
+Refused is what does not, or might not: look-around, back references, possessive quantifiers, boundaries,
+flags other than a first ``(?i)``, classes within classes, and a quantified group that may match nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from watersmeet.plan.exact.rules import Rule
+from watersmeet.plan.exact.texts import as_count, as_text, optional
+from watersmeet.plan.exact.values import Exact, NotExact, call, constant, constant_value
+from watersmeet.spec.model import Expr
+
+if TYPE_CHECKING:
+    from watersmeet.plan.exact.compiler import Compiler
+
+_ENDS = "\\n\\r\\u0085\\u2028\\u2029"
+_AT_END = "(?:(?<!\\r)(?=\\n\\Z)|(?=[\\r\\u0085\\u2028\\u2029]\\Z)|(?=\\r\\n\\Z)|\\Z)"
+_SPECIAL = set("\\^$.|?*+()[]{}")
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """``text``: for Python's `re`, ASCII. ``groups``: how many. ``empty``: it may match nothing. ``steady``:
+    what groups hold does not rest on how often one is repeated."""
+
+    text: str
+    groups: int
+    empty: bool
+    steady: bool
+
+
+def java_pattern(text: str) -> Pattern:
+    """A regular expression of Java's for Python. Raises: NotExact."""
+    reader = _Reader(text)
+    flags = "(?s)"
+    if text.startswith("(?i)"):
+        flags, reader.at = "(?si)", 4
+        if not text.isascii():
+            raise NotExact("(?i) of other letters than ASCII's")
+    found, empty = reader.alternatives()
+    if reader.at != len(text):
+        raise NotExact(f"the pattern {text}: at {text[reader.at :]}")
+    try:
+        re.compile(flags + found, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise NotExact(f"the pattern {text}: {error}") from None
+    return Pattern(flags + found, reader.groups, empty, reader.steady)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.groups = 0
+        self.steady = True
+        self._depth = 0
+
+    def _next(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _refused(self, what: str) -> NotExact:
+        return NotExact(f"the pattern {self.text}: {what} may mean something else to Java")
+
+    def alternatives(self) -> tuple[str, bool]:
+        parts = [self._sequence()]
+        while self._next() == "|":
+            self.at += 1
+            parts.append(self._sequence())
+        return "|".join(part for part, _ in parts), any(empty for _, empty in parts)
+
+    def _sequence(self) -> tuple[str, bool]:
+        found, empty = [], True
+        while self._next() not in ("", "|", ")"):
+            groups = self.groups
+            part, may_be_empty, atom = self._atom()
+            quantifier, least = self._quantifier()
+            if quantifier:
+                if not atom or (may_be_empty and quantifier not in ("?", "??")):
+                    raise self._refused("a quantifier of what may match nothing")
+                if quantifier not in ("?", "??"):
+                    self.steady = self.steady and groups == self.groups
+                part += quantifier
+                may_be_empty = may_be_empty or least == 0
+            found.append(part)
+            empty = empty and may_be_empty
+        return "".join(found), empty
+
+    def _quantifier(self) -> tuple[str, int]:
+        found = re.compile(r"[*+?]|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}").match(self.text, self.at)
+        if found is None:
+            if self._next() == "{":
+                raise self._refused("this {")
+            return "", 1
+        self.at = found.end()
+        text = found[0]
+        if self._next() == "?":
+            self.at += 1
+            text += "?"
+        if self._next() in ("+", "*", "?", "{"):
+            raise self._refused("one quantifier after another")
+        return text, int(found[1]) if found[1] else int(found[0] == "+")
+
+    def _atom(self) -> tuple[str, bool, bool]:
+        """(for Python, may match nothing, may be quantified)."""
+        character = self._next()
+        self.at += 1
+        if character == ".":
+            return f"[^{_ENDS}]", False, True
+        if character == "^":
+            return "\\A", True, False
+        if character == "$":
+            return _AT_END, True, False
+        if character == "[":
+            return self._class(), False, True
+        if character == "(":
+            return self._group()
+        if character == "\\":
+            return self._escaped(False), False, True
+        if character in _SPECIAL:
+            raise self._refused(character)
+        return re.escape(character), False, True
+
+    def _group(self) -> tuple[str, bool, bool]:
+        opening = "("
+        if self.text.startswith("?:", self.at):
+            self.at += 2
+            opening = "(?:"
+        elif self._next() == "?":
+            raise self._refused("(?")
+        else:
+            self.groups += 1
+        self._depth += 1
+        if self._depth > 20:
+            raise self._refused("so many groups in groups")
+        found, empty = self.alternatives()
+        self._depth -= 1
+        if self._next() != ")":
+            raise self._refused("a ( without its )")
+        self.at += 1
+        return f"{opening}{found})", empty, True
+
+    def _escaped(self, in_class: bool) -> str:
+        character = self._next()
+        self.at += 1
+        if character and character in "dDwWsS":
+            if in_class and character.isupper():
+                raise self._refused(f"\\{character} in a class")
+            return "\\" + character
+        if character in _CONTROL:
+            return re.escape(_CONTROL[character])
+        if not character or character.isalnum() or not character.isascii():
+            raise self._refused(f"\\{character}")
+        return re.escape(character)
+
+    def _class(self) -> str:
+        found = "["
+        if self._next() == "^":
+            self.at += 1
+            found += "^"
+        first = True
+        while True:
+            character = self._next()
+            self.at += 1
+            if character == "]" and not first:
+                return found + "]"
+            if character in ("", "[", "]", "^") or self.text.startswith("&&", self.at - 1):
+                raise self._refused("this class")
+            if character == "\\":
+                part = self._escaped(True)
+                single = part[1:] not in ("d", "w", "s")
+            else:
+                part, single = re.escape(character), character != "-"
+                if character == "-" and not (first or self._next() == "]"):
+                    raise self._refused("this - in a class")
+                if character in ("&", "~", "|"):
+                    part = "\\" + character
+            if self._next() == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
+                self.at += 1
+                last = self._next()
+                if (
+                    not single
+                    or last in ("[", "\\", "-", "^", "&")
+                    or (part.startswith("\\") and len(part) == 2 and part[1].isalnum())
+                ):
+                    raise self._refused("this range in a class")
+                self.at += 1
+                part += "-" + re.escape(last)
+            found += part
+            first = False
+
+
+def _pattern(value: Exact) -> Pattern:
+    if value.type != "STRING":
+        raise NotExact("a pattern that is no text")
+    return java_pattern(constant_value(value))
+
+
+def like(compiler: Compiler, node: Expr, escape: str = "\\") -> Exact:
+    """LIKE, ILIKE, and LIKE ANY, LIKE ALL of constant patterns."""
+    folded = isinstance(node, exp.ILike)
+    text, pattern = as_text(compiler, compiler.of(node.this)), node.expression
+    if isinstance(pattern, exp.Any | exp.All):
+        inner = pattern.this.unnest() if isinstance(pattern.this, exp.Paren) else pattern.this
+        nodes: list[Any] = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
+        parts = [_like(text, compiler.of(each), folded, escape) for each in nodes]
+        if node.args.get("negate"):
+            parts = [call("negate", "BOOLEAN", part) for part in parts]
+        found = parts[0]
+        for part in parts[1:]:
+            kind = "or" if isinstance(pattern, exp.Any) else "and"
+            found = Exact((kind, found.tree, part.tree), "BOOLEAN")
+        return found
+    found = _like(text, compiler.of(pattern), folded, escape)
+    return call("negate", "BOOLEAN", found) if node.args.get("negate") else found
+
+
+def escaped(compiler: Compiler, node: Expr) -> Exact:
+    """LIKE … ESCAPE ….
+
+    Raises:
+        NotExact: the escape is not one character.
+    """
+    character = constant_value(compiler.of(node.expression))
+    if (
+        not isinstance(character, str)
+        or len(character) != 1
+        or not isinstance(node.this, exp.Like | exp.ILike)
+    ):
+        raise NotExact("this ESCAPE")
+    return like(compiler, node.this, character)
+
+
+def _like(text: Exact, pattern: Exact, folded: bool, escape: str) -> Exact:
+    if pattern.type != "STRING":
+        raise NotExact("a LIKE with a pattern that is no text")
+    if pattern.tree[0] != "constant":
+        return call("is_like_each", "BOOLEAN", text, pattern, options=[escape, folded])
+    written = constant_value(pattern)
+    if not re.fullmatch(f"(?s:[^{re.escape(escape)}]|{re.escape(escape)}[_%{re.escape(escape)}])*", written):
+        raise NotExact("Spark refuses this escape in a LIKE")
+    if escape not in written and not folded:
+        return call("is_like", "BOOLEAN", text, options=[written])
+    return call("is_like_escaped", "BOOLEAN", text, options=[written, escape, folded])
+
+
+def matched(compiler: Compiler, text: Exact, pattern: Exact) -> Exact:
+    """RLIKE."""
+    return call("is_match", "BOOLEAN", as_text(compiler, text), options=[_pattern(pattern).text])
+
+
+def _never_empty(pattern: Pattern) -> Pattern:
+    if pattern.empty:
+        raise NotExact("a pattern that matches nothing between any two characters")
+    return pattern
+
+
+def _count(compiler: Compiler, text: Exact, pattern: Exact) -> Exact:
+    own = _never_empty(_pattern(pattern))
+    return call("count_matches", "INT", as_text(compiler, text), options=[own.text])
+
+
+def _group_of(pattern: Pattern, group: Exact | None, default: int) -> int:
+    number = default if group is None else constant_value(as_count(group))
+    if not 0 <= number <= pattern.groups:
+        raise NotExact("a pattern without such a group")
+    if number and not pattern.steady:
+        raise NotExact("a group that is repeated")
+    return int(number)
+
+
+def _extract(compiler: Compiler, text: Exact, pattern: Exact, group: Exact | None = None) -> Exact:
+    own = _pattern(pattern)
+    options = [own.text, _group_of(own, group, 1)]
+    return call("extract_match", "STRING", as_text(compiler, text), options=options)
+
+
+def _found(compiler: Compiler, text: Exact, pattern: Exact) -> Exact:
+    return call("first_match", "STRING", as_text(compiler, text), options=[_pattern(pattern).text])
+
+
+def _place(compiler: Compiler, text: Exact, pattern: Exact) -> Exact:
+    return call("place_of_match", "INT", as_text(compiler, text), options=[_pattern(pattern).text])
+
+
+def _replace(compiler: Compiler, text: Exact, pattern: Exact, by: Exact) -> Exact:
+    own = _never_empty(_pattern(pattern))
+    written = constant_value(by)
+    if by.type != "STRING" or not re.fullmatch(r"(?:[^$\\]|\$[0-9](?![0-9])|\\[$\\])*", written, re.DOTALL):
+        raise NotExact("a replacement with other references than $1 to $9")
+    parts: list[str | int] = []
+    for part in re.findall(r"[^$\\]+|\$[0-9]|\\[$\\]", written):
+        if part[0] == "$":
+            parts.append(_group_of(own, constant(int(part[1]), "INT"), 0))
+        else:
+            parts.append(part[1:] if part[0] == "\\" else part)
+    return call("replace_matches", "STRING", as_text(compiler, text), options=[own.text, *parts])
+
+
+def _operator(name: type[Expr]) -> Rule:
+    def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
+        if len(nodes) not in (2, 3):
+            raise NotExact("this number of arguments is not on the list")
+        made = name(this=nodes[0], expression=nodes[1])
+        return (
+            like(compiler, made)
+            if len(nodes) == 2
+            else escaped(compiler, exp.Escape(this=made, expression=nodes[2]))
+        )
+
+    return rule
+
+
+_MATCHED: Callable[..., Exact] = matched
+
+FUNCTIONS: dict[str, Rule] = {
+    "like": _operator(exp.Like), "ilike": _operator(exp.ILike),
+    **dict.fromkeys(("rlike", "regexp", "regexp_like"), optional(2, 2, _MATCHED)),
+    "regexp_count": optional(2, 2, _count),
+    "regexp_extract": optional(2, 3, _extract),
+    "regexp_substr": optional(2, 2, _found),
+    "regexp_instr": optional(2, 2, _place),
+    "regexp_replace": optional(3, 3, _replace),
+}  # fmt: skip
+
+NOTES = dict.fromkeys(
+    (name for name in FUNCTIONS if "like" not in name or "r" in name),
+    "a constant pattern of characters, classes, groups, alternatives and quantifiers",
+)
