@@ -18,7 +18,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
 
-BASE = {"errors", "durable", "event_time", "measure", "names", "zones"}
+BASE = {"errors", "durable", "event_time", "measure", "names", "nested", "zones"}
 CORE = {"plan", "watermark", "kernel", "state"}
 
 ALLOWED: dict[str, set[str]] = {
@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "event_time": {"errors"},
     "measure": {"event_time", "names"},
     "names": set(),
+    "nested": set(),
     "zones": set(),
     "spec": BASE,
     "front": BASE | {"spec"},

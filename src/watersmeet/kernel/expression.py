@@ -2,8 +2,8 @@
 
 An expression is a tree of `Column`, `Constant`, `Call` and what is lazy: AND, OR, CASE and COALESCE look at a
 later part only for the rows for which the parts before it do not decide, so that it fails for no other row.
-TIMESTAMPs are int64 µs in here, DATEs int32 days, intervals int64 µs. What a function does is in
-`kernel.functions`.
+Bodies of lambdas are computed over the elements of all rows at once. In what arrays values are computed with
+is in `kernel.held`, what a function does in `kernel.functions`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,19 @@ from watersmeet.kernel.batches import joined, one_array
 from watersmeet.kernel.fails import Fails
 from watersmeet.kernel.functions import BY_NAME
 from watersmeet.kernel.functions.base import or_null, where_known
+from watersmeet.kernel.held import (
+    elements,
+    fields,
+    fits,
+    held,
+    is_decimal,
+    list_array,
+    native,
+    taken_in,
+    validity,
+)
+
+__all__ = ["Condition", "Expression", "columns_of", "fits", "native", "tree_of", "values"]
 
 Rows = npt.NDArray[np.int64]
 
@@ -77,7 +90,46 @@ class First:
     parts: tuple[Expression, ...]
 
 
-Expression = Column | Constant | Call | Both | Choice | First
+@dataclass(frozen=True)
+class Variable:
+    """What a lambda's body calls a value."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Each:
+    """A lambda's ``body`` for each element of ``lists``, as lists of the same lengths, and then ``function``
+    of the lists and these. ``bound``: (variable, what of an element it is: all of it, its place, or a field).
+    ``stops``: the value of the body after which no further element of the row is looked at."""
+
+    lists: Expression
+    bound: tuple[tuple[str, Literal["element", "place"] | int], ...]
+    body: Expression
+    function: Callable[..., pa.Array] | None
+    stops: bool | None
+
+
+@dataclass(frozen=True)
+class Fold:
+    """``body`` of what was found so far (the first of ``names``) and the next element (the second)."""
+
+    lists: Expression
+    start: Expression
+    names: tuple[str, str]
+    body: Expression
+
+
+@dataclass(frozen=True)
+class Let:
+    """``body``, in which ``name`` stands for ``value``."""
+
+    name: str
+    value: Expression
+    body: Expression
+
+
+Expression = Column | Constant | Call | Both | Choice | First | Variable | Each | Fold | Let
 
 
 @dataclass(frozen=True)
@@ -102,7 +154,7 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
         return Column(rest[0])
     if kind == "constant":
         value, type_ = rest
-        return Constant(Decimal(value) if value is not None and _is_decimal(type_) else value, held(type_))
+        return Constant(Decimal(value) if value is not None and is_decimal(type_) else value, held(type_))
     if kind == "call":
         name, arguments, options = rest
         given = tuple(held(each[1]) if isinstance(each, tuple) else each for each in options)
@@ -115,6 +167,18 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
         return Both(tree_of(rest[0]), tree_of(rest[1]), kind)
     if kind == "first":
         return First(tuple(map(tree_of, rest[0])))
+    if kind == "variable":
+        return Variable(rest[0])
+    if kind == "each":
+        lists, bound, body, function, stops = rest
+        return Each(
+            tree_of(lists), bound, tree_of(body), None if function is None else BY_NAME[function], stops
+        )
+    if kind == "fold":
+        lists, start, names, body = rest
+        return Fold(tree_of(lists), tree_of(start), names, tree_of(body))
+    if kind == "let":
+        return Let(rest[0], tree_of(rest[1]), tree_of(rest[2]))
     branches, otherwise, type_ = rest
     pairs = tuple((tree_of(condition), tree_of(value)) for condition, value in branches)
     return Choice(pairs, None if otherwise is None else tree_of(otherwise), held(type_))
@@ -130,45 +194,6 @@ def columns_of(data: Any) -> dict[str, str]:
     for each in data:
         found |= columns_of(each)
     return found
-
-
-def fits(kind: pa.DataType, type_: str) -> bool:
-    """Whether a column of an Arrow type holds what a tree takes for a Spark type."""
-    if type_ == "TIMESTAMP":
-        return bool(pa.types.is_timestamp(kind) and kind.unit == "us")
-    if type_ == "TIMESTAMP_NTZ":
-        return bool(pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz is None)
-    wanted = pa.date32() if type_ == "DATE" else held(type_)
-    return bool(kind == wanted)
-
-
-def held(type_: str) -> pa.DataType:
-    """In what values of a Spark type are computed with."""
-    if _is_decimal(type_):
-        digits, _, scale = type_[len("DECIMAL(") : -1].partition(",")
-        return pa.decimal128(int(digits), int(scale))
-    return _HELD[type_]
-
-
-def _is_decimal(type_: str) -> bool:
-    return type_.startswith("DECIMAL(")
-
-
-_HELD = {
-    "BOOLEAN": pa.bool_(),
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "STRING": pa.string(),
-    "BINARY": pa.binary(),
-    "DATE": pa.int32(),
-    "TIMESTAMP": pa.int64(),
-    "TIMESTAMP_NTZ": pa.int64(),
-    "INTERVAL DAY TO SECOND": pa.int64(),
-}
 
 
 _IN_ORDER = frozenset(BY_NAME[name] for name in ("compare", "plus", "minus", "times"))
@@ -193,15 +218,6 @@ def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
         ) from None
 
 
-def native(array: pa.Array, type_: str, zoned: bool) -> pa.Array:
-    """A value that leaves: in the Arrow type of its Spark type. ``zoned``: TIMESTAMPs carry UTC."""
-    if type_ == "TIMESTAMP":
-        return array.view(pa.timestamp("us", "UTC" if zoned else None))
-    if type_ == "TIMESTAMP_NTZ":
-        return array.view(pa.timestamp("us"))
-    return array.view(pa.date32()) if type_ == "DATE" else array
-
-
 @dataclass(frozen=True)
 class Computed:
     """A column that is computed of rows.
@@ -223,15 +239,23 @@ class Computed:
 class _Rows:
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
+        self.count = rows.num_rows
         self._columns: dict[str, pa.Array] = {}
 
     def of(self, tree: Expression, chosen: Rows | None) -> pa.Array:
-        count = self._rows.num_rows if chosen is None else len(chosen)
         if isinstance(tree, Column):
-            column = self._column(tree.name)
+            column = self.column(tree.name)
             return column if chosen is None else column.take(pa.array(chosen))
+        if isinstance(tree, Variable):
+            found = self.variable(tree.name)
+            return found if chosen is None else found.take(pa.array(chosen))
         if isinstance(tree, Constant):
-            return pa.repeat(pa.scalar(tree.value, tree.type), count)
+            count = self.count if chosen is None else len(chosen)
+            return (
+                pa.nulls(count, tree.type)
+                if tree.value is None
+                else pa.repeat(pa.scalar(tree.value, tree.type), count)
+            )
         if isinstance(tree, Call):
             arguments = self._arguments(tree, chosen, count)
             try:
@@ -245,6 +269,13 @@ class _Rows:
             return self._both(tree, chosen)
         if isinstance(tree, First):
             return self._first(tree.parts, chosen)
+        if isinstance(tree, Each):
+            return self._each(tree, chosen)
+        if isinstance(tree, Fold):
+            return self._fold(tree, chosen)
+        if isinstance(tree, Let):
+            rows = np.arange(self.count) if chosen is None else chosen
+            return _Within(self, rows, {tree.name: self.of(tree.value, chosen)}).found(tree.body, None)
         return self._choice(tree, chosen)
 
     def _arguments(self, tree: Call, chosen: Rows | None, count: int) -> list[pa.Array]:
@@ -262,16 +293,52 @@ class _Rows:
                 found.append(_spread(own, open_, count))
         return found
 
-    def _column(self, name: str) -> pa.Array:
+    def column(self, name: str) -> pa.Array:
         if name not in self._columns:
-            column = self._rows.column(name)
-            array = one_array(column)
-            if pa.types.is_timestamp(array.type):
-                array = array.cast(pa.timestamp("us", array.type.tz)).view(pa.int64())
-            elif pa.types.is_date32(array.type):
-                array = array.view(pa.int32())
-            self._columns[name] = array
+            self._columns[name] = taken_in(one_array(self._rows.column(name)))
         return self._columns[name]
+
+    def variable(self, name: str) -> pa.Array:
+        raise AssertionError(f"no lambda binds {name}")
+
+    def _each(self, tree: Each, chosen: Rows | None) -> pa.Array:
+        lists = self.of(tree.lists, chosen)
+        offsets, values = elements(lists)
+        rows = np.repeat(np.arange(len(lists)) if chosen is None else chosen, np.diff(offsets))
+        within = _Within(self, rows, {name: _part(what, offsets, values) for name, what in tree.bound})
+        try:
+            found = within.found(tree.body, None)
+        except Fails:
+            if tree.stops is None:
+                raise
+            found = _until(tree.stops, offsets, lambda places: within.found(tree.body, places))
+        mapped = list_array(offsets, found, validity(lists))
+        if tree.function is None:
+            return mapped
+        try:
+            return tree.function(lists, mapped)
+        except Fails as failed:
+            row = failed.row if chosen is None else int(chosen[failed.row])
+            raise Fails(row, failed.condition, failed.what) from None
+
+    def _fold(self, tree: Fold, chosen: Rows | None) -> pa.Array:
+        lists = self.of(tree.lists, chosen)
+        found = self.of(tree.start, chosen)
+        offsets, values = elements(lists)
+        lengths = np.diff(offsets)
+        rows = np.arange(len(lists)) if chosen is None else chosen
+        going, kind = np.arange(len(lists)), found.type
+        done: list[tuple[Rows, pa.Array]] = []
+        for place in range(int(lengths.max(initial=0))):
+            longer = lengths[going] > place
+            if not longer.all():
+                done.append((going[~longer], found.filter(pa.array(~longer))))
+                going, found = going[longer], found.filter(pa.array(longer))
+            element = values.take(pa.array(offsets[going] + place))
+            bound = {tree.names[0]: found, tree.names[1]: element}
+            found = _Within(self, rows[going], bound).found(tree.body, None)
+        found = _together([*done, (going, found)], kind)
+        return pc.if_else(lists.is_valid(), found, pa.nulls(len(lists), kind)) if lists.null_count else found
 
     def _both(self, tree: Both, chosen: Rows | None) -> pa.Array:
         left = self.of(tree.left, chosen)
@@ -287,7 +354,7 @@ class _Rows:
         return combine(left, _spread(right, open_, len(left)))
 
     def _choice(self, tree: Choice, chosen: Rows | None) -> pa.Array:
-        count = self._rows.num_rows if chosen is None else len(chosen)
+        count = self.count if chosen is None else len(chosen)
         left = np.arange(count)
         parts: list[tuple[Rows, pa.Array]] = []
         for condition, value in tree.branches:
@@ -316,6 +383,58 @@ class _Rows:
         return found
 
 
+class _Within(_Rows):
+    """Rows of another number over those of ``outer``: the ``rows`` of these, in which variables are bound."""
+
+    def __init__(self, outer: _Rows, rows: Rows, bound: dict[str, pa.Array]) -> None:
+        self._outer = outer
+        self._own = rows
+        self._bound = bound
+        self.count = len(rows)
+        self._columns = {}
+
+    def found(self, tree: Expression, chosen: Rows | None) -> pa.Array:
+        """Raises: Fails, with the row of ``outer``."""
+        try:
+            return self.of(tree, chosen)
+        except Fails as failed:
+            raise Fails(int(self._own[failed.row]), failed.condition, failed.what) from None
+
+    def column(self, name: str) -> pa.Array:
+        if name not in self._columns:
+            self._columns[name] = self._outer.column(name).take(pa.array(self._own))
+        return self._columns[name]
+
+    def variable(self, name: str) -> pa.Array:
+        if name not in self._bound:
+            self._bound[name] = self._outer.variable(name).take(pa.array(self._own))
+        return self._bound[name]
+
+
+def _part(what: Literal["element", "place"] | int, offsets: Rows, values: pa.Array) -> pa.Array:
+    if what == "element":
+        return values
+    if what == "place":
+        starts = np.repeat(offsets[:-1], np.diff(offsets))
+        return pa.array((np.arange(len(values)) - starts).astype(np.int32))
+    return fields(values)[int(what)]
+
+
+def _until(stops: bool, offsets: Rows, body: Callable[[Rows], pa.Array]) -> pa.Array:
+    """The body's values, element after element as long as none of a row is ``stops``; NULL after that."""
+    lengths = np.diff(offsets)
+    open_ = np.ones(len(lengths), dtype=np.bool_)
+    parts: list[tuple[Rows, pa.Array]] = []
+    for place in range(int(lengths.max(initial=0))):
+        going = np.flatnonzero(open_ & (lengths > place))
+        places = offsets[going] + place
+        found = body(places)
+        parts.append((places, found))
+        open_[going[pc.fill_null(pc.equal(found, stops), False).to_numpy(zero_copy_only=False)]] = False
+    places = np.concatenate([own for own, _ in parts])
+    return _spread(joined([found for _, found in parts]), places, int(offsets[-1]))
+
+
 def _spread(part: pa.Array, places: Rows, count: int) -> pa.Array:
     index = np.full(count, -1)
     index[places] = np.arange(len(places))
@@ -342,6 +461,14 @@ def _columns(tree: Expression) -> list[str]:
         beneath = (tree.left, tree.right)
     elif isinstance(tree, First):
         beneath = tree.parts
+    elif isinstance(tree, Variable):
+        beneath = ()
+    elif isinstance(tree, Each):
+        beneath = (tree.lists, tree.body)
+    elif isinstance(tree, Fold):
+        beneath = (tree.lists, tree.start, tree.body)
+    elif isinstance(tree, Let):
+        beneath = (tree.value, tree.body)
     else:
         beneath = [*(part for branch in tree.branches for part in branch)]
         beneath = [*beneath, tree.otherwise] if tree.otherwise is not None else beneath

@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.plan.exact import test_casts_of_texts_on_spark, test_operators_on_spark, test_texts_on_spark
+from tests.plan.exact import (
+    test_casts_of_texts_on_spark,
+    test_nested_on_spark,
+    test_operators_on_spark,
+    test_texts_on_spark,
+)
 from watersmeet.plan.exact import FUNCTIONS
 from watersmeet.plan.exact.functions import NOTES
 from watersmeet.plan.exact.page import page, share
 from watersmeet.spec.functions import function_names, scalar_functions
 
 TRIED = [
+    test_nested_on_spark.EXPRESSIONS,
     test_operators_on_spark.EXPRESSIONS,
     test_casts_of_texts_on_spark.EXPRESSIONS,
     test_texts_on_spark.EXPRESSIONS,

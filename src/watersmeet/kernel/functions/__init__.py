@@ -11,9 +11,20 @@ from inspect import isfunction
 
 import pyarrow as pa
 
-from watersmeet.kernel.functions import from_texts, letters, logic, numbers, patterns, texts, times
+from watersmeet.kernel.functions import (
+    arrays,
+    from_texts,
+    letters,
+    logic,
+    maps,
+    nested,
+    numbers,
+    patterns,
+    texts,
+    times,
+)
 
-_FAMILIES = (from_texts, letters, logic, numbers, patterns, texts, times)
+_FAMILIES = (arrays, from_texts, letters, logic, maps, nested, numbers, patterns, texts, times)
 
 
 def _of_all() -> dict[str, Callable[..., pa.Array]]:

@@ -7,11 +7,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.kernel.functions.base import Raw, made, raw
+from watersmeet.kernel.functions.nested import compare_nested
+from watersmeet.kernel.held import is_nested
 
 
 def compare(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
     """``=``, ``<``, … of two arrays of one type. NaN is equal to itself and greater than all; -0.0 is 0.0."""
     kind = left.type
+    if is_nested(kind):
+        return compare_nested(left, right, op)
     if pa.types.is_string(kind):
         left, right = left.view(pa.binary()), right.view(pa.binary())
     elif pa.types.is_floating(kind):

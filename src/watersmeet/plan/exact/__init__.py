@@ -6,11 +6,14 @@ list (a function, a type, a coercion) raises `NotExact` with the reason, and Spa
 
 A tree is plain data, for tasks: ``("column", name, type)``, ``("constant", value, type)``, ``("call",
 function, arguments, options)``, ``("or_null", call, conditions)``, ``("and" | "or", left, right)``,
-``("case", branches, otherwise, type)``, ``("first", parts)``.
+``("case", branches, otherwise, type)``, ``("first", parts)``, ``("each", lists, bound, body, function,
+stops)``, ``("fold", lists, start, names, body)``, ``("let", name, value, body)``, ``("variable", name)``: see
+`kernel.expression`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -45,19 +48,23 @@ class _Names(Spark):
 def exact(expr: Expr, scope: Scope) -> Exact:
     """``expr`` for tasks. Raises: NotExact."""
     refs: list[Ref] = []
+    used = {node.name.lower() for node in expr.find_all(exp.Identifier)}
+    prefix = "c"
+    while any(re.fullmatch(rf"{prefix}\d+", name) for name in used):  # a lambda's parameter, such as c1
+        prefix += "c"
 
     def plain(node: Expr) -> Expr:
         if not isinstance(node, exp.Column):
             return node
         refs.append((node.table, node.name))
-        return exp.column(f"c{len(refs) - 1}")
+        return exp.column(f"{prefix}{len(refs) - 1}")
 
     try:
         tree = sqlglot.parse_one(expr.transform(plain).sql(dialect="spark"), dialect=_Names)
     except SqlglotError as error:
         raise NotExact(str(error).split("\n")[0]) from None
     assert isinstance(tree, exp.Expression)
-    return Compiler(scope, refs).of(tree)
+    return Compiler(scope, refs, prefix).of(tree)
 
 
 def exact_condition(expr: Expr, scope: Scope) -> Exact:

@@ -8,15 +8,15 @@ from typing import Any
 
 from sqlglot import exp
 
+from watersmeet.nested import element_of, is_nested, normal
 from watersmeet.plan.coercion import canonical
-from watersmeet.plan.exact import casts, patterns, texts
+from watersmeet.plan.exact import casts, nested, patterns, texts
 from watersmeet.plan.exact.functions import FUNCTIONS
 from watersmeet.plan.exact.times import part_of
 from watersmeet.plan.exact.values import (
     DAY_US,
     INTEGERS,
     INTERVAL,
-    PLAIN,
     Exact,
     NotExact,
     call,
@@ -26,7 +26,10 @@ from watersmeet.plan.exact.values import (
     decimal_parts,
     decimal_type,
     is_decimal,
+    is_ordered,
+    is_value,
     or_null,
+    plain_names,
     widened,
 )
 from watersmeet.plan.model import joined_name
@@ -38,9 +41,13 @@ from watersmeet.spec.model import Expr
 class Compiler:
     """Compiles one expression, whose columns are the ``refs``, in the zone of ``scope``."""
 
-    def __init__(self, scope: Scope, refs: Sequence[Ref]) -> None:
+    def __init__(self, scope: Scope, refs: Sequence[Ref], prefix: str) -> None:
+        """``prefix``: of the names that stand for ``refs``, before their numbers."""
         self._scope = scope
         self._refs = refs
+        self._prefix = prefix
+        self._variables: dict[str, Exact] = {}
+        self._named = 0
         self.zone = scope.time_zone
 
     def of(self, node: Expr) -> Exact:
@@ -53,18 +60,52 @@ class Compiler:
         return [self.of(node) for node in nodes]
 
     def column(self, node: exp.Column) -> Exact:
-        if len(node.parts) > 1:
-            raise NotExact("fields of structs are not on the list")
-        ref = self._refs[int(node.name[1:])]
-        type_ = canonical(self._scope.column(ref).type).replace(" ", "")
-        if type_ == "DECIMAL":
-            type_ = "DECIMAL(10,0)"
-        if type_.startswith("DECIMAL(") and "," not in type_:
-            type_ = type_.replace(")", ",0)")
-        if type_ not in PLAIN and not is_decimal(type_):
-            raise NotExact(f"{joined_name(*ref)} is {type_}")
-        name = joined_name(*ref)
-        return Exact(("column", name, type_), type_)
+        first, *further = (part.name for part in node.parts)
+        ref = self._refs[int(first.removeprefix(self._prefix))]
+        name, type_ = joined_name(*ref), normal(self._scope.column(ref).type, _plain)
+        if not is_value(type_):
+            raise NotExact(f"{name} is {type_}")
+        found = Exact(("column", name, type_), type_)
+        for each in further:
+            found = nested.field_of(found, each)
+        return found
+
+    def variable(self, node: exp.Identifier) -> Exact:
+        found = self._variables.get(node.name.lower())
+        if found is None:
+            raise NotExact(f"{node.name} is not on the list")
+        return found
+
+    def body(self, node: exp.Lambda, bound: Sequence[tuple[str, str]]) -> Exact:
+        """A lambda's, whose parameters are (variable, type)."""
+        names = [each.name.lower() for each in node.expressions]
+        if len(names) != len(bound) or len(set(names)) != len(names):
+            raise NotExact("a lambda of another number of parameters")
+        outer = self._variables
+        own = {
+            name: Exact(("variable", place), type_) for name, (place, type_) in zip(names, bound, strict=True)
+        }
+        self._variables = {**outer, **own}
+        try:
+            return self.of(node.this)
+        finally:
+            self._variables = outer
+
+    def fresh(self) -> str:
+        """The name of a variable that no other has."""
+        self._named += 1
+        return f"v{self._named}"
+
+    def name_of(self, node: Expr) -> str | None:
+        """The name of a column or field as Spark gives it to what is made of it."""
+        if isinstance(node, exp.Column):
+            own: str = node.parts[-1].name
+            return self._refs[int(own.removeprefix(self._prefix))][1] if len(node.parts) == 1 else own
+        if isinstance(node, exp.Identifier):
+            return str(node.name)
+        if isinstance(node, exp.Dot):
+            return str(node.expression.name)
+        return None
 
     def literal(self, node: Expr) -> Exact:
         text = node.this
@@ -109,12 +150,24 @@ class Compiler:
         return self.compared(_OPERATORS[type(node)], self.of(node.this), self.of(node.expression))
 
     def compared(self, op: str, left: Exact, right: Exact) -> Exact:
-        left, right = self.alike([left, right])
+        left, right = self._comparable([left, right])
         if left.type == "NULL":
             raise NotExact("NULL is compared with NULL")
+        if not is_ordered(left.type):
+            raise NotExact(f"{left.type} is compared")
         if op == "<=>":
             return call("null_safe_equal", "BOOLEAN", left, right)
         return call("compare", "BOOLEAN", left, right, options=[op])
+
+    def _comparable(self, found: Sequence[Exact]) -> list[Exact]:
+        """`alike`; but the names of fields do not matter where all else is the same."""
+        known = [each for each in found if each.type != "NULL"]
+        if len({plain_names(each.type) for each in known}) == 1:
+            return [
+                Exact(each.tree, known[0].type) if each in known else widened(each, known[0].type)
+                for each in found
+            ]
+        return self.alike(found)
 
     def alike(self, found: Sequence[Exact]) -> list[Exact]:
         types = {each.type for each in found if each.type != "NULL"}
@@ -135,9 +188,9 @@ class Compiler:
     def membership(self, node: Expr) -> Exact:
         if not node.expressions:
             raise NotExact("this IN is not on the list")
-        found = self.alike(self.all([node.this, *node.expressions]))
-        if found[0].type == "NULL":
-            raise NotExact("NULL is looked for")
+        found = self._comparable(self.all([node.this, *node.expressions]))
+        if found[0].type == "NULL" or not is_ordered(found[0].type):
+            raise NotExact(f"{found[0].type} is looked for")
         return call("is_in", "BOOLEAN", *found)
 
     def case(self, node: Expr) -> Exact:
@@ -251,13 +304,20 @@ class Compiler:
     def cast(self, node: Expr) -> Exact:
         if node.args.get("format") is not None:
             raise NotExact("a cast with a format is not on the list")
-        to = canonical(node.args["to"].sql(dialect="spark")).replace(" ", "")
+        to = normal(node.args["to"].sql(dialect="spark"), _plain)
         value = self.of(node.this)
+        if node.args.get("safe") and (is_nested(value.type) or is_nested(to)):
+            raise NotExact("a try_cast of ARRAYs, MAPs or STRUCTs is not on the list")
         found = self.cast_to(value, to)
         return or_null(found) if node.args.get("safe") and found is not value else found
 
     def cast_to(self, value: Exact, to: str) -> Exact:
-        return casts.cast_to(value, to, self.zone)
+        element, wanted = element_of(value.type), element_of(to)
+        if element is None or wanted is None or value.type == to:
+            return casts.cast_to(value, to, self.zone)
+        name = self.fresh()
+        inner = self.cast_to(Exact(("variable", name), element), wanted)
+        return Exact(("each", value.tree, ((name, "element"),), inner.tree, None, None), to)
 
     def as_timestamp(self, value: Exact) -> Exact:
         return casts.as_timestamp(value, self.zone)
@@ -303,6 +363,14 @@ def _in_days(interval: Exact) -> Exact:
     if rest or abs(days) >= 2**31:
         raise NotExact("so many days are not added here")
     return constant(days, "INT")
+
+
+def _plain(type_: str) -> str:
+    """The one spelling of a type that is not nested."""
+    found = canonical(type_).replace(" ", "")
+    if found == "DECIMAL":
+        return "DECIMAL(10,0)"
+    return found.replace(")", ",0)") if found.startswith("DECIMAL(") and "," not in found else found
 
 
 _OPERATORS: dict[type[Expr], str] = {
@@ -359,5 +427,11 @@ _RULES: dict[type[Expr], Callable[[Compiler, Any], Exact]] = {
     exp.Trim: Compiler.trimmed,
     exp.Overlay: Compiler.overlaid,
     exp.Extract: Compiler.extracted,
+    exp.Identifier: Compiler.variable,
+    exp.Dot: lambda compiler, node: nested.field_of(compiler.of(node.this), node.expression.name),
+    exp.Tuple: lambda compiler, node: nested.struct(
+        [(f"col{place}", value) for place, value in enumerate(compiler.all(node.expressions), 1)]),
+    exp.Bracket: lambda compiler, node: nested.bracket(compiler, node),
+    exp.Transform: lambda compiler, node: FUNCTIONS["transform"](compiler, [node.this, node.expression]),
     exp.Anonymous: Compiler.function,
 }  # fmt: skip  # fmt: skip

@@ -5,7 +5,17 @@ A module of a family has ``FUNCTIONS``, and ``NOTES`` of those that tasks comput
 
 from __future__ import annotations
 
-from watersmeet.plan.exact import choices, numbers, patterns, texts, times
+from watersmeet.plan.exact import (
+    arrays,
+    choices,
+    lambdas,
+    maps,
+    nested,
+    numbers,
+    patterns,
+    texts,
+    times,
+)
 from watersmeet.plan.exact.rules import Rule
 
 FAMILIES: dict[str, tuple[dict[str, Rule], ...]] = {
@@ -13,6 +23,7 @@ FAMILIES: dict[str, tuple[dict[str, Rule], ...]] = {
     "Numbers": (numbers.FUNCTIONS,),
     "Texts": (texts.FUNCTIONS, patterns.FUNCTIONS),
     "Times": (times.FUNCTIONS,),
+    "ARRAYs, MAPs and STRUCTs": (arrays.FUNCTIONS, maps.FUNCTIONS, nested.FUNCTIONS, lambdas.FUNCTIONS),
 }
 """By the name that the page gives them."""
 
@@ -29,7 +40,7 @@ OPERATORS = (
 
 NOTES: dict[str, str] = {
     name: note
-    for module in (choices, numbers, patterns, texts, times)
+    for module in (choices, numbers, patterns, texts, times, arrays, maps, nested, lambdas)
     for name, note in getattr(module, "NOTES", {}).items()
 }
 """What a function is restricted to, in a few words: ``DOUBLE only``."""

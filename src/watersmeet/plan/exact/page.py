@@ -32,6 +32,8 @@ _OPERATORS = """
 | what | for |
 |---|---|
 | `=` `==` `<>` `!=` `<` `<=` `>` `>=` `<=>`, `IS [NOT] DISTINCT FROM`, `BETWEEN`, `IN` (a list) | numbers, texts, BOOLEAN, DATE, TIMESTAMP; DATE beside TIMESTAMP |
+| the same | ARRAYs and STRUCTs, whose parts are compared in order |
+| `a[i]`, `m[k]`, `s.field`, lambdas (`x -> x + 1`) | ARRAYs, MAPs and STRUCTs, of columns too |
 | `AND` `OR` `NOT` `!`, `IS [NOT] NULL`, `IS [NOT] TRUE`, `CASE`, `IF` | as lazy as in Spark |
 | `+` `-` `*` `%` | integers, FLOAT, DOUBLE, DECIMAL |
 | `/` `div` | see `try_divide` for what does not fail |

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from watersmeet.nested import element_of
 from watersmeet.plan.exact.rules import Rule, arguments
 from watersmeet.plan.exact.values import (
     INTEGERS,
@@ -66,12 +67,12 @@ def _of(function: str, type_: str) -> Rule:
     return arguments(1, lambda compiler, value: call(function, type_, as_text(compiler, value)))
 
 
-def _of_either(function: str, type_: str | None) -> Rule:
-    """A function of one text, or of BINARY; None: of the argument's type."""
+def _of_either(function: str, type_: str) -> Rule:
+    """A function of one text, or of BINARY."""
 
     def make(compiler: Compiler, value: Exact) -> Exact:
         found = _either(compiler, value)
-        return call(function, type_ or found.type, found)
+        return call(function, type_, found)
 
     return arguments(1, make)
 
@@ -194,8 +195,18 @@ def joined(compiler: Compiler, values: Sequence[Exact]) -> Exact:
     """``||``, `concat`."""
     if not values:
         raise NotExact("a concat of nothing")
+    if all(element_of(each.type) is not None for each in values):
+        alike = compiler.alike(values)
+        return call("put_together", alike[0].type, *alike)
     found = _alike(compiler, *values)
     return call("concat", found[0].type, *found)
+
+
+def _reverse(compiler: Compiler, value: Exact) -> Exact:
+    if element_of(value.type) is not None:
+        return call("reverse_list", value.type, value)
+    found = _either(compiler, value)
+    return call("reverse", found.type, found)
 
 
 def _concat_ws(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -285,7 +296,7 @@ FUNCTIONS: dict[str, Rule] = {
     "length": _LENGTH, "len": _LENGTH, "char_length": _LENGTH, "character_length": _LENGTH,
     "octet_length": _of_either("byte_length", "INT"),
     "bit_length": _of_either("bit_length", "INT"),
-    "reverse": _of_either("reverse", None),
+    "reverse": arguments(1, _reverse),
     "upper": _UPPER, "ucase": _UPPER, "lower": _LOWER, "lcase": _LOWER,
     "initcap": _of("initcap", "STRING"),
     "trim": _trim("both", True), "ltrim": _trim("left", True), "rtrim": _trim("right", True),

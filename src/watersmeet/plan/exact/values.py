@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from watersmeet.nested import array_of, element_of, entry_of, fields_of, is_nested, map_of, struct_of
+
 Tree = tuple[Any, ...]
 
 
@@ -89,6 +91,8 @@ def widened(found: Exact, type_: str) -> Exact:
         return found
     if found.type == "NULL":
         return constant(None, type_)
+    if is_nested(found.type) or is_nested(type_):
+        return _widened_within(found, type_)
     if found.tree[0] == "constant" and found.type in INTEGERS and type_ in INTEGERS:
         return constant(found.tree[1], type_)
     digits = decimal_parts(found.type)[0] if is_decimal(found.type) else 0
@@ -102,6 +106,71 @@ def widened(found: Exact, type_: str) -> Exact:
     raise NotExact(f"{found.type} as {type_}")
 
 
+def _widened_within(found: Exact, type_: str) -> Exact:
+    """ARRAYs, MAPs and STRUCTs whose parts are in a wider type."""
+    of, to = parts_of(found.type), parts_of(type_)
+    if len(of) != len(to) or shape_of(found.type) != shape_of(type_):
+        raise NotExact(f"{found.type} as {type_}")
+    for own, wider in zip(of, to, strict=True):
+        widened(Exact(("variable", ""), own), wider)
+    if plain_names(found.type) == plain_names(type_):
+        return Exact(found.tree, type_)
+    return call("widen_nested", type_, found, options=[("type", type_)])
+
+
+def parts_of(type_: str) -> tuple[str, ...]:
+    """The types right beneath a nested one; of others none."""
+    element, entry, fields = element_of(type_), entry_of(type_), fields_of(type_)
+    if element is not None:
+        return (element,)
+    return entry or tuple(kind for _, kind in fields or ())
+
+
+def shape_of(type_: str) -> object:
+    """What two nested types have to have in common, besides their parts' own."""
+    fields = fields_of(type_)
+    return type_[:3] if fields is None else tuple(name.lower() for name, _ in fields)
+
+
+def plain_names(type_: str) -> str:
+    """A type without the names of fields."""
+    fields = fields_of(type_)
+    if fields is not None:
+        return struct_of([(f"f{n}", plain_names(kind)) for n, (_, kind) in enumerate(fields)])
+    element, entry = element_of(type_), entry_of(type_)
+    if element is not None:
+        return array_of(plain_names(element))
+    return type_ if entry is None else map_of(plain_names(entry[0]), plain_names(entry[1]))
+
+
+def is_value(type_: str) -> bool:
+    """Whether columns and parts of columns may be of a type."""
+    if is_nested(type_):
+        parts = parts_of(type_)
+        return bool(parts) and all(map(is_value, parts))
+    return type_ in PLAIN or is_decimal(type_)
+
+
+def is_ordered(type_: str) -> bool:
+    """Whether Spark compares values of a type: no MAPs."""
+    return entry_of(type_) is None and all(map(is_ordered, parts_of(type_)))
+
+
+def has_reals(type_: str) -> bool:
+    """Whether it is FLOAT or DOUBLE, or something in it is."""
+    return type_ in ("FLOAT", "DOUBLE") or any(map(has_reals, parts_of(type_)))
+
+
+def _common_within(types: Sequence[str]) -> str:
+    if len({shape_of(type_) for type_ in types}) != 1 or len({len(parts_of(type_)) for type_ in types}) != 1:
+        raise NotExact(f"{' and '.join(types)} are turned into one type by Spark alone")
+    parts = [common_type(each) for each in zip(*map(parts_of, types), strict=True)]
+    fields = fields_of(types[0])
+    if fields is not None:
+        return struct_of([(name, kind) for (name, _), kind in zip(fields, parts, strict=True)])
+    return array_of(parts[0]) if len(parts) == 1 else map_of(parts[0], parts[1])
+
+
 def common_type(types: Sequence[str]) -> str:
     """The type in which Spark compares or chooses between values. Raises: NotExact."""
     known = [type_ for type_ in dict.fromkeys(types) if type_ != "NULL"]
@@ -109,6 +178,8 @@ def common_type(types: Sequence[str]) -> str:
         return "NULL"
     if len(known) == 1:
         return known[0]
+    if all(map(is_nested, known)):
+        return _common_within(known)
     if all(type_ in INTEGERS for type_ in known):
         return max(known, key=INTEGERS.index)
     if "DOUBLE" in known and all(is_number(type_) for type_ in known):

@@ -1,0 +1,233 @@
+"""Rule: functions of ARRAYs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from watersmeet.nested import array_of, element_of, entry_of, struct_of
+from watersmeet.plan.exact.nested import element, value_of, whole
+from watersmeet.plan.exact.rules import Rule, arguments
+from watersmeet.plan.exact.values import (
+    INTEGERS,
+    Exact,
+    NotExact,
+    call,
+    common_type,
+    constant,
+    constant_value,
+    is_ordered,
+    is_value,
+    widened,
+)
+from watersmeet.spec.model import Expr
+
+if TYPE_CHECKING:
+    from watersmeet.plan.exact.compiler import Compiler
+
+
+def _array(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
+    if not nodes:
+        return constant([], array_of("NULL"))
+    found = compiler.alike(compiler.all(nodes))
+    if found[0].type != "NULL" and not is_value(found[0].type):
+        raise NotExact(f"an ARRAY of {found[0].type}")
+    return call("make_array", array_of(found[0].type), *found)
+
+
+def _of_list(function: str, type_: str | None = None) -> Rule:
+    """Of one ARRAY, of which it keeps the type, if it does not say another one."""
+
+    def make(_: Compiler, lists: Exact) -> Exact:
+        element(lists)
+        return call(function, type_ or lists.type, lists)
+
+    return arguments(1, make)
+
+
+def _size(_: Compiler, value: Exact) -> Exact:
+    if element_of(value.type) is None and entry_of(value.type) is None:
+        raise NotExact(f"the size of {value.type}")
+    return call("list_size", "INT", value)
+
+
+def _item(kind: str) -> Callable[[Compiler, Exact, Exact], Exact]:
+    def make(_: Compiler, value: Exact, index: Exact) -> Exact:
+        if kind != "get" and entry_of(value.type) is not None:
+            return value_of(value, index)
+        return call("item", element(value), value, whole(index, "INT"), options=[kind])
+
+    return make
+
+
+def _with_element(function: str, type_: str | None) -> Callable[[Compiler, Exact, Exact], Exact]:
+    """Of an ARRAY and a value that is compared with its elements. ``type_``: None is the ARRAY's."""
+
+    def make(_: Compiler, lists: Exact, value: Exact) -> Exact:
+        common = common_type([element(lists), value.type])
+        if not is_ordered(common):
+            raise NotExact(f"{common} is compared")
+        wide = widened(lists, array_of(common))
+        if function == "without_element" and value.type == "NULL":
+            raise NotExact("NULL is removed")
+        return call(function, type_ or wide.type, wide, widened(value, common))
+
+    return make
+
+
+def _added(function: str) -> Callable[[Compiler, Exact, Exact], Exact]:
+    def make(_: Compiler, lists: Exact, value: Exact) -> Exact:
+        common = common_type([element(lists), value.type])
+        return call(function, array_of(common), widened(lists, array_of(common)), widened(value, common))
+
+    return make
+
+
+def _insert(_: Compiler, lists: Exact, place: Exact, value: Exact) -> Exact:
+    common = common_type([element(lists), value.type])
+    wide = widened(lists, array_of(common))
+    return call("insert_element", wide.type, wide, whole(place, "INT"), widened(value, common))
+
+
+def _of_two(function: str, type_: str | None = None) -> Callable[[Compiler, Exact, Exact], Exact]:
+    def make(compiler: Compiler, left: Exact, right: Exact) -> Exact:
+        both = compiler.alike([left, right])
+        if not is_ordered(element(both[0])):
+            raise NotExact(f"{both[0].type} is compared")
+        return call(function, type_ or both[0].type, *both)
+
+    return make
+
+
+def _distinct(_: Compiler, lists: Exact) -> Exact:
+    if not is_ordered(element(lists)):
+        raise NotExact(f"{lists.type} is compared")
+    return call("distinct", lists.type, lists)
+
+
+def _sorted(name: str) -> Rule:
+    def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
+        found = compiler.all(nodes)
+        down = len(found) > 1 and constant_value(found[1]) is False
+        if not found or len(found) > (2 if name == "sort_array" else 1):
+            raise NotExact("this number of arguments is not on the list")
+        if len(found) > 1 and found[1].type != "BOOLEAN":
+            raise NotExact("an order that is not TRUE or FALSE")
+        if not is_ordered(element(found[0])):
+            raise NotExact(f"{found[0].type} is ordered")
+        options = [down, down or name == "array_sort"]
+        return call("sorted_list", found[0].type, found[0], options=options)
+
+    return rule
+
+
+def _extreme(greatest: bool) -> Callable[[Compiler, Exact], Exact]:
+    def make(_: Compiler, lists: Exact) -> Exact:
+        if not is_ordered(element(lists)):
+            raise NotExact(f"{lists.type} is ordered")
+        return call("extreme_of", element(lists), lists, options=[greatest])
+
+    return make
+
+
+def _repeat(_: Compiler, value: Exact, count: Exact) -> Exact:
+    if not is_value(value.type):
+        raise NotExact(f"an ARRAY of {value.type}")
+    return call("repeat_element", array_of(value.type), value, widened(whole(count, "INT"), "INT"))
+
+
+def _slice(_: Compiler, lists: Exact, start: Exact, length: Exact) -> Exact:
+    element(lists)
+    return call("slice_of", lists.type, lists, whole(start, "INT"), whole(length, "INT"))
+
+
+def _flatten(_: Compiler, lists: Exact) -> Exact:
+    inner = element(lists)
+    if element_of(inner) is None:
+        raise NotExact(f"flatten of {lists.type}")
+    return call("flatten", inner, lists)
+
+
+def _sequence(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
+    found = compiler.all(nodes)
+    if len(found) not in (2, 3):
+        raise NotExact("this number of arguments is not on the list")
+    if {each.type for each in found[:2]} == {"DATE"} and len(found) == 2:
+        return call("sequence", array_of("DATE"), *found)
+    if any(each.type not in INTEGERS for each in found):
+        raise NotExact("a sequence of what are no integers")
+    common = common_type([each.type for each in found])
+    return call("sequence", array_of(common), *(widened(each, common) for each in found))
+
+
+def _zip(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
+    found = compiler.all(nodes)
+    if not found:
+        raise NotExact("arrays_zip of nothing")
+    names = [compiler.name_of(node) or str(n) for n, node in enumerate(nodes)]
+    fields = [(name, element(value)) for name, value in zip(names, found, strict=True)]
+    return call("zipped", array_of(struct_of(fields)), *found)
+
+
+def _join(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
+    found = compiler.all(nodes)
+    if (
+        len(found) not in (2, 3)
+        or found[0].type != "ARRAY<STRING>"
+        or any(e.type != "STRING" for e in found[1:])
+    ):
+        raise NotExact("array_join of what are no texts")
+    return call("joined_elements", "STRING", *found)
+
+
+def literal_of(pattern: object) -> str:
+    """The text that a regular expression stands for. Raises: NotExact: it is more than a text."""
+    if not isinstance(pattern, str) or not re.fullmatch(r"(?:[^\\.\[\]{}()*+?^$|]|\\[^\w\s])+", pattern):
+        raise NotExact("a separator that is no plain text")
+    return re.sub(r"\\(.)", r"\1", pattern)
+
+
+def _split(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
+    found = compiler.all(nodes)
+    if len(found) not in (2, 3) or found[0].type != "STRING" or found[1].type != "STRING":
+        raise NotExact("split of what is no text")
+    most = constant_value(found[2]) if len(found) == 3 else 0
+    if not isinstance(most, int):
+        raise NotExact("a limit that is no number")
+    separator = literal_of(constant_value(found[1]))
+    return call("split_text", array_of("STRING"), found[0], options=[separator, max(most, 0)])
+
+
+FUNCTIONS: dict[str, Rule] = {
+    "array": _array,
+    "size": arguments(1, _size),
+    "cardinality": arguments(1, _size),
+    "array_size": _of_list("list_size", "INT"),
+    "element_at": arguments(2, _item("element_at")),
+    "try_element_at": arguments(2, _item("try")),
+    "get": arguments(2, _item("get")),
+    "array_contains": arguments(2, _with_element("has_element", "BOOLEAN")),
+    "array_position": arguments(2, _with_element("place_of_element", "BIGINT")),
+    "array_remove": arguments(2, _with_element("without_element", None)),
+    "array_append": arguments(2, _added("append_element")),
+    "array_prepend": arguments(2, _added("prepend_element")),
+    "array_insert": arguments(3, _insert),
+    "array_compact": _of_list("compact"),
+    "array_distinct": arguments(1, _distinct),
+    "array_union": arguments(2, _of_two("union")),
+    "array_intersect": arguments(2, _of_two("intersect")),
+    "array_except": arguments(2, _of_two("without")),
+    "arrays_overlap": arguments(2, _of_two("overlap", "BOOLEAN")),
+    "array_sort": _sorted("array_sort"),
+    "sort_array": _sorted("sort_array"),
+    "array_max": arguments(1, _extreme(True)),
+    "array_min": arguments(1, _extreme(False)),
+    "array_repeat": arguments(2, _repeat),
+    "arrays_zip": _zip,
+    "array_join": _join,
+    "slice": arguments(3, _slice),
+    "flatten": arguments(1, _flatten),
+    "sequence": _sequence,
+    "split": _split,
+}

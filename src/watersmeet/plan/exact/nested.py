@@ -1,0 +1,113 @@
+"""Rule: parts of ARRAYs, MAPs and STRUCTs, and what makes STRUCTs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from watersmeet.nested import array_of, element_of, entry_of, fields_of, struct_of
+from watersmeet.plan.exact.rules import Rule
+from watersmeet.plan.exact.values import (
+    INTEGERS,
+    Exact,
+    NotExact,
+    call,
+    constant_value,
+    widened,
+)
+from watersmeet.spec.model import Expr
+
+if TYPE_CHECKING:
+    from watersmeet.plan.exact.compiler import Compiler
+
+
+def field_of(value: Exact, name: str) -> Exact:
+    """``value.name``: of a STRUCT, of all STRUCTs of an ARRAY, or of a MAP's key."""
+    fields, element, entry = fields_of(value.type), element_of(value.type), entry_of(value.type)
+    if entry is not None and entry[0] == "STRING":
+        return value_of(value, Exact(("constant", name, "STRING"), "STRING"))
+    inner = fields if fields is not None else fields_of(element or "")
+    if inner is None:
+        raise NotExact(f"a field of {value.type}")
+    places = [n for n, (own, _) in enumerate(inner) if own.lower() == name.lower()]
+    if len(places) != 1:
+        raise NotExact(f"{value.type} has {len(places)} fields {name}")
+    type_ = inner[places[0]][1]
+    if fields is not None:
+        return call("field", type_, value, options=places)
+    return call("field_of_elements", array_of(type_), value, options=places)
+
+
+def bracket(compiler: Compiler, node: exp.Bracket) -> Exact:
+    """``a[i]``, ``m[k]``, ``s['f']``."""
+    if len(node.expressions) != 1:
+        raise NotExact("this [] is not on the list")
+    value, index = compiler.of(node.this), compiler.of(node.expressions[0])
+    element = element_of(value.type)
+    if element is not None:
+        return call("item", element, value, whole(index), options=["[]"])
+    if entry_of(value.type) is not None:
+        return value_of(value, index)
+    return field_of(value, str(constant_value(index)))
+
+
+def value_of(maps: Exact, key: Exact) -> Exact:
+    """Of a key of a MAP."""
+    entry = entry_of(maps.type)
+    assert entry is not None
+    return call("value_of", entry[1], maps, widened(key, entry[0]))
+
+
+def whole(value: Exact, most: str = "BIGINT") -> Exact:
+    """An integer of at most a type."""
+    if value.type not in INTEGERS[: INTEGERS.index(most) + 1]:
+        raise NotExact(f"{value.type} as a place")
+    return value
+
+
+def element(value: Exact) -> str:
+    """The type of an ARRAY's elements."""
+    found = element_of(value.type)
+    if found is None or found == "NULL":
+        raise NotExact(f"{value.type} as an ARRAY")
+    return found
+
+
+def entry(value: Exact) -> tuple[str, str]:
+    found = entry_of(value.type)
+    if found is None:
+        raise NotExact(f"{value.type} as a MAP")
+    return found
+
+
+def _struct(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
+    named = []
+    for place, node in enumerate(nodes, 1):
+        aliased = isinstance(node, exp.Alias)
+        value = compiler.of(node.this if aliased else node)
+        name = node.alias if aliased else compiler.name_of(node)
+        named.append((f"col{place}" if name is None else name, value))
+    return struct(named)
+
+
+def _named_struct(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
+    found = compiler.all(nodes)
+    if len(found) % 2:
+        raise NotExact("a name without a value")
+    return struct(
+        [(str(constant_value(name)), value) for name, value in zip(found[::2], found[1::2], strict=True)]
+    )
+
+
+def struct(named: Sequence[tuple[str, Exact]]) -> Exact:
+    if not named or any(value.type == "NULL" or value.type.startswith("INTERVAL") for _, value in named):
+        raise NotExact("a STRUCT of nothing, of NULL, or of intervals")
+    return call("make_struct", struct_of([(name, v.type) for name, v in named]), *(v for _, v in named))
+
+
+FUNCTIONS: dict[str, Rule] = {
+    "struct": _struct,
+    "named_struct": _named_struct,
+}

@@ -1,0 +1,120 @@
+# ruff: noqa: E501
+"""ARRAYs, MAPs and STRUCTs: what tasks compute is what Spark computes."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, datetime
+
+import pytest
+
+from tests.plan.exact.checking import check, table_of
+
+TYPES = {
+    "i": "INT", "b": "BIGINT", "x": "DOUBLE", "s": "STRING", "d": "DATE",
+    "li": "ARRAY<INT>", "lb": "ARRAY<BIGINT>", "lx": "ARRAY<DOUBLE>", "lf": "ARRAY<FLOAT>", "ls": "ARRAY<STRING>",
+    "ld": "ARRAY<DATE>", "lt": "ARRAY<TIMESTAMP>", "lm": "ARRAY<DECIMAL(10,2)>", "lp": "ARRAY<BOOLEAN>",
+    "ll": "ARRAY<ARRAY<INT>>", "lr": "ARRAY<STRUCT<a: INT, b: STRING>>", "r": "STRUCT<a: INT, b: STRING, c: ARRAY<INT>>",
+    "ms": "MAP<STRING, INT>", "mx": "MAP<DOUBLE, STRING>", "mi": "MAP<INT, DOUBLE>",
+}  # fmt: skip
+LISTS = [name for name, type_ in TYPES.items() if type_.startswith("ARRAY")]
+MAPS = ("ms", "mx", "mi")
+
+EXPRESSIONS = [
+    *(f"{v}1 {op} {v}2" for v, ops in (("li", ("=", "<>", "<", ">=", "<=>")), ("lx", "=<"), ("ls", "=>"), ("ld", "<"), ("lm", "<"), ("lp", "<"), ("ll", "=<"),
+      ("lr", "=<"), ("r", ("=", "<>", "<", "<=", "<=>"))) for op in ops),
+    "li1 IN (li2, NULL)", "r1 IN (r2, NULL)", *(f"coalesce({v}1, {v}2)" for v in ("li", "lt", "lr", "r", *MAPS)),
+    "greatest(li1, li2)", "greatest(lx1, lx2)", "greatest(r1, r2)", "least(lr1, lr2)", "nullif(li1, li2)",
+    *(f"CASE WHEN i1 > 0 THEN {v}1 WHEN i1 < 0 THEN {v}2 END" for v in ("li", "lt", "ll", "lr", "r", "ms")),
+    *(f"{v}1 IS NULL" for v in ("li", "r", "ms")), "li1 = lb2", "coalesce(li1, lb2)", "li1 < array(1, 2)", "lx1 = lf2",
+    *(f"{f}({v}1)" for v in ("li", "lx", "ls", "lr") for f in ("array_compact", "array_distinct", "array_sort", "sort_array", "array_max", "array_min", "reverse")),
+    *(f"{f}({v}1)" for v in ("lb", "lf", "lt", "lm", "lp", "ll") for f in ("array_distinct", "array_sort", "array_max")),
+    *(f"sort_array({v}1, false)" for v in ("li", "lx", "ls", "ll", "lr")), "sort_array(li1, true)",
+    "size(li1)", "cardinality(li1)", "array_size(li1)", "size(lr1)", "size(ms1)", "cardinality(mx1)", "size(ll1)",
+    *(f"{f}({v}1, {v}2)" for v in ("li", "lx", "ls", "lr") for f in ("array_union", "array_intersect", "array_except", "arrays_overlap")),
+    *(f"{f}({v}1, {v}2)" for v in ("lb", "lf", "lt", "lm", "lp", "ll") for f in ("array_intersect", "arrays_overlap", "concat")),
+    "concat(li1, lb1, li2)", "array_union(li1, lb2)", "arrays_overlap(li1, lb2)", "concat(li1)",
+    *(f"{f}({v}1, i1)" for v in ("li", "lt", "ll", "lr") for f in ("element_at", "try_element_at", "get")), "ls1[i1]", "lr1[i1]", "li1[0]", "ls1[b1]", "element_at(li1, -1)",
+    *(f"{f}({v}1, {e})" for v, e in (("li", "i1"), ("lx", "x1"), ("ls", "s1"), ("ll", "li1"), ("lr", "named_struct('a', i1, 'b', s1)"))
+      for f in ("array_contains", "array_position", "array_remove", "array_append", "array_prepend")),
+    *(f"{f}({v}1, {e})" for v, e in (("lb", "i1"), ("ld", "d1"), ("li", "b1"), ("lx", "-0.0d"), ("lx", "i1")) for f in ("array_contains", "array_remove", "array_append")),
+    *(f"array_insert(li1, {place}, i2)" for place in ("i1 % 9", "1", "-1", "-4", "7", "-7")), "array_insert(ls1, 2, s1)",
+    *(f"slice({v}1, i1, i2)" for v in ("li", "lr")), "slice(li1, 2, 2)", "slice(li1, -2, 1)",
+    "flatten(ll1)", "flatten(array(li1, li2))", "array_repeat(i1, 3)", "array_repeat(li1, i2 % 5)", "array_repeat(s1, 0)",
+    "arrays_zip(li1, ls1)", "arrays_zip(li1)", "arrays_zip(li1, ls1, li2)", "arrays_zip(li1, ls1)[0].ls1",
+    "array_join(ls1, s1)", "array_join(ls1, ',')", "array_join(ls1, ',', s1)", "array_join(ls1, '', '?')",
+    "array(i1, b1)", "array(s1, s2, 'x')", "array(li1, li2)", "array(1, 2.5)", "array(r1)", "array(NULL, i1)",
+    "size(array())", "coalesce(li1, array())", "li1 = array()", "concat(li1, array())",
+    "r1.a", "get(r1.c, 0)", "r1['b']", "r1.B", "lr1.a", "lr1.b", "get(lr1, 0).b", "struct(i1, s1)", "struct(i1 AS p, li1 AS q)",
+    "struct(i1, 5, r1.a)", "named_struct('a', i1, 'b', struct(s1)).b", "struct(i1, s1) = struct(i2, s2)", "struct(i1, x1) < struct(i2, x2)",
+    "struct(i1, s1) IN (struct(i2, s2))", "named_struct('p', li1).p", "(i1, s1) = (i2, s2)", "(i1, s1) IN ((i2, s2), (1, 'a'))",
+    "CAST(li1 AS ARRAY<BIGINT>)", "CAST(li1 AS ARRAY<STRING>)", "CAST(lb1 AS ARRAY<DOUBLE>)", "CAST(lt1 AS ARRAY<DATE>)",
+    "sequence(0, i1 % 20)", "sequence(i1 % 9, i2 % 9)", "sequence(b1 % 9, i1 % 9)", "sequence(1, 10, 3)", "sequence(i1 % 9, i2 % 9, if(i1 % 9 <= i2 % 9, 2, -2))",
+    "sequence(i1 % 3, i2 % 3, i1 % 2)", "sequence(DATE '2024-01-30', DATE '2024-03-01')", "sequence(b1, b1)",
+    "split(s1, ',')", "split(s1, ',', 2)", "split(s1, ', ')", "split(s1, ',', -1)", "split(s1, ',', 0)", "split(s1, 'a', 1)", r"split(s1, '\\|')", "split(s1, '=')[0]",
+    *(f"{f}({v}1)" for v in MAPS for f in ("map_keys", "map_values", "map_entries")), "ms1['a']", "ms1[s1]", "mx1[x1]", "mi1[i1]", "ms1.a",
+    *(f"{f}({v}1, {k})" for v, k in (("ms", "s1"), ("mx", "x1")) for f in ("element_at", "try_element_at", "map_contains_key")),
+    "map('a', i1, 'b', i2)", "map(d1, s1, DATE '1970-01-01', s2)", "map(i1, i2)", "map(s1, li1)", "map(li1, 1, li2, 2)", "map_from_arrays(ls1, li1)", "map_from_arrays(array_distinct(ls1), array_distinct(ls1))",
+    "map_from_entries(lr1)", "map_from_entries(map_entries(mi1))", "map_concat(ms1, ms2)", "map_concat(mi1)",
+    "str_to_map(s1)", "str_to_map(s1, ',', '=')", "str_to_map(s1, ';')",
+    "transform(li1, e -> e % 7)", "transform(li1, (e, n) -> n)", "transform(ls1, e -> concat(e, s1))", "transform(lr1, e -> e.a)", "transform(ll1, e -> size(e))",
+    "transform(ll1, e -> transform(e, f -> f % 3 + size(e)))", "transform(li1, e -> i1)", "transform(li1, c0 -> c0 % 5 + i1 % 3)", "transform(li1, e -> array(e, i2))",
+    "transform(li1, e -> CASE WHEN e = 0 THEN -1 ELSE 100 div e END)", "transform(li1, e -> e)", "transform(li1, e -> struct(e, i1))", "transform(li1, E -> E)",
+    "filter(li1, e -> e > 0)", "filter(ls1, (e, n) -> n > 0 AND e <> s1)", "filter(lr1, e -> e.b = s1)", "filter(li1, e -> e <> 0 AND 10 / e > 1)", "filter(lx1, e -> e > x1)",
+    "exists(li1, e -> e > i1)", "forall(li1, e -> e > i1)", "exists(ls1, e -> e LIKE 'a%')", "forall(lr1, e -> e.a IS NOT NULL)", "exists(ll1, e -> exists(e, f -> f = i1))",
+    "aggregate(li1, 0L, (found, e) -> found + coalesce(e, 0))", "reduce(li1, 0D, (found, e) -> found / 2 + e, found -> found * 10)", "aggregate(ls1, s1, (found, e) -> concat(found, e))",
+    "aggregate(lx1, 0.0D, (found, e) -> found + e)", "aggregate(li1, named_struct('n', 0L, 'm', 0L), (found, e) -> named_struct('n', found.n + 1L, 'm', found.m + coalesce(e, i2)), found -> found.m / (found.n + 1L))",
+    "zip_with(li1, ls1, (e, f) -> struct(e, f))", "zip_with(li1, li2, (e, f) -> coalesce(e, f, i1) % 10)",
+    "map_filter(ms1, (k, v) -> v > 1)", "map_filter(mx1, (k, v) -> k > x1)", "transform_values(ms1, (k, v) -> concat(k, s1))", "transform_values(mx1, (k, v) -> k)",
+    "transform_keys(ms1, (k, v) -> concat(k, 'z'))", "transform_keys(mi1, (k, v) -> k % 2)", "transform_keys(mi1, (k, v) -> nullif(k, 1))",
+    "map_zip_with(ms1, ms2, (k, v, w) -> struct(k, v, w))", "map_zip_with(mi1, mi2, (k, v, w) -> coalesce(v, w))",
+]  # fmt: skip
+
+
+def pools(rng: random.Random) -> dict[str, list]:
+    nan, inf = float("nan"), float("inf")
+    plain: dict[str, list] = {
+        "i": [0, 1, 2, 3, -1, -2, -3, 7, 5, 2**31 - 1, 1 - 2**31, None],  # the least INT as a place ends Spark's JVM
+        "b": [0, 1, -1, 2, 3, 7, 2**63 - 1, -(2**63), 2**31, None],
+        "x": [0.0, -0.0, 1.0, -1.5, nan, inf, -inf, 5e-324, 1e300, None],
+        "f": [0.0, -0.0, 1.0, -1.5, nan, inf, 0.5, None],
+        "s": ["", "a", "b", "A", "é", "😀", "\uffff", "a,b", "a, b,", ",", "a:1,b:2", "a=1,b=2,a=3", "a:1,a:2", "a|b", "a,b,,", "\t", "x:y:z", None],
+        "d": [date(1, 1, 1), date(9999, 12, 31), date(1970, 1, 1), date(2024, 2, 29), None],
+        "t": [datetime(1, 1, 1, 5), datetime(2024, 3, 10, 7), datetime(9999, 12, 31), None],
+        "m": [0, 1, -1, None],
+        "p": [True, False, None],
+    }  # fmt: skip
+
+    def lists(pool: list, count: int = 60, longest: int = 5) -> list:
+        found = [[rng.choice(pool) for _ in range(rng.randrange(longest))] for _ in range(count)]
+        return [*found, [], [None], [pool[0]], [pool[0], pool[1]], [pool[1], pool[0], None], None]
+
+    def maps(keys: list, items: list) -> list:
+        keys = [key for key in keys if key is not None]
+        found = []
+        for _ in range(60):
+            own = rng.sample(keys, rng.randrange(4))
+            found.append(
+                [(key, rng.choice(items)) for n, key in enumerate(own) if key != 0.0 or key not in own[:n]]
+            )
+        return [*found, [], None]
+
+    structs = [{"a": rng.choice(plain["i"]), "b": rng.choice(plain["s"])} for _ in range(20)]
+    few = [{"a": a, "b": b} for a in (0, 1, None) for b in ("", "a", None)]
+    return {
+        **{name: plain[name] for name in ("i", "b", "x", "s", "d")},
+        **{f"l{name}": lists(plain[name]) for name in "ibxfsdtmp"},
+        "ll": lists(lists(plain["i"][:4], 12, 3)),
+        "lr": lists([*structs, *few, *few, None]),
+        "r": [*({**each, "c": rng.choice(lists(plain["i"][:3], 5, 3))} for each in (*structs, *few, *few)), None],
+        "ms": maps(plain["s"][:5], plain["i"]),
+        "mx": maps(plain["x"], plain["s"]),
+        "mi": maps(plain["i"][:5], plain["x"]),
+    }  # fmt: skip
+
+
+@pytest.mark.spark
+def test_tasks_compute_what_spark_computes(spark, request, monkeypatch):
+    seed = request.config.watersmeet_seed
+    rows = table_of(TYPES, pools(random.Random(seed)), seed, 600)
+    check(spark, EXPRESSIONS, rows, TYPES, "UTC", monkeypatch)
