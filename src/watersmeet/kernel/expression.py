@@ -30,6 +30,7 @@ from watersmeet.kernel.held import (
     fits,
     held,
     is_decimal,
+    is_nested,
     list_array,
     native,
     taken_in,
@@ -251,11 +252,11 @@ class _Rows:
             return found if chosen is None else found.take(pa.array(chosen))
         if isinstance(tree, Constant):
             count = self.count if chosen is None else len(chosen)
-            return (
-                pa.nulls(count, tree.type)
-                if tree.value is None
-                else pa.repeat(pa.scalar(tree.value, tree.type), count)
-            )
+            if tree.value is None:
+                return pa.nulls(count, tree.type)
+            if is_nested(tree.type):
+                return pa.array([tree.value], tree.type).take(pa.array(np.zeros(count, dtype=np.int64)))
+            return pa.repeat(pa.scalar(tree.value, tree.type), count)
         if isinstance(tree, Call):
             arguments = self._arguments(tree, chosen, count)
             try:

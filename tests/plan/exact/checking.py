@@ -136,7 +136,7 @@ def ours(
 ) -> tuple[list[Any], np.ndarray, dict[int, str]]:
     """(values, rows that fail, their conditions)."""
     columns = tuple(Column(f"{name}{n}", type_) for name, type_ in types.items() for n in (1, 2))
-    expr = sqlglot.parse_one(text, dialect="spark").transform(_with_fields)
+    expr = sqlglot.parse_one(text, dialect="spark").transform(with_fields)
     found = exact(expr, Scope((Input("", columns, (), ()),), time_zone=zone_name))
     failing = np.zeros(rows.num_rows, dtype=np.bool_)
     conditions: dict[int, str] = {}
@@ -162,7 +162,7 @@ def ours(
     )
 
 
-def _with_fields(node: sqlglot.exp.Expression) -> sqlglot.exp.Expression:
+def with_fields(node: sqlglot.exp.Expression) -> sqlglot.exp.Expression:
     """``column.field``, as the front writes it."""
     if not isinstance(node, sqlglot.exp.Column) or len(node.parts) == 1:
         return node

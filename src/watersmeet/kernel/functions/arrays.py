@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.errors import EngineError
-from watersmeet.kernel.batches import MOST_BYTES, joined
+from watersmeet.kernel.batches import joined
 from watersmeet.kernel.functions import base
 from watersmeet.kernel.functions.base import Raw, made, raw
 from watersmeet.kernel.functions.nested import (
@@ -43,6 +43,10 @@ def list_size(lists: pa.Array) -> pa.Array:
     """`size`: NULL of NULL."""
     offsets, _ = elements(lists)
     return made(np.diff(offsets).astype(np.int32), pa.int32(), lists)
+
+
+MOST_MADE = 1 << 27
+"""Elements that a step makes of numbers alone: `sequence`, `array_repeat`, gaps of `array_insert`."""
 
 
 # by place
@@ -398,9 +402,9 @@ def _matches(offsets: Offsets, values: pa.Array, value: pa.Array) -> Mask:
 
 def _bounded(lengths: Raw) -> None:
     total = float(lengths.sum(dtype=np.float64))
-    if total > MOST_BYTES:
+    if total > MOST_MADE:
         raise EngineError(
-            f"ARRAYs of {total:,.0f} elements together are to be made at once; {MOST_BYTES:,} are possible",
+            f"ARRAYs of {total:,.0f} elements together are to be made at once; {MOST_MADE:,} are possible",
             code="too-many-elements",
             hint="make smaller ARRAYs",
         )
