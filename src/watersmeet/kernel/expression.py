@@ -244,6 +244,7 @@ class _Rows:
         self._columns: dict[str, pa.Array] = {}
 
     def of(self, tree: Expression, chosen: Rows | None) -> pa.Array:
+        count = self.count if chosen is None else len(chosen)
         if isinstance(tree, Column):
             column = self.column(tree.name)
             return column if chosen is None else column.take(pa.array(chosen))
@@ -251,7 +252,6 @@ class _Rows:
             found = self.variable(tree.name)
             return found if chosen is None else found.take(pa.array(chosen))
         if isinstance(tree, Constant):
-            count = self.count if chosen is None else len(chosen)
             if tree.value is None:
                 return pa.nulls(count, tree.type)
             if is_nested(tree.type):
