@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import random
+from datetime import date, datetime
+from decimal import Decimal
 
 import pytest
 
@@ -51,6 +53,26 @@ EXPRESSIONS = [
     *(f"y1 {op} y2" for op in ("=", "<>", "<", "<=", ">", ">=", "<=>")), "y1 IN (y2)", "greatest(y1, y2)", "coalesce(y1, y2)", "y1 IS NULL",
 ]  # fmt: skip
 
+HASHED = {
+    "k": "TINYINT",
+    "l": "SMALLINT",
+    "f": "FLOAT",
+    "x": "DOUBLE",
+    "m": "DECIMAL(18,3)",
+    "ts": "TIMESTAMP",
+    "e": "STRING",
+}
+TYPES |= HASHED
+EXPRESSIONS += [
+    *(f"{function}({column}1)" for function in ("hash", "xxhash64") for column in ("s", "n", "b", "p", "y", "d", *HASHED)),
+    *(f"{function}({columns})" for function in ("hash", "xxhash64") for columns in ("s1, n1, y2, b1", "x1, f2, e1, d1", "NULL, 'abc', 1, s1")),
+    *(f"{function}({column})" for function in ("md5", "sha", "sha1", "crc32", "base64", "hex", "is_valid_utf8", "make_valid_utf8") for column in ("y1", "s1", "e1")),
+    *(f"sha2(s1, {bits})" for bits in ("256", "n1", "0", "224", "384", "512", "1")), "hex(b1)", "hex(n1)", "unhex(e1)", "unhex(s1)", "unhex(hex(y1))",
+    *(f"encode(s1, '{charset}')" for charset in ("UTF-8", "US-ASCII", "ISO-8859-1", "utf-16", "UTF-16BE", "UTF-16LE", "UTF-32")),
+    *(f"decode(y1, '{charset}')" for charset in ("UTF-8", "US-ASCII", "ISO-8859-1", "UTF-16BE", "UTF-16LE")), "decode(encode(s1, 'UTF-8'), 'UTF-8')",
+    "to_binary(s1, 'utf-8')", "to_binary(e1)", "try_to_binary(e1, 'hex')", "validate_utf8(y1)", "try_validate_utf8(y1)", "validate_utf8(s1)", "url_encode(s1)", "url_decode(e1)",
+    "try_url_decode(e1)", "url_decode(url_encode(s1))", "binary(s1)", "CAST(s1 AS BINARY)",
+]  # fmt: skip
 PATTERNS = (
     "a", "^a", "b$", "^$", ".", "a.b", "[a-cé]+", "[^a-z]", r"\\d+", r"\\w+", r"\\s", r"\\W", "(a)(b)?", "(?:ab|b)+?", "a{2,3}", "(?i)AB", r"(\\w)[.,](\\w)",
     "😀", "x|$", "[-.]", r"[\\d.]+", r"\\.", "a*", "(a|b)*", r"^\\s*(.*?)\\s*$", "[Σσ]", "\\n$", "$",
@@ -81,7 +103,12 @@ def pools(rng: random.Random) -> dict[str, list]:
     return {
         "s": [*ODD, *drawn, None], "u": [*anywhere, "ʕΣ", "\u1c89Σ", "\ua7cb", None], "w": ["", " ", "a", "b", "ab", "Σ", "é", "a😀", ".", ",", "ba", "\0", *drawn[:20], None],
         "n": [0, 1, -1, 2, -2, 3, -3, 5, 65, 10, None], "b": [0, 1, -1, 255, 256, 300, 2**63 - 1, -(2**63), 18, 4242, None],
-        "p": [True, False, None], "d": [None], "q": ["%", "a%", "_", "__", "%b%", "\\%%", "%\\\\%", "Σ%", "", "A_", "%.%", None],
+        "p": [True, False, None], "d": [None, date(2024, 2, 29), date(1, 1, 1)], "k": [0, 1, -1, 127, -128, None], "l": [0, 1, -1, 32767, -32768, None],
+        "f": [0.0, -0.0, 1.5, float("nan"), float("-inf"), 1e-45, None], "x": [0.0, -0.0, 1.5, float("nan"), float("inf"), 5e-324, -1e300, None],
+        "m": [Decimal("0.000"), Decimal("-0.001"), Decimal("999999999999999.999"), Decimal("-999999999999999.999"), None],
+        "ts": [datetime(1, 1, 1), datetime(2024, 3, 10, 7, 0, 0, 1), datetime(9999, 12, 31), None],
+        "e": ["%41%zz", "%e9", "a+b%20c", "%", "%4", "%+1%１１", "%-1", "%C3%A9", "%F0%9F%98%80x", "%ff%C3", "%E0%80%41", "0aFF", "abc", "zz", "", "%Ａa", "%\U0001d7d8",
+              *("".join(rng.choices("%%%CE0A98f+4", k=rng.randrange(9))) for _ in range(150)), *("y" * n for n in range(30, 70)), "é" * 100, None], "q": ["%", "a%", "_", "__", "%b%", "\\%%", "%\\\\%", "Σ%", "", "A_", "%.%", None],
         "y": [b"", b"a", b"\0", b"\xff\xfe", b"ab", "é".encode(), b"abc\x80", *(rng.randbytes(rng.randrange(6)) for _ in range(20)), None],
     }  # fmt: skip
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from watersmeet.kernel.functions import (
     arrays,
+    codes,
     from_texts,
     letters,
     logic,
@@ -24,7 +25,7 @@ from watersmeet.kernel.functions import (
     times,
 )
 
-_FAMILIES = (arrays, from_texts, letters, logic, maps, nested, numbers, patterns, texts, times)
+_FAMILIES = (arrays, codes, from_texts, letters, logic, maps, nested, numbers, patterns, texts, times)
 
 
 def _of_all() -> dict[str, Callable[..., pa.Array]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from watersmeet.plan.exact import (
     arrays,
     choices,
+    codes,
     lambdas,
     maps,
     nested,
@@ -21,7 +22,7 @@ from watersmeet.plan.exact.rules import Rule
 FAMILIES: dict[str, tuple[dict[str, Rule], ...]] = {
     "Choices and NULL": (choices.FUNCTIONS,),
     "Numbers": (numbers.FUNCTIONS,),
-    "Texts": (texts.FUNCTIONS, patterns.FUNCTIONS),
+    "Texts": (texts.FUNCTIONS, patterns.FUNCTIONS, codes.FUNCTIONS),
     "Times": (times.FUNCTIONS,),
     "ARRAYs, MAPs and STRUCTs": (arrays.FUNCTIONS, maps.FUNCTIONS, nested.FUNCTIONS, lambdas.FUNCTIONS),
 }
@@ -40,7 +41,7 @@ OPERATORS = (
 
 NOTES: dict[str, str] = {
     name: note
-    for module in (choices, numbers, patterns, texts, times, arrays, maps, nested, lambdas)
+    for module in (choices, codes, numbers, patterns, texts, times, arrays, maps, nested, lambdas)
     for name, note in getattr(module, "NOTES", {}).items()
 }
 """What a function is restricted to, in a few words: ``DOUBLE only``."""
