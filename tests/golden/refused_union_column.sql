@@ -1,6 +1,6 @@
 -- fail=residual-function
 CREATE TABLE a (k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '10' SECONDS) TYPE Memory;
 CREATE TABLE b (k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '10' SECONDS) TYPE Memory;
-SELECT a.t, sha2(concat(a.k, b.k), 256) AS k FROM a JOIN b ON b.t BETWEEN a.t AND a.t + INTERVAL '1' MINUTE
+SELECT a.t, xpath_string(a.k, b.k) AS k FROM a JOIN b ON b.t BETWEEN a.t AND a.t + INTERVAL '1' MINUTE
 UNION ALL
-SELECT t, sha2(k, 256) FROM b;
+SELECT t, k FROM b;
