@@ -8,18 +8,20 @@ from pathlib import Path
 from tests.plan.exact import (
     test_casts_of_texts_on_spark,
     test_nested_on_spark,
+    test_numbers_on_spark,
     test_operators_on_spark,
     test_texts_on_spark,
 )
 from watersmeet.plan.exact import FUNCTIONS
-from watersmeet.plan.exact.functions import NOTES
+from watersmeet.plan.exact.functions import FAMILIES, NOTES
 from watersmeet.plan.exact.page import page, share
 from watersmeet.spec.functions import function_names, scalar_functions
 
 TRIED = [
     test_nested_on_spark.EXPRESSIONS,
-    test_operators_on_spark.EXPRESSIONS,
     test_casts_of_texts_on_spark.EXPRESSIONS,
+    test_numbers_on_spark.EXPRESSIONS,
+    test_operators_on_spark.EXPRESSIONS,
     test_texts_on_spark.EXPRESSIONS,
 ]
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "expressions.md"
@@ -30,6 +32,11 @@ def test_every_function_on_the_list_is_tried():
         name.lower() for texts in TRIED for text in texts for name in re.findall(r"\b([a-z_0-9]+)\(", text)
     }
     assert set(FUNCTIONS) - tried == set()
+
+
+def test_a_function_is_of_one_family():
+    names = [name for parts in FAMILIES.values() for part in parts for name in part]
+    assert len(names) == len(set(names))
 
 
 def test_the_list_has_functions_of_spark_alone():

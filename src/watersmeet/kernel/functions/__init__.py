@@ -14,6 +14,7 @@ import pyarrow as pa
 from watersmeet.kernel.functions import (
     arrays,
     codes,
+    decimals,
     from_texts,
     letters,
     logic,
@@ -21,11 +22,28 @@ from watersmeet.kernel.functions import (
     nested,
     numbers,
     patterns,
+    reals,
     texts,
     times,
+    whole,
 )
 
-_FAMILIES = (arrays, codes, from_texts, letters, logic, maps, nested, numbers, patterns, texts, times)
+_FAMILIES = (
+    arrays,
+    codes,
+    decimals,
+    from_texts,
+    letters,
+    logic,
+    maps,
+    nested,
+    numbers,
+    patterns,
+    reals,
+    texts,
+    times,
+    whole,
+)
 
 
 def _of_all() -> dict[str, Callable[..., pa.Array]]:

@@ -20,6 +20,7 @@ _LOW = np.int64(0xFFFFFFFF)
 _TWO54 = 2.0**54
 _LN2_HI, _LN2_LO = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _INV_LN2 = 1.44269504088896338700e00
+_LN2 = 6.93147180559945286227e-01
 _PIO2_HI, _PIO2_LO = 1.57079632679489655800e00, 6.12323399573676603587e-17
 _PI, _PI_LO, _PIO4 = 3.14159265358979311600e00, 1.2246467991473531772e-16, 7.8539816339744827900e-01
 _P = (
@@ -202,18 +203,6 @@ def log(x: Doubles) -> Doubles:
 
 
 @_quiet
-def log10(x: Doubles) -> Doubles:
-    normal, k = _normal(x)
-    hx = _high(normal)
-    k = k + (hx >> 20) - 1023
-    i = (k < 0).astype(np.int64)
-    y = (k + i).astype(np.float64)
-    own = _with_high(normal, (hx & 0x000FFFFF) | ((0x3FF - i) << 20))
-    z = y * 3.69423907715893078616e-13 + 4.34294481903251816668e-01 * log(own)
-    return _logarithm_s_ends(x, z + y * 3.01029995663611771306e-01)
-
-
-@_quiet
 def log1p(x: Doubles) -> Doubles:
     hx = _high(x)
     ax = hx & 0x7FFFFFFF
@@ -292,9 +281,7 @@ def acos(x: Doubles) -> Doubles:
 def atan(x: Doubles) -> Doubles:
     ix = _high(x) & 0x7FFFFFFF
     size = np.abs(x)
-    which = np.where(
-        ix < 0x3FF30000, np.where(ix < 0x3FE60000, 0, 1), np.where(ix < 0x40038000, 2, 3)
-    )
+    which = np.where(ix < 0x3FF30000, np.where(ix < 0x3FE60000, 0, 1), np.where(ix < 0x40038000, 2, 3))
     moved = np.where(which == 0, (2.0 * size - 1.0) / (2.0 + size), (size - 1.0) / (size + 1.0))
     moved = np.where(which == 2, (size - 1.5) / (1.0 + 1.5 * size), moved)
     moved = np.where(which == 3, -1.0 / size, moved)
@@ -319,14 +306,10 @@ def atan2(y: Doubles, x: Doubles) -> Doubles:
     z = np.where((hx < 0) & (k < -60), 0.0, z)
     z = np.where(k > 60, _PIO2_HI + 0.5 * _PI_LO, z)
     below = hy < 0
-    found = np.where(
-        hx < 0, np.where(below, (z - _PI_LO) - _PI, _PI - (z - _PI_LO)), np.where(below, -z, z)
-    )
+    found = np.where(hx < 0, np.where(below, (z - _PI_LO) - _PI, _PI - (z - _PI_LO)), np.where(below, -z, z))
     side = np.where(below, -1.0, 1.0)
     found = np.where(np.isinf(y), side * _PIO2_HI, found)
-    ends = np.where(
-        np.isinf(y), np.where(hx < 0, 3.0 * _PIO4, _PIO4), np.where(hx < 0, _PI, 0.0)
-    )
+    ends = np.where(np.isinf(y), np.where(hx < 0, 3.0 * _PIO4, _PIO4), np.where(hx < 0, _PI, 0.0))
     found = np.where(np.isinf(x), side * ends, found)
     found = np.where(x == 0, side * _PIO2_HI, found)
     found = np.where(y == 0, np.where(hx < 0, side * _PI, y), found)
@@ -515,3 +498,23 @@ def _exp2(y: Doubles, t1: Doubles, t2: Doubles) -> Doubles:
 
 def _signed(word: Whole) -> Whole:
     return np.where(word >= 1 << 31, word - (1 << 32), word)
+
+
+@_quiet
+def asinh(x: Doubles) -> Doubles:
+    size = np.abs(x)
+    t = x * x
+    found = log1p(size + t / (1.0 + np.sqrt(1.0 + t)))
+    found = np.where(_high(size) > 0x40000000, log(2.0 * size + 1.0 / (np.sqrt(t + 1.0) + size)), found)
+    found = np.copysign(np.where(_high(size) > 0x41B00000, log(size) + _LN2, found), x)
+    return np.where((_high(size) < 0x3E300000) | ~np.isfinite(x), x, found)
+
+
+@_quiet
+def acosh(x: Doubles) -> Doubles:
+    t = x - 1.0
+    found = log1p(t + np.sqrt(2.0 * t + t * t))
+    found = np.where(_high(x) > 0x40000000, log(2.0 * x - 1.0 / (x + np.sqrt(x * x - 1.0))), found)
+    found = np.where(_high(x) >= 0x41B00000, log(x) + _LN2, found)
+    found = np.where(x == 1, 0.0, found)
+    return np.where(x >= 1, found, np.nan)

@@ -78,16 +78,6 @@ def divide(left: pa.Array, right: pa.Array) -> pa.Array:
         return made(a / np.where(b == 0, 1.0, b), pa.float64(), left, right)
 
 
-def divide_or_null(left: pa.Array, right: pa.Array) -> pa.Array:
-    """`try_divide` of DOUBLEs."""
-    a, b = raw(left), raw(right)
-    with np.errstate(all="ignore"):
-        found = a / np.where(b == 0, 1.0, b)
-    known = where_known(left, right)
-    bad = b == 0 if known is None else (b == 0) | ~known
-    return pa.array(found, pa.float64(), mask=bad)
-
-
 def whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
     """``div`` of BIGINTs, towards zero."""
     a, b = raw(left), raw(right)
@@ -110,14 +100,16 @@ def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def positive_remainder(left: pa.Array, right: pa.Array) -> pa.Array:
-    """`pmod` of integers."""
+    """`pmod`."""
     a, b = raw(left), raw(right)
+    if pa.types.is_integer(left.type) and left.type.bit_width < 32:
+        a, b = a.astype(np.int32), b.astype(np.int32)  # as Java, which has no narrower sums
     base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
     divisor = np.where(b == 0, 1, b).astype(b.dtype)
-    found = np.fmod(a, divisor)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
+        found = np.fmod(a, divisor)
         found = np.where(found < 0, np.fmod(found + divisor, divisor), found)
-    return made(found.astype(a.dtype), left.type, left, right)
+    return made(found.astype(left.type.to_pandas_dtype()), left.type, left, right)
 
 
 def bits(left: pa.Array, right: pa.Array, op: Literal["&", "|", "^"]) -> pa.Array:
@@ -150,6 +142,7 @@ def to_integer(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(array.type):
         return made(values.astype(kind.to_pandas_dtype()), kind, array)
     if pa.types.is_floating(array.type):
+        values = values.astype(np.float64)
         # As Java: what is cut to a whole number has to fit; BIGINT's greatest is no DOUBLE.
         fits = (np.floor(values) <= high) & (np.ceil(values) >= low)
         if kind.bit_width == 64:
@@ -167,3 +160,9 @@ def to_integer(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def to_boolean(array: pa.Array) -> pa.Array:
     return pc.not_equal(array, pa.scalar(0, array.type))
+
+
+def to_float(array: pa.Array) -> pa.Array:
+    """An integer or DOUBLE as the nearest FLOAT."""
+    with np.errstate(over="ignore"):
+        return made(raw(array).astype(np.float32), pa.float32(), array)

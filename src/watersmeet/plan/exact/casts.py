@@ -26,19 +26,11 @@ def cast_to(value: Exact, to: str, zone: str) -> Exact:
         return value
     if own == "NULL":
         return widened(value, to)
-    if own in INTEGERS and to in INTEGERS:
-        wider = INTEGERS.index(to) > INTEGERS.index(own)
-        return widened(value, to) if wider else call("to_integer", to, value, options=[("type", to)])
-    if own in INTEGERS and to == "DOUBLE":
-        return widened(value, to)
-    if to == "DOUBLE" and (own == "FLOAT" or is_decimal(own)):
-        return widened(value, to)
-    if (own in ("DOUBLE", "BOOLEAN")) and to in INTEGERS:
-        return call("to_integer", to, value, options=[("type", to)])
-    if own in INTEGERS and to == "BOOLEAN":
-        return call("to_boolean", to, value)
     if to == "STRING" and own in (*INTEGERS, "BOOLEAN"):
         return call("boolean_to_text" if own == "BOOLEAN" else "whole_to_text", to, value)
+    number = _number(value, to) if is_number(own) or own == "BOOLEAN" else None
+    if number is not None:
+        return number
     if to == "DATE" and own == "TIMESTAMP":
         return call("to_date", to, value, options=[zone])
     if to == "TIMESTAMP" and own in ("DATE", "TIMESTAMP_NTZ"):
@@ -98,6 +90,28 @@ _FROM_TEXT = {
     "TIMESTAMP_NTZ": "text_to_wall",
     "BINARY": "as_binary",
 }
+
+
+def _number(value: Exact, to: str) -> Exact | None:
+    """A number or BOOLEAN as a number or BOOLEAN; None: not on the list."""
+    own = value.type
+    if is_decimal(own) and to in INTEGERS:
+        return call("decimal_to_integer", to, value, options=[("type", to)])
+    if is_decimal(to) and (is_decimal(own) or own in (*INTEGERS, "BOOLEAN")):
+        return call("fitted", to, value, options=[("type", to)])
+    if own in INTEGERS and to in INTEGERS and INTEGERS.index(to) > INTEGERS.index(own):
+        return widened(value, to)
+    if to in INTEGERS:
+        return call("to_integer", to, value, options=[("type", to)])
+    if to == "BOOLEAN":
+        return call("decimal_to_boolean" if is_decimal(own) else "to_boolean", to, value)
+    if own == "BOOLEAN" and to in ("FLOAT", "DOUBLE"):
+        return call("truth_as_real", to, value, options=[("type", to)])
+    if to == "DOUBLE" and is_number(own):
+        return widened(value, to)
+    if to == "FLOAT" and own in (*INTEGERS, "DOUBLE"):
+        return call("to_float", to, value)
+    return None
 
 
 def as_timestamp(value: Exact, zone: str) -> Exact:

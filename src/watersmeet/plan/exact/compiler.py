@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from watersmeet.nested import element_of, is_nested, normal
 from watersmeet.plan.coercion import canonical
-from watersmeet.plan.exact import casts, nested, patterns, texts
+from watersmeet.plan.exact import arithmetic, casts, nested, patterns, texts, whole
 from watersmeet.plan.exact.functions import FUNCTIONS
 from watersmeet.plan.exact.times import part_of
 from watersmeet.plan.exact.values import (
@@ -23,13 +23,13 @@ from watersmeet.plan.exact.values import (
     common_type,
     constant,
     constant_value,
-    decimal_parts,
     decimal_type,
     is_decimal,
     is_ordered,
     is_value,
     or_null,
     plain_names,
+    turned,
     widened,
 )
 from watersmeet.plan.model import joined_name
@@ -221,41 +221,13 @@ class Compiler:
             timed = self._timed(left, right, -1 if minus else 1, days)
             if timed is not None:
                 return timed
-        if isinstance(node, exp.Div):
-            return call("divide", "DOUBLE", *self.doubles(left, right))
-        if isinstance(node, exp.IntDiv):
-            return call("whole_quotient", "BIGINT", *self.whole(left, right, "BIGINT"))
-        if "DOUBLE" not in (left.type, right.type) and (is_decimal(left.type) or is_decimal(right.type)):
-            return self._of_decimals(node, left, right)
-        if "STRING" in (left.type, right.type):
-            raise NotExact("arithmetic with a text")
-        alike = self.alike([left, right])
-        if alike[0].type not in (*INTEGERS, "DOUBLE"):
-            raise NotExact(f"arithmetic with {alike[0].type}")
-        return call(_ARITHMETIC[type(node)], alike[0].type, *alike)
-
-    def doubles(self, left: Exact, right: Exact) -> list[Exact]:
-        if not {left.type, right.type} <= {*INTEGERS, "DOUBLE", "NULL"}:
-            raise NotExact(f"{left.type} / {right.type}")
-        return [widened(left, "DOUBLE"), widened(right, "DOUBLE")]
+        return _ARITHMETIC[type(node)](self, left, right)
 
     def whole(self, left: Exact, right: Exact, type_: str | None = None) -> list[Exact]:
         if left.type not in INTEGERS or right.type not in INTEGERS:
             raise NotExact(f"{left.type} and {right.type} as whole numbers")
         common = type_ or common_type([left.type, right.type])
         return [widened(left, common), widened(right, common)]
-
-    def _of_decimals(self, node: Expr, left: Exact, right: Exact) -> Exact:
-        (p1, s1), (p2, s2) = decimal_parts(left.type), decimal_parts(right.type)
-        if isinstance(node, exp.Mul):
-            type_ = decimal_type(p1 + p2 + 1, s1 + s2)
-        elif isinstance(node, exp.Add | exp.Sub):
-            scale = max(s1, s2)
-            type_ = decimal_type(max(p1 - s1, p2 - s2) + scale + 1, scale)
-        else:
-            raise NotExact("remainders of DECIMALs are not on the list")
-        own = (widened(left, f"DECIMAL({p1},{s1})"), widened(right, f"DECIMAL({p2},{s2})"))
-        return call(_ARITHMETIC[type(node)], type_, *own)
 
     def _timed(self, left: Exact, right: Exact, sign: int, days: bool) -> Exact | None:
         """Sums with a time in them; None: there is none. ``days``: an interval in it is of whole days by its
@@ -281,13 +253,15 @@ class Compiler:
         value = self.of(node.this)
         if value.tree[0] == "constant" and value.type in (*INTEGERS, "DOUBLE", INTERVAL):
             return constant(-value.tree[1], value.type)
-        if value.type not in (*INTEGERS, "DOUBLE") and not is_decimal(value.type):
-            raise NotExact(f"-{value.type}")
-        return call("minus_one", value.type, value)
+        return turned("minus_one", value)
 
     def bitwise(self, node: Expr) -> Exact:
         left, right = self.whole(self.of(node.this), self.of(node.expression))
         return call("bits", left.type, left, right, options=[_BITS[type(node)]])
+
+    def shifted(self, node: Expr) -> Exact:
+        way = "<<" if isinstance(node, exp.BitwiseLeftShift) else ">>"
+        return whole.shift(way, self.of(node.this), self.of(node.expression))
 
     def inverted_bits(self, node: Expr) -> Exact:
         value = self.of(node.this)
@@ -384,11 +358,13 @@ _OPERATORS: dict[type[Expr], str] = {
 }
 
 
-_ARITHMETIC: dict[type[Expr], str] = {
-    exp.Add: "plus",
-    exp.Sub: "minus",
-    exp.Mul: "times",
-    exp.Mod: "remainder",
+_ARITHMETIC: dict[type[Expr], Callable[[Compiler, Exact, Exact], Exact]] = {
+    exp.Add: lambda compiler, left, right: arithmetic.compute(compiler, "plus", left, right),
+    exp.Sub: lambda compiler, left, right: arithmetic.compute(compiler, "minus", left, right),
+    exp.Mul: lambda compiler, left, right: arithmetic.compute(compiler, "times", left, right),
+    exp.Div: arithmetic.quotient,
+    exp.IntDiv: arithmetic.whole_quotient,
+    exp.Mod: arithmetic.remainder,
 }
 
 
@@ -416,6 +392,7 @@ _RULES: dict[type[Expr], Callable[[Compiler, Any], Exact]] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div, exp.IntDiv), Compiler.arithmetic),
     exp.Neg: Compiler.sign,
     **dict.fromkeys(_BITS, Compiler.bitwise),
+    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), Compiler.shifted),
     exp.BitwiseNot: Compiler.inverted_bits,
     exp.DPipe: Compiler.joined_texts,
     exp.Like: patterns.like,

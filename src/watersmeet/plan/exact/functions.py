@@ -14,14 +14,16 @@ from watersmeet.plan.exact import (
     nested,
     numbers,
     patterns,
+    reals,
     texts,
     times,
+    whole,
 )
 from watersmeet.plan.exact.rules import Rule
 
 FAMILIES: dict[str, tuple[dict[str, Rule], ...]] = {
     "Choices and NULL": (choices.FUNCTIONS,),
-    "Numbers": (numbers.FUNCTIONS,),
+    "Numbers": (numbers.FUNCTIONS, reals.FUNCTIONS, whole.FUNCTIONS),
     "Texts": (texts.FUNCTIONS, patterns.FUNCTIONS, codes.FUNCTIONS),
     "Times": (times.FUNCTIONS,),
     "ARRAYs, MAPs and STRUCTs": (arrays.FUNCTIONS, maps.FUNCTIONS, nested.FUNCTIONS, lambdas.FUNCTIONS),
@@ -41,7 +43,7 @@ OPERATORS = (
 
 NOTES: dict[str, str] = {
     name: note
-    for module in (choices, codes, numbers, patterns, texts, times, arrays, maps, nested, lambdas)
+    for module in (choices, codes, numbers, reals, whole, patterns, texts, times, arrays, maps, nested, lambdas)
     for name, note in getattr(module, "NOTES", {}).items()
 }
 """What a function is restricted to, in a few words: ``DOUBLE only``."""

@@ -79,6 +79,13 @@ def decimal_parts(type_: str) -> tuple[int, int]:
     return int(found.group(1)), int(found.group(2))
 
 
+def turned(function: str, value: Exact) -> Exact:
+    """``-x`` and `abs`. Of DECIMALs beyond 34 digits Spark rounds them. Raises: NotExact."""
+    if not is_number(value.type) or (is_decimal(value.type) and decimal_parts(value.type)[0] > 34):
+        raise NotExact(f"{function.replace('_', ' ')} of {value.type}")
+    return call(function, value.type, value)
+
+
 def decimal_type(digits: int, scale: int) -> str:
     if digits > 38:
         raise NotExact("a DECIMAL of more than 38 digits is cut by rules of Spark's own")
@@ -184,7 +191,7 @@ def common_type(types: Sequence[str]) -> str:
         return max(known, key=INTEGERS.index)
     if "DOUBLE" in known and all(is_number(type_) for type_ in known):
         return "DOUBLE"
-    if all(type_ in (*INTEGERS, "FLOAT") for type_ in known):  # FLOAT would lose digits of an integer
+    if "FLOAT" in known and all(is_number(type_) for type_ in known):  # which would lose digits of others
         return "DOUBLE"
     if all(type_ in INTEGERS or is_decimal(type_) for type_ in known):
         parts = [decimal_parts(type_) for type_ in known]
