@@ -1,4 +1,4 @@
-"""Functions of DOUBLEs: roots, logarithms, powers, arcs, signs; bit for bit as Spark on a JVM computes them."""
+"""Functions of DOUBLEs: roots, logarithms, powers, arcs, signs; bit for bit as Spark computes them."""
 
 from __future__ import annotations
 

@@ -116,7 +116,8 @@ def _as_decimal(value: Exact) -> Exact:
 
 
 def _in_64_bits(left: Exact, right: Exact) -> list[Exact]:
-    common = common_type([each.type for each in _as_decimals(left, right)])
+    own = _as_decimals(left, right)
+    common = common_type([each.type for each in own])
     if decimal_parts(common)[0] > _IN_64_BITS:
         raise NotExact("a remainder of DECIMALs of more than 18 digits")
-    return [widened(each, common) for each in (left, right)]
+    return [widened(each, common) for each in own]

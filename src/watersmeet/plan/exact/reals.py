@@ -1,7 +1,7 @@
 """Rule: functions of DOUBLEs.
 
-Not on the list: `sin` and its like, `cbrt` and `tanh`, which a JVM may compute in its processor's own way, and
-`log10`, whose last digit differs between Spark's compiled and its interpreted expressions.
+Not on the list: `sin` and its like, `cbrt` and `tanh`, which Java may compute in its processor's own way,
+and `log10`, whose last digit differs between Spark's compiled and its interpreted expressions.
 """
 
 from __future__ import annotations
