@@ -1,8 +1,9 @@
 """Exponentials, logarithms, powers and arcs of DOUBLEs bit for bit as Java's StrictMath gives them.
 
-StrictMath is specified to be fdlibm, the "Freely Distributable Math Library" (K. C. Ng, Sun Microsystems, 1993;
-netlib.org/fdlibm), whose published algorithms are written here over arrays: additions, products, quotients,
-roots and bits of IEEE doubles alone, in the order that fdlibm has them. Arrays of DOUBLEs in and out, no NULLs.
+StrictMath is specified to be fdlibm, the "Freely Distributable Math Library" (K. C. Ng, Sun Microsystems,
+1993; netlib.org/fdlibm), whose published algorithms are written here over arrays: additions, products,
+quotients, roots and bits of IEEE doubles alone, in the order that fdlibm has them. Arrays of DOUBLEs in and
+out, no NULLs.
 """
 
 from __future__ import annotations
