@@ -24,7 +24,6 @@ from watersmeet.plan.exact.values import (
     constant,
     constant_value,
     decimal_type,
-    is_decimal,
     is_ordered,
     is_value,
     or_null,

@@ -43,7 +43,20 @@ OPERATORS = (
 
 NOTES: dict[str, str] = {
     name: note
-    for module in (choices, codes, numbers, reals, whole, patterns, texts, times, arrays, maps, nested, lambdas)
+    for module in (
+        choices,
+        codes,
+        numbers,
+        reals,
+        whole,
+        patterns,
+        texts,
+        times,
+        arrays,
+        maps,
+        nested,
+        lambdas,
+    )
     for name, note in getattr(module, "NOTES", {}).items()
 }
 """What a function is restricted to, in a few words: ``DOUBLE only``."""
