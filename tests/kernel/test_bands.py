@@ -11,7 +11,7 @@ import pytest
 from watersmeet.event_time import Side, TimeColumn, TimeComparison, TimeConstant, TimeSum
 from watersmeet.kernel.bands import Band, RealBand, reals_hold
 from watersmeet.kernel.candidates import estimated
-from watersmeet.kernel.pairs import Condition, KeyColumns, find, matched
+from watersmeet.kernel.pairs import Condition, KeyColumns, find, has_match, rows_matched
 from watersmeet.measure import REAL, Measured, RealColumn, RealComparison, RealSum
 from watersmeet.state.run import RunLayout, sort_rows
 
@@ -130,9 +130,11 @@ def test_every_index_finds_the_same_pairs(keyed, seed):
         )
         assert pairs(whole, left, Side.LEFT, right) == expected, (one, other)
         assert pairs(whole, right, Side.RIGHT, left.sorted_by(P)) == expected, (one, other)
-        hits = matched(whole, left, Side.LEFT, right.sorted_by(X))
-        for mask, rows, own in ((hits[0], left, 0), (hits[1], right, 1)):
-            found = rows.batch.column("n").take(pa.array(np.flatnonzero(mask))).to_pylist()
+        other = right.sorted_by(X)
+        needles = np.flatnonzero(has_match(whole, left, Side.LEFT, other))
+        hits = rows_matched(whole, left, Side.LEFT, other)
+        for chosen, rows, own in ((needles, left, 0), (hits, right, 1)):
+            found = rows.batch.column("n").take(pa.array(chosen)).to_pylist()
             assert set(found) == {pair[own] for pair in expected}
 
 

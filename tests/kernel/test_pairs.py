@@ -23,7 +23,7 @@ from watersmeet.event_time import (
 from watersmeet.kernel.bands import Band
 from watersmeet.kernel.expression import Condition as ExactCondition
 from watersmeet.kernel.expression import tree_of
-from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns, find, gather, has_match, matched
+from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns, find, gather, has_match, rows_matched
 from watersmeet.measure import Measured
 from watersmeet.state.run import RunLayout, sort_rows
 
@@ -101,7 +101,26 @@ def test_pairs_are_those_of_the_band_and_the_key(seed, lower, upper):
     }
     assert both_ways(condition, left, right) == expected
     for needles, side, rows in ((left, Side.LEFT, right), (right, Side.RIGHT, left)):
-        assert (has_match(condition, needles, side, rows) == matched(condition, needles, side, rows)[0]).all()
+        found = list(find(condition, needles, side, rows))
+        hits = np.unique(np.concatenate([needle for needle, _ in found] or [[]]))
+        assert np.flatnonzero(has_match(condition, needles, side, rows)).tolist() == hits.tolist()
+        hits = np.unique(np.concatenate([row for _, row in found] or [[]]))
+        assert rows_matched(condition, needles, side, rows).tolist() == hits.tolist()
+
+
+@pytest.mark.parametrize("spread", [20, 3_000])
+def test_rows_that_have_a_match_without_a_key(seed, spread):
+    """Each once, however many needles it matches: few of many rows, or all of them."""
+    condition, layout = between(-2, 3), RunLayout((Measured("t"),), ("t",), ("t",), by_value=True)
+    rng = np.random.default_rng(seed)
+    times = [np.sort(rng.integers(-spread, spread, count)) for count in (30, 500)]
+    needles, rows = (
+        sort_rows(pa.RecordBatch.from_pydict({"t": pa.array(each)}), np.zeros(len(each)), layout)[0]
+        for each in times
+    )
+    difference = times[1][None] - times[0][:, None]
+    expected = np.flatnonzero(((difference >= -2) & (difference <= 3)).any(axis=0))
+    assert rows_matched(condition, needles, Side.LEFT, rows).tolist() == expected.tolist()
 
 
 def test_whether_there_is_a_match_without_a_key():

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from watersmeet.errors import StateError
-from watersmeet.state.marks import MarkWriter, overlay, read_marks, stored_marks, unite
+from watersmeet.state import marks as marks_module
+from watersmeet.state.marks import MarkWriter, marks_at, overlay, read_marks, stored_marks, unite
 from watersmeet.state.store import LocalStore, MemoryStore
 
 ROWS = 100
@@ -48,6 +49,54 @@ def test_segments_read_like_a_plain_array(seed, kind):
             assert (read_marks(store, kind, segments, low, high) == model[low:high]).all(), seed
         spans = [(segment.low, segment.high) for segment in segments]
         assert all(a[1] <= b[0] for a, b in pairwise(spans)), "segments overlap"
+
+
+@pytest.mark.parametrize("share", [1 / 64, 0.5])
+def test_lists_add_to_what_is_known(seed, share, monkeypatch):
+    """Few rows are marked in a tick, by another number of tasks in each; now and then a task writes all."""
+    monkeypatch.setattr(marks_module, "LISTED", share)
+    rng = np.random.default_rng((seed, 11))
+    rows_of_run, most = 2_000, 0
+    for _ in range(4):
+        store, segments, model = MemoryStore(), (), np.zeros(rows_of_run, dtype=bool)
+        for tick in range(40):
+            before, older = segments, model.copy()
+            cuts = sorted({0, rows_of_run, *rng.integers(0, rows_of_run, tick % 3).tolist()})
+            for start, stop in pairwise(cuts):
+                rows = np.unique(rng.integers(start, stop, rng.integers(0, 30)))
+                rows = rows[~marks_at(store, "gone", segments, rows)]
+                assert not model[rows].any(), seed
+                writer = MarkWriter()
+                if rng.random() < 0.05:
+                    own = read_marks(store, "gone", segments, start, stop)
+                    own[rows - start] = True
+                    writer.add("r", "gone", start, own)
+                else:
+                    writer.add_rows(store, "r", "gone", segments, start, stop, rows)
+                segments = overlay(segments, writer.write(store, tick).get("r", {}).get("gone", ()))
+                model[rows] = True
+            assert (read_marks(store, "gone", segments, 0, rows_of_run) == model).all(), seed
+            assert (read_marks(store, "gone", before, 0, rows_of_run) == older).all(), seed
+            asked = rng.integers(0, rows_of_run, 50)
+            assert (marks_at(store, "gone", segments, asked) == model[asked]).all(), seed
+            most = max(most, sum(segment.listed is not None for segment in segments))
+    assert 1 < most < 30
+
+
+def test_a_mark_is_written_again_when_its_list_has_doubled(monkeypatch):
+    """Of one slice: after n ticks of a few marks each there are about log n lists, and n log n marks were
+    written."""
+    monkeypatch.setattr(marks_module, "LISTED", 1)
+    store, segments, written = MemoryStore(), (), 0
+    for tick in range(256):
+        writer = MarkWriter()
+        writer.add_rows(store, "r", "matched", segments, 0, 10_000, np.array([tick, 9_999 - tick]))
+        new = writer.write(store, tick)["r"]["matched"]
+        written += sum(segment.nbytes // 4 for segment in new)
+        segments = overlay(segments, new)
+        assert len(segments) <= 9
+    assert written <= 2 * 256 * 9
+    assert read_marks(store, "matched", segments, 0, 10_000).sum() == 512
 
 
 def test_marks_of_several_tasks_are_united(seed):

@@ -6,7 +6,7 @@ left: time bands, keys, comparisons as written, residual.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
@@ -198,6 +198,10 @@ class Condition:
         return start, max(start, int(np.searchsorted(rows.slots, high, side="right")))
 
 
+_SPARSE = 16
+"""Rows are told apart by sorting while they are no more than one in so many."""
+
+
 def find(
     condition: Condition, needles: SortedRows, side: Side, rows: SortedRows
 ) -> Iterator[tuple[Rows, Rows]]:
@@ -255,27 +259,49 @@ def _are_apart(condition: Condition, needles: SortedRows, side: Side, rows: Sort
     return False
 
 
-def matched(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> tuple[Mask, Mask]:
-    """Which needles and which rows have a match among each other: bool[needles], bool[rows].
+def rows_matched(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> Rows:
+    """The rows that have a match among the needles, ascending, each once. Where the look-up itself decides,
+    no pair is made: O(needles · log rows + rows found); else the cost is that of `find`."""
+    if not _is_decided_by_look_up(condition, needles, side, rows):
+        return distinct((row for _, row in find(condition, needles, side, rows)), len(rows))
+    found = _ranges(condition, needles, side, rows)
+    if found is None:
+        return np.zeros(0, dtype=np.int64)
+    places = distinct((place for _, place in expand(*_united(found[1], found[2]))), len(rows))
+    return places if rows.places is None else np.sort(rows.places[places])
 
-    Where the look-up itself decides, nothing is expanded: O(needles · log rows + rows).
-    """
-    of_needles, of_rows = np.zeros(len(needles), dtype=np.bool_), np.zeros(len(rows), dtype=np.bool_)
-    if _is_decided_by_look_up(condition, needles, side, rows):
-        found = _ranges(condition, needles, side, rows)
-        if found is not None:
-            skipped, first, end = found
-            hits = end > first
-            of_needles[skipped : skipped + len(hits)] = hits
-            depth = np.zeros(len(rows) + 1, dtype=np.int64)
-            np.add.at(depth, first[hits], 1)
-            np.add.at(depth, end[hits], -1)
-            of_rows[slice(None) if rows.places is None else rows.places] = np.cumsum(depth)[:-1] > 0
-        return of_needles, of_rows
-    for needle, row in find(condition, needles, side, rows):
-        of_needles[needle] = True
-        of_rows[row] = True
-    return of_needles, of_rows
+
+def _united(first: Rows, end: Rows) -> tuple[Rows, Rows]:
+    """The ranges, where they overlap as one."""
+    keep = end > first
+    first, end = first[keep], end[keep]
+    if not len(first):
+        return first, end
+    order = np.argsort(first, kind="stable")
+    first, reached = first[order], np.maximum.accumulate(end[order])
+    starts = np.flatnonzero(np.append(True, first[1:] > reached[:-1]))
+    return first[starts], reached[np.append(starts[1:], len(first)) - 1]
+
+
+def distinct(parts: Iterable[Rows], count: int) -> Rows:
+    """Which of the rows [0, count) are in any of the parts, ascending. Cost: the parts, but for very long
+    ones a mark per row."""
+    held, held_rows = [], 0
+    marks: Mask | None = None
+    for part in parts:
+        if marks is None:
+            held.append(part)
+            held_rows += len(part)
+            if held_rows <= count // _SPARSE:
+                continue
+            marks = np.zeros(count, dtype=np.bool_)
+            for each in held:
+                marks[each] = True
+        else:
+            marks[part] = True
+    if marks is not None:
+        return np.flatnonzero(marks)
+    return np.unique(np.concatenate(held)) if held else np.zeros(0, dtype=np.int64)
 
 
 def has_match(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> Mask:

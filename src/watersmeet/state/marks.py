@@ -7,8 +7,13 @@ that no segment covers has 0.
 
 Marks are stored in segments: one file per task and tick, in which each touched slice of a run is one range of
 bytes. A newer segment hides the rows of older ones that it covers; nothing is rewritten in place, so an older
-manifest stays whole. Cost per tick: the touched slices, an eighth of a byte per row in append mode. Where
-several tasks may mark one row, the driver unites what they say in a segment of the whole run (`unite`).
+manifest stays whole. Where several tasks may mark one row, the driver unites what they say in a segment of
+the whole run (`unite`).
+
+Of a large slice few rows are marked in a tick, and what a bool mark costs goes by those: they are stored as a
+list, which only adds to what is known. A list takes in those that are no longer than it (so there are few,
+and a mark is written again only when its list has doubled), and all of them become an array when they say
+more than `LISTED` of the slice.
 """
 
 from __future__ import annotations
@@ -33,7 +38,12 @@ _DTYPES: dict[MarkKind, type] = {"matched": np.bool_, "count": np.int32, "gone":
 
 
 class Segment(FrozenRecord):
-    """Marks of rows [low, high) of a run: part of the stored array whose element 0 is row ``first``."""
+    """Marks of rows [low, high) of a run: part of the stored array whose element 0 is row ``first``.
+
+    ``listed``, of a list: it was made of so many marks, and has taken in all lists of its rows that were made
+    of no more. It holds the numbers of the marked rows less ``first``, uint32 ascending; others keep the
+    marks that they have. None: an array.
+    """
 
     file: str
     offset: int
@@ -42,7 +52,15 @@ class Segment(FrozenRecord):
     first: int
     low: int
     high: int
+    listed: int | None = None
 
+    def hides(self, older: Segment) -> bool:
+        """Whether an older segment says nothing more of the rows of this one."""
+        return self.listed is None or (older.listed is not None and older.listed <= self.listed)
+
+
+LISTED = 1 / 64
+"""The most of a slice's rows that are marked by lists: half of what an array of its bits takes."""
 
 Marks = dict[MarkKind, tuple[Segment, ...]]
 
@@ -53,7 +71,7 @@ def overlay(old: Sequence[Segment], new: Iterable[Segment]) -> tuple[Segment, ..
     for segment in new:
         kept: list[Segment] = []
         for other in result:
-            if other.high <= segment.low or other.low >= segment.high:
+            if other.high <= segment.low or other.low >= segment.high or not segment.hides(other):
                 kept.append(other)
                 continue
             if other.low < segment.low:
@@ -61,7 +79,7 @@ def overlay(old: Sequence[Segment], new: Iterable[Segment]) -> tuple[Segment, ..
             if other.high > segment.high:
                 kept.append(other.model_copy(update={"low": segment.high}))
         result = [*kept, segment]
-    return tuple(sorted(result, key=lambda s: s.low))
+    return tuple(sorted(result, key=lambda s: (s.low, s.listed is not None)))
 
 
 def unite(
@@ -99,7 +117,7 @@ def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start:
     marks: MarkArray = np.zeros(stop - start, dtype=_DTYPES[kind])
     for segment in segments:
         low, high = max(segment.low, start), min(segment.high, stop)
-        if low >= high:
+        if low >= high or segment.listed is not None:
             continue
         stored = stored_marks(store, segment)
         if kind == "count":
@@ -112,6 +130,9 @@ def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start:
             begin = low - segment.first - 8 * skip
             part = unpacked[begin : begin + high - low].astype(np.bool_)
         marks[low - start : high - start] = part
+    for segment in segments:
+        if segment.listed is not None:
+            marks[_listed(store, segment, start, stop) - start] = True
     return marks
 
 
@@ -125,24 +146,80 @@ def marks_at(
         if not len(own):
             continue
         stored, places = stored_marks(store, segment), rows[own] - segment.first
-        if kind == "count":
+        if segment.listed is not None:
+            marks[own] |= _among(places.astype(np.uint32), np.frombuffer(stored, dtype=np.uint32))
+        elif kind == "count":
             marks[own] = np.frombuffer(stored, dtype=np.int32)[places]
         else:
             bits = np.frombuffer(stored, dtype=np.uint8)[places // 8]
-            marks[own] = (bits >> (7 - places % 8).astype(np.uint8)) & 1
+            marks[own] |= ((bits >> (7 - places % 8).astype(np.uint8)) & 1).astype(np.bool_)
     return marks
+
+
+def _listed(store: Store, segment: Segment, start: int, stop: int) -> npt.NDArray[np.int64]:
+    """The rows of [start, stop) that a list marks."""
+    low, high = max(segment.low, start), min(segment.high, stop)
+    if low >= high:
+        return np.zeros(0, dtype=np.int64)
+    rows = np.frombuffer(stored_marks(store, segment), dtype=np.uint32)
+    first, end = np.searchsorted(rows, np.array([low, high]) - segment.first)
+    return rows[first:end].astype(np.int64) + segment.first
+
+
+def _among(values: npt.NDArray[Any], ascending: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which of the values are in an array in ascending order. Cost: O(values · log array)."""
+    places = np.searchsorted(ascending, values)
+    places[places == len(ascending)] = 0
+    found: npt.NDArray[np.bool_] = ascending[places] == values
+    return found
 
 
 class MarkWriter:
     """Collects the marks of one task and tick and writes them as one file."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[str, MarkKind, int, MarkArray]] = []
+        self._parts: list[tuple[str, MarkKind, int, int, bytes, int | None]] = []
 
     def add(self, run: str, kind: MarkKind, start: int, marks: MarkArray) -> None:
         """Rows [start, start + len(marks)) of ``run`` have these marks from now on."""
         if len(marks):
-            self._parts.append((run, kind, start, marks))
+            blob = (marks.astype(np.int32) if kind == "count" else np.packbits(marks)).tobytes()
+            self._parts.append((run, kind, start, start + len(marks), blob, None))
+
+    def add_rows(
+        self,
+        store: Store,
+        run: str,
+        kind: MarkKind,
+        segments: Sequence[Segment],
+        start: int,
+        stop: int,
+        rows: npt.NDArray[np.int64],
+    ) -> None:
+        """Of the rows [start, stop) of ``run`` these are marked from now on, besides those that are.
+
+        Args:
+            kind: of bools.
+            segments: what is known so far.
+            rows: by number in the run, ascending, each once.
+        """
+        if not len(rows):
+            return
+        lists = [s for s in segments if s.listed is not None and s.low < stop and s.high > start]
+        weight, parts = len(rows), [rows]
+        for segment in sorted(lists, key=lambda s: s.listed or 0):
+            assert segment.listed is not None
+            if segment.listed > weight:
+                break
+            weight += segment.listed
+            parts.append(_listed(store, segment, start, stop))
+        if len(rows) + sum(s.listed or 0 for s in lists) > LISTED * (stop - start):
+            marks = read_marks(store, kind, segments, start, stop)
+            marks[rows - start] = True
+            self.add(run, kind, start, marks)
+            return
+        found = np.unique(np.concatenate(parts)) if len(parts) > 1 else rows
+        self._parts.append((run, kind, start, stop, (found - start).astype(np.uint32).tobytes(), weight))
 
     def write(self, store: Store, tick: int) -> dict[str, Marks]:
         """Store what was added, if anything; the new segments per run and kind."""
@@ -152,8 +229,7 @@ class MarkWriter:
         blobs: list[bytes] = []
         offset = 0
         found: dict[str, Marks] = {}
-        for run, kind, start, marks in self._parts:
-            blob = (marks.astype(np.int32) if kind == "count" else np.packbits(marks)).tobytes()
+        for run, kind, start, stop, blob, listed in self._parts:
             segment = Segment(
                 file=name,
                 offset=offset,
@@ -161,7 +237,8 @@ class MarkWriter:
                 checksum=zlib.crc32(blob),
                 first=start,
                 low=start,
-                high=start + len(marks),
+                high=stop,
+                listed=listed,
             )
             per_kind = found.setdefault(run, {})
             per_kind[kind] = (*per_kind.get(kind, ()), segment)

@@ -63,8 +63,8 @@ def aggregate_rows(shape: AggregateShape, share: Share) -> Iterator[pa.RecordBat
     merged = {name for group in own.work.merges for name in group}
     pieces = [*own.old, *own.new_runs]
     for piece in pieces:
-        if piece.touched and piece.name not in merged:
-            marks.add(piece.name, "gone", piece.start, piece.marks("gone"))
+        if piece.name not in merged:
+            piece.keep_marks(marks)
     report.marks = marks.write(share.store, share.tick)
     if shape.kind is WindowKind.SESSION:
         least_alive(own, pieces, report)
@@ -109,7 +109,7 @@ def _closed_sessions(shape: AggregateShape, own: SideSlice, report: SideReport) 
     for piece in [*own.old, *own.new_runs]:
         found = [row for _, row in find(condition, ends, Side.LEFT, piece.rows)]
         rows = np.sort(np.concatenate(found)) if found else NO_ROWS
-        rows = rows[~piece.marks("gone")[rows]]
+        rows = rows[~piece.are("gone", rows)]
         if len(rows):
             mark_gone(piece, rows, report, "grouped")
             chosen.append(take_rows(piece.rows.batch, rows))

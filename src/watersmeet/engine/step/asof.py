@@ -82,7 +82,7 @@ class AsofTask:
         if not len(released) and not len(hits):
             return
         rows = np.union1d(released, hits)
-        rows = rows[~piece.marks("gone")[rows]]
+        rows = rows[~piece.are("gone", rows)]
         if not len(rows):
             return
         found = self._nearest_of(piece.rows, rows)
@@ -237,7 +237,7 @@ class AsofTask:
             for piece in pieces:
                 rows = right.released(piece, is_new=is_new)
                 if len(rows):
-                    self._count_released(piece, rows[~piece.marks("gone")[rows]])
+                    self._count_released(piece, rows[~piece.are("gone", rows)])
         if not self._reach.latest:
             return
         limit, asked = self._limit(right, column), self._work.asked
@@ -284,7 +284,7 @@ class AsofTask:
         rows = rows[~below(stock.rows.times(self._reach.right)[rows], limit)]
         found = [(stock.piece, rows)] if stock.piece is not None else self._of_new_runs(rows)
         for piece, own in found:
-            own = own[~piece.marks("gone")[own]]
+            own = own[~piece.are("gone", own)]
             self._count_released(piece, own)
             _mark_gone(piece, own)
 
@@ -301,15 +301,13 @@ class AsofTask:
             return
         report = self._report.side(Side.RIGHT)
         report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
-        hits = int(piece.marks("matched")[rows].sum())
+        hits = int(piece.are("matched", rows).sum())
         count(report, "matched", hits)
         count(report, "released_unmatched", len(rows) - hits)
 
 
 def _mark_gone(piece: RunSlice, rows: Rows) -> None:
-    if len(rows):
-        piece.marks("gone")[rows] = True
-        piece.touched.add("gone")
+    piece.mark("gone", rows)
 
 
 def _next(watermark: Watermark) -> Watermark:

@@ -88,8 +88,7 @@ def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice])
         merged_away = {name for group in own.work.merges for name in group}
         for piece in own.old:
             if piece.name not in merged_away:
-                for kind in sorted(piece.touched):
-                    marks.add(piece.name, kind, piece.start, piece.marks(kind))
+                piece.keep_marks(marks)
         report.side(side).inserted = inserted
         _least(own, inserts[side], report.side(side))
     written = marks.write(share.store, share.tick)

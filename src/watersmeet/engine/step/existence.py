@@ -15,7 +15,7 @@ from watersmeet.engine.step.results import NO_ROWS, count, put_out
 from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, SideReport
 from watersmeet.event_time import Mask, Side
-from watersmeet.kernel.pairs import SortedRows, find, matched
+from watersmeet.kernel.pairs import SortedRows, find, has_match, rows_matched
 from watersmeet.kernel.pieces import Columns
 from watersmeet.kernel.probe import Rows
 from watersmeet.spec.model import JoinKind
@@ -38,16 +38,16 @@ def first_matches(
                 if len(row):
                     right.new.matched[needle[there(piece, row)]] = True
         if left_around.new is not None:
-            found = matched(shape.condition, right.new.rows, Side.RIGHT, left_around.new.looked_up)
-            right.new.matched |= found[0]
+            found = has_match(shape.condition, right.new.rows, Side.RIGHT, left_around.new.looked_up)
+            right.new.matched |= found
     if left_around.new is not None:
         for piece in right.old:
-            _, rows = matched(shape.condition, left_around.new.rows, Side.LEFT, piece.looked_up)
-            if rows.any():
-                piece.mark_matched(np.flatnonzero(rows))
+            piece.mark_matched(
+                rows_matched(shape.condition, left_around.new.rows, Side.LEFT, piece.looked_up)
+            )
     if left.new is not None:
         for rows_around in _all_rows(right_around):
-            left.new.matched |= matched(shape.condition, left.new.rows, Side.LEFT, rows_around)[0]
+            left.new.matched |= has_match(shape.condition, left.new.rows, Side.LEFT, rows_around)
         if shape.kind is JoinKind.SEMI and left.new.matched.any():
             yield from _left_rows(shape, left.new.rows.batch, np.flatnonzero(left.new.matched), report)
     for piece, chosen in hits:
@@ -63,15 +63,14 @@ def first_matches(
 def mark_gone(piece: RunSlice, rows: Rows, report: SideReport, what: str = "matched") -> None:
     """Rows that are not retained though no limit releases them: of a SEMI join those that had their first
     match, of sessions those of closed ones. ``what``: they are counted as."""
-    piece.marks("gone")[rows] = True
-    piece.touched.add("gone")
+    piece.mark("gone", rows)
     report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
     count(report, what, len(rows))
 
 
 def there(piece: RunSlice, rows: Rows) -> Mask:
     """Which of the rows have not left with a match in an earlier tick. By an ANTI join none ever does."""
-    there: Mask = ~piece.marks("gone")[rows]
+    there: Mask = ~piece.are("gone", rows)
     return there
 
 
@@ -80,7 +79,7 @@ def _hits(shape: JoinShape, piece: RunSlice, right: SideSlice) -> Rows:
     where there is one."""
     if right.new is None:
         return NO_ROWS
-    hits = np.flatnonzero(matched(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up)[1])
+    hits = rows_matched(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up)
     return hits[there(piece, hits)] if len(hits) else hits
 
 

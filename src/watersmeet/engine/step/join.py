@@ -110,8 +110,7 @@ def _run_append(
         gone = {name for group in own.work.merges for name in group}
         for piece in [*own.old, *own.new_runs]:
             if piece.name not in gone:
-                for kind in sorted(piece.touched):
-                    marks.add(piece.name, kind, piece.start, piece.marks(kind))
+                piece.keep_marks(marks)
         report.side(side).merged = merged
         if leaves:
             least_alive(own, [*own.old, *own.new_runs], report.side(side))
@@ -167,12 +166,12 @@ def _release(
     for pieces, is_new in ((own.old, False), (own.new_runs, True)):
         for piece in pieces:
             rows = own.released(piece, is_new=is_new)
-            if leaves and len(rows):  # else the marks of all rows would be read in every tick
+            if leaves and len(rows):
                 rows = rows[~piece.are("gone", rows)]
             if not len(rows):
                 continue
             report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
-            matched = piece.marks("matched")[rows]
+            matched = piece.are("matched", rows)
             hits = int(matched.sum())
             count(report, "matched", hits)
             count(report, "padded" if own.task.padded else "released_unmatched", len(rows) - hits)

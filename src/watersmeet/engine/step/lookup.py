@@ -16,7 +16,7 @@ from watersmeet.engine.step.results import NO_ROWS, count, pad, pad_files, put_o
 from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice
 from watersmeet.engine.step.tasks import LookupShape, Share, SideWork
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side
-from watersmeet.kernel.pairs import SortedRows, find, matched
+from watersmeet.kernel.pairs import SortedRows, find, has_match
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
 
@@ -58,7 +58,7 @@ def _found(
     """Joined rows; of a SEMI join the rows that have a partner, of an ANTI join none. Fills ``hits``."""
     if shape.kind.hides_right:
         for piece in table:
-            hits |= matched(shape.condition, rows, Side.LEFT, piece.rows)[0]
+            hits |= has_match(shape.condition, rows, Side.LEFT, piece.rows)
         if shape.kind is JoinKind.SEMI and hits.any():
             share.report.matches += int(hits.sum())
             yield from put_out(shape, rows.batch, np.flatnonzero(hits), None, NO_ROWS)

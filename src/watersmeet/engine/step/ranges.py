@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.step.results import put_out
 from watersmeet.engine.step.slice import SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share
 from watersmeet.event_time import Side
-from watersmeet.kernel.pairs import Condition, SortedRows, Spans, find, matched
+from watersmeet.kernel.pairs import Condition, SortedRows, Spans, find, has_match
 from watersmeet.state.run import Run
 
 
@@ -130,12 +129,10 @@ def matches_by_range(
 def _mark_right(shape: JoinShape, right: SideSlice, left: SideSlice) -> None:
     if right.new is not None:
         for piece in left.old:
-            right.new.matched |= piece.matched_with(shape.condition, right.new.rows, Side.RIGHT)[0]
+            right.new.matched |= piece.has_match(shape.condition, right.new.rows, Side.RIGHT)
         if left.new is not None:
-            found = matched(shape.condition, right.new.rows, Side.RIGHT, left.new.looked_up)
-            right.new.matched |= found[0]
+            found = has_match(shape.condition, right.new.rows, Side.RIGHT, left.new.looked_up)
+            right.new.matched |= found
     if left.new is not None:
         for piece in right.old:
-            _, hits = piece.matched_with(shape.condition, left.new.rows, Side.LEFT)
-            if hits.any():
-                piece.mark_matched(np.flatnonzero(hits))
+            piece.mark_matched(piece.rows_with(shape.condition, left.new.rows, Side.LEFT))

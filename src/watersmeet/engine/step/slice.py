@@ -16,12 +16,12 @@ from watersmeet.engine.step.memory import run_bytes
 from watersmeet.engine.step.tasks import Share, SideTask, SideWork
 from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.pairs import Condition, SortedRows, find, has_match, matched
+from watersmeet.kernel.pairs import Condition, SortedRows, distinct, find, has_match, rows_matched
 from watersmeet.kernel.pieces import together, whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import borders, slice_of
 from watersmeet.state.manifest import LiveRun
-from watersmeet.state.marks import MarkArray, MarkKind, marks_at, read_marks
+from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, marks_at, read_marks
 from watersmeet.state.run import OpenRun, Run, sort_rows
 from watersmeet.state.store import Store
 
@@ -102,6 +102,8 @@ class RunSlice:
         self.rows: SortedRows = run.sorted_rows.part(start, stop)
         self.looked_up = self.rows
         self._marks: dict[MarkKind, MarkArray] = {}
+        self._marked: dict[MarkKind, list[Rows]] = {}
+        self._in_order: set[MarkKind] = set()
         self.touched: set[MarkKind] = set()
 
     @property
@@ -117,17 +119,52 @@ class RunSlice:
         return batch.set_column(batch.schema.get_field_index(CAME), CAME, came)
 
     def marks(self, kind: MarkKind) -> MarkArray:
-        """The marks of the slice's rows, to be read or changed; say so in ``touched`` when changed."""
+        """The marks of the slice's rows, to be read or changed; say so in ``touched`` when changed. Cost: all
+        rows, where `are` and `mark` go by the chosen ones."""
         if kind not in self._marks:
             segments = self.live.marks.get(kind, ())
-            self._marks[kind] = read_marks(self._store, kind, segments, self.start, self.stop)
+            marks = read_marks(self._store, kind, segments, self.start, self.stop)
+            for rows in self._marked.pop(kind, ()):
+                marks[rows] = True
+            self._marks[kind] = marks
         return self._marks[kind]
 
     def are(self, kind: MarkKind, rows: Rows) -> MarkArray:
-        """The marks of the chosen rows of the slice, to be read only; of few rows, nothing else is read."""
+        """The marks of the chosen rows of the slice, to be read only."""
         if kind in self._marks:
             return self._marks[kind][rows]
-        return marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
+        found = marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
+        if kind in self._marked:
+            found |= np.isin(rows, self._newly(kind))
+        return found
+
+    def mark(self, kind: MarkKind, rows: Rows) -> None:
+        """Set the bool marks of these rows of the slice."""
+        if not len(rows):
+            return
+        self.touched.add(kind)
+        if kind in self._marks:
+            self._marks[kind][rows] = True
+        else:
+            self._marked.setdefault(kind, []).append(rows)
+
+    def keep_marks(self, marks: MarkWriter) -> None:
+        """Give what was touched to be written."""
+        for kind in sorted(self.touched):
+            if kind in self._marks:
+                marks.add(self.name, kind, self.start, self._marks[kind])
+                continue
+            rows, segments = self._newly(kind) + self.start, self.live.marks.get(kind, ())
+            rows = rows[~marks_at(self._store, kind, segments, rows)]
+            marks.add_rows(self._store, self.name, kind, segments, self.start, self.stop, rows)
+
+    def _newly(self, kind: MarkKind) -> Rows:
+        """The rows that were marked in this tick, ascending, each once; some may have been marked before."""
+        found = self._marked[kind]
+        if len(found) > 1 or kind not in self._in_order:
+            found[:] = [np.unique(np.concatenate(found))]
+            self._in_order.add(kind)
+        return found[0]
 
     def partners(self, condition: Condition, needles: SortedRows, side: Side) -> Iterator[tuple[Rows, Rows]]:
         """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.pairs.find`."""
@@ -140,15 +177,11 @@ class RunSlice:
             elif keep.any():
                 yield needle[keep], row[keep]
 
-    def matched_with(self, condition: Condition, needles: SortedRows, side: Side) -> tuple[Mask, Mask]:
-        """Which needles and which rows of the slice have a partner; see `kernel.pairs.matched`."""
+    def rows_with(self, condition: Condition, needles: SortedRows, side: Side) -> Rows:
+        """The rows of the slice that have a partner, ascending; see `kernel.pairs.rows_matched`."""
         if not self._hidden_below:
-            return matched(condition, needles, side, self.looked_up)
-        of_needles, of_rows = np.zeros(len(needles), np.bool_), np.zeros(len(self.rows), np.bool_)
-        for needle, row in self.partners(condition, needles, side):
-            of_needles[needle] = True
-            of_rows[row] = True
-        return of_needles, of_rows
+            return rows_matched(condition, needles, side, self.looked_up)
+        return distinct((row for _, row in self.partners(condition, needles, side)), len(self.rows))
 
     def has_match(self, condition: Condition, needles: SortedRows, side: Side) -> Mask:
         """Which needles have a partner in the slice; see `kernel.pairs.has_match`."""
@@ -165,9 +198,7 @@ class RunSlice:
 
     def mark_matched(self, rows: Rows) -> None:
         """These rows of the slice have a match."""
-        marks = self.marks("matched")
-        marks[rows] = True
-        self.touched.add("matched")
+        self.mark("matched", rows)
 
 
 @dataclass
