@@ -32,7 +32,7 @@ def test_keys_are_brought_to_one_type():
         ("CAST(`n` AS DECIMAL(12, 2))", "CAST(`m` AS DECIMAL(12, 2))", "__ws_key1", "__ws_key1", False)
     ]
     assert keys("l.k = r.n", STAMPS, STAMPS) == [
-        ("TRY_CAST(`k` AS BIGINT)", "CAST(`n` AS BIGINT)", "__ws_key1", "__ws_key1", False)
+        ("CAST(`k` AS BIGINT)", "CAST(`n` AS BIGINT)", "__ws_key1", "__ws_key1", False)
     ]
 
 

@@ -118,11 +118,3 @@ def _decimal(type_: str) -> tuple[int, int] | None:
     if found is None:
         return None
     return int(found.group(1) or 10), int(found.group(2) or 0)
-
-
-def cast(expr: Expr, from_: str, to: str, *, strict: bool = False) -> Expr:
-    """``expr`` as ``to``; unless ``strict``, a text that is no such value is NULL (and fails no job)."""
-    kind = exp.DataType.build(to, dialect="spark")
-    if from_ == "STRING" and not strict:
-        return exp.TryCast(this=expr.copy(), to=kind, safe=True)
-    return exp.TryCast(this=expr.copy(), to=kind)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sqlglot import exp
+
+from watersmeet.plan.conjuncts import join_all
 from watersmeet.plan.flags import over_source
 from watersmeet.spec.model import Branch, Expr, Input
 
@@ -39,14 +42,60 @@ def source_columns(i: Input, branch: Branch) -> Mapping[str, Expr]:
 
 
 def branch_columns(
-    kept: Kept, computed: Mapping[str, Expr], columns: Mapping[str, Expr]
+    kept: Kept,
+    computed: Mapping[str, Expr],
+    columns: Mapping[str, Expr],
+    *,
+    first: Sequence[Expr],
+    then: Sequence[Expr],
+    times: Collection[str],
 ) -> tuple[tuple[str, Expr], ...]:
     """(name, expression over the source) of the kept columns.
 
+    What may fail on a value is asked only of rows that are there at all, as Spark asks a filter before what
+    stands above it.
+
     Args:
         computed: expressions over the input's bare columns.
+        first: conditions over the source, without which a row is none of the input's.
+        then: more of them, which drop rows that count for the watermarks of ``times``.
     """
-    return tuple(
-        (name, columns[name].copy() if name in columns else over_source(computed[name], columns))
-        for name in kept.kept
-    )
+    found = []
+    for name in kept.kept:
+        expr = columns[name].copy() if name in columns else over_source(computed[name], columns)
+        asked = join_all([*first, *(() if name in times else then)])
+        if asked is not None and may_fail(expr):
+            expr = exp.Case().when(asked, expr, copy=False)
+        found.append((name, expr))
+    return tuple(found)
+
+
+def may_fail(expr: Expr) -> bool:
+    """Whether Spark may raise for a value: unless all in it is known not to."""
+    return not all(isinstance(node, _NEVER_FAILS) for node in expr.walk())
+
+
+_NEVER_FAILS = (
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Boolean,
+    exp.Null,
+    exp.Paren,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Is,
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
+    exp.Coalesce,
+    exp.Lower,
+    exp.Upper,
+    exp.Length,
+)

@@ -11,7 +11,7 @@ from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.plan.columns import Kept, branch_columns, kept_columns, source_columns
 from watersmeet.plan.conjuncts import Conjunct
-from watersmeet.plan.flags import SideConditions, flag_of
+from watersmeet.plan.flags import SideConditions, flag_of, over_source
 from watersmeet.plan.join import Draft
 from watersmeet.plan.keys import bare
 from watersmeet.plan.model import BranchPlan, FeedPlan, Key, SidePlan, joined_name
@@ -63,7 +63,17 @@ class InputSide:
                     BranchPlan(
                         source=branch.source,
                         lags=branch.lags,
-                        columns=branch_columns(kept, computed, columns),
+                        columns=branch_columns(
+                            kept,
+                            computed,
+                            columns,
+                            first=[] if branch.beneath is None else [branch.beneath],
+                            then=[
+                                *([] if branch.above is None else [branch.above]),
+                                *(over_source(expr, columns) for expr in conditions.filters),
+                            ],
+                            times=i.event_times,
+                        ),
                         flag=flag_of(branch, conditions, columns),
                     )
                 )

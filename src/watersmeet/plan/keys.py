@@ -10,7 +10,7 @@ from sqlglot import exp
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.plan.classify import KeyPart
-from watersmeet.plan.coercion import cast, common_type, is_declared, is_number, type_of
+from watersmeet.plan.coercion import common_type, is_declared, is_number, type_of
 from watersmeet.plan.scope import Scope
 from watersmeet.spec.intervals import interval_us, is_of_days
 from watersmeet.spec.model import Expr
@@ -67,7 +67,7 @@ def _one_type(part: KeyPart, scope: Scope) -> tuple[PlanError | None, Expr, Expr
             return None, part.first, part.second
         return _wrong(f"{left} and {right} cannot be compared: {text}"), part.first, part.second
     first, second = (
-        cast(expr, type_, common, strict=part.null_safe)
+        exp.cast(expr.copy(), common, dialect="spark")
         if type_ != common or (is_number(common) and not is_declared(expr))
         else expr
         for expr, type_ in ((one, left), (other, right))

@@ -126,14 +126,14 @@ class LocalJob:
             name = f"{query.name}/{node.table.name}"
             schemas[name] = evaluator.schema(branch.source)
             readers[name] = reader_of(branch, evaluator, self._tables)
-        self._projections = {
-            query.name: Projection(query, query.options.output_mode is OutputMode.CHANGELOG)
-            for query in plan.queries
-        }
         self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us, tables=readers, zoned=False)
         self.driver.placing = placing
         for query in plan.queries:
             _check_aggregates(query, self.driver.shapes[query.name])
+        self._projections = {
+            query.name: Projection(query, query.options.output_mode is OutputMode.CHANGELOG)
+            for query in plan.queries
+        }
         self.driver.keep_late = True
 
     @property
