@@ -47,7 +47,7 @@ EXPRESSIONS = [
     "concat(s1, s2)", "concat(s1, n1, p1)", "concat(y1, y2)", "concat(s1)", "s1 || s2", "s1 || n1", "y1 || y2",
     "concat_ws(w1, s1, s2)", "concat_ws(',', s1, n1, NULL)", "concat_ws('-')", "concat_ws(s1, w1)",
     "elt(CASE WHEN n1 = 1 THEN 1 ELSE 2 END, s1, w1)", "elt(2, s1, n1)", "chr(n1)", "chr(b1)", "char(n1)",
-    "levenshtein(s1, s2)", "levenshtein(s1, w1)", "levenshtein(s1, s2, 2)", "levenshtein(s1, s2, n1)", "luhn_check(b1)",
+    "levenshtein(s1, s2)", "levenshtein(s1, w1)", "levenshtein(s1, s2, 2)", "levenshtein(s1, s2, 0)", "luhn_check(b1)",
     "mask(s1, 'Q', 'q', 'd', 'o')", "mask(s1, NULL, NULL, '9')", "format_string('%s-%d%%%s', s1, n1, p1)", "printf('%d', b1)", "format_string('a%%b')",
     "typeof(b1)", "typeof(d1)", "typeof(p1)", "typeof(NULL)",
     *(f"y1 {op} y2" for op in ("=", "<>", "<", "<=", ">", ">=", "<=>")), "y1 IN (y2)", "greatest(y1, y2)", "coalesce(y1, y2)", "y1 IS NULL",
@@ -91,6 +91,7 @@ EXPRESSIONS += [
 ODD = [
     "", " ", "\t", "\u00a0", "\u3000", "\0", " a ", "\ta\n", "a", "b", "ab", "Ab", "aab", "a.b.c", "a,b,,ab", ",", "ß", "ŉ", "İ", "ı", "ﬁ", "Σ", "ΑΣ", "ΑΣ Σ",
     "Σ\u0301", "ა", "Ა", "Ꭰ", "ꭰ", "ǆ", "ǅ", "e\u0301", "é", "😀", "a😀b", "\U00010d50", "ΑΣ\u0897", "K", "ſ",
+    "Ashcraft", "wHwbfhPvcgs", "bhwb", "b-hb",
     "Robert", "Rupert", "Tymczak", "Pfister", "Honeyman", "ROBERT", "8112189876", "79927398713", "٣٤", "1 2", "it's", "a\\b", "AbC-123 é",
     "\n", "ab\n", "ab\r\n", "b\u2028", "b\u0085", "b\n\n", "xb\ny", "a%b", "a_b", "_b", "x" * 50, "kitten", "sitting",
 ]  # fmt: skip
@@ -99,6 +100,7 @@ ODD = [
 def pools(rng: random.Random) -> dict[str, list]:
     letters = "aAbBΣσςİı é😀.,\u0301ß'\\1\0\t"
     drawn = ["".join(rng.choices(letters, k=rng.randrange(8))) for _ in range(150)]
+    drawn += ["".join(rng.choices("bfhwcgHW lmnae", k=9)) for _ in range(30)]
     anywhere = [chr(n) for _ in range(500) if not 0xD800 <= (n := rng.randrange(0x30000)) <= 0xDFFF]
     return {
         "s": [*ODD, *drawn, None], "u": [*anywhere, "ʕΣ", "\u1c89Σ", "\ua7cb", None], "w": ["", " ", "a", "b", "ab", "Σ", "é", "a😀", ".", ",", "ba", "\0", *drawn[:20], None],

@@ -183,10 +183,10 @@ def levenshtein(left: pa.Array, right: pa.Array) -> pa.Array:
     return of_distinct(_distance, pa.int32(), left, right)
 
 
-def levenshtein_within(left: pa.Array, right: pa.Array, most: pa.Array) -> pa.Array:
-    """-1: it is more than ``most``; NULL is 0 there."""
+def levenshtein_within(left: pa.Array, right: pa.Array, most: int) -> pa.Array:
+    """-1: it is more than ``most``."""
     found = levenshtein(left, right)
-    return pc.if_else(pc.less_equal(found, pc.fill_null(most, 0)), found, pa.scalar(-1, pa.int32()))
+    return pc.if_else(pc.less_equal(found, most), found, pa.scalar(-1, pa.int32()))
 
 
 def luhn_check(text: pa.Array) -> pa.Array:

@@ -245,7 +245,9 @@ def _levenshtein(compiler: Compiler, left: Exact, right: Exact, most: Exact | No
     own = as_text(compiler, left), as_text(compiler, right)
     if most is None:
         return call("levenshtein", "INT", *own)
-    return call("levenshtein_within", "INT", *own, as_count(most))
+    if most.type != "INT":  # of NULL Spark says now this and now that
+        raise NotExact("a threshold that is no INT")
+    return call("levenshtein_within", "INT", *own, options=[constant_value(most)])
 
 
 def _format_string(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -333,7 +335,7 @@ FUNCTIONS: dict[str, Rule] = {
 }  # fmt: skip
 
 NOTES = {
-    "mask": "constant replacements",
+    "levenshtein": "a constant threshold", "mask": "constant replacements",
     "chr": "integers", "char": "integers",
     "format_string": "a constant format of %s, %d and %%; texts, integers and BOOLEANs",
     "printf": "a constant format of %s, %d and %%; texts, integers and BOOLEANs",
