@@ -49,8 +49,17 @@ def test_settings_of_the_user_win_and_jars_add_up(tmp_path):
 
 def test_java_options_of_the_user_are_added_unless_they_choose_a_collector():
     java = "spark.driver.extraJavaOptions"
-    assert session.settings(conf={java: "-Dx=1"})[java] == f"{session.COLLECTOR} {session.COMPILER} -Dx=1"
-    assert session.settings(conf={java: "-XX:+UseZGC"})[java] == f"{session.COMPILER} -XX:+UseZGC"
+    last = session.LANGUAGE
+    asked = f"{session.COLLECTOR} {session.COMPILER} -Dx=1 {last}"
+    assert session.settings(conf={java: "-Dx=1"})[java] == asked
+    assert session.settings(conf={java: "-XX:+UseZGC"})[java] == f"{session.COMPILER} -XX:+UseZGC {last}"
+
+
+def test_upper_and_lower_case_do_not_go_by_the_machines_language():
+    for name in (session.JAVA_OPTIONS, session.EXECUTOR_OPTIONS):
+        assert session.settings()[name].endswith(session.LANGUAGE)
+        asked = session.settings(conf={name: "-Duser.language=tr -Xss4m"})[name]
+        assert asked.endswith(f"-Xss4m {session.LANGUAGE}")
 
 
 def test_kafka_without_local_jars_asks_for_the_package(monkeypatch):

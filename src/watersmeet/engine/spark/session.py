@@ -49,6 +49,9 @@ ROWS_PER_BATCH = 100_000
 BYTES_PER_BATCH = 64 << 20
 """Of what Spark hands to Python; Spark 4.0 knows the number of rows alone."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+LANGUAGE = "-Duser.language=en"
+"""Spark's upper and lower case go by the machine's language, as Turkish has a dotted I. The last one counts."""
 COLLECTOR = "-XX:+UseParallelGC"
 COMPILER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
@@ -105,7 +108,8 @@ def settings(
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.sql.streaming.checkpointFileManagerClass": _file_manager(),
-        JAVA_OPTIONS: f"{COLLECTOR} {COMPILER}",
+        JAVA_OPTIONS: f"{COLLECTOR} {COMPILER} {LANGUAGE}",
+        EXECUTOR_OPTIONS: LANGUAGE,
         "spark.log.level": LOG_LEVEL,
     }
     if master:
@@ -123,7 +127,9 @@ def settings(
             asked[name] = f"{found[name]},{asked[name]}"
     if JAVA_OPTIONS in asked:
         ours = [COMPILER] if "GC" in asked[JAVA_OPTIONS] else [COLLECTOR, COMPILER]
-        asked[JAVA_OPTIONS] = " ".join([*ours, asked[JAVA_OPTIONS]])
+        asked[JAVA_OPTIONS] = " ".join([*ours, asked[JAVA_OPTIONS], LANGUAGE])
+    if EXECUTOR_OPTIONS in asked:
+        asked[EXECUTOR_OPTIONS] = f"{asked[EXECUTOR_OPTIONS]} {LANGUAGE}"
     return {**found, **asked}
 
 
