@@ -51,7 +51,7 @@ BYTES_PER_BATCH = 64 << 20
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 LANGUAGE = "-Duser.language=en"
-"""Spark's upper and lower case go by the machine's language, as Turkish has a dotted I. The last one counts."""
+"""Upper and lower case go by the machine's language, as Turkish has a dotted I. The last option counts."""
 COLLECTOR = "-XX:+UseParallelGC"
 COMPILER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
