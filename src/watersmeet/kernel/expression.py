@@ -197,7 +197,33 @@ def columns_of(data: Any) -> dict[str, str]:
     return found
 
 
-_IN_ORDER = frozenset(BY_NAME[name] for name in ("compare", "plus", "minus", "times"))
+_IN_ORDER = frozenset(
+    BY_NAME[name]
+    for name in (
+        *(
+            "compare",
+            "plus",
+            "minus",
+            "times",
+            "item",
+            "value_of",
+            "has_key",
+            "has_element",
+            "place_of_element",
+        ),
+        *(
+            "without_element",
+            "append_element",
+            "insert_element",
+            "slice_of",
+            "put_together",
+            "union",
+            "intersect",
+        ),
+        *("without", "overlap", "zipped", "sequence", "joined_elements", "map_of_arrays", "maps_together"),
+        *("maps_zipped", "vector_inner_product", "vector_l2_distance", "vector_cosine_similarity"),
+    )
+)
 
 
 def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
@@ -324,7 +350,8 @@ class _Rows:
 
     def _fold(self, tree: Fold, chosen: Rows | None) -> pa.Array:
         lists = self.of(tree.lists, chosen)
-        found = self.of(tree.start, chosen)
+        there = np.flatnonzero(lists.is_valid().to_numpy(zero_copy_only=False))
+        found = _spread(self.of(tree.start, there if chosen is None else chosen[there]), there, len(lists))
         offsets, values = elements(lists)
         lengths = np.diff(offsets)
         rows = np.arange(len(lists)) if chosen is None else chosen

@@ -55,6 +55,19 @@ def test_a_lambda_is_not_asked_of_elements_after_the_one_that_decides():
             computed(text, rows, "ARRAY<INT>")
 
 
+def test_what_stands_after_a_null_is_not_looked_at():
+    rows = pa.table({"l": pa.array([None, [1]], pa.list_(pa.int32()))})
+    bad = "int(1 div coalesce(size(l), 0))"
+    assert computed(f"array_contains(l, {bad})", rows, "ARRAY<INT>") == [None, True]
+    assert computed(f"concat(l, array({bad}))", rows, "ARRAY<INT>") == [None, [1, 1]]
+    assert computed("aggregate(l, int(1 div coalesce(size(l), 0)), (a, e) -> a + e)", rows, "ARRAY<INT>") == [
+        None,
+        2,
+    ]
+    with pytest.raises(EngineError, match="DIVIDE_BY_ZERO"):
+        computed("array_contains(array(1), int(1 div coalesce(size(l), 0)))", rows, "ARRAY<INT>")
+
+
 def test_a_lambdas_parameter_hides_what_has_its_name():
     rows = pa.table({"l": pa.array([[1, 2]], pa.list_(pa.int32()))})
     assert computed("transform(l, c0 -> c0 + size(l))", rows, "ARRAY<INT>") == [[3, 4]]

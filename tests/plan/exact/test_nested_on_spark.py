@@ -15,7 +15,7 @@ TYPES = {
     "li": "ARRAY<INT>", "lb": "ARRAY<BIGINT>", "lx": "ARRAY<DOUBLE>", "lf": "ARRAY<FLOAT>", "ls": "ARRAY<STRING>",
     "ld": "ARRAY<DATE>", "lt": "ARRAY<TIMESTAMP>", "lm": "ARRAY<DECIMAL(10,2)>", "lp": "ARRAY<BOOLEAN>",
     "ll": "ARRAY<ARRAY<INT>>", "lr": "ARRAY<STRUCT<a: INT, b: STRING>>", "r": "STRUCT<a: INT, b: STRING, c: ARRAY<INT>>",
-    "ms": "MAP<STRING, INT>", "mx": "MAP<DOUBLE, STRING>", "mi": "MAP<INT, DOUBLE>",
+    "v": "ARRAY<FLOAT>", "ms": "MAP<STRING, INT>", "mx": "MAP<DOUBLE, STRING>", "mi": "MAP<INT, DOUBLE>",
 }  # fmt: skip
 LISTS = [name for name, type_ in TYPES.items() if type_.startswith("ARRAY")]
 MAPS = ("ms", "mx", "mi")
@@ -65,6 +65,7 @@ EXPRESSIONS = [
     "aggregate(li1, 0L, (found, e) -> found + coalesce(e, 0))", "reduce(li1, 0D, (found, e) -> found / 2 + e, found -> found * 10)", "aggregate(ls1, s1, (found, e) -> concat(found, e))",
     "aggregate(lx1, 0.0D, (found, e) -> found + e)", "aggregate(li1, named_struct('n', 0L, 'm', 0L), (found, e) -> named_struct('n', found.n + 1L, 'm', found.m + coalesce(e, i2)), found -> found.m / (found.n + 1L))",
     "zip_with(li1, ls1, (e, f) -> struct(e, f))", "zip_with(li1, li2, (e, f) -> coalesce(e, f, i1) % 10)",
+    *(f"{f}(v1, v2)" for f in ("vector_inner_product", "vector_l2_distance", "vector_cosine_similarity")), "vector_norm(v1)", "vector_normalize(v1)",
     "map_filter(ms1, (k, v) -> v > 1)", "map_filter(mx1, (k, v) -> k > x1)", "transform_values(ms1, (k, v) -> concat(k, s1))", "transform_values(mx1, (k, v) -> k)",
     "transform_keys(ms1, (k, v) -> concat(k, 'z'))", "transform_keys(mi1, (k, v) -> k % 2)", "transform_keys(mi1, (k, v) -> nullif(k, 1))",
     "map_zip_with(ms1, ms2, (k, v, w) -> struct(k, v, w))", "map_zip_with(mi1, mi2, (k, v, w) -> coalesce(v, w))",
@@ -104,6 +105,8 @@ def pools(rng: random.Random) -> dict[str, list]:
     return {
         **{name: plain[name] for name in ("i", "b", "x", "s", "d")},
         **{f"l{name}": lists(plain[name]) for name in "ibxfsdtmp"},
+        "v": [*([rng.gauss(0, size) for _ in range(length)] for length in (0, 1, 11, 19, 8) for size in (1, 1e-12, 1e20)
+              for _ in range(4)), [0.0], [-0.0], [nan], [inf], [None], [None, 1.0], None],
         "ll": lists(lists(plain["i"][:4], 12, 3)),
         "lr": lists([*structs, *few, *few, None]),
         "r": [*({**each, "c": rng.choice(lists(plain["i"][:3], 5, 3))} for each in (*structs, *few, *few)), None],

@@ -25,6 +25,7 @@ from watersmeet.kernel.functions import (
     reals,
     texts,
     times,
+    vectors,
     whole,
 )
 
@@ -42,6 +43,7 @@ _FAMILIES = (
     reals,
     texts,
     times,
+    vectors,
     whole,
 )
 

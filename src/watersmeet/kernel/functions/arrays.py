@@ -160,7 +160,7 @@ def flatten(lists: pa.Array) -> pa.Array:
     """NULL if one of the inner ARRAYs is."""
     offsets, inner = elements(lists)
     inner_offsets, values = elements(inner)
-    missing = _any(offsets, ~known(inner))
+    missing = any_in(offsets, ~known(inner))
     valid = known(lists) & ~missing
     lengths = np.where(valid, inner_offsets[offsets[1:]] - inner_offsets[offsets[:-1]], 0)
     if missing.any():
@@ -191,8 +191,8 @@ def zipped(*lists: pa.Array) -> pa.Array:
 def has_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     """`array_contains`: NULL if it is not found beside NULLs."""
     offsets, values = elements(lists)
-    found = _any(offsets, _matches(offsets, values, value))
-    unsure = _any(offsets, ~known(values)) & ~found
+    found = any_in(offsets, _matches(offsets, values, value))
+    unsure = any_in(offsets, ~known(values)) & ~found
     none = unsure | ~known(lists) | ~known(value)
     return pa.array(found, pa.bool_(), mask=none)
 
@@ -237,8 +237,8 @@ def all_true(lists: pa.Array, truths: pa.Array) -> pa.Array:
 
 def _quantified(lists: pa.Array, truths: pa.Array, decides: bool) -> pa.Array:
     offsets, values = elements(truths)
-    decided = _any(offsets, (truth(values) == decides) & known(values))
-    unsure = _any(offsets, ~known(values)) & ~decided
+    decided = any_in(offsets, (truth(values) == decides) & known(values))
+    unsure = any_in(offsets, ~known(values)) & ~decided
     return pa.array(decided == decides, pa.bool_(), mask=unsure | ~known(lists))
 
 
@@ -248,7 +248,7 @@ def _quantified(lists: pa.Array, truths: pa.Array, decides: bool) -> pa.Array:
 def distinct(lists: pa.Array) -> pa.Array:
     """`array_distinct`: the first of equal ones."""
     offsets, values = elements(lists)
-    return normal_zeros(_kept(offsets, values, _is_first(parents(offsets), codes(values)), validity(lists)))
+    return normal_zeros(_kept(offsets, values, is_first(parents(offsets), codes(values)), validity(lists)))
 
 
 def union(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -268,9 +268,9 @@ def overlap(left: pa.Array, right: pa.Array) -> pa.Array:
     """`arrays_overlap`: without a common element NULL if both have some and one of them a NULL."""
     (offsets_a, a), (offsets_b, b) = elements(left), elements(right)
     code_a, code_b = codes_together(a, b)
-    found = _any(offsets_a, _is_in(parents(offsets_a), code_a, parents(offsets_b), code_b) & known(a))
+    found = any_in(offsets_a, _is_in(parents(offsets_a), code_a, parents(offsets_b), code_b) & known(a))
     some = (np.diff(offsets_a) > 0) & (np.diff(offsets_b) > 0)
-    unsure = (_any(offsets_a, ~known(a)) | _any(offsets_b, ~known(b))) & some & ~found
+    unsure = (any_in(offsets_a, ~known(a)) | any_in(offsets_b, ~known(b))) & some & ~found
     return pa.array(found, pa.bool_(), mask=unsure | ~known(left) | ~known(right))
 
 
@@ -279,11 +279,11 @@ def _chosen_by(left: pa.Array, right: pa.Array, inside: bool) -> pa.Array:
     code_a, code_b = codes_together(a, b)
     owner = parents(offsets_a)
     keep = _is_in(owner, code_a, parents(offsets_b), code_b) == inside
-    found = _kept(offsets_a, a, keep & _is_first(owner, code_a), both_known(left, right))
+    found = _kept(offsets_a, a, keep & is_first(owner, code_a), both_known(left, right))
     return normal_zeros(found)
 
 
-def _is_first(owner: Codes, code: Codes) -> Mask:
+def is_first(owner: Codes, code: Codes) -> Mask:
     found = np.zeros(len(code), dtype=np.bool_)
     places = np.lexsort((code, owner))
     if len(places):
@@ -379,7 +379,7 @@ def split_text(text: pa.Array, separator: str, most: int) -> pa.Array:
 # parts
 
 
-def _any(offsets: Offsets, mask: Mask) -> Mask:
+def any_in(offsets: Offsets, mask: Mask) -> Mask:
     """Per list whether one of its elements is marked."""
     counts = np.concatenate([[0], np.cumsum(mask)])
     found: Mask = counts[offsets[1:]] > counts[offsets[:-1]]

@@ -44,7 +44,7 @@ def map_of_arrays(keys: pa.Array, values: pa.Array) -> pa.Array:
 def map_of_entries(entries: pa.Array) -> pa.Array:
     """`map_from_entries`: NULL if one of the entries is."""
     offsets, values = elements(entries)
-    valid = known(entries) & ~arrays._any(offsets, ~known(values))
+    valid = known(entries) & ~arrays.any_in(offsets, ~known(values))
     whole = None if valid.all() else pa.array(valid)
     if whole is not None:
         entries = arrays.chosen(entries, _spread(whole, entries))
@@ -142,7 +142,7 @@ def _checked(keys: pa.Array, items: pa.Array, valid: pa.Array | None) -> pa.Arra
     null[owner[~known(own)]] = True
     base.check(null, "NULL_MAP_KEY", "a key of a MAP is NULL", *_masking(valid))
     twice = np.zeros(count, dtype=np.bool_)
-    again = ~arrays._is_first(owner, codes(own))
+    again = ~arrays.is_first(owner, codes(own))
     twice[owner[again]] = True
     base.check(twice, _DUPLICATED, "a key of a MAP is there twice", *_masking(valid))
     found = struct_array([normal_zeros(own), elements(items)[1]], None, len(own))

@@ -17,6 +17,7 @@ from watersmeet.plan.exact import (
     reals,
     texts,
     times,
+    vectors,
     whole,
 )
 from watersmeet.plan.exact.rules import Rule
@@ -26,7 +27,13 @@ FAMILIES: dict[str, tuple[dict[str, Rule], ...]] = {
     "Numbers": (numbers.FUNCTIONS, reals.FUNCTIONS, whole.FUNCTIONS),
     "Texts": (texts.FUNCTIONS, patterns.FUNCTIONS, codes.FUNCTIONS),
     "Times": (times.FUNCTIONS,),
-    "ARRAYs, MAPs and STRUCTs": (arrays.FUNCTIONS, maps.FUNCTIONS, nested.FUNCTIONS, lambdas.FUNCTIONS),
+    "ARRAYs, MAPs and STRUCTs": (
+        arrays.FUNCTIONS,
+        maps.FUNCTIONS,
+        nested.FUNCTIONS,
+        lambdas.FUNCTIONS,
+        vectors.FUNCTIONS,
+    ),
 }
 """By the name that the page gives them."""
 
@@ -56,6 +63,7 @@ NOTES: dict[str, str] = {
         maps,
         nested,
         lambdas,
+        vectors,
     )
     for name, note in getattr(module, "NOTES", {}).items()
 }
