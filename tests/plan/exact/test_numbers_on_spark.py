@@ -89,6 +89,11 @@ def _doubles(rng: random.Random) -> list:
             -5e-324, 2.0**-1022, 1.7976931348623157e308, 2.0**31, 2.0**53, 2.0**63, -(2.0**63), 709.782712893384, 709.79, -745.14, 22.5, 0.975,
             127.99, 128.0, -128.99, -129.0, 2147483647.5, -2147483648.5, 3.4028235677973366e38, 1e-46]  # fmt: skip
     some += [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(300)]
+    some += [
+        rng.uniform(-4, 4) * 2.0**exponent
+        for exponent in (-1074, -1040, -1022, -500, 500, 1020)
+        for _ in range(8)
+    ]
     return some
 
 

@@ -364,16 +364,20 @@ def hypot(x: Doubles, y: Doubles) -> Doubles:
     a, b, back = (np.where(great, each, own) for each, own in (
         (a * 2.0**-600, a), (b * 2.0**-600, b), (back * 2.0**600, back)))  # fmt: skip
     small = _high(b) < 0x20B00000
-    by = np.where(b < 2.0**-1022, 2.0**1022, 2.0**600)
+    subnormal = b < 2.0**-1022
+    unscaled_a, unscaled_b = _high(a), _high(b)
+    by = np.where(subnormal, 2.0**1022, 2.0**600)
     a, b, back = (np.where(small, each, own) for each, own in ((a * by, a), (b * by, b), (back / by, back)))
+    # The upper words of what is scaled by 2¹⁰²² stay as they were: by intent or not, that is the algorithm.
+    ha, hb = np.where(subnormal, unscaled_a, _high(a)), np.where(subnormal, unscaled_b, _high(b))
     w = a - b
-    t1 = _cut(a)
+    t1 = _of_high(ha)
     t2 = a - t1
     one = np.sqrt(t1 * t1 - (b * (-b) - t2 * (a + t1)))
     twice = a + a
-    y1 = _cut(b)
+    y1 = _of_high(hb)
     y2 = b - y1
-    t1 = _of_high(_high(a) + 0x00100000)
+    t1 = _of_high(ha + 0x00100000)
     t2 = twice - t1
     other = np.sqrt(t1 * y1 - (w * (-w) - (t1 * y2 + t2 * b)))
     found = back * np.where(w > b, one, other)
