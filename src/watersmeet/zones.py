@@ -70,9 +70,11 @@ class Zone:
     def _folded(self, times: Times) -> Times:
         if self.repeats_from is None:
             return times
-        beyond = times - self.repeats_from
-        over = beyond >= 0
-        return np.where(over, times - (beyond // CYCLE_US + 1) * CYCLE_US, times) if over.any() else times
+        over = times >= self.repeats_from
+        if not over.any():
+            return times
+        beyond = np.where(over, times, self.repeats_from) - self.repeats_from
+        return np.where(over, times - (beyond // CYCLE_US + 1) * CYCLE_US, times)
 
 
 @lru_cache(maxsize=64)

@@ -56,7 +56,22 @@ def _is_number(text: str) -> bool:
     return text.strip(" +-").replace(".", "", 1).isdigit()
 
 
+def _as_named(name: str) -> Callable[[list[Any]], exp.Expression]:
+    """With a pattern, as it is written: sqlglot would leave some patterns out."""
+
+    def build(arguments: list[Any]) -> exp.Expression:
+        if len(arguments) == 1 and name == "TO_DATE":
+            return exp.TsOrDsToDate(this=arguments[0])
+        return exp.Anonymous(this=name, expressions=arguments)
+
+    return build
+
+
 class WatersmeetParser(SparkParser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **SparkParser.FUNCTIONS,
+        **{name: _as_named(name) for name in ("TO_DATE", "TO_CHAR", "TO_VARCHAR")},
+    }
     FUNC_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.FUNC_TOKENS, TokenType.SESSION}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **SparkParser.FUNCTION_PARSERS,
@@ -218,6 +233,10 @@ class WatersmeetParser(SparkParser):
 
 
 class Watersmeet(Spark):
+    # Patterns of times stay as they are written: in sqlglot's own `y` would be `yyyy`, and one that is usual
+    # would be left out, though it reads other texts than none.
+    TIME_MAPPING: dict[str, str] = {}  # noqa: RUF012
+
     class Tokenizer(Spark.Tokenizer):
         QUOTES: ClassVar[list[Any]] = ["'"]
         IDENTIFIERS: ClassVar[list[Any]] = ["`", '"']

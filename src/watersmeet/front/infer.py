@@ -10,7 +10,7 @@ from sqlglot.optimizer.annotate_types import annotate_types
 
 from watersmeet.errors import SqlError
 from watersmeet.front.types import INTEGERS, TIMES, UNKNOWN, normal_type
-from watersmeet.spec.intervals import interval_us, is_interval
+from watersmeet.spec.intervals import is_interval, is_of_days
 
 _CERTAIN = {
     "INT",
@@ -27,7 +27,6 @@ _CERTAIN = {
 _FLOATING = ("FLOAT", "DOUBLE")
 _INT_FUNCTIONS = (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear,
                   exp.WeekOfYear, exp.Hour, exp.Minute, exp.Second, exp.Length)  # fmt: skip
-_DAY_US = 86_400_000_000
 _INT_MAX = 2**31 - 1
 
 
@@ -76,7 +75,7 @@ def _misjudged(node: exp.Binary) -> bool:
     if isinstance(node, exp.Sub) and all(kind in TIMES for kind in kinds):
         return True
     step = next((side for side in (node.this, node.expression) if is_interval(side)), None)
-    return "DATE" in kinds and step is not None and (interval_us(step) or 1) % _DAY_US != 0
+    return "DATE" in kinds and step is not None and not is_of_days(step)
 
 
 def _type_of_node(node: exp.Expr) -> str:

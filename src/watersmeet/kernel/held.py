@@ -1,7 +1,8 @@
 """In what arrays values of a Spark type are computed with, and how columns come in and go out.
 
-TIMESTAMPs are int64 µs, DATEs int32 days, intervals int64 µs; an ARRAY is a list, a MAP a list of structs of
-key and value, the fields of a STRUCT are named by their place. Within them NULL lists have no elements.
+TIMESTAMPs are int64 µs, DATEs int32 days, intervals int64 µs or int32 months; an ARRAY is a list, a MAP a list
+of structs of key and value, the fields of a STRUCT are named by their place. Within them NULL lists have no
+elements.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def held(type_: str) -> pa.DataType:
         return pa.list_(struct_kind([held(each) for each in entry]))
     if fields is not None:
         return struct_kind([held(each) for _, each in fields])
+    if type_.startswith("INTERVAL "):
+        return pa.int32() if type_.endswith(("YEAR", "MONTH")) else pa.int64()
     return _HELD[type_]
 
 
@@ -81,7 +84,6 @@ _HELD = {
     "DATE": pa.int32(),
     "TIMESTAMP": pa.int64(),
     "TIMESTAMP_NTZ": pa.int64(),
-    "INTERVAL DAY TO SECOND": pa.int64(),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
-from watersmeet.event_time import DAY_US, TimeConstant, TimeExpr, TimeFloor, TimeSum
+from watersmeet.event_time import TimeConstant, TimeExpr, TimeFloor, TimeSum
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.scope import Ref, Unit
 from watersmeet.spec.model import Expr
@@ -30,6 +30,7 @@ class LinearForm:
     may saturate. ``tree``: the expression as written. ``bits``: the width of an integer. ``wall``: a time as
     the clock on the wall shows it (DATE, TIMESTAMP_NTZ), no instant. ``zoned``: it depends on the job's time
     zone, ``low`` and ``high`` are wide enough for all of its offsets, and ``tree`` does not tell it.
+    ``days``: an interval that Spark has as days: a DATE plus it is a DATE, and plus any other a TIMESTAMP.
     """
 
     unit: Unit
@@ -42,6 +43,7 @@ class LinearForm:
     bits: int = 64
     wall: bool = False
     zoned: bool = False
+    days: bool = False
 
     @property
     def is_constant(self) -> bool:
@@ -52,8 +54,8 @@ class LinearForm:
         return self.low == self.high
 
 
-def constant(value: int, unit: Unit) -> LinearForm:
-    return LinearForm(unit, {}, frozenset(), value, value, abs(value), TimeConstant(value))
+def constant(value: int, unit: Unit, *, days: bool = False) -> LinearForm:
+    return LinearForm(unit, {}, frozenset(), value, value, abs(value), TimeConstant(value), days=days)
 
 
 def negated(operand: LinearForm | None, expr: Expr) -> LinearForm | None:
@@ -62,8 +64,8 @@ def negated(operand: LinearForm | None, expr: Expr) -> LinearForm | None:
     if operand.unit.is_time:
         raise wrong_types(expr, "a time cannot be negated")
     if operand.is_constant:
-        return constant(-operand.low, operand.unit)
-    return combine(constant(0, operand.unit), operand, -1, operand.unit)
+        return constant(-operand.low, operand.unit, days=operand.days)
+    return replace(combine(constant(0, operand.unit), operand, -1, operand.unit), days=operand.days)
 
 
 def add(left: LinearForm | None, right: LinearForm | None, sign: Sign, expr: Expr) -> LinearForm | None:
@@ -76,7 +78,8 @@ def add(left: LinearForm | None, right: LinearForm | None, sign: Sign, expr: Exp
         left, right = (
             _scaled(form, unit.scale) if form.unit is Unit.INTEGER else form for form in (left, right)
         )
-    return combine(left, right, sign, unit)
+    days = unit is Unit.INTERVAL and all(form.days or form.unit is Unit.DATE for form in (left, right))
+    return replace(combine(left, right, sign, unit), days=days)
 
 
 def _unit_of_sum(left: LinearForm, right: LinearForm, sign: Sign, expr: Expr) -> Unit | None:
@@ -95,7 +98,7 @@ def _unit_of_sum(left: LinearForm, right: LinearForm, sign: Sign, expr: Expr) ->
             if sign == -1 and not first:
                 raise wrong_types(expr, "a time cannot be subtracted from what is not a time")
             if other is Unit.INTERVAL:
-                return Unit.TIMESTAMP if form.low % DAY_US or form.mentioned else one
+                return one if form.days else Unit.TIMESTAMP
             if one is Unit.DATE and other is Unit.INTEGER:
                 return Unit.DATE if form.is_constant else None
             if other is Unit.INTEGER or other is Unit.NUMBER:
@@ -173,6 +176,7 @@ def multiply(left: LinearForm | None, right: LinearForm | None, expr: Expr) -> L
         and factor.unit is Unit.INTEGER
         and not form.unit.is_time
     ):
+        form = replace(form, days=False)
         if factor.low == 1:
             return form
         return negated(form, expr) if factor.low == -1 else None

@@ -12,7 +12,7 @@ from watersmeet.event_time import Side
 from watersmeet.plan.classify import KeyPart
 from watersmeet.plan.coercion import common_type, is_declared, is_number, type_of
 from watersmeet.plan.scope import Scope
-from watersmeet.spec.intervals import interval_us, is_of_days
+from watersmeet.spec.intervals import is_interval, is_of_days
 from watersmeet.spec.model import Expr
 
 _UNHASHABLE = ("MAP", "VARIANT", "INTERVAL")
@@ -81,12 +81,8 @@ def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, str | None]:
     plain = expr.unnest()
     if isinstance(plain, (exp.Add, exp.Sub)):
         for date, step in ((plain.this, plain.expression), (plain.expression, plain.this)):
-            literal = step.unnest()
-            literal = literal.this.unnest() if isinstance(literal, exp.Neg) else literal
-            if not isinstance(literal, exp.Interval) or interval_us(literal) is None:
-                continue
-            if type_of(date, scope) == "DATE":
-                if not is_of_days(literal):
+            if is_interval(step) and type_of(date, scope) == "DATE":
+                if not is_of_days(step):
                     return expr, "TIMESTAMP"
                 return exp.cast(expr.copy(), "DATE", dialect="spark"), "DATE"
     return expr, type_of(expr, scope)

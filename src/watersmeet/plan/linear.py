@@ -24,7 +24,7 @@ from watersmeet.plan.forms import (
     wrong_types,
 )
 from watersmeet.plan.scope import INTEGER_BITS, Ref, Scope, Unit
-from watersmeet.spec.intervals import interval_us, unit_us
+from watersmeet.spec.intervals import interval_us, is_of_days, unit_us
 from watersmeet.spec.model import Expr
 from watersmeet.spec.time_zones import UTC
 from watersmeet.zones import zone
@@ -51,7 +51,7 @@ def linear_form(expr: Expr, scope: Scope) -> LinearForm | None:
             return _literal(expr.this)
         case exp.Interval():
             us = interval_us(expr)
-            return None if us is None else constant(us, Unit.INTERVAL)
+            return None if us is None else constant(us, Unit.INTERVAL, days=is_of_days(expr))
         case exp.Neg():
             return negated(linear_form(expr.this, scope), expr)
         case exp.Add() | exp.Sub():

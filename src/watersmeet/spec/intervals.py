@@ -45,6 +45,7 @@ _SHORT = {
     "yr": "year",
 }
 _FIELDS = ("day", "hour", "minute", "second")
+_ALL_FIELDS = ("year", "month", *_FIELDS)
 
 _DIGITS = "[0-9]"
 _NUMBER = re.compile(rf"([+-]?)\s*({_DIGITS}+(?:\.{_DIGITS}*)?|\.{_DIGITS}+)")
@@ -264,9 +265,23 @@ def is_calendar(interval: exp.Interval) -> bool:
     return any(unit in _CALENDAR for unit in _units(interval))
 
 
-def is_of_days(interval: exp.Interval) -> bool:
-    """Whether Spark takes it as whole days by its units: a DATE plus it is a DATE, and not a TIMESTAMP."""
-    return set(_units(interval)) <= {"day", "week"}
+def is_of_days(expr: exp.Expression) -> bool:
+    """Whether Spark takes an interval as whole days, by its units and not by its length: a DATE plus it is a
+    DATE, and else a TIMESTAMP. A multiple of days is not."""
+    if isinstance(expr, (exp.Paren, exp.Neg)):
+        return is_of_days(expr.this)
+    if isinstance(expr, (exp.Add, exp.Sub)):
+        return is_of_days(expr.this) and is_of_days(expr.expression)
+    return isinstance(expr, exp.Interval) and set(_units(expr)) <= {"day", "week"}
+
+
+def fields_of(interval: exp.Interval) -> tuple[str, str]:
+    """The first and the last field of the type that Spark gives it: ``DAY``, ``SECOND``; weeks are days."""
+    places = []
+    for unit in _units(interval):
+        field = {"week": "day", "millisecond": "second", "microsecond": "second"}.get(unit, unit)
+        places.append(_ALL_FIELDS.index(field))
+    return _ALL_FIELDS[min(places)].upper(), _ALL_FIELDS[max(places)].upper()
 
 
 def _units(interval: exp.Interval) -> list[str]:
@@ -278,6 +293,25 @@ def _units(interval: exp.Interval) -> list[str]:
     else:
         names = _WORD.findall(interval.this.name)
     return [unit_name(name) or name.lower() for name in names]
+
+
+def interval_months(interval: exp.Interval) -> int | None:
+    """Months of a constant INTERVAL of years and months; None for whatever else."""
+    amount, unit = interval.this, interval.args.get("unit")
+    if not isinstance(amount, exp.Literal) or not is_calendar(interval):
+        return None
+    if isinstance(unit, exp.IntervalSpan):
+        found = re.fullmatch(rf"\s*([+-]?)({_DIGITS}+)-({_DIGITS}+)\s*", amount.name)
+        if found is None or int(found[3]) > 11:
+            return None
+        return (int(found[2]) * 12 + int(found[3])) * (-1 if found[1] == "-" else 1)
+    try:
+        parts = [_part(amount.name, unit.name)] if unit is not None else _parts_of(amount.name, amount.name)
+    except IntervalError:
+        return None
+    if not all(part.unit in _CALENDAR for part in parts):
+        return None
+    return sum(int(part.amount) * (12 if part.unit == "year" else 1) for part in parts)
 
 
 def interval_us(expr: exp.Expression | None) -> int | None:

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 
+from watersmeet.front.dialect import Watersmeet
 from watersmeet.kernel.expression import native, tree_of, values
 from watersmeet.kernel.functions import base
-from watersmeet.plan.exact import exact
+from watersmeet.plan.exact import compiled
 from watersmeet.plan.scope import Scope
 from watersmeet.spec.model import Column, Input
 from watersmeet.zones import zone
@@ -98,7 +99,7 @@ def _differences(spark, expressions, rows, types, zone_name, monkeypatch) -> dic
     for n, (_, failing, _) in enumerate(mine.values()):
         given = given.append_column(f"ok{n}", pa.array(~failing))
     given = given.append_column("n", pa.array(np.arange(rows.num_rows)))
-    frame = spark.createDataFrame(given)
+    frame = _frame(spark, given)
     different: dict[str, Any] = {}
     for first in range(0, len(expressions), AT_ONCE):
         part = expressions[first : first + AT_ONCE]
@@ -117,7 +118,7 @@ def _differences(spark, expressions, rows, types, zone_name, monkeypatch) -> dic
         for condition, row in by_condition.items():
             alone = rows.select(_mentioned(text, rows)).slice(row, 1)
             try:
-                spark.createDataFrame(alone).selectExpr(f"{text} AS v").collect()
+                _frame(spark, alone).selectExpr(f"{text} AS v").collect()
                 different[text + " fails"] = (condition, alone.to_pylist()[0])
             except Exception as error:
                 # Of an exception of Java's own the name is its condition; some have their words alone.
@@ -126,9 +127,17 @@ def _differences(spark, expressions, rows, types, zone_name, monkeypatch) -> dic
                     f"java.lang.{condition}: ",
                     *([condition] if " " in condition else []),
                 )
-                if not any(words in str(error) for words in known):
+                named = type(error).__name__ == condition and not str(error).startswith("[")
+                if not named and not any(words in str(error) for words in known):
                     different[text + " fails"] = (condition, str(error)[:150])
     return different
+
+
+def _frame(spark: Any, rows: pa.Table) -> Any:
+    """Times without a zone stay so."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return spark.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
 
 
 def ours(
@@ -136,8 +145,8 @@ def ours(
 ) -> tuple[list[Any], np.ndarray, dict[int, str]]:
     """(values, rows that fail, their conditions)."""
     columns = tuple(Column(f"{name}{n}", type_) for name, type_ in types.items() for n in (1, 2))
-    expr = sqlglot.parse_one(text, dialect="spark").transform(with_fields)
-    found = exact(expr, Scope((Input("", columns, (), ()),), time_zone=zone_name))
+    expr = sqlglot.parse_one(text, dialect=Watersmeet).transform(with_fields)
+    found = compiled(expr, Scope((Input("", columns, (), ()),), time_zone=zone_name))
     failing = np.zeros(rows.num_rows, dtype=np.bool_)
     conditions: dict[int, str] = {}
 

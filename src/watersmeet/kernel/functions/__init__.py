@@ -14,8 +14,11 @@ import pyarrow as pa
 from watersmeet.kernel.functions import (
     arrays,
     codes,
+    dates,
     decimals,
+    formats,
     from_texts,
+    intervals,
     letters,
     logic,
     maps,
@@ -32,8 +35,11 @@ from watersmeet.kernel.functions import (
 _FAMILIES = (
     arrays,
     codes,
+    dates,
     decimals,
+    formats,
     from_texts,
+    intervals,
     letters,
     logic,
     maps,

@@ -50,6 +50,23 @@ def made(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
     return pa.array(values, kind, mask=None if known is None else ~known)
 
 
+def decimals(unscaled: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+    """DECIMALs of their digits without the point, int64."""
+    wide = np.empty((len(unscaled), 2), dtype=np.int64)
+    wide[:, 0] = unscaled
+    wide[:, 1] = unscaled >> 63
+    validity = made(unscaled, INT64, *arguments).buffers()[0]
+    return pa.Array.from_buffers(kind, len(unscaled), [validity, pa.py_buffer(wide)])
+
+
+def unscaled(array: pa.Array) -> Raw:
+    """The digits of DECIMALs of at most 18, without the point: int64."""
+    found: Raw = np.frombuffer(array.buffers()[1], dtype=np.int64)[::2]
+    found = found[array.offset : array.offset + len(array)]
+    known = where_known(array)
+    return found if known is None else np.where(known, found, 0)
+
+
 def check(bad: npt.NDArray[np.bool_], condition: str, what: str, *arguments: pa.Array) -> None:
     known = where_known(*arguments)
     if known is not None:

@@ -25,11 +25,11 @@ from sqlglot.errors import SqlglotError
 
 from watersmeet.plan.exact.compiler import Compiler
 from watersmeet.plan.exact.functions import FUNCTIONS, OPERATORS
-from watersmeet.plan.exact.values import Exact, NotExact, Tree, widened
+from watersmeet.plan.exact.values import Exact, NotExact, Tree, is_interval, widened
 from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
 
-__all__ = ["FUNCTIONS", "Exact", "NotExact", "Tree", "exact", "exact_condition", "listed"]
+__all__ = ["FUNCTIONS", "Exact", "NotExact", "Tree", "compiled", "exact", "exact_condition", "listed"]
 
 _KEYWORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY")
 
@@ -46,7 +46,15 @@ class _Names(Spark):
 
 
 def exact(expr: Expr, scope: Scope) -> Exact:
-    """``expr`` for tasks. Raises: NotExact."""
+    """``expr`` for tasks, as a column. Raises: NotExact."""
+    found = compiled(expr, scope)
+    if "INTERVAL " in found.type:  # also within an ARRAY
+        raise NotExact(f"it is {found.type}, which no column of rows between joins is")
+    return found
+
+
+def compiled(expr: Expr, scope: Scope) -> Exact:
+    """``expr`` for tasks, of whatever type. Raises: NotExact."""
     refs: list[Ref] = []
     used = {node.name.lower() for node in expr.find_all(exp.Identifier)}
     prefix = "c"

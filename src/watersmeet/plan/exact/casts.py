@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from datetime import date
 
+from watersmeet.plan.exact.time_casts import time_cast
 from watersmeet.plan.exact.values import (
     DAY_US,
     INTEGERS,
+    TIMES,
     Exact,
     NotExact,
     call,
     constant,
     constant_value,
     is_decimal,
+    is_interval,
     is_number,
     widened,
 )
@@ -28,17 +31,12 @@ def cast_to(value: Exact, to: str, zone: str) -> Exact:
         return widened(value, to)
     if to == "STRING" and own in (*INTEGERS, "BOOLEAN"):
         return call("boolean_to_text" if own == "BOOLEAN" else "whole_to_text", to, value)
+    timed = (own in TIMES and to != "STRING") or (to == "TIMESTAMP" and is_number(own))
+    if timed or is_interval(own) or is_interval(to):
+        return time_cast(value, to, zone)
     number = _number(value, to) if is_number(own) or own == "BOOLEAN" else None
     if number is not None:
         return number
-    if to == "DATE" and own == "TIMESTAMP":
-        return call("to_date", to, value, options=[zone])
-    if to == "TIMESTAMP" and own in ("DATE", "TIMESTAMP_NTZ"):
-        return as_timestamp(value, zone)
-    if to == "TIMESTAMP_NTZ" and own == "TIMESTAMP":
-        return call("timestamp_to_wall", to, value, options=[zone])
-    if (own, to) == ("TIMESTAMP", "BIGINT"):
-        return call("unix_count", to, value, options=[1_000_000])
     if own == "STRING":
         return _of_text(value, to, zone)
     if to == "STRING" and own in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
@@ -115,24 +113,17 @@ def _number(value: Exact, to: str) -> Exact | None:
 
 
 def as_timestamp(value: Exact, zone: str) -> Exact:
-    if value.type in ("TIMESTAMP", "NULL"):
-        return widened(value, "TIMESTAMP")
-    if value.type == "STRING":
-        return _of_text(value, "TIMESTAMP", zone)
-    function = {"DATE": "to_timestamp", "TIMESTAMP_NTZ": "wall_to_timestamp"}.get(value.type)
-    if function is None:
+    """What a function takes as a TIMESTAMP without a cast."""
+    if value.type not in (*TIMES, "STRING", "NULL"):
         raise NotExact(f"{value.type} as TIMESTAMP")
-    return call(function, "TIMESTAMP", value, options=[zone])
+    return cast_to(value, "TIMESTAMP", zone)
 
 
 def as_date(value: Exact, zone: str) -> Exact:
-    if value.type in ("DATE", "NULL"):
-        return widened(value, "DATE")
-    if value.type == "STRING":
-        return _of_text(value, "DATE", zone)
-    if value.type != "TIMESTAMP":
+    """The same, as a DATE."""
+    if value.type not in (*TIMES, "STRING", "NULL"):
         raise NotExact(f"{value.type} as DATE")
-    return call("to_date", "DATE", value, options=[zone])
+    return cast_to(value, "DATE", zone)
 
 
 def timestamp_literal(text: str, zone: str) -> Exact:

@@ -12,18 +12,18 @@ from watersmeet.nested import element_of, is_nested, normal
 from watersmeet.plan.coercion import canonical
 from watersmeet.plan.exact import arithmetic, casts, nested, patterns, texts, whole
 from watersmeet.plan.exact.functions import FUNCTIONS
+from watersmeet.plan.exact.intervals import literal_of, negated, scaled, sum_of
 from watersmeet.plan.exact.times import part_of
 from watersmeet.plan.exact.values import (
-    DAY_US,
     INTEGERS,
-    INTERVAL,
+    TIMES,
     Exact,
     NotExact,
     call,
     common_type,
     constant,
-    constant_value,
     decimal_type,
+    is_interval,
     is_ordered,
     is_value,
     or_null,
@@ -33,8 +33,8 @@ from watersmeet.plan.exact.values import (
 )
 from watersmeet.plan.model import joined_name
 from watersmeet.plan.scope import Ref, Scope
-from watersmeet.spec.intervals import interval_us, is_of_days
 from watersmeet.spec.model import Expr
+from watersmeet.spec.time_zones import UTC
 
 
 class Compiler:
@@ -60,6 +60,8 @@ class Compiler:
 
     def column(self, node: exp.Column) -> Exact:
         first, *further = (part.name for part in node.parts)
+        if not re.fullmatch(rf"{self._prefix}\d+", first):
+            raise NotExact(f"{first} is no column")
         ref = self._refs[int(first.removeprefix(self._prefix))]
         name, type_ = joined_name(*ref), normal(self._scope.column(ref).type, _plain)
         if not is_value(type_):
@@ -124,11 +126,8 @@ class Compiler:
             return constant(float(text), "DOUBLE")
         raise NotExact(f"the number {text}")
 
-    def interval(self, node: Expr) -> Exact:
-        us = interval_us(node)
-        if us is None:
-            raise NotExact("intervals of months and years are not on the list")
-        return constant(us, INTERVAL)
+    def interval(self, node: exp.Interval) -> Exact:
+        return literal_of(node)
 
     def both(self, node: Expr) -> Exact:
         left, right = (widened(each, "BOOLEAN") for each in self.all([node.this, node.expression]))
@@ -172,10 +171,9 @@ class Compiler:
         types = {each.type for each in found if each.type != "NULL"}
         if "STRING" in types and len(types) == 2:
             return [self.cast_to(each, casts.beside_text((types - {"STRING"}).pop())) for each in found]
-        if types <= {"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"} and len(types) > 1:
-            if "TIMESTAMP" not in types:
-                raise NotExact("DATE and TIMESTAMP_NTZ are not compared here")
-            return [self.as_timestamp(each) for each in found]
+        if types <= set(TIMES) and len(types) > 1:
+            wanted = "TIMESTAMP" if "TIMESTAMP" in types else "TIMESTAMP_NTZ"
+            return [self.cast_to(each, wanted) for each in found]
         common = common_type([each.type for each in found])
         return [widened(each, common) for each in found]
 
@@ -216,10 +214,11 @@ class Compiler:
         left, right = self.all([node.this, node.expression])
         minus = isinstance(node, exp.Sub)
         if isinstance(node, exp.Add | exp.Sub):
-            days = any(_is_of_days(each) for each in (node.this, node.expression))
-            timed = self._timed(left, right, -1 if minus else 1, days)
+            timed = sum_of(self, left, right, -1 if minus else 1)
             if timed is not None:
                 return timed
+        if is_interval(left.type) or is_interval(right.type):
+            return scaled(node, left, right)
         return _ARITHMETIC[type(node)](self, left, right)
 
     def whole(self, left: Exact, right: Exact, type_: str | None = None) -> list[Exact]:
@@ -228,29 +227,11 @@ class Compiler:
         common = type_ or common_type([left.type, right.type])
         return [widened(left, common), widened(right, common)]
 
-    def _timed(self, left: Exact, right: Exact, sign: int, days: bool) -> Exact | None:
-        """Sums with a time in them; None: there is none. ``days``: an interval in it is of whole days by its
-        unit, not only by its length."""
-        if left.type == INTERVAL and right.type in ("DATE", "TIMESTAMP") and sign == 1:
-            left, right = right, left
-        if left.type == "DATE" and right.type == INTERVAL:
-            if days:
-                return call("add_days", "DATE", left, _in_days(right), options=[sign])
-            left = self.as_timestamp(left)
-        if left.type == "TIMESTAMP" and right.type == INTERVAL:
-            return call("add_interval", "TIMESTAMP", left, right, options=[sign, self.zone])
-        if left.type == "DATE" and right.type in ("TINYINT", "SMALLINT", "INT"):
-            return call("add_days", "DATE", left, widened(right, "INT"), options=[sign])
-        if left.type == "TIMESTAMP" and right.type == "TIMESTAMP" and sign == -1:
-            return call("time_between", INTERVAL, left, right, options=[self.zone])
-        times = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", INTERVAL)
-        if left.type in times or right.type in times:
-            raise NotExact(f"{left.type} {'+' if sign == 1 else '-'} {right.type}")
-        return None
-
     def sign(self, node: Expr) -> Exact:
         value = self.of(node.this)
-        if value.tree[0] == "constant" and value.type in (*INTEGERS, "DOUBLE", INTERVAL):
+        if is_interval(value.type):
+            return negated(value)
+        if value.tree[0] == "constant" and value.type in (*INTEGERS, "DOUBLE"):
             return constant(-value.tree[1], value.type)
         return turned("minus_one", value)
 
@@ -298,6 +279,16 @@ class Compiler:
     def as_date(self, value: Exact) -> Exact:
         return casts.as_date(value, self.zone)
 
+    def on_clock(self, value: Exact) -> tuple[Exact, str]:
+        """A time of which the clock is read, and the zone of that clock."""
+        return (value, UTC) if value.type == "TIMESTAMP_NTZ" else (self.as_timestamp(value), self.zone)
+
+    def as_int(self, value: Exact) -> Exact:
+        """What a function takes as an INT without a cast."""
+        if value.type not in (*INTEGERS, "NULL"):
+            raise NotExact(f"{value.type} as INT")
+        return self.cast_to(value, "INT")
+
     def trimmed(self, node: Expr) -> Exact:
         where = {"LEADING": "left", "TRAILING": "right"}.get(node.args.get("position") or "BOTH", "both")
         characters = None if node.expression is None else self.of(node.expression)
@@ -322,25 +313,15 @@ class Compiler:
         return rule(self, node.expressions)
 
     def extracted(self, node: Expr) -> Exact:
-        return part_of(self, node.name.lower(), self.of(node.expression))
-
-
-def _is_of_days(node: Expr) -> bool:
-    literal = node.unnest()
-    literal = literal.this.unnest() if isinstance(literal, exp.Neg) else literal
-    return isinstance(literal, exp.Interval) and is_of_days(literal)
-
-
-def _in_days(interval: Exact) -> Exact:
-    days, rest = divmod(constant_value(interval), DAY_US)
-    if rest or abs(days) >= 2**31:
-        raise NotExact("so many days are not added here")
-    return constant(days, "INT")
+        return part_of(self, node.name, self.of(node.expression))
 
 
 def _plain(type_: str) -> str:
     """The one spelling of a type that is not nested."""
-    found = canonical(type_).replace(" ", "")
+    found = canonical(type_)
+    if is_interval(found):
+        return found
+    found = found.replace(" ", "")
     if found == "DECIMAL":
         return "DECIMAL(10,0)"
     return found.replace(")", ",0)") if found.startswith("DECIMAL(") and "," not in found else found

@@ -18,7 +18,16 @@ INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 PLAIN = (*INTEGERS, "FLOAT", "DOUBLE", "BOOLEAN", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
 
 
+TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+
+
 INTERVAL = "INTERVAL DAY TO SECOND"
+
+
+INTERVAL_OF_MONTHS = "INTERVAL YEAR TO MONTH"
+
+
+INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
@@ -70,6 +79,33 @@ def is_number(type_: str) -> bool:
     return type_ in (*INTEGERS, "FLOAT", "DOUBLE") or is_decimal(type_)
 
 
+def is_interval(type_: str) -> bool:
+    return type_.startswith("INTERVAL ")
+
+
+def is_of_months(type_: str) -> bool:
+    """An interval of years and months, and not of days and clock times."""
+    return is_interval(type_) and interval_fields(type_)[1] in INTERVAL_FIELDS[:2]
+
+
+def interval_fields(type_: str) -> tuple[str, str]:
+    """The first and the last: ``INTERVAL DAY TO HOUR``, ``INTERVAL DAY``."""
+    first, _, last = type_.removeprefix("INTERVAL ").partition(" TO ")
+    return first, last or first
+
+
+def interval_type(first: str, last: str) -> str:
+    return f"INTERVAL {first}" if first == last else f"INTERVAL {first} TO {last}"
+
+
+def common_interval(types: Sequence[str]) -> str:
+    """The type that holds intervals of all types. Raises: NotExact, for months beside days."""
+    if len({is_of_months(type_) for type_ in types}) > 1:
+        raise NotExact("intervals of months and of days have no type in common")
+    places = [INTERVAL_FIELDS.index(field) for type_ in types for field in interval_fields(type_)]
+    return interval_type(INTERVAL_FIELDS[min(places)], INTERVAL_FIELDS[max(places)])
+
+
 def decimal_parts(type_: str) -> tuple[int, int]:
     if type_ in _DIGITS:
         return _DIGITS[type_], 0
@@ -100,6 +136,8 @@ def widened(found: Exact, type_: str) -> Exact:
         return constant(None, type_)
     if is_nested(found.type) or is_nested(type_):
         return _widened_within(found, type_)
+    if is_interval(found.type) and is_interval(type_) and is_of_months(found.type) == is_of_months(type_):
+        return Exact(found.tree, type_)
     if found.tree[0] == "constant" and found.type in INTEGERS and type_ in INTEGERS:
         return constant(found.tree[1], type_)
     digits = decimal_parts(found.type)[0] if is_decimal(found.type) else 0
@@ -187,6 +225,8 @@ def common_type(types: Sequence[str]) -> str:
         return known[0]
     if all(map(is_nested, known)):
         return _common_within(known)
+    if all(map(is_interval, known)):
+        return common_interval(known)
     if all(type_ in INTEGERS for type_ in known):
         return max(known, key=INTEGERS.index)
     if "DOUBLE" in known and all(is_number(type_) for type_ in known):
