@@ -1,5 +1,7 @@
 """SET time_zone on Spark: keys, literals, files without zones and output as text, over DST changes."""
 
+from dataclasses import replace
+
 import pytest
 
 from watersmeet.errors import EngineError
@@ -74,3 +76,50 @@ def test_a_setting_of_spark_that_rows_rest_on_is_refused_before_it_starts():
         settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
     own = settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"}, time_zone="Asia/Tokyo")
     assert own["spark.sql.session.timeZone"] == "Asia/Tokyo"
+
+
+def test_rules_of_a_zone_are_those_of_the_jvm(spark):
+    from watersmeet.engine.spark.zone_rules import check_zone, of_java, of_python
+
+    for name in (
+        "America/New_York",
+        "Asia/Kolkata",
+        "Australia/Lord_Howe",
+        "Europe/London",
+        "Africa/Casablanca",
+    ):
+        assert check_zone(spark, name) is None
+        assert of_java(spark, name) == of_python(name)
+    assert len(of_java(spark, "America/New_York")) > 300
+    assert check_zone(spark, "UTC") is None
+    assert check_zone(spark, "+05:30") is None
+
+
+@pytest.mark.parametrize(("year", "refused"), [(2024, True), (2090, True), (1971, True), (1930, False)])
+def test_rules_that_differ_from_those_of_the_jvm_are_refused_or_told(spark, monkeypatch, year, refused):
+    """One change of the clocks is an hour later than Java has it."""
+    from datetime import UTC, datetime
+
+    from watersmeet.engine.spark import zone_rules
+    from watersmeet.zones import SECOND_US, zone
+
+    own = zone("America/New_York")
+    starts = own.starts.copy()
+    starts[starts.searchsorted(datetime(year, 1, 1, tzinfo=UTC).timestamp() * SECOND_US)] += 3_600 * SECOND_US
+    monkeypatch.setattr(zone_rules, "zone", lambda _: replace(own, starts=starts))
+    if refused:
+        with pytest.raises(EngineError, match=f"America/New_York: Java's rules.*{year}-") as caught:
+            zone_rules.check_zone(spark, "America/New_York")
+        assert caught.value.code == "time-zone-rules"
+    else:
+        said = zone_rules.check_zone(spark, "America/New_York")
+        assert said is not None
+        assert "before 1970" in said
+        assert str(year) in said
+
+
+def test_a_zone_that_java_does_not_know_is_refused(spark):
+    from watersmeet.engine.spark.zone_rules import of_java
+
+    with pytest.raises(EngineError, match="Java does not know the time zone Mars/Olympus"):
+        of_java(spark, "Mars/Olympus")

@@ -45,6 +45,7 @@ from watersmeet.engine.spark.sources import read
 from watersmeet.engine.spark.tables import table_of, table_readers
 from watersmeet.engine.spark.tick import UNKNOWN, Outputs, Ticks
 from watersmeet.engine.spark.topics import TopicIds, Topics, accepted
+from watersmeet.engine.spark.zone_rules import check_zone
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.errors import SpecError, near_names
 from watersmeet.plan.model import JobPlan
@@ -482,7 +483,11 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
     Raises:
         WatersmeetError: whatever went wrong, readable.
     """
-    hold_fixed(spark, plan.queries[0].options.time_zone)
+    time_zone = plan.queries[0].options.time_zone
+    hold_fixed(spark, time_zone)
+    said = check_zone(spark, time_zone)
+    if said is not None and settings.on_notice is not None:
+        settings.on_notice(said)
     started = Run(spark, plan, settings, outputs, Checkpoint(settings.checkpoint))
     with _stopped_by_signals(started):
         try:

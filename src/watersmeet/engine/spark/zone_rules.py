@@ -1,0 +1,121 @@
+"""Whether the running JVM has the same rules of the job's time zone as the tasks, which have Python's.
+
+Both come with a copy of the zone database of their own, and either may be older: then the same instant would
+be another hour for Spark than for the tasks.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import EngineError
+from watersmeet.zones import SECOND_US, zone
+
+Changes = list[tuple[int, int]]
+"""Instants, in seconds since 1970, and the UTC offsets from then on, in seconds; the first one is the start."""
+
+FIRST = int(datetime(1900, 1, 1, tzinfo=UTC).timestamp())
+COMMON = int(datetime(1970, 1, 1, tzinfo=UTC).timestamp())
+"""Since then the database keeps a zone apart for each place; of before, builds of it differ on purpose."""
+LAST = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp())
+_EPOCH = datetime(1970, 1, 1)
+_OFFSET = r"(Z|[+-]\d\d:\d\d(?::\d\d)?)"
+_CHANGE = re.compile(rf"(?:Gap|Overlap) at (\d{{4}}-\d\d-\d\dT[\d:]+?){_OFFSET} to {_OFFSET}\]")
+
+
+def check_zone(session: SparkSession, name: str) -> str | None:
+    """What is to be told of the rules of a region: a notice where they differ before 1970 alone.
+
+    Raises:
+        EngineError: they differ from 1970 to 2100.
+    """
+    if "/" not in name:
+        return None  # UTC and fixed offsets have no rules
+    differ = differences(of_java(session, name), of_python(name))
+    if not differ:
+        return None
+    when = " and ".join(dict.fromkeys(_day(each) for each in (differ[0], differ[-1])))
+    both = f"{name}: Java's rules of the time zone are others than Python's"
+    if differ[-1] < COMMON:
+        return (
+            f"{both} before 1970 (first and last at {when}): hours and days of such times may differ between"
+            " expressions that Spark computes and those that tasks do"
+        )
+    raise EngineError(
+        f"{both} (first and last at {when}), so that Spark and the tasks would read the clock differently",
+        code="time-zone-rules",
+        hint="bring both up to date: Java by a newer version of it, Python by `pip install -U tzdata` or the"
+        " system's package tzdata; or SET time_zone to an offset, such as '+01:00'",
+    )
+
+
+def differences(one: Changes, other: Changes) -> list[int]:
+    """The instants at which a change of either leads to offsets that differ."""
+    instants = sorted({at for changes in (one, other) for at, _ in changes})
+    return [at for at in instants if _offset(one, at) != _offset(other, at)]
+
+
+def _offset(changes: Changes, at: int) -> int:
+    place = bisect_left(changes, (at + 1,))
+    return changes[max(place - 1, 0)][1]
+
+
+def _day(at: int) -> str:
+    return (_EPOCH + timedelta(seconds=at)).strftime("%Y-%m-%d")
+
+
+def of_python(name: str) -> Changes:
+    """The rules that tasks compute with."""
+    own = zone(name)
+    starts = (own.starts // SECOND_US).tolist()
+    offsets = (own.offsets // SECOND_US).tolist()
+    before = [offset for at, offset in zip([FIRST, *starts], offsets, strict=True) if at <= FIRST]
+    return [(FIRST, before[-1])] + [
+        (at, offset) for at, offset in zip(starts, offsets[1:], strict=True) if FIRST < at < LAST
+    ]
+
+
+def of_java(session: SparkSession, name: str) -> Changes:
+    """The rules of the running JVM: the changes that are written down in one call, and those that follow by
+    rule one by one."""
+    jvm: Any = session.sparkContext._jvm
+    try:
+        rules = jvm.java.time.ZoneId.of(name).getRules()
+    except Py4JJavaError:
+        raise EngineError(
+            f"Java does not know the time zone {name}, which Python does",
+            code="time-zone-rules",
+            hint="bring Java up to date, or SET time_zone to an offset, such as '+01:00'",
+        ) from None
+    first = rules.getOffset(jvm.java.time.Instant.ofEpochSecond(FIRST)).getTotalSeconds()
+    found = [(at, offset) for at, offset in _read(rules.getTransitions().toString()) if at < LAST]
+    following = rules.nextTransition(jvm.java.time.Instant.ofEpochSecond(found[-1][0] if found else FIRST))
+    while following is not None:
+        ((at, offset),) = _read(following.toString())
+        if at >= LAST:
+            break
+        found.append((at, offset))
+        following = rules.nextTransition(following.getInstant())
+    return [(FIRST, first)] + [(at, offset) for at, offset in found if at > FIRST]
+
+
+def _read(text: str) -> Changes:
+    found = []
+    for local, before, after in _CHANGE.findall(text):
+        wall = (datetime.fromisoformat(local) - _EPOCH) // timedelta(seconds=1)
+        found.append((wall - _seconds(before), _seconds(after)))
+    return found
+
+
+def _seconds(offset: str) -> int:
+    if offset == "Z":
+        return 0
+    parts = [int(part) for part in offset[1:].split(":")]
+    size = parts[0] * 3_600 + parts[1] * 60 + (parts[2] if len(parts) > 2 else 0)
+    return -size if offset[0] == "-" else size
