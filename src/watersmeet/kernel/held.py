@@ -1,8 +1,8 @@
 """In what arrays values of a Spark type are computed with, and how columns come in and go out.
 
-TIMESTAMPs are int64 µs, DATEs int32 days, intervals int64 µs or int32 months; an ARRAY is a list, a MAP a list
-of structs of key and value, the fields of a STRUCT are named by their place. Within them NULL lists have no
-elements.
+TIMESTAMPs are int64 µs, DATEs int32 days, intervals int64 µs or int32 months; an ARRAY is a list, a MAP a
+list of structs of key and value, the fields of a STRUCT are named by their place. Within them NULL lists have
+no elements.
 """
 
 from __future__ import annotations

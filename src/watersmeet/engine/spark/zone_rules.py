@@ -18,7 +18,7 @@ from watersmeet.errors import EngineError
 from watersmeet.zones import SECOND_US, zone
 
 Changes = list[tuple[int, int]]
-"""Instants, in seconds since 1970, and the UTC offsets from then on, in seconds; the first one is the start."""
+"""Instants, in seconds since 1970, and the UTC offsets from then on, in seconds; the first is the start."""
 
 FIRST = int(datetime(1900, 1, 1, tzinfo=UTC).timestamp())
 COMMON = int(datetime(1970, 1, 1, tzinfo=UTC).timestamp())

@@ -221,7 +221,7 @@ def floor_time_to_days(instants: pa.Array, unit: str, name: str) -> pa.Array:
     return made(_instant(zone(name), _micros(days, instants), instants), INT64, instants)
 
 
-def bucket(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Array:
+def time_bucket(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Array:
     """`time_bucket` of ``size`` µs; from a day on, whole days are those of the zone's clock."""
     time, origin = raw(instants), raw(origins)
     given = (instants, origins)
@@ -233,7 +233,7 @@ def bucket(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Ar
     )
 
 
-def bucket_of_months(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Array:
+def time_bucket_of_months(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Array:
     """`time_bucket` of so many months."""
     (months, _), (first, _) = (calendar.months_of(_days(each, name)) for each in (instants, origins))
     return _bucket(

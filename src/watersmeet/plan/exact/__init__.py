@@ -25,7 +25,7 @@ from sqlglot.errors import SqlglotError
 
 from watersmeet.plan.exact.compiler import Compiler
 from watersmeet.plan.exact.functions import FUNCTIONS, OPERATORS
-from watersmeet.plan.exact.values import Exact, NotExact, Tree, is_interval, widened
+from watersmeet.plan.exact.values import Exact, NotExact, Tree, widened
 from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
 

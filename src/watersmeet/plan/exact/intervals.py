@@ -172,7 +172,7 @@ def _bucket(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
         raise NotExact("an origin that is not constant")
     origin = compiler.cast_to(origin, time.type)
     _, zone = compiler.on_clock(time)
-    function = "bucket_of_months" if is_of_months(size.type) else "bucket"
+    function = "time_bucket_of_months" if is_of_months(size.type) else "time_bucket"
     return call(function, time.type, time, origin, options=[size.tree[1], zone])
 
 
