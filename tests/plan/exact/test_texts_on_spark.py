@@ -78,9 +78,9 @@ PATTERNS = (
     "😀", "x|$", "[-.]", r"[\\d.]+", r"\\.", "a*", "(a|b)*", r"^\\s*(.*?)\\s*$", "[Σσ]", "\\n$", "$",
 )  # fmt: skip
 EXPRESSIONS += [
-    *(f"s1 {op} '{pattern}'" for op in ("RLIKE",) for pattern in PATTERNS), "regexp(s1, 'a')", "rlike(s1, 'b.')", "regexp_like(s1, '^.b')",
-    *(f"regexp_instr(s1, '{pattern}')" for pattern in PATTERNS), *(f"regexp_substr(s1, '{pattern}')" for pattern in PATTERNS[:14]),
-    *(f"regexp_count(s1, '{pattern}')" for pattern in PATTERNS[:19] if pattern not in ("^$", "x|$")), *(f"regexp_extract(s1, '{pattern}', 0)" for pattern in PATTERNS[5:]),
+    *(f"s1 {op} '{pattern}'" for op in ("RLIKE",) for pattern in PATTERNS[::5]), "regexp(s1, 'a')", "rlike(s1, 'b.')", "regexp_like(s1, '^.b')",
+    *(f"regexp_instr(s1, '{pattern}')" for pattern in PATTERNS), *(f"regexp_substr(s1, '{pattern}')" for pattern in PATTERNS[:4]),
+    *(f"regexp_count(s1, '{pattern}')" for pattern in PATTERNS[4:12]), *(f"regexp_extract(s1, '{pattern}', 0)" for pattern in PATTERNS[9:19]),
     "regexp_extract(s1, '(a)(b)?', 2)", "regexp_extract(s1, '(a)(b)?')", r"regexp_extract(s1, '([^.]*)[.](.*)', 2)", "regexp_replace(s1, '[ab]', '')", "regexp_replace(s1, '(a)(b)?', '<$2$1$0>')",
     r"regexp_replace(s1, '[^a-z]+', '\\$-')", "regexp_replace(s1, '.', 'é')", "regexp_replace(s1, 'b$', '😀')", "regexp_extract(b1, '1(.)', 1)",
     "s1 LIKE 'a%'", "s1 LIKE '_b%'", "s1 LIKE '%é'", "s1 NOT LIKE 'a%'", r"s1 LIKE '%\\\\%'", r"s1 LIKE '\\_%'", "s1 LIKE '%..%' ESCAPE '.'", "s1 LIKE '!_%' ESCAPE '!'",
@@ -118,5 +118,5 @@ def pools(rng: random.Random) -> dict[str, list]:
 @pytest.mark.spark
 def test_tasks_compute_of_texts_what_spark_computes(spark, request, monkeypatch):
     seed = request.config.watersmeet_seed
-    rows = table_of(TYPES, pools(random.Random(seed)), seed)
+    rows = table_of(TYPES, pools(random.Random(seed)), seed, rows=1500)
     check(spark, EXPRESSIONS, rows, TYPES, "UTC", monkeypatch)
