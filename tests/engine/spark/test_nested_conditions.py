@@ -33,8 +33,9 @@ IN_TASKS = [
     "a.lr.d <> b.lr.d OR element_at(map_filter(a.m, (k, v) -> v > b.k), 'x') = 1",
 ]
 ASKED = [
-    "array_contains(a.tags, b.s) AND soundex(a.s) <= soundex(b.tags[0])",
-    "map_keys(a.m) <> map_keys(b.m) AND soundex(concat(a.r.`x y`, b.tags[0])) <> 'E' AND a.lr.a <> b.lr.a",
+    "array_contains(a.tags, b.s) AND size(sentences(a.s)) <= size(sentences(b.tags[0]))",
+    "map_keys(a.m) <> map_keys(b.m) AND size(sentences(concat(a.r.`x y`, b.tags[0]))) < 3"
+    " AND a.lr.a <> b.lr.a",
 ]
 
 
