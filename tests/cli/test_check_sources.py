@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import struct
+import threading
 
 import pytest
 
@@ -15,12 +17,47 @@ SELECT x.t, y.t AS u FROM a x JOIN b y ON x.k = y.k AND y.t BETWEEN x.t AND x.t 
 """
 
 
+def answer(*topics):
+    """Of a broker: topics, each with its error code, with a partition."""
+
+    def text(written):
+        return struct.pack(">h", len(written)) + written.encode()
+
+    partition = struct.pack(">hiiiiii", 0, 0, 1, 1, 1, 1, 1)
+    found = struct.pack(">iii", 1, 0, 1) + struct.pack(">i", 1) + text("host") + struct.pack(">ih", 9092, -1)
+    found += text("cluster") + struct.pack(">ii", 1, len(topics))
+    for name, code in topics:
+        found += struct.pack(">h", code) + text(name) + b"\0" + struct.pack(">i", 1) + partition
+    return struct.pack(">i", len(found)) + found
+
+
+class Broker(threading.Thread):
+    """Gives every request the one answer; ``asked``: the requests."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self._server, self.answer, self.asked = server, answer(("x", 0)), []
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                taken, _ = self._server.accept()
+            except OSError:
+                return
+            with taken:
+                self.asked.append(taken.recv(1000))
+                if self.answer is not None:
+                    taken.sendall(self.answer)
+
+
 @pytest.fixture
 def job(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "job.sql"
     with socket.create_server(("127.0.0.1", 0)) as server:
         file.write_text(JOB.replace("PORT", str(server.getsockname()[1])))
+        Broker.last = Broker(server)
         yield file
 
 
@@ -44,7 +81,48 @@ def test_with_sources_checked_it_is_an_error(watersmeet, job, tmp_path):
     (tmp_path / "in" / "1.csv").write_text("other,K,t\n1,x,1\n")
     found = watersmeet("explain", job, "--check-sources")
     assert found.status == 0, found.err
-    assert 'note: source "b": a broker answers' in found.err
+    assert found.err == ""
+    assert Broker.last.asked[-1].endswith(b"\0\0\0\1\0\1x\0"), "one topic, and none is created"
+
+
+ANSWERS = [
+    (answer(("x", 3)), "topic-missing", 'there is no topic "x" at 127.0.0.1'),
+    (answer(("x", 29)), "topic-not-allowed", "may not be read"),
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "broker-away", "does not answer as Kafka does"),
+    (answer(("x", 0))[:30], "broker-away", "ends the connection"),
+    (struct.pack(">i", 9) + b"\x7f" * 9, "broker-away", "no broker answers"),
+    (b"", "broker-away", "'kafka.security.protocol'"),
+]
+
+
+@pytest.mark.parametrize(("given", "code", "said"), ANSWERS)
+def test_what_a_broker_says(watersmeet, job, tmp_path, given, code, said):
+    (tmp_path / "in").mkdir()
+    Broker.last.answer = given
+    found = watersmeet("explain", job, "--check-sources")
+    assert found.status == 2
+    assert f"EngineError[{code}]" in found.err
+    assert said in found.err
+
+
+def test_a_broker_that_never_answers(watersmeet, job, tmp_path, monkeypatch):
+    from watersmeet.engine.spark import topic_check
+
+    monkeypatch.setattr(topic_check, "ANSWER_S", 0.2)
+    (tmp_path / "in").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        job.write_text(JOB.replace("PORT", str(silent.getsockname()[1])))
+        found = watersmeet("explain", job, "--check-sources")
+    assert found.status == 2
+    assert "EngineError[broker-away]" in found.err
+
+
+def test_brokers_of_other_protocols_are_only_connected_to(watersmeet, job, tmp_path):
+    (tmp_path / "in").mkdir()
+    job.write_text(job.read_text().replace("'topic'", "'kafka.security.protocol' = 'SSL', 'topic'"))
+    found = watersmeet("explain", job, "--check-sources")
+    assert found.status == 0, found.err
+    assert 'note: source "b": a broker answers; Spark looks for its topics' in found.err
 
 
 def test_a_broker_that_is_away(watersmeet, job, tmp_path):

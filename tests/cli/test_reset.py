@@ -50,6 +50,9 @@ class Left:
                     part = made._final(sink.name, tick)
                     part.mkdir()
                     (part / "rows.parquet").write_bytes(b"x")
+                aside = made.path / "_set_aside" / "20240101T000000Z" / "out-000000000003"
+                aside.mkdir(parents=True)
+                (aside / "rows.parquet").write_bytes(b"x")
 
     def is_gone(self) -> bool:
         root = self.checkpoint.root
@@ -93,8 +96,9 @@ def test_reset_names_what_goes_and_what_stays(watersmeet, left, engine):
     assert found.out.splitlines() == [
         "this will be removed:",
         f"  checkpoint {left.checkpoint.root} (finished after tick 1)",
-        f'  sink "out": {left.out} (2 parts; what is not its own stays: notes.txt)',
-        f'  sink "late": {left.late} (2 parts)',
+        f'  sink "out": {left.out} (2 parts, and what was set aside of it; '
+        "what is not its own stays: notes.txt)",
+        f'  sink "late": {left.late} (2 parts, and what was set aside of it)',
         '  stays: sink "topic": what was sent to Kafka',
         "removed: the job begins anew when it is run",
     ]

@@ -9,6 +9,7 @@ import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
 from watersmeet.engine.spark import brokers
+from watersmeet.engine.spark.topic_check import check_topics
 from watersmeet.errors import WatersmeetError
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Column, Source
@@ -218,3 +219,17 @@ def test_a_topic_that_goes_away_ends_the_job_with_its_name(spark, kafka_broker, 
     error = refusal(spark, text, tmp_path / "state")
     assert error.code == "topic-made-again"
     assert "--accept-loss l" in error.hint
+
+
+def test_topics_are_looked_for_without_spark(kafka_broker):
+    def check(topic):
+        servers = kafka_broker.bootstrap_servers
+        check_topics(Source("a", (), "kafka", {"bootstrap.servers": servers, "topic": topic}))
+
+    kafka_broker.create_topic("looked-for", partitions=2)
+    check("looked-for")
+    for _ in range(2):  # the first look has not created it
+        with pytest.raises(WatersmeetError) as caught:
+            check("looked-for,looked-fur")
+        assert caught.value.code == "topic-missing"
+        assert '"looked-fur"' in caught.value.message

@@ -216,6 +216,35 @@ def explain(
 
 
 @app.command()
+def preview(
+    job: JobFile,
+    limit: Annotated[int, typer.Option(min=1, help="Rows shown of each result.")] = 20,
+    rows: Annotated[int, typer.Option(min=1, help="Rows read of each source.")] = 1000,
+    watermark_rule: Rule = None,
+    allowed_lateness: Lateness = None,
+    output_mode: Mode = None,
+    plan: Plan = None,
+    max_rows: MaxRows = None,
+    null_time: NullTime = None,
+    time_zone: TimeZone = None,
+    json: Annotated[bool, typer.Option("--json", help="A JSON line per result, and one of sources.")] = False,
+) -> None:
+    """Show the first rows of a job's results, from the first rows of its files. Nothing is written."""
+    from watersmeet.cli.preview import preview_text
+
+    overrides = _overrides(
+        watermark_rule=watermark_rule,
+        allowed_lateness=allowed_lateness,
+        output_mode=output_mode,
+        plan=plan,
+        max_rows=max_rows,
+        null_time=null_time,
+        time_zone=time_zone,
+    )
+    preview_text(_text(job), str(job), overrides, rows=rows, limit=limit, as_json=json)
+
+
+@app.command()
 def reset(
     job: JobFile,
     checkpoint: Annotated[

@@ -21,6 +21,7 @@ from watersmeet.errors import StateError, WatersmeetError
 from watersmeet.plan.endpoints import ASIDE
 from watersmeet.sinks.files import ATTEMPTS, FileSink
 from watersmeet.sinks.ownership import OWNER
+from watersmeet.sinks.part_mark import ASIDE as SET_ASIDE
 from watersmeet.spec.model import Job, Sink
 from watersmeet.state.manifest import load_newest
 
@@ -42,7 +43,9 @@ class Owned:
     def words(self) -> str:
         parts = sum(not name.startswith("_") for name in self.names)
         stays = f"; what is not its own stays: {', '.join(self.others[:3])}" if self.others else ""
-        return f'sink "{self.sink}": {self.path} ({parts:,} {"part" if parts == 1 else "parts"}{stays})'
+        aside = ", and what was set aside of it" if SET_ASIDE in self.names else ""
+        words = f"{parts:,} {'part' if parts == 1 else 'parts'}{aside}{stays}"
+        return f'sink "{self.sink}": {self.path} ({words})'
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ def _owned(sink: Sink, path: Path) -> Owned:
     names = [
         name
         for name in sorted(os.listdir(path))
-        if name in parts or name == ATTEMPTS or name.startswith((OWNER, "_writable-"))
+        if name in parts or name in (ATTEMPTS, SET_ASIDE) or name.startswith((OWNER, "_writable-"))
     ]
     others = sorted(set(os.listdir(path)) - set(names))
     return Owned(sink.name, path, tuple(names), tuple(others))

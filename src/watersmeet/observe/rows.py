@@ -24,17 +24,21 @@ class TablePrinter:
     def show(
         self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Sequence[str | None]], more: int
     ) -> None:
-        table = Table(header_style="bold")
-        for name in names:
-            table.add_column(Text(printable(name)), overflow="fold")
-        for row in rows:
-            table.add_row(
-                *(Text("NULL", "dim") if value is None else Text(printable(value)) for value in row)
-            )
+        table = table_of(names, rows)
         self._console.print(f"{insert}, tick {tick}", style="italic", markup=False, highlight=False)
         self._console.print(table)
         if more:
             self._console.print(f"… and {more:,} more rows", highlight=False)
+
+
+def table_of(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Table:
+    """Rows under their names, whatever is in them."""
+    table = Table(header_style="bold")
+    for name in names:
+        table.add_column(Text(printable(name)), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("NULL", "dim") if value is None else Text(printable(value)) for value in row))
+    return table
 
 
 class JsonPrinter:

@@ -252,7 +252,12 @@ def _hint(i: Input, scope: Scope, join: Join) -> str:
                 distance = example_distance((i.alias, column), (other.alias, by), scope)
                 if distance is not None:
                     bound = f"{i.alias}.{column} >= {other.alias}.{by} - {distance}"
-                    inside = "; ".join(_inside(each) for each in (i, other) if "." in each.alias)
+                    views = [each.alias.rpartition(".")[0] for each in (i, other)]
+                    inside = "; ".join(
+                        _inside(each) + ("" if views[0] == views[1] else f", which has to put out {time}")
+                        for each, time in ((i, column), (other, by))
+                        if "." in each.alias
+                    )
                     return _to_add(join, bound) + (f" ({inside})" if inside else "")
     return "the event times of the inputs are of different kinds: cast them in a view"
 

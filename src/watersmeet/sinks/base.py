@@ -139,6 +139,28 @@ class Sink(Protocol):
         """The run is over: others may have the target."""
 
 
+class WithoutParts:
+    """What sinks share whose rows are out with a tick and do not say which one: there is no part to look
+    at."""
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return None
+
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        """Nothing can be compared."""
+        return []
+
+    def has_part(self, insert: str, tick: int) -> bool:
+        """Nobody knows."""
+        return False
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
+        """Nothing that is there is in the way."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 def columns_of(schema: Schema) -> tuple[Column, ...]:
     """The columns of a StructType or of a sequence of `Column`; types in capitals."""
     fields: Iterable[Any] = schema.fields if hasattr(schema, "fields") else schema

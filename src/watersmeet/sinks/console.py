@@ -7,15 +7,14 @@ rows of each task come to the driver. Two columns may have one name here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.errors import SpecError, printable
 from watersmeet.names import ours
-from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema, Texts
+from watersmeet.sinks.base import Frame, RowPrinter, Schema, Texts, WithoutParts
 from watersmeet.sinks.json_values import has_value, rows_of
-from watersmeet.sinks.part_mark import Identity, Resumed
+from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Sink as SinkSpec
 
 DEFAULT_ROWS = 20
@@ -40,7 +39,7 @@ class PlainPrinter:
             print(f"… and {more:,} more rows")
 
 
-class ConsoleSink:
+class ConsoleSink(WithoutParts):
     """See the module. Option: ``rows``, the rows shown per tick."""
 
     idempotent = False
@@ -82,20 +81,6 @@ class ConsoleSink:
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         return self._staged[attempt, insert, tick][2]
 
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return None
-
-    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
-        """Nothing: what was printed is gone."""
-        return []
-
-    def has_part(self, insert: str, tick: int) -> bool:
-        """Nobody knows."""
-        return False
-
-    def check(self, insert: str, tick: int, identity: Identity) -> None:
-        """Nothing: a terminal takes all."""
-
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         names, rows, total = self._staged.pop((attempt, insert, tick), ([], [], 0))
         if total:
@@ -104,9 +89,6 @@ class ConsoleSink:
 
     def discard(self, attempt: str) -> None:
         self._staged = {key: found for key, found in self._staged.items() if key[0] != attempt}
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def _row_limit(spec: SinkSpec) -> int:

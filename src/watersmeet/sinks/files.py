@@ -31,7 +31,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote, unquote
 
 from watersmeet.durable import make_folders, sync
@@ -65,6 +65,8 @@ _PART = re.compile(r".+-\d{12}")
 _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTIONS["json"]}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
 _OPENERS: dict[str, Any] = {".csv": open, ".json": open, ".gz": gzip.open, ".bz2": bz2.open}
+_OTHER_LINES = frozenset({"pretty", "linesep", "encoding", "charset", "compression"})
+"""Options by which a line of JSON may not be one row, or takes long to be found."""
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
@@ -127,14 +129,17 @@ class FileSink:
 
     @property
     def tells_rows(self) -> bool:
-        """Parquet files hold the number of their rows."""
-        return self._format == "parquet"
+        """Parquet files hold the number of their rows, and JSON has a line for each. A line of CSV may be
+        part of a text."""
+        return self._format == "parquet" or (self._format == "json" and not _OTHER_LINES & set(self._options))
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         from pyarrow import parquet
 
-        files = self._staged(insert, tick, attempt).glob("*.parquet")
-        return sum(parquet.read_metadata(file).num_rows for file in files)
+        staged = self._staged(insert, tick, attempt)
+        if self._format == "json":
+            return sum(map(_lines_in, staged.glob("*.json*")))
+        return sum(parquet.read_metadata(file).num_rows for file in staged.glob("*.parquet"))
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         """For Parquet as it is by default, of plain types."""
@@ -287,6 +292,18 @@ class FileSink:
                 return bool(first)
             # In doubt it has rows: a field may hold a line's end, and another line's end may be asked for.
             return bool(first) and ("linesep" in self._options or bool(content.read(1)))
+
+
+def _lines_in(file: Path) -> int:
+    """How many lines end in a file."""
+    with _OPENERS[file.suffix](file, "rb") as content:
+        return sum(iter(lambda: _line_ends(content), -1))
+
+
+def _line_ends(content: IO[bytes]) -> int:
+    """In the next piece; -1 at the end."""
+    piece = content.read(1 << 20)
+    return piece.count(b"\n") if piece else -1
 
 
 def _safe(name: str) -> str:

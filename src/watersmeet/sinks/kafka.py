@@ -7,30 +7,27 @@ in json and csv values. Kafka's own settings go by their names, with or without 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from watersmeet.errors import SpecError, near_names
 from watersmeet.names import SHOWN_DIFF
 from watersmeet.sinks.base import (
-    ArrowPart,
     Frame,
     RowPrinter,
     Schema,
+    WithoutParts,
     check_unique_names,
     chosen_format,
     columns_of,
     required_option,
     text_options_sql,
 )
-from watersmeet.sinks.part_mark import Identity, Resumed
+from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Sink as SinkSpec
 
 FORMATS = ("json", "csv", "raw")
 _OURS = frozenset({"topic", "format", "key"})
 
 
-class KafkaSink:
+class KafkaSink(WithoutParts):
     """See the module. Options: ``bootstrap.servers``, ``topic``, ``format`` (json), ``key``."""
 
     idempotent = False
@@ -62,29 +59,12 @@ class KafkaSink:
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         raise NotImplementedError("rows are sent, not staged")
 
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return None
-
-    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
-        """Nothing: records do not say which tick they are of."""
-        return []
-
-    def has_part(self, insert: str, tick: int) -> bool:
-        """Nobody knows."""
-        return False
-
-    def check(self, insert: str, tick: int, identity: Identity) -> None:
-        """Nothing: the records are out."""
-
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         """Nothing: the records are out, and there is no part to look at."""
         return False
 
     def discard(self, attempt: str) -> None:
         """Nothing: records that are out stay out."""
-
-    def close(self) -> None:
-        """Nothing: a topic is no one's."""
 
     def _expressions(self, columns: list[tuple[str, str]]) -> tuple[str | None, str]:
         """The record's key and value as Spark SQL."""

@@ -16,8 +16,9 @@ from watersmeet.names import DIFF, FLAG, PARTITION, SHOWN_DIFF
 from watersmeet.plan.conjuncts import text_of
 from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.model import BranchPlan, NodePlan, QueryPlan, SidePlan
-from watersmeet.plan.scope import Scope
+from watersmeet.plan.scope import Scope, refs
 from watersmeet.spec.model import Expr, Input, Source
+from watersmeet.spec.time_zones import UTC
 
 
 def near_borders(hashes: Slots) -> Slots:
@@ -29,15 +30,17 @@ def near_borders(hashes: Slots) -> Slots:
     return (moved + np.uint64(MIN_TIME & 0xFFFF_FFFF_FFFF_FFFF)).view(np.int64)
 
 
-def source_scope(source: Source) -> Scope:
+def source_scope(source: Source, zone: str = UTC) -> Scope:
     """A scope in which bare column names are the source's columns."""
-    return Scope((Input(alias="", columns=source.columns, event_times=(), branches=()),))
+    inputs = (Input(alias="", columns=source.columns, event_times=(), branches=()),)
+    return Scope(inputs, time_zone=zone)
 
 
-def row_scope(node: NodePlan) -> Scope:
+def row_scope(node: NodePlan, zone: str = UTC) -> Scope:
     """A scope in which the names of columns of a node's rows (``alias.column``, one identifier) are bare
     columns."""
-    return Scope((Input(alias="", columns=node.columns, event_times=(), branches=()),))
+    inputs = (Input(alias="", columns=node.columns, event_times=(), branches=()),)
+    return Scope(inputs, time_zone=zone)
 
 
 def declared_schema(side: SidePlan) -> pa.Schema:
@@ -50,18 +53,26 @@ _OPEN = ("UNKNOWN", "VOID")
 
 
 class BranchEvaluator:
-    """What ingest takes from rows of a source, for one branch: the kept columns, `FLAG`."""
+    """What ingest takes from rows of a source, for one branch: the kept columns, `FLAG`. ``columns``: those
+    of the source that it mentions."""
 
-    def __init__(self, side: SidePlan, branch: BranchPlan) -> None:
-        scope = source_scope(branch.source)
+    def __init__(self, side: SidePlan, branch: BranchPlan, zone: str = UTC) -> None:
+        scope = source_scope(branch.source, zone)
         declared = {column.name: column.type for column in side.input.columns}
         self._plain = {name: expr.name for name, expr in branch.columns if expr.key == "column"}
         self._computed = [
             _computed(name, expr, scope) for name, expr in branch.columns if name not in self._plain
         ]
         self._flag = None if branch.flag is None else _computed(FLAG, branch.flag, scope)
-        self._casts = {name: arrow_type(declared[name]) for name, _ in branch.columns if name in declared}
+        self._casts = {
+            name: arrow_type(declared[name])
+            for name, _ in branch.columns
+            if name in declared and declared[name] not in _OPEN
+        }
         self._names = [name for name, _ in branch.columns]
+        mentioned = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
+        mentioned |= set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}
+        self.columns = tuple(column for column in branch.source.columns if column.name in mentioned)
 
     def __call__(self, rows: pa.Table) -> pa.RecordBatch:
         found = {name: rows.column(column) for name, column in self._plain.items()}
@@ -79,19 +90,21 @@ class BranchEvaluator:
 
     def schema(self, source: Source) -> pa.Schema:
         """The kept columns in their native types."""
-        fields = [pa.field(column.name, arrow_type(column.type)) for column in source.columns]
+        fields = [pa.field(column.name, arrow_type(column.type)) for column in self.columns]
         fields += [pa.field(PARTITION, pa.string()), pa.field(DIFF, pa.int64())]
         batch = self(pa.schema(fields).empty_table())
         return pa.schema([batch.schema.field(name) for name in self._names])
 
 
 class Projection:
-    """The query's filter after the last node and its output columns."""
+    """The query's filter after the last node and its output columns. ``zoned``: TIMESTAMPs carry UTC."""
 
-    def __init__(self, query: QueryPlan, changelog: bool) -> None:
-        scope = row_scope(query.root)
+    def __init__(self, query: QueryPlan, changelog: bool, *, zoned: bool = False) -> None:
+        scope = row_scope(query.root, query.options.time_zone)
         self._names = [*(output.name for output in query.outputs), *([SHOWN_DIFF] if changelog else [])]
-        self._outputs = [_computed(f"c{n}", output.expr, scope) for n, output in enumerate(query.outputs)]
+        self._outputs = [
+            _computed(f"c{n}", output.expr, scope, zoned) for n, output in enumerate(query.outputs)
+        ]
         self._where = None if query.where is None else _computed(FLAG, query.where, scope)
         self._changelog = changelog
 
@@ -105,7 +118,7 @@ class Projection:
         return self._names, pa.table(columns)
 
 
-def _computed(name: str, expr: Expr, scope: Scope) -> Computed:
+def _computed(name: str, expr: Expr, scope: Scope, zoned: bool = False) -> Computed:
     try:
         found = exact(expr, scope)
     except NotExact as why:
@@ -114,4 +127,4 @@ def _computed(name: str, expr: Expr, scope: Scope) -> Computed:
             code="not-computed",
             hint="run it on Spark (--engine spark)",
         ) from None
-    return Computed(name, tree_of(found.tree), found.type, text_of(expr), zoned=False)
+    return Computed(name, tree_of(found.tree), found.type, text_of(expr), zoned=zoned)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
-from watersmeet.engine.local.tables import reader_of
+from watersmeet.engine.local.tables import given_reader, reader_of
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.engine.step.ingest import LATE, ON_TIME, IngestWriter, Judgement
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.tables import TableReader
 from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape, TickStart
 from watersmeet.engine.step.write import Placing
-from watersmeet.engine.values import HeldTables, to_json, to_table
+from watersmeet.engine.values import HeldTables, arrow_type, to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, QueryPlan
-from watersmeet.spec.model import OutputMode
+from watersmeet.spec.model import Column, OutputMode
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.store import Store
 
@@ -32,11 +33,13 @@ Row = Mapping[str, Any]
 @dataclass(frozen=True)
 class StepOutput:
     """Of one tick: per query the output rows (values as in case files), and the late rows: (source, row), and
-    of stages (alias of the input, row)."""
+    of stages (alias of the input, row). ``tables``: the output rows as they are, with the columns' names,
+    which may repeat; of queries that put any out."""
 
     rows: Mapping[str, list[dict[str, Any]]]
     late: list[tuple[str, Row]]
     result: TickResult
+    tables: Mapping[str, tuple[list[str], pa.Table]] = field(default_factory=dict)
 
 
 class Watcher(Protocol):
@@ -72,6 +75,8 @@ class LocalJob:
         watcher: is told of each tick's stages.
         placing: for tests, where in the hash space keys fall.
         tables: what tables hold whose rows are given (`tick`); they are there before and after the job.
+        given: the rows of all tables are given, whatever their connectors, in any time zone, of sources only
+            the columns that count; TIMESTAMPs of the result carry UTC.
     """
 
     def __init__(
@@ -84,9 +89,10 @@ class LocalJob:
         clock_us: int = 0,
         watcher: Watcher | None = None,
         tables: HeldTables | None = None,
+        given: bool = False,
     ) -> None:
         for query in plan.queries:
-            if query.options.time_zone != UTC:
+            if not given and query.options.time_zone != UTC:
                 raise EngineError(
                     f"the in-process engine computes in UTC, not in {query.options.time_zone}",
                     code="unsupported-time-zone",
@@ -100,7 +106,7 @@ class LocalJob:
         self._branches = {
             (f"{query.name}/{side.name}", number): (
                 branch.source.name,
-                BranchEvaluator(side, branch),
+                BranchEvaluator(side, branch, query.options.time_zone),
             )
             for query in plan.queries
             for side in query.sides
@@ -108,6 +114,10 @@ class LocalJob:
         }
         sources = {source.name: source for source in plan.sources}
         self._sources = sources
+        if given:
+            self._sources = {
+                name: replace(each, columns=self._mentioned(name)) for name, each in sources.items()
+            }
         schemas = {
             f"{query.name}/{side.name}": declared_schema(side)
             for query in plan.queries
@@ -119,22 +129,41 @@ class LocalJob:
                 schemas[arrangement] = evaluator.schema(sources[source])
         self._tables = HeldTables() if tables is None else tables
         self._table_sources = {node.source.name: node.source for _, node in plan.lookups}
+        if given:  # columns of types that are not known here may be there, if nobody asks for them
+            self._table_sources = {
+                source.name: replace(source, columns=_known(source.columns))
+                for source in self._table_sources.values()
+            }
         readers: dict[str, TableReader] = {}
         for query, node in plan.lookups:
             ((_, branch),) = node.table.sources
-            evaluator = BranchEvaluator(node.table, branch)
+            evaluator = BranchEvaluator(node.table, branch, query.options.time_zone)
             name = f"{query.name}/{node.table.name}"
             schemas[name] = evaluator.schema(branch.source)
-            readers[name] = reader_of(branch, evaluator, self._tables)
+            if given:
+                table = self._table_sources[branch.source.name]
+                readers[name] = given_reader(table, evaluator, self._tables)
+            else:
+                readers[name] = reader_of(branch, evaluator, self._tables)
         self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us, tables=readers, zoned=False)
         self.driver.placing = placing
         for query in plan.queries:
             _check_aggregates(query, self.driver.shapes[query.name])
         self._projections = {
-            query.name: Projection(query, query.options.output_mode is OutputMode.CHANGELOG)
+            query.name: Projection(query, query.options.output_mode is OutputMode.CHANGELOG, zoned=given)
             for query in plan.queries
         }
         self.driver.keep_late = True
+
+    def _mentioned(self, source: str) -> tuple[Column, ...]:
+        """The columns of a source that the branches that read it mention."""
+        found = [
+            column
+            for name, evaluator in self._branches.values()
+            if name == source
+            for column in evaluator.columns
+        ]
+        return tuple(dict.fromkeys(found))
 
     @property
     def state(self) -> dict[str, dict[str, int]]:
@@ -179,7 +208,12 @@ class LocalJob:
                         self._watcher.judged(arrangement, number, batch[part], judgement)
                 reports.append(writer.finish())
         driver.advance(start, reports, advances=advances, idle=idle, end=end)
-        output = {query.name: self._run(query) for query in self.plan.queries}
+        output, found = {}, {}
+        for query in self.plan.queries:
+            projected = self._run(query)
+            output[query.name] = [] if projected is None else _as_written(*projected)
+            if projected is not None:
+                found[query.name] = projected
         result = driver.conclude()
         of_stages = [row for query in self.plan.queries for row in self._late_of_stages(query)]
         driver.commit({"clock_us": clock_us})
@@ -188,7 +222,7 @@ class LocalJob:
             for name, mask in late.items()
             for row in _left_over([rows[name][int(position)] for position in np.flatnonzero(mask)])
         ]
-        return StepOutput(output, dropped + of_stages, result)
+        return StepOutput(output, dropped + of_stages, result, found)
 
     def _late_of_stages(self, query: QueryPlan) -> Iterator[tuple[str, Row]]:
         """Rows of stages that came too late for their inputs: (alias, the columns that the query keeps)."""
@@ -198,9 +232,9 @@ class LocalJob:
                 for row in table.column("record").to_pylist():
                     yield alias, {name: to_json(value) for name, value in row.items()}
 
-    def _run(self, query: QueryPlan) -> list[dict[str, Any]]:
-        """The rows that the query's last node gives out in this tick."""
-        rows: list[dict[str, Any]] = []
+    def _run(self, query: QueryPlan) -> tuple[list[str], pa.Table] | None:
+        """The rows that the query's last node gives out in this tick; None: there are none."""
+        found_rows: tuple[list[str], pa.Table] | None = None
         for node in query.nodes:
             task = self.driver.node_task(query.name, node.number)
             batches: list[pa.RecordBatch] = []
@@ -209,21 +243,36 @@ class LocalJob:
                 *found, last = task.run(partition, self.partitions)
                 batches += found
                 control.append(last.column(CONTROL)[0].as_py())
-            rows = self._projected(query, task, batches) if node is query.root else []
-            self.driver.settle(query.name, node.number, control, rows_out=len(rows))
+            found_rows = self._projected(query, task, batches) if node is query.root else None
+            count = 0 if found_rows is None else found_rows[1].num_rows
+            self.driver.settle(query.name, node.number, control, rows_out=count)
             if self._watcher is not None:
                 self._watcher.ran(query.name, task)
-        return rows
+        return found_rows
 
     def _projected(
         self, query: QueryPlan, task: NodeTask, batches: list[pa.RecordBatch]
-    ) -> list[dict[str, Any]]:
+    ) -> tuple[list[str], pa.Table] | None:
         if not batches:
-            return []
+            return None
         table = pa.Table.from_batches(batches, schema=task.schema).drop_columns([CONTROL])
-        names, result = self._projections[query.name](table)
-        columns = [[to_json(value) for value in column.to_pylist()] for column in result.columns]
-        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return self._projections[query.name](table)
+
+
+def _known(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Those of types that this engine has."""
+    found = []
+    for column in columns:
+        with suppress(EngineError):
+            arrow_type(column.type)
+            found.append(column)
+    return tuple(found)
+
+
+def _as_written(names: Sequence[str], table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as case files have them."""
+    columns = [[to_json(value) for value in column.to_pylist()] for column in table.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _check_aggregates(query: QueryPlan, shapes: Sequence[NodeShape]) -> None:

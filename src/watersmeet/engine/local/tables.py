@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
-from watersmeet.engine.local.evaluate import BranchEvaluator
 from watersmeet.engine.step.csv_header import Layout, by_name, layout_of
 from watersmeet.engine.step.table_files import Entry, local_files, version_of
 from watersmeet.engine.step.tables import TableReader, TableWriter
@@ -23,6 +22,8 @@ from watersmeet.spec.model import Source
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
 
+Evaluate = Callable[[pa.Table], pa.RecordBatch]
+
 _KNOWN: dict[str, dict[str, str]] = {
     "parquet": {},
     "json": {},
@@ -31,7 +32,7 @@ _KNOWN: dict[str, dict[str, str]] = {
 """Per format, the options of Spark's reader that are read here, and DuckDB's names for them."""
 
 
-def reader_of(branch: BranchPlan, evaluate: BranchEvaluator, held: HeldTables) -> TableReader:
+def reader_of(branch: BranchPlan, evaluate: Evaluate, held: HeldTables) -> TableReader:
     """What reads the table of a branch, once it is known to be there. Raises: EngineError, SpecError."""
     if branch.source.connector == "memory":
         return _Held(branch.source, evaluate, held)
@@ -47,10 +48,15 @@ def reader_of(branch: BranchPlan, evaluate: BranchEvaluator, held: HeldTables) -
     )
 
 
+def given_reader(source: Source, evaluate: Evaluate, held: HeldTables) -> TableReader:
+    """What reads a table whose rows are given, whatever its connector."""
+    return _Held(source, evaluate, held)
+
+
 @dataclass(frozen=True)
 class _Held:
     source: Source
-    evaluate: BranchEvaluator
+    evaluate: Evaluate
     held: HeldTables
 
     def version(self) -> str | None:
@@ -66,7 +72,7 @@ class _Held:
 @dataclass(frozen=True)
 class _Files:
     source: Source
-    evaluate: BranchEvaluator
+    evaluate: Evaluate
 
     def version(self) -> str | None:
         return version_of(local_files(self.source, _local(self.source)))

@@ -37,6 +37,11 @@ NESTED = (
     "a directory's own files are read: for those in subdirectories say 'recursiveFileLookup' = 'true', or "
     "'false' when they are not meant"
 )
+UNEVEN = (
+    "of directories of partitions (k=v) and others between them Spark takes some for partitions and stops at "
+    "others: put it right into a directory of partitions, or say 'recursiveFileLookup' = 'true' (then no "
+    "columns come from directories), or 'false' when it is not meant"
+)
 MIXED = (
     "it lies beside directories of partitions (k=v), and Spark reads those alone: move it into a directory "
     "of its own, or into one of partitions"
@@ -69,7 +74,7 @@ def files_of(source: Source) -> Iterator[There]:
             continue
         try:
             for path, size, changed_ns in beneath(root):
-                nested = not nested_too and _is_nested(root, path)
+                nested = None if nested_too else _nested(root, path)
                 yield There(path, (size, changed_ns), _why_passed_over(path, changed_ns, nested))
         except FileNotFoundError:
             continue
@@ -108,7 +113,9 @@ def check_table(source: Source) -> None:
     there = list(files_of(source))
     if any(name.lower() == "pathglobfilter" for name in source.options):
         return
-    odd = next(((each.path, NESTED) for each in there if each.passed_over == NESTED), None)
+    odd = next(
+        ((each.path, each.passed_over) for each in there if each.passed_over in (NESTED, UNEVEN)), None
+    )
     plain = mixed(source, (each.path for each in there))
     if odd is None and plain is not None:
         odd = (plain, MIXED)
@@ -175,15 +182,16 @@ def _looks_beneath(source: Source) -> bool:
     return any(name.lower() == "recursivefilelookup" for name in source.options)
 
 
-def _is_nested(root: str, path: str) -> bool:
-    """Whether a file lies neither right in the directory nor in one of partitions."""
+def _nested(root: str, path: str) -> str | None:
+    """What to do about a file that lies neither right in the directory nor in one of partitions."""
     folders = os.path.dirname(path.removeprefix(root).lstrip(os.sep))
-    return bool(folders) and not all("=" in each for each in folders.split(os.sep))
+    partitions = ["=" in each for each in folders.split(os.sep)]
+    return None if not folders or all(partitions) else UNEVEN if any(partitions) else NESTED
 
 
-def _why_passed_over(path: str, changed_ns: int, nested: bool) -> str | None:
-    if nested:
-        return NESTED
+def _why_passed_over(path: str, changed_ns: int, nested: str | None) -> str | None:
+    if nested is not None:
+        return nested
     if changed_ns < 0:
         return _TOO_OLD
     return None if _is_utf_8(path) else _NOT_UTF_8

@@ -31,7 +31,7 @@ COLUMNS = "columns"
 """Where a manifest's ``host`` has, per source, the columns that were inferred when the job began."""
 
 _DECLARE = "declare its columns: CREATE TABLE … (name type, …) WITH (…)"
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def infer(source: Source) -> Inferred:
     raise_all([each for each in source_problems(source) if each.code in ("missing-option", "unknown-format")])
     options = {name.lower(): value for name, value in source.options.items()}
     path, wanted = path_of(source.options), format_of(source.options)
-    files = _files(source, path, options)
+    files = files_in_order(source, path, options)
     declared = {column.name.lower(): column for column in source.columns}
     if wanted == "parquet":
         told = columns_of(source.name, _ends(files, MOST_FILES))
@@ -70,7 +70,7 @@ def infer(source: Source) -> Inferred:
         told = inferred_text.columns_of(source.name, wanted, _ends(files, SAMPLED), options)
     notes = list(told.notes)
     found = dict(told.types)
-    for name, kind, note in _of_directories(path, files, options):
+    for name, kind, note in of_directories(path, files, options):
         if name.lower() in {each.lower() for each in found}:
             raise EngineError(
                 f'"{source.name}": the column {name} is in the files, and in the names of their directories',
@@ -114,7 +114,7 @@ def kept_in(host: Mapping[str, Any]) -> dict[str, tuple[Column, ...]]:
     return {name: tuple(Column(*each) for each in columns) for name, columns in host.get(COLUMNS, {}).items()}
 
 
-def _files(source: Source, path: str, options: Mapping[str, str]) -> list[There]:
+def files_in_order(source: Source, path: str, options: Mapping[str, str]) -> list[There]:
     """Those that Spark will read and that have content, the oldest first."""
     local = local_path(path)
     if local is None or "pathglobfilter" in options:
@@ -141,7 +141,7 @@ def _ends(files: Sequence[There], most: int) -> list[str]:
     return [each.path for each in files]
 
 
-def _of_directories(
+def of_directories(
     path: str, files: Sequence[There], options: Mapping[str, str]
 ) -> Iterator[tuple[str, str, list[Told]]]:
     """Columns of partitions' directories (``k=v``): name, type, notes."""
@@ -153,7 +153,7 @@ def _of_directories(
         for part in os.path.dirname(each.path.removeprefix(root)).split(os.sep):
             name, equals, value = part.partition("=")
             if equals:
-                written = None if value == _NO_VALUE else unquote(value)
+                written = None if value == NO_VALUE else unquote(value)
                 seen.setdefault(unquote(name), Seen()).add_text(written, {})
     for name, values in seen.items():
         kind, why = type_of(values)

@@ -17,7 +17,7 @@ Told = tuple[str | None, str]
 LONGEST_DECIMAL = 38
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 _NUMERIC = re.compile(r"\s*[+-]?[0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?\s*")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(
@@ -80,7 +80,7 @@ def kind_of_text(value: str, options: Mapping[str, str]) -> tuple[str, str | Non
     """The kind, and what keeps a text that looks like a number or time a text."""
     if _INTEGER.fullmatch(value):
         return _kind_of_integer(value, options)
-    if _NUMBER.fullmatch(value):
+    if NUMBER.fullmatch(value):
         digits = re.split("[eE]", value)[0].lstrip("-0.").replace(".", "")
         if len(digits) > _EXACT_DIGITS or not math.isfinite(float(value)):
             return TEXT, f"{value[:40]!r} has more digits than a DOUBLE holds"

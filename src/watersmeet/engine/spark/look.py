@@ -1,31 +1,25 @@
 """What can be known of a job's sources without starting Spark: paths, headers and columns of files, options
-of generators, and whether a Kafka broker answers."""
+of generators, and whether a Kafka broker answers and has the topics."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable
 
 from watersmeet.engine.spark import generator
 from watersmeet.engine.spark.sources import check_files
 from watersmeet.engine.spark.tables import check_table_files
-from watersmeet.errors import EngineError, SeveralErrors, WatersmeetError
+from watersmeet.engine.spark.topic_check import check_topics, is_plain
+from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.plan.model import JobPlan
 from watersmeet.spec.files import local_path, path_of
-from watersmeet.spec.kafka import servers_in
 from watersmeet.spec.model import Source
-
-ANSWER_S = 3.0
-"""How long a broker may take to answer."""
-
-KAFKA_PORT = 9092
 
 
 def problems_of(plan: JobPlan, *, brokers: bool = False) -> list[WatersmeetError]:
     """What is wrong with the plan's sources and tables, as far as this process can see.
 
     Args:
-        brokers: connect to Kafka brokers, too.
+        brokers: ask Kafka brokers, too.
     """
     found: list[WatersmeetError] = []
     for source, table in _all(plan):
@@ -44,7 +38,8 @@ def not_looked_at(plan: JobPlan) -> list[str]:
     for source, table in _all(plan):
         what = f'{"table" if table else "source"} "{source.name}"'
         if source.connector == "kafka":
-            words.append(f"{what}: a broker answers; whether its topics are there is seen when the job runs")
+            if not is_plain(source):
+                words.append(f"{what}: a broker answers; Spark looks for its topics when the job runs")
         elif source.connector == "jdbc":
             words.append(f"{what}: a database is asked by Spark alone, when the job runs")
         elif source.connector == "file" and local_path(path_of(source.options)) is None:
@@ -67,22 +62,4 @@ def _look(source: Source, table: bool, brokers: bool) -> None:
     elif source.connector == "generator":
         generator.check(source)
     elif source.connector == "kafka" and brokers:
-        _check_brokers(source)
-
-
-def _check_brokers(source: Source) -> None:
-    """Raises: EngineError when none of the brokers answers."""
-    servers = sorted(servers_in(source.options))
-    why = ""
-    for server in servers:
-        host, _, port = server.rpartition(":")
-        try:
-            socket.create_connection((host or port, int(port) if host else KAFKA_PORT), ANSWER_S).close()
-            return
-        except (OSError, ValueError) as error:
-            why = str(error)
-    raise EngineError(
-        f'Kafka source "{source.name}": no broker answers at {", ".join(servers)}: {why}',
-        code="broker-away",
-        hint="check 'bootstrap.servers', and whether the broker runs",
-    )
+        check_topics(source)

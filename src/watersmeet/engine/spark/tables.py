@@ -7,12 +7,14 @@ again after a while.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -116,13 +118,23 @@ def _files(spark: SparkSession, source: Source) -> Table:
         check_table(source)
         return local_files(source, local)
 
-    if wanted == "parquet" and listed():
-        _check_columns(spark, source, path)
+    if wanted == "parquet" and (files := listed()):
+        _check_columns(spark, source, path, None if local is None else files)
     return Table(lambda: read_records(spark.read, source, wanted, path), lambda: version_of(listed()))
 
 
-def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
-    """Parquet files know their columns; one that they lack would be NULL in every row."""
+def _check_columns(spark: SparkSession, source: Source, path: str, files: Sequence[Entry] | None) -> None:
+    """Parquet files know their columns; one that they lack would be NULL in every row. ``files``: those that
+    this process can look at; Spark reads no schema that has types it does not know, asked for or not."""
+    try:
+        if files is not None:
+            names = [part.partition("=")[0] for part in files[0][0].split(os.sep) if "=" in part]
+            for name in {files[0][0], files[-1][0]}:
+                names += parquet.read_schema(name).names
+            check_columns(f'table "{source.name}"', source, names, f"the files at {path} have")
+            return
+    except (OSError, pa.ArrowException):
+        pass  # no Parquet: Spark says what it is
     try:
         found = spark.read.parquet(hadoop_path(path, stream=False)).columns
     except Exception as error:

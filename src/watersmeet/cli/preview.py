@@ -1,0 +1,145 @@
+"""`preview`: the first rows of a job's results, from the first rows of its sources, in this process.
+
+Files alone are read, nothing is written. What a value is, Spark decides: an expression or a record of which
+that is not certain here is refused by name, or left out and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from watersmeet.errors import EngineError, printable
+
+ROWS, LIMIT = 1_000, 20
+TABLE_ROWS = 100_000
+"""A table is read as a whole, as far as it has no more."""
+
+
+@dataclass
+class Result:
+    """Of one INSERT: its columns, the first rows as JSON has them, and how many there were."""
+
+    names: list[str] = field(default_factory=list)
+    rows: list[list[Any]] = field(default_factory=list)
+    count: int = 0
+
+
+def preview_text(
+    text: str, source_name: str, overrides: Mapping[str, str], *, rows: int, limit: int, as_json: bool
+) -> None:
+    """Print the first ``limit`` rows of every INSERT, made of the first ``rows`` rows of every source.
+
+    Raises:
+        WatersmeetError: the job is wrong, or there is no preview of something in it, which is named.
+    """
+    from watersmeet.cli.inferring import Inferring
+    from watersmeet.front.sql import parse_job
+    from watersmeet.plan.planner import plan_job
+
+    before = time.monotonic()
+    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring(quiet=as_json))
+    if not job.inserts:
+        return
+    plan = plan_job(job)
+    found = _first_rows(plan, rows)
+    results = _computed(plan, {name: each.rows for name, each in found.items()}, limit)
+    took = time.monotonic() - before
+    if as_json:
+        _print_json(results, found, took)
+    else:
+        _print_tables(results)
+        for line in _footer(plan, found, took):
+            print(printable(line))
+
+
+def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
+    """Per source and table what was read."""
+    from watersmeet.engine.spark.first_rows import first_rows
+
+    zone = plan.queries[0].options.time_zone
+    tables = {node.source.name: node.source for _, node in plan.lookups}
+    found = {}
+    for source in {each.name: each for each in (*plan.sources, *tables.values())}.values():
+        if source.connector != "file":
+            raise EngineError(
+                f'"{source.name}": there is no preview of a {source.connector} source, only of files',
+                code="not-previewed",
+                hint="run it, with a console sink and a checkpoint of its own",
+            )
+        found[source.name] = first_rows(source, TABLE_ROWS if source.name in tables else rows, zone)
+    return found
+
+
+def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[str, Result]:
+    """All rows in one tick, then the end of input."""
+    from watersmeet.engine.local import LocalJob
+    from watersmeet.sinks.json_values import rows_of
+    from watersmeet.state.store import MemoryStore
+
+    clock_us = time.time_ns() // 1000
+    local = LocalJob(plan, MemoryStore(), clock_us=clock_us, given=True)
+    results = {query.name: Result([output.name for output in query.outputs]) for query in plan.queries}
+    given = {name: [(row, 1) for row in each] for name, each in rows.items()}
+    for output in (local.tick(given, clock_us=clock_us), local.tick({}, clock_us=clock_us, end=True)):
+        for name, (names, table) in output.tables.items():
+            result = results[name]
+            result.names = names
+            result.count += table.num_rows
+            result.rows += rows_of(table.slice(0, max(0, limit - len(result.rows))))
+    return results
+
+
+def _print_json(results: Mapping[str, Result], found: Mapping[str, Any], took: float) -> None:
+    for name, result in results.items():
+        line: dict[str, Any] = {"insert": name, "columns": result.names, "rows": result.rows}
+        line["more"] = result.count - len(result.rows)
+        print(json.dumps(line, ensure_ascii=False, allow_nan=False))
+    sources = {
+        name: {"rows": len(each.rows), "left_out": each.left_out, "files": each.files, "more": each.more}
+        for name, each in found.items()
+    }
+    print(json.dumps({"preview": {"sources": sources, "seconds": round(took, 3)}}, ensure_ascii=False))
+
+
+def _print_tables(results: Mapping[str, Result]) -> None:
+    from rich.console import Console
+
+    from watersmeet.observe.rows import table_of
+
+    out = Console(file=sys.stdout)
+    for name, result in results.items():
+        out.print(printable(name), style="italic", markup=False, highlight=False)
+        out.print(table_of(result.names, [[_shown(value) for value in row] for row in result.rows]))
+        if result.count > len(result.rows):
+            out.print(f"… and {result.count - len(result.rows):,} more rows", highlight=False)
+
+
+def _shown(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _footer(plan: Any, found: Mapping[str, Any], took: float) -> Iterator[str]:
+    for name, each in found.items():
+        files = "1 file" if each.files == 1 else f"{each.files:,} files"
+        more = ", there are more" if each.more else ", all that there are"
+        yield f"{name}: the first {len(each.rows):,} rows of {files}{more}"
+        if each.left_out:
+            yield (
+                f"  {each.left_out:,} records left out: broken, or of which only Spark knows how they are "
+                f"read: {each.example}"
+            )
+        if each.unchecked:
+            yield f"  not looked at: {', '.join(each.unchecked)}"
+    if any(each.more for each in found.values()):
+        yield (
+            "Sources were cut: a row may be padded, or be missing from a result or a window, only because "
+            "what belongs to it was not read."
+        )
+    yield f"All rows in one tick, then the end of input: none is late. Nothing was written. {took:.1f} s"

@@ -1,0 +1,122 @@
+"""A preview: the rows that a run would make of the same rows, or a refusal that names what is in the way."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+JOB = """
+SET time_zone = 'America/New_York';
+CREATE TABLE o (id BIGINT, t TIMESTAMP, x DOUBLE, s STRING, WATERMARK FOR t AS t - INTERVAL '10' SECONDS)
+  WITH ('connector' = 'file', 'path' = 'o', 'format' = 'csv');
+CREATE TABLE d (WATERMARK FOR t) WITH ('connector' = 'file', 'path' = 'd', 'format' = 'json');
+CREATE TABLE names WITH ('connector' = 'file', 'path' = 'names');
+CREATE SINK out WITH ('connector' = 'file', 'path' = 'out');
+INSERT INTO out SELECT o.id, o.t, d.t AS d, hour(o.t) AS h, o.x / 4 AS x, concat(o.s, '!') AS s
+  FROM o LEFT JOIN d ON o.id = d.id AND d.t BETWEEN o.t AND o.t + INTERVAL '1' HOUR WHERE o.x > 0;
+INSERT INTO out SELECT o.id, n.name FROM o JOIN names FOR SYSTEM_TIME AS OF o.t AS n ON n.id = o.id;
+"""
+ORDERS = """id,t,x,s
+1,2024-07-01 10:00:00,1.0,a
+2,2024-07-01T14:30:00Z,2.5,b
+3,2024-07-01 11:00:00,-1,c
++4,2024-07-01 11:00:00,1,d
+5,2024-07-01 11:00:00
+6,2024-07-01 12:00:00,8,"f, ""g"" h"
+7,2024-07-01 12:00:00,8,"h,i"
+"""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("o", "d", "names"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "o" / "1.csv").write_text(ORDERS)
+    (tmp_path / "d" / "1.json").write_text('{"id": 1, "t": "2024-07-01 10:30:00"}\n')
+    names = pa.table({"id": [1, 7], "name": ["one", "seven"], "nested": [[1], [2]]})
+    parquet.write_table(names, tmp_path / "names" / "1.parquet")
+    (tmp_path / "job.sql").write_text(JOB)
+    return tmp_path
+
+
+def lines_of(found):
+    assert found.status == 0, found.err
+    return [json.loads(line) for line in found.out.splitlines()]
+
+
+def test_rows_are_those_of_the_job(watersmeet, files):
+    joined, enriched, told = lines_of(watersmeet("preview", "job.sql", "--json"))
+    assert joined["columns"] == ["id", "t", "d", "h", "x", "s"]
+    assert sorted(joined["rows"]) == [
+        [1, "2024-07-01T14:00:00Z", "2024-07-01T14:30:00Z", 10, 0.25, "a!"],
+        [2, "2024-07-01T14:30:00Z", None, 10, 0.625, "b!"],
+        [7, "2024-07-01T16:00:00Z", None, 12, 2.0, "h,i!"],
+    ]
+    assert sorted(enriched["rows"]) == [[1, "one"], [7, "seven"]]
+    sources = told["preview"]["sources"]
+    assert sources["o"] == {"rows": 4, "left_out": 3, "files": 1, "more": False}
+    assert sources["names"]["rows"] == 2
+    assert sorted(path.name for path in files.iterdir()) == ["d", "job.sql", "names", "o"]
+
+
+def test_what_was_read_is_said(watersmeet, files):
+    found = watersmeet("preview", "job.sql", "--rows", "2", "--limit", "1")
+    assert found.status == 0, found.err
+    assert "o: the first 2 rows of 1 file, there are more" in found.out
+    assert "… and 1 more rows" in found.out
+    assert "Sources were cut: a row may be padded" in found.out
+    assert "2024-07-01T14:" in found.out
+    assert "not looked at: nested" in found.out
+    assert "records left out" not in found.out
+    whole = watersmeet("preview", "job.sql")
+    assert "3 records left out" in whole.out
+    assert ": +4,2024-07-01" in whole.out
+    assert "all that there are" in whole.out
+
+
+REFUSED = [
+    ("concat(o.s, '!')", "soundex(o.s)", "soundex"),
+    ("concat(o.s, '!')", "current_timestamp()", "CURRENT_TIMESTAMP"),
+    ("WHERE o.x > 0", "WHERE soundex(o.s) = 'a'", "soundex"),
+    ("id BIGINT, t TIMESTAMP, x DOUBLE", "id BIGINT, t TIMESTAMP, x FLOAT", "x is read as FLOAT"),
+    ("'path' = 'o', 'format'", "'path' = 'o', 'quote' = '|', 'format'", "the option 'quote'"),
+    ("'path' = 'o'", "'path' = 'nowhere'", "nowhere"),
+    ("CREATE TABLE d (WATERMARK FOR t) WITH ('connector' = 'file'",
+     "CREATE TABLE d (id BIGINT, t TIMESTAMP, WATERMARK FOR t) WITH ('connector' = 'kafka', 'topic' = 'x', "
+     "'bootstrap.servers' = 'x'", "no preview of a kafka source"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "said"), REFUSED)
+def test_what_cannot_be_known_is_refused_by_name(watersmeet, files, old, new, said):
+    assert old in JOB
+    (files / "job.sql").write_text(JOB.replace(old, new))
+    found = watersmeet("preview", "job.sql")
+    assert (found.status, found.out) == (2, "")
+    assert said.lower() in found.err.lower()
+    assert "Hint: " in found.err
+
+
+def test_errors_of_expressions_stop_it(watersmeet, files):
+    (files / "job.sql").write_text(JOB.replace("o.x / 4", "1 DIV (o.id - 1)"))
+    found = watersmeet("preview", "job.sql")
+    assert (found.status, found.out) == (2, "")
+    assert "DIVIDE_BY_ZERO" in found.err
+
+
+def test_windows_and_parquet_times(watersmeet, files):
+    us = pa.array([datetime(2024, 1, 1, 0, minute) for minute in (0, 1, 11)], pa.timestamp("us", "UTC"))
+    table = pa.table({"t": us, "v": pa.array([1, None, 3], pa.int32())})
+    parquet.write_table(table, files / "names" / "1.parquet")
+    (files / "job.sql").write_text(
+        "CREATE TABLE w (WATERMARK FOR t) WITH ('connector' = 'file', 'path' = 'names');"
+        "SELECT window_start, count(v) AS n, sum(v) AS s FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(t), "
+        "INTERVAL '10' MINUTES)) GROUP BY window_start, window_end"
+    )
+    result, _ = lines_of(watersmeet("preview", "job.sql", "--json"))
+    assert sorted(result["rows"]) == [["2024-01-01T00:00:00Z", 1, 1], ["2024-01-01T00:10:00Z", 1, 3]]

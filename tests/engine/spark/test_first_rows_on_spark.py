@@ -1,0 +1,146 @@
+"""What is taken of a file for a preview is what Spark reads of it, record by record."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from watersmeet.engine.spark.first_rows import first_rows
+from watersmeet.engine.spark.split import BROKEN
+from watersmeet.engine.spark.tables import table_of
+from watersmeet.spec.model import Column, Source
+
+pytestmark = pytest.mark.spark
+
+TYPES = {
+    "i": "BIGINT", "n": "INT", "y": "TINYINT", "r": "DOUBLE", "b": "BOOLEAN", "d": "DATE", "t": "TIMESTAMP",
+    "z": "TIMESTAMP_NTZ", "c": "DECIMAL(5,2)", "s": "STRING",
+}  # fmt: skip
+TEXTS = [
+    "", "0", "-0", "1", "+1", " 1", "1 ", "007", "127", "128", "2147483648", "9223372036854775807",
+    "9223372036854775808", "1.0", "1.5", "1.005", "123.45", "1234.5", "-123.45", "1e3", "1E-3", ".5", "5.",
+    "1e400", "NaN", "nan", "Infinity", "Inf", "0.1", "1.7976931348623157e308", "4.9e-324", "1f", "0x1", "1_0",
+    "true", "TRUE", "t", "yes", "null", "NULL", "2024-02-29", "2023-02-29", "0001-01-01",
+    "2024-02-29 10:00:00", "2024-02-29T10:00:00.123456", "2024-02-29T10:00:00.1234567",
+    "2024-02-29T10:00:00Z",
+    "2024-02-29T10:00:00+05:30", "2024-02-29T10:00:00-18:00", "2024-02-29T10:00", "2024-02-29T24:00:00",
+    "9999-12-31 23:59:59.999999", "1582-10-10", "1582-10-10 00:00:00", "1900-01-01 00:00:00",
+    "a", '"a"', '"a,b"', '""', '"a""b"', '"a\\"b"', 'a"b', "a\\b", "ä", "\U0001f600", "\t", "'", "#",
+    " ", "\u2003",
+    "٣", '"1"', '"1',
+]  # fmt: skip
+JSONS = [
+    "null", "0", "-0", "-0.0", "1", "127", "128", "2147483648", "9223372036854775808", "1.0", "1.5", "1.005",
+    "123.45", "1e3", "1e400", "NaN", "Infinity", "true", '"true"', '"1"', '"a"', '"\\u00e4"',
+    '"\\ud83d\\ude00"',
+    '"\\ud83d"', '"2024-02-29"', '"2023-02-29"', '"2024-02-29 10:00:00"', '"2024-02-29T10:00:00Z"',
+    '"2024-02-29T10:00:00.5+05:30"', "[]", "{}", "'a'", '"', '""', "01", "1 2",
+]  # fmt: skip
+
+
+def plain(value):
+    if isinstance(value, datetime) and value.tzinfo:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, float) and value != value:
+        return "nan"
+    return value if isinstance(value, Decimal) else (type(value), value)
+
+
+def compared(spark, source, expected_share):
+    """Records that were taken, each as Spark has it; how many there were."""
+    whole = Source("a", (Column("id", "BIGINT"), *source.columns), "file", source.options)
+    taken = first_rows(whole, 10_000)
+    frame = table_of(spark, whole).frame()
+    known = {row["id"]: row for row in frame.toArrow().to_pylist() if row["id"] is not None}
+    wrong = []
+    for row in taken.rows:
+        of_spark = known[row["id"]]
+        if of_spark.get(BROKEN) is not None:
+            wrong.append((row, "broken"))
+        wrong += [
+            (name, of_spark[name], value)
+            for name, value in row.items()
+            if plain(of_spark[name]) != plain(value)
+        ]
+    assert not wrong, wrong
+    good = sum(row.get(BROKEN) is None for row in known.values())
+    print(f"{len(taken.rows)} taken of {good} that Spark reads")
+    assert len(taken.rows) >= expected_share * good
+    return taken
+
+
+@pytest.mark.parametrize("wanted", ["csv", "json"])
+def test_every_text_as_every_type(spark, tmp_path, wanted):
+    """A file with a record for each value in each column; others are NULL."""
+    names, lines, number = list(TYPES), [], 0
+    for value in TEXTS if wanted == "csv" else JSONS:
+        for name in names:
+            number += 1
+            if wanted == "csv":
+                lines.append(",".join([str(number), *(value if name == each else "" for each in names)]))
+            else:
+                lines.append(f'{{"id": {number}, "{name}": {value}}}')
+    if wanted == "csv":
+        lines = [",".join(["id", *names]), *lines, "9001,2", ",".join(["9002"] * 12), "", "  "]
+    else:
+        lines += [
+            '{"id": 9001, "I": 5}',
+            '{"id": 9002, "i": 1, "i": 2}',
+            "",
+            "[]",
+            '[{"id": 9003}]',
+            "half",
+            '{"id": 9004} x',
+        ]
+    (tmp_path / "1.txt").write_text("\n".join(lines) + "\n")
+    columns = tuple(Column(name, kind) for name, kind in TYPES.items())
+    options = {"path": str(tmp_path), "format": wanted}
+    compared(spark, Source("a", columns, "file", options), 0.6)
+
+
+def test_parquet(spark, tmp_path):
+    now = datetime(2024, 2, 29, 10, 0, 0, 1)
+    table = pa.table(
+        {
+            "id": [1, 2], "i": pa.array([1, None], pa.int8()), "u": pa.array([2**64 - 1, 0], pa.uint64()),
+            "f": pa.array([0.1, None], pa.float32()), "s": ["x", None], "x": [b"\xff", b""],
+            "d": [now.date(), None], "t": pa.array([now, None], pa.timestamp("us")),
+            "z": pa.array([now, None], pa.timestamp("us", "UTC")),
+            "ns": pa.array([now, None], pa.timestamp("ns")),
+            "c": pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)),
+        }
+    )  # fmt: skip
+    (tmp_path / "k=07").mkdir()
+    parquet.write_table(table, tmp_path / "k=07" / "1.parquet")
+    types = {"I": "BIGINT", "u": "DECIMAL(20,0)", "f": "FLOAT", "s": "STRING", "x": "BINARY", "d": "DATE",
+             "t": "TIMESTAMP_NTZ", "z": "TIMESTAMP", "ns": "BIGINT", "c": "DECIMAL(5,2)",
+             "k": "STRING"}  # fmt: skip
+    columns = tuple(Column(name, kind) for name, kind in types.items())
+    compared(spark, Source("a", columns, "file", {"path": str(tmp_path)}), 1)
+
+
+def test_times_of_a_zone(spark, tmp_path):
+    """Days on which clocks change; texts without a zone are of the job's."""
+    zone = "America/New_York"
+    texts = [f"2024-{day} {hour:02d}:30:00" for day in ("03-10", "11-03", "07-01") for hour in range(5)]
+    texts += ["1900-01-01 00:00:00", "1883-11-18 12:01:00", "0001-01-01 00:00:00", "2500-07-01 00:00:00"]
+    (tmp_path / "1.json").write_text("\n".join(json.dumps({"id": n, "t": t}) for n, t in enumerate(texts)))
+    columns = (Column("id", "BIGINT"), Column("t", "TIMESTAMP"))
+    source = Source("a", columns, "file", {"path": str(tmp_path), "format": "json"})
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = table_of(spark, source).frame().selectExpr("id", "unix_micros(t) AS t")
+        known = {row["id"]: row["t"] for row in frame.collect()}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    epoch = datetime(1970, 1, 1)
+    taken = first_rows(source, 100, zone)
+    assert len(taken.rows) == len(texts)
+    assert {r["id"]: (r["t"] - epoch).days * 86_400_000_000 + (r["t"] - epoch).seconds * 1_000_000
+            for r in taken.rows} == known  # fmt: skip
