@@ -19,12 +19,14 @@ class FakeEngine:
         self.stopped = False
         self.changed: dict = {}
         self.waiting: dict = {}
+        self.backlog: dict = {}
         self.notices: list[str] = []
         self.called: dict = {}
         self.job = self.plan = None
 
-    def run_job(self, job, plan, *, on_start, on_tick, on_notice, console, **settings):
+    def run_job(self, job, plan, *, on_start, on_tick, on_backlog, on_notice, console, **settings):
         self.job, self.plan, self.called = job, plan, settings
+        on_backlog(self.backlog)
         on_start(self.waiting)
         for notice in self.notices:
             on_notice(notice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 
@@ -233,3 +234,17 @@ def test_topics_are_looked_for_without_spark(kafka_broker):
             check("looked-for,looked-fur")
         assert caught.value.code == "topic-missing"
         assert '"looked-fur"' in caught.value.message
+
+
+def test_rows_behind_are_told(spark, kafka_broker, tmp_path):
+    kafka_broker.create_topic("behind", partitions=2)
+    kafka_broker.produce("behind", [(n % 2, None, json.dumps({"t": n})) for n in range(100)])
+    told = []
+    text = f"""
+        CREATE TABLE k (t BIGINT, WATERMARK FOR t) WITH ('connector' = 'kafka', 'topic' = 'behind',
+          'bootstrap.servers' = '{kafka_broker.bootstrap_servers}', 'maxOffsetsPerTrigger' = '40');
+        CREATE SINK behind_out WITH ('connector' = 'memory');
+        INSERT INTO behind_out SELECT t FROM k"""
+    with Running(spark, text, tmp_path, trigger="0", on_backlog=told.append) as running:
+        running.wait_for(lambda: len(MemorySink.rows("behind_out")) == 100)
+    assert told[:3] == [{}, {"k": (20, "rows")}, {"k": (0, "rows")}]

@@ -12,6 +12,7 @@ from rich.console import Console
 from watersmeet.event_time import ENDED, MAX_TIME, NEVER, shown_time
 from watersmeet.observe.held import Held, Waiting
 from watersmeet.observe.progress import (
+    Backlog,
     InputReport,
     JsonProgress,
     LiveProgress,
@@ -153,3 +154,20 @@ def test_who_holds_a_watermark_back_is_named():
         {"source": "d", "partition": "0", "since_us": 60_000_000, "idle_timeout_us": 30_000_000}
     ]
     assert tick["inputs"][2]["idle"] is True
+
+
+def test_what_is_not_read_yet_is_said_where_it_is_known():
+    out = io.StringIO()
+    backlog = {"a": Backlog(1_200, "files"), "b": Backlog(0, "rows"), "c": Backlog(3, "files")}
+    report = TickReport(1, 0.5, (), {"a": 5}, {}, 0.5, backlog=backlog)
+    PlainProgress(out).update(report)
+    JsonProgress(out).update(report)
+    plain, line = out.getvalue().splitlines()
+    assert plain == "tick 1: 0.50 s, in 5 (10/s), out 0, late 0, kept 0, backlog 1,203 files"
+    assert json.loads(line)["backlog"]["a"] == {"count": 1_200, "of": "files"}
+    assert TickReport(1, 0.5, (), {}, {}, backlog={"b": Backlog(7, "rows"), **backlog}).behind == (
+        "1,203 files"
+    )
+    assert TickReport(1, 0.5, (), {}, {}, backlog=backlog | {"b": Backlog(7, "rows")}).behind == (
+        "1,203 files + 7 rows"
+    )

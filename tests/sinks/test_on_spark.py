@@ -34,6 +34,8 @@ def frame(spark):
 def publish(sink, frame, tick=1, insert="out", attempt="a1"):
     sink.prepare(frame.schema)
     sink.write(frame, insert, tick, attempt)
+    if sink.tells_rows:
+        assert sink.staged_rows(insert, tick, attempt) == frame.count()
     sink.publish(insert, tick, attempt, ORIGIN)
 
 
@@ -70,6 +72,15 @@ def test_spark_reads_what_is_published_and_nothing_staged(spark, frame, tmp_path
     found = spark.read.option("recursiveFileLookup", "true").parquet(str(tmp_path / "o"))
     assert found.count() == 100
     assert found.columns == ["id", "t", "s"], "no partition column from the directories' names"
+
+
+def test_lines_of_json_are_rows_whatever_is_in_them(spark, tmp_path):
+    sink = make_sink(Sink("out", "file", {"path": str(tmp_path / "o"), "format": "json"}))
+    assert sink.tells_rows
+    texts = spark.createDataFrame([("a\nb",), ("\r\n",), ("\u2028",), (None,), ("",)] * 200, "s STRING")
+    publish(sink, texts)  # compares
+    others = {"path": str(tmp_path / "p"), "format": "json", "lineSep": "|"}
+    assert not make_sink(Sink("out", "file", others)).tells_rows
 
 
 def test_parquet_has_timestamps_that_every_reader_knows(frame, tmp_path):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from watersmeet.event_time import Watermark
 from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
 from watersmeet.observe.held import Held, Waiting
-from watersmeet.observe.progress import InputReport, TickReport
+from watersmeet.observe.progress import Backlog, InputReport, TickReport
 from watersmeet.plan.model import JobPlan
 
 _TIMES = ("TIMESTAMP", "DATE")
@@ -89,6 +90,11 @@ class Reporter:
         self._show = show
         self._before: float | None = None
         self.last: TickResult | None = None
+        self._backlog: dict[str, Backlog] = {}
+
+    def behind(self, backlog: Mapping[str, tuple[int, str]]) -> None:
+        """What was not read yet when the next tick that is reported ended: per source, how many of what."""
+        self._backlog = {name: Backlog(count, of) for name, (count, of) in backlog.items()}
 
     def __call__(self, result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
         """One tick, how long it took, and how long its parts took."""
@@ -96,7 +102,8 @@ class Reporter:
         now = time.monotonic()
         elapsed = seconds if self._before is None else now - self._before
         self._before = now
-        self._show(report_of(result, seconds, elapsed, time.time_ns() // 1000))
+        report = report_of(result, seconds, elapsed, time.time_ns() // 1000)
+        self._show(replace(report, backlog=self._backlog))
 
 
 def report_of(

@@ -327,6 +327,7 @@ def _run(
         rebuild=recovery.rebuild,
         accept_loss=recovery.accept_loss,
         inferred=inferred,
+        on_backlog=reporter.behind,
         on_tick=reporter,
         console=printer,
     )

@@ -60,11 +60,19 @@ class InputReport:
 
 
 @dataclass(frozen=True)
+class Backlog:
+    """What of a source was not read yet; ``of``: ``files`` or ``rows``."""
+
+    count: int
+    of: str
+
+
+@dataclass(frozen=True)
 class TickReport:
     """One tick. ``seconds`` is its duration; ``rows_in``: rows read in it per source, each once, however many
     inputs take it; ``rows_out``: rows that went to the sink in it, per insert. ``elapsed``: seconds of the
     clock since the tick before ended, with its waiting; of the first tick its duration. ``clock_us``: when it
-    ended; None: not known."""
+    ended; None: not known. ``backlog``: per source, where it is known."""
 
     tick: int
     seconds: float
@@ -73,6 +81,14 @@ class TickReport:
     rows_out: Mapping[str, int]
     elapsed: float = 0.0
     clock_us: int | None = None
+    backlog: Mapping[str, Backlog] = field(default_factory=dict)
+
+    @property
+    def behind(self) -> str:
+        """What was not read yet, of all sources where it is known; empty: nothing."""
+        units = sorted({each.of for each in self.backlog.values()})
+        sums = [(sum(each.count for each in self.backlog.values() if each.of == of), of) for of in units]
+        return " + ".join(f"{count:,} {of}" for count, of in sums if count)
 
     @property
     def read(self) -> int:
@@ -159,6 +175,7 @@ class LiveProgress:
             f"   tick {report.tick:,} took {report.seconds:.2f} s{_of_the_clock(report)}\n",
             f"in  {fast_in:>9,.0f} rows/s   {self._rows_in:>13,} rows read from sources\n",
             f"out {fast_out:>9,.0f} rows/s   {self._rows_out:>13,} rows to sinks\n",
+            f"not read yet: {report.behind}\n" if report.behind else "",
         )
         table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("input", no_wrap=True)
@@ -181,8 +198,9 @@ class LiveProgress:
 
 class PlainProgress(_Quiet):
     """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds, rows read
-    from sources and how many a second of the clock, rows to sinks and late ones; how many are kept; and the
-    least watermark, how far it is behind the clock, and why it does not move."""
+    from sources and how many a second of the clock, rows to sinks and late ones; how many are kept; what
+    is not read yet, where that is known; and the least watermark, how far it is behind the clock, and why it
+    does not move."""
 
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
@@ -199,6 +217,8 @@ class PlainProgress(_Quiet):
             f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
             f"out {report.written:,}, late {late:,}, kept {kept:,}"
         )
+        if report.behind:
+            line += f", backlog {report.behind}"
         line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
         print(line if len(line) <= LINE else f"{line[: LINE - 1]}…", file=self._out, flush=True)
 

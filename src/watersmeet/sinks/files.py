@@ -34,6 +34,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, unquote
 
+import numpy as np
+
 from watersmeet.durable import make_folders, sync
 from watersmeet.errors import EngineError, SpecError, raise_all
 from watersmeet.sinks.base import (
@@ -65,6 +67,7 @@ _PART = re.compile(r".+-\d{12}")
 _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTIONS["json"]}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
 _OPENERS: dict[str, Any] = {".csv": open, ".json": open, ".gz": gzip.open, ".bz2": bz2.open}
+_LINE_END = ord("\n")
 _OTHER_LINES = frozenset({"pretty", "linesep", "encoding", "charset", "compression"})
 """Options by which a line of JSON may not be one row, or takes long to be found."""
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -302,8 +305,8 @@ def _lines_in(file: Path) -> int:
 
 def _line_ends(content: IO[bytes]) -> int:
     """In the next piece; -1 at the end."""
-    piece = content.read(1 << 20)
-    return piece.count(b"\n") if piece else -1
+    piece = np.frombuffer(content.read(1 << 20), np.uint8)
+    return int(np.count_nonzero(piece == _LINE_END)) if len(piece) else -1
 
 
 def _safe(name: str) -> str:

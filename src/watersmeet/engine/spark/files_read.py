@@ -138,6 +138,7 @@ class FilesRead:
         self.changed = {name: Changed(**found) for name, found in host.get(CHANGED, {}).items()}
         self._corrections: list[FileRead] = []
         self._waiting: dict[int, dict[str, Found]] = {}
+        self._unread: dict[int, dict[str, Found]] = {}
         self._started_ns = time.time_ns()
         self._next_look = 0.0
 
@@ -183,8 +184,21 @@ class FilesRead:
                 else:
                     self._compare(number, path)
         now = time.monotonic()
+        self._unread = unread
         self._next_look = now + max(LOOK_EVERY_S, (now - before) / LOOK_SHARE)
         return unread
+
+    def behind(self, batch: BatchFiles | None) -> dict[str, int]:
+        """Per source, how many files of the last look are neither read nor in ``batch``."""
+        with self._lock:
+            files = [] if batch is None else batch.files
+            reading = {(each.source, local_of(each.path)) for each in files}
+            return {
+                self._sources[number].name: sum(
+                    path not in self._known[number] and (number, path) not in reading for path in paths
+                )
+                for number, paths in self._unread.items()
+            }
 
     def _compare(self, number: int, path: str) -> None:
         """Anew: the stream may have read the file since it was listed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from watersmeet.engine.spark import session
+from watersmeet.engine.spark.backlog import Backlog
 from watersmeet.engine.spark.look import problems_of
 from watersmeet.engine.spark.query import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings, run
 from watersmeet.engine.spark.tick import BROKEN_INSERT, LATE_INSERT, Outputs
@@ -37,6 +38,7 @@ def run_job(
     inferred: Mapping[str, Sequence[Column]] | None = None,
     on_start: OnStart | None = None,
     on_notice: Callable[[str], None] | None = None,
+    on_backlog: Callable[[Backlog], None] | None = None,
     on_tick: OnTick | None = None,
     on_note: Callable[[str], None] | None = None,
     console: RowPrinter | None = None,
@@ -62,6 +64,7 @@ def run_job(
         inferred=inferred or {},
         on_start=on_start,
         on_notice=on_notice,
+        on_backlog=on_backlog,
         on_tick=on_tick,
     )
     outputs = outputs_of(job, plan, console)

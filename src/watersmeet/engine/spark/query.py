@@ -22,11 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.spark import generator
+from watersmeet.engine.spark.backlog import Backlog, rows_behind
 from watersmeet.engine.spark.brokers import Brokers
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.checkpoint import Checkpoint, Intent
 from watersmeet.engine.spark.errors import readable_error
-from watersmeet.engine.spark.files_read import Changed, FilesRead
+from watersmeet.engine.spark.files_read import BatchFiles, Changed, FilesRead
 from watersmeet.engine.spark.ingest import SCHEMA, Ingest
 from watersmeet.engine.spark.rebuild import BATCH, COMPACT_INTERVAL, OFFSETS, TOPICS, offsets_in
 from watersmeet.engine.spark.restart import (
@@ -92,6 +93,7 @@ class RunSettings:
         inferred: per source the columns that were inferred, which the state is to remember.
         on_start: called before the first tick with the partitions without rows, per query and alias, that
             hold a watermark back from the start.
+        on_backlog: called before that with what is not read yet.
         on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
     """
 
@@ -107,6 +109,7 @@ class RunSettings:
     inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     on_start: OnStart | None = None
     on_notice: Callable[[str], None] | None = None
+    on_backlog: Callable[[Backlog], None] | None = None
     on_tick: Callable[[TickResult, float, Mapping[str, float]], None] | None = None
 
     def __post_init__(self) -> None:
@@ -163,6 +166,8 @@ class Run:
     _failure: BaseException | None = None
     _cancelled: bool = False
     _left_behind: bool = False
+    _query: StreamingQuery | None = None
+    _reading: BatchFiles | None = None
     _host: dict[str, Any] = field(default_factory=dict)
     _topics: TopicIds = field(default_factory=dict)
     _planned_before: int | None = None
@@ -319,7 +324,7 @@ class Run:
         else:
             writer = writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds")
         make_private(self.checkpoint.spark)
-        query = writer.start()
+        query = self._query = writer.start()
         try:
             while not self._stop.is_set():
                 if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
@@ -367,6 +372,7 @@ class Run:
                     self.files.check(files)
                     self.topics.check(self._topics)
 
+                self._reading = files
                 self._tick(reports, offsets.clock_us, host, check=check)
                 self.files.committed(files)
                 self._host = host
@@ -404,8 +410,21 @@ class Run:
         self._last_tick = time.monotonic()
         self.result.ticks += 1
         self.result.last = result
+        if self.settings.on_backlog is not None:
+            self.settings.on_backlog(self._backlog(host))
         if self.settings.on_tick is not None:
             self.settings.on_tick(result, time.perf_counter() - before, self.ticks.timings.parts)
+
+    def _backlog(self, host: Mapping[str, Any]) -> Backlog:
+        """What is not read yet, as far as it is known."""
+        sources = self.plan.sources
+        found = {name: (count, "files") for name, count in self.files.behind(self._reading).items()}
+        if self._query is not None and host and any(source.connector == "kafka" for source in sources):
+            progress: Any = self._query._jsq.lastProgress()
+            report = None if progress is None else str(progress.json())
+            offsets = host[OFFSETS].split("\n")[2:]
+            found |= {name: (count, "rows") for name, count in rows_behind(report, sources, offsets).items()}
+        return found
 
     def _intended(self, *, end: bool) -> Intent:
         """The next tick as one of our own, recorded: after a crash it comes first, as it was."""

@@ -1,0 +1,29 @@
+"""What was not read yet: Spark's reports of Kafka, less what the present batch reads."""
+
+from __future__ import annotations
+
+import json
+
+from watersmeet.engine.spark.backlog import rows_behind
+from watersmeet.spec.model import Source
+
+SOURCES = [Source("f", (), "file"), Source("k", (), "kafka"), Source("l", (), "kafka")]
+OFFSETS = ['{"logOffset":3}', '{"x":{"0":5,"1":7}}', "-"]
+
+
+def report(*newest):
+    return json.dumps({"sources": [{"latestOffset": each} for each in newest]})
+
+
+def test_rows_behind():
+    newest = {"x": {"0": 9, "1": 6, "2": 100}}
+    told = report({"logOffset": 4}, newest, {"y": {"0": 3}})
+    assert rows_behind(told, SOURCES, OFFSETS) == {"k": 4}  # nothing is known of the third partition's begin
+    assert rows_behind(report(None, json.dumps(newest), None), SOURCES, OFFSETS) == {"k": 4}
+
+
+def test_what_is_not_known_is_left_out():
+    assert rows_behind(None, SOURCES, OFFSETS) == {}
+    assert rows_behind(report(None, None, None), SOURCES, OFFSETS) == {}
+    assert rows_behind(report({"x": {"0": 9}}), SOURCES, OFFSETS) == {}
+    assert rows_behind("{}", SOURCES, OFFSETS) == {}
