@@ -23,11 +23,11 @@ def answer(*topics):
     def text(written):
         return struct.pack(">h", len(written)) + written.encode()
 
-    partition = struct.pack(">hiiiiii", 0, 0, 1, 1, 1, 1, 1)
+    partition = struct.pack(">hiiiiiii", 0, 0, 1, 2, 1, 2, 1, 1)
     found = struct.pack(">iii", 1, 0, 1) + struct.pack(">i", 1) + text("host") + struct.pack(">ih", 9092, -1)
     found += text("cluster") + struct.pack(">ii", 1, len(topics))
     for name, code in topics:
-        found += struct.pack(">h", code) + text(name) + b"\0" + struct.pack(">i", 1) + partition
+        found += struct.pack(">h", code) + text(name) + b"\0" + struct.pack(">i", 2) + 2 * partition
     return struct.pack(">i", len(found)) + found
 
 
@@ -36,7 +36,7 @@ class Broker(threading.Thread):
 
     def __init__(self, server):
         super().__init__(daemon=True)
-        self._server, self.answer, self.asked = server, answer(("x", 0)), []
+        self._server, self.answer, self.asked = server, answer(("other", 5), ("x", 0)), []
         self.start()
 
     def run(self):
@@ -86,8 +86,9 @@ def test_with_sources_checked_it_is_an_error(watersmeet, job, tmp_path):
 
 
 ANSWERS = [
-    (answer(("x", 3)), "topic-missing", 'there is no topic "x" at 127.0.0.1'),
+    (answer(("other", 0), ("x", 3)), "topic-missing", 'there is no topic "x" at 127.0.0.1'),
     (answer(("x", 29)), "topic-not-allowed", "may not be read"),
+    (answer(("other", 0)), "broker-away", "does not answer as Kafka does"),
     (b"HTTP/1.1 400 Bad Request\r\n\r\n", "broker-away", "does not answer as Kafka does"),
     (answer(("x", 0))[:30], "broker-away", "ends the connection"),
     (struct.pack(">i", 9) + b"\x7f" * 9, "broker-away", "no broker answers"),

@@ -48,7 +48,8 @@ def plain(value):
         value = value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, float) and value != value:
         return "nan"
-    return value if isinstance(value, Decimal) else (type(value), value)
+    whole = isinstance(value, Decimal | int) and not isinstance(value, bool)
+    return value if whole else (type(value), value)
 
 
 def compared(spark, source, expected_share):

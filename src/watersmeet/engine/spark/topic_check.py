@@ -90,7 +90,10 @@ def _asked(to: socket.socket, topics: list[str]) -> dict[str, int]:
     (size,) = struct.unpack(">i", _received(to, 4, until))
     if not 0 <= size <= _LARGEST:
         raise ValueError("it does not answer as Kafka does")
-    return dict(_topics_in(_Answer(_received(to, size, until))))
+    found = dict(_topics_in(_Answer(_received(to, size, until))))
+    if not set(topics) <= set(found):
+        raise ValueError("it does not answer as Kafka does")
+    return found
 
 
 def _received(to: socket.socket, count: int, until: float) -> bytes:
@@ -124,12 +127,15 @@ class _Answer:
         self.at += struct.calcsize(kind)
         return int(found)
 
+    def skip(self, size: int) -> None:
+        if not 0 <= size <= len(self.data) - self.at:
+            raise ValueError("it does not answer as Kafka does")
+        self.at += size
+
     def text(self) -> str:
         """NULL is empty."""
         size = max(0, self.number("h"))
-        self.at += size
-        if self.at > len(self.data):
-            raise ValueError("it does not answer as Kafka does")
+        self.skip(size)
         return self.data[self.at - size : self.at].decode("utf-8", "replace")
 
 
@@ -145,5 +151,5 @@ def _topics_in(answer: _Answer) -> Iterator[tuple[str, int]]:
         for _ in range(answer.number("i")):  # partitions: code, number, leader, replicas, those in sync
             answer.number("h"), answer.number("i"), answer.number("i")
             for _ in range(2):
-                answer.at += 4 * answer.number("i")
+                answer.skip(4 * answer.number("i"))
         yield name, code
