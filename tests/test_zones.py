@@ -52,6 +52,11 @@ def test_gaps_and_overlaps(name: str, wall: str, instant: str) -> None:
     assert zone(name).to_instant(np.array([us(wall)])).tolist() == [us(instant)]
 
 
+def test_the_first_instants_have_local_mean_time() -> None:
+    own, first = zone("America/New_York"), np.array([-(2**63), -(2**63) + 1, -(2**62)])
+    assert set(own.offset_at(first).tolist()) == {-17_762_000_000}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_there_and_back(name: str, seed: int) -> None:
     rng = random.Random(seed)

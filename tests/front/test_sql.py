@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlglot
 
 from watersmeet.errors import SqlError
 from watersmeet.front.case_file import case_job
+from watersmeet.front.dialect import Watersmeet
 from watersmeet.front.durations import duration_us
 from watersmeet.front.infer import type_of
 from watersmeet.front.options import KAFKA_MAX_AHEAD_US
@@ -270,3 +272,19 @@ def test_case_fields() -> None:
     assert (stream.idle_timeout_us, stream.on_idle, stream.changes) == (2_000_000, OnIdle.FOLLOW, True)
     assert (table.is_table, table.changes, table.columns) == (True, True, (Column("k", "STRING"),))
     assert (job.options.allowed_lateness, job.options.max_rows) == (1_000_000, 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DATE_FORMAT(t, 'y/M/d')",
+        "DATE_FORMAT(t, 'yyyy-MM-dd')",
+        "TO_DATE(s, 'yyyy-MM-dd')",
+        "TO_DATE(s)",
+        "TO_TIMESTAMP(s, 'yyyy-MM-dd HH:mm:ss')",
+        "TO_CHAR(t, 'yyyy')",
+        "FROM_UNIXTIME(n, 'y')",
+    ],
+)
+def test_patterns_of_times_go_to_spark_as_they_are_written(text):
+    assert sqlglot.parse_one(text, dialect=Watersmeet).sql(dialect="spark") == text

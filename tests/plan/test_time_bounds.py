@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+import sqlglot
 
 from tests.plan.building import INTS, STAMPS, bounds, joined, planned, stream
 from watersmeet.errors import PlanError, SeveralErrors
 from watersmeet.event_time import Side, holds
+from watersmeet.plan.linear import linear_form
+from watersmeet.plan.scope import Scope, Unit
 
 H = 3_600_000_000
 D = 24 * H
@@ -88,6 +91,29 @@ def test_dates(on, lower, upper, exact):
     join = joined(on, DATES, DATES)
     assert band(join) == (lower, upper)
     assert (join.rechecks == ()) is exact
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("l.d + INTERVAL '1' DAY", Unit.DATE),
+        ("INTERVAL '2' WEEK + l.d", Unit.DATE),
+        ("l.d - (INTERVAL '1' DAY + INTERVAL '1' WEEK)", Unit.DATE),
+        ("l.d + -INTERVAL '1' DAY", Unit.DATE),
+        ("l.d + (r.d - l.d)", Unit.DATE),
+        ("l.d + INTERVAL '24' HOUR", Unit.TIMESTAMP),
+        ("l.d - INTERVAL '1 00' DAY TO HOUR", Unit.TIMESTAMP),
+        ("l.d + INTERVAL '1' DAY * 2", Unit.TIMESTAMP),
+        ("l.d + 1 * INTERVAL '1' DAY", Unit.TIMESTAMP),
+        ("l.d + 1 * (r.d - l.d)", Unit.TIMESTAMP),
+        ("l.d + (INTERVAL '1' DAY + INTERVAL '24' HOUR)", Unit.TIMESTAMP),
+    ],
+)
+def test_a_date_and_an_interval_are_a_date_by_the_units_as_in_spark(text, unit):
+    scope = Scope((stream("l", STAMPS), stream("r", STAMPS)))
+    form = linear_form(sqlglot.parse_one(text, dialect="spark"), scope)
+    assert form is not None
+    assert form.unit is unit
 
 
 def test_a_date_and_a_timestamp_compare_at_midnight():

@@ -21,7 +21,7 @@ import sqlglot
 from watersmeet.front.dialect import Watersmeet
 from watersmeet.kernel.expression import native, tree_of, values
 from watersmeet.kernel.functions import base
-from watersmeet.plan.exact import compiled
+from watersmeet.plan.exact import Exact, compiled
 from watersmeet.plan.scope import Scope
 from watersmeet.spec.model import Column, Input
 from watersmeet.zones import zone
@@ -78,13 +78,15 @@ def check(
     types: Mapping[str, str],
     zone_name: str,
     monkeypatch: Any,
+    *,
+    failures: bool = True,
 ) -> None:
-    """Fails with all differences, the first row of each."""
+    """Fails with all differences, the first row of each. ``failures``: are rows tried that fail in tasks?"""
     before = {key: spark.conf.get(key, None) for key in ("spark.sql.session.timeZone", EXCLUDED)}
     spark.conf.set("spark.sql.session.timeZone", zone_name)
     spark.conf.set(EXCLUDED, AS_LOCAL_ROWS)  # else Spark interprets here what it compiles in jobs
     try:
-        different = _differences(spark, expressions, rows, types, zone_name, monkeypatch)
+        different = _differences(spark, expressions, rows, types, zone_name, monkeypatch, failures)
     finally:
         for key, value in before.items():
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
@@ -93,7 +95,7 @@ def check(
     assert different == {}
 
 
-def _differences(spark, expressions, rows, types, zone_name, monkeypatch) -> dict[str, Any]:
+def _differences(spark, expressions, rows, types, zone_name, monkeypatch, failures) -> dict[str, Any]:
     mine = {text: ours(text, rows, types, zone_name, monkeypatch) for text in expressions}
     given = rows
     for n, (_, failing, _) in enumerate(mine.values()):
@@ -113,7 +115,7 @@ def _differences(spark, expressions, rows, types, zone_name, monkeypatch) -> dic
             if wrong:
                 shown = {c: rows.column(c)[wrong[0]].as_py() for c in _mentioned(text, rows)}
                 different[text] = (len(wrong), shown, got[wrong[0]], spark_says[wrong[0]])
-    for text, (_, failing, conditions) in mine.items():
+    for text, (_, failing, conditions) in mine.items() if failures else ():
         by_condition = {conditions[row]: row for row in np.flatnonzero(failing).tolist()}
         for condition, row in by_condition.items():
             alone = rows.select(_mentioned(text, rows)).slice(row, 1)
@@ -144,9 +146,7 @@ def ours(
     text: str, rows: pa.Table, types: Mapping[str, str], zone_name: str, monkeypatch: Any
 ) -> tuple[list[Any], np.ndarray, dict[int, str]]:
     """(values, rows that fail, their conditions)."""
-    columns = tuple(Column(f"{name}{n}", type_) for name, type_ in types.items() for n in (1, 2))
-    expr = sqlglot.parse_one(text, dialect=Watersmeet).transform(with_fields)
-    found = compiled(expr, Scope((Input("", columns, (), ()),), time_zone=zone_name))
+    found = compiled_text(text, types, zone_name)
     failing = np.zeros(rows.num_rows, dtype=np.bool_)
     conditions: dict[int, str] = {}
 
@@ -169,6 +169,12 @@ def ours(
         failing,
         conditions,
     )
+
+
+def compiled_text(text: str, types: Mapping[str, str], zone_name: str) -> Exact:
+    columns = tuple(Column(f"{name}{n}", type_) for name, type_ in types.items() for n in (1, 2))
+    expr = sqlglot.parse_one(text, dialect=Watersmeet).transform(with_fields)
+    return compiled(expr, Scope((Input("", columns, (), ()),), time_zone=zone_name))
 
 
 def with_fields(node: sqlglot.exp.Expression) -> sqlglot.exp.Expression:

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.plan.exact.checking import ZONES, check, moments, table_of
+from tests.plan.exact.checking import ZONES, check, compiled_text, moments, table_of
 
 TYPES = {
     "i": "INT", "h": "SMALLINT", "b": "BIGINT", "f": "FLOAT", "x": "DOUBLE", "m": "DECIMAL(10,2)", "w": "DECIMAL(18,8)",
@@ -33,7 +33,7 @@ EXPRESSIONS = [
     "add_months(d1, i1)", "add_months(ts1, h1)", "add_months(d1, -1)", "add_months(n1, 14)", "add_months(d1, b1)",
     "date_add(d1, i1)", "date_sub(d1, h1)", "dateadd(n1, h1)", "d1 + i1", "d1 - i1", "i1 + d1",
     *(f"next_day({v}1, '{day}')" for v in TIMES for day in ("MO", "tue", "Sunday")),
-    *(f"timestampadd({unit}, {by}1, {v}1)" for unit in UNITS for v in TIMES for by in ("h", "y")),
+    *(f"timestampadd({unit}, h1, {v}1)" for unit in UNITS for v in TIMES), *(f"timestampadd({unit}, y1, ts1)" for unit in UNITS),
     "timestampadd(MONTH, i1, ts1)", "timestampadd(YEAR, b1, n1)", "timestampadd(MICROSECOND, b1, ts1)", "timestampadd(DAY, b1, ts1)",
     "timestampadd(DAYOFYEAR, 1, ts1)", "dateadd(HOUR, 30, ts1)", "date_add(DAY, 1, d1)",
     *(f"{v}1 {sign} INTERVAL {amount}" for v in TIMES for sign in "+-" for amount in (
@@ -156,4 +156,12 @@ def pools(rng: random.Random) -> dict[str, list]:
 def test_tasks_compute_what_spark_computes(zone_name, spark, request, monkeypatch):
     seed = request.config.watersmeet_seed
     rows = table_of(TYPES, pools(random.Random(seed)), seed, 1200)
-    check(spark, EXPRESSIONS, rows, TYPES, zone_name, monkeypatch)
+    chosen = [
+        text for text in EXPRESSIONS if zone_name == "UTC" or tree(text, zone_name) != tree(text, "UTC")
+    ]
+    check(spark, chosen, rows, TYPES, zone_name, monkeypatch, failures=zone_name == "UTC")
+
+
+def tree(text, zone_name):
+    """What tasks compute: expressions that know of no zone have the same in all of them."""
+    return compiled_text(text, TYPES, zone_name).tree

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import EngineError
@@ -87,7 +88,7 @@ def of_java(session: SparkSession, name: str) -> Changes:
     jvm: Any = session.sparkContext._jvm
     try:
         rules = jvm.java.time.ZoneId.of(name).getRules()
-    except Py4JJavaError:
+    except (Py4JJavaError, PySparkException):
         raise EngineError(
             f"Java does not know the time zone {name}, which Python does",
             code="time-zone-rules",
