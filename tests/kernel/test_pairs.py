@@ -23,7 +23,8 @@ from watersmeet.event_time import (
 from watersmeet.kernel.bands import Band
 from watersmeet.kernel.expression import Condition as ExactCondition
 from watersmeet.kernel.expression import tree_of
-from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns, find, gather, has_match, rows_matched
+from watersmeet.kernel.joined import JoinedColumn, gather
+from watersmeet.kernel.pairs import Condition, KeyColumns, find, has_match, rows_matched
 from watersmeet.measure import Measured
 from watersmeet.state.run import RunLayout, sort_rows
 

@@ -82,10 +82,13 @@ def batches_in(reader: Any) -> Iterator[pa.RecordBatch]:
         yield reader.get_batch(number)
 
 
-def taken(column: pa.Array, rows: Rows) -> pa.Array:
-    """The chosen values of a column, in the given order; where they are many bytes, with 64-bit offsets."""
+def taken(column: pa.Array, rows: Rows, *, fits: bool = False) -> pa.Array:
+    """The chosen values of a column, in the given order; where they are many bytes, with 64-bit offsets.
+
+    ``fits``: the caller has measured them, and they are not.
+    """
     kind = column.type
-    if _may_be_wide(kind) and len(rows) * _size(column) > MOST_BYTES and kind != wide(kind):
+    if not fits and _may_be_wide(kind) and len(rows) * _size(column) > MOST_BYTES and kind != wide(kind):
         fits = bound([column], rows) <= MOST_BYTES or int(sizes([column], rows).sum()) <= MOST_BYTES
         column = column if fits else column.cast(wide(kind))
     return column.take(pa.array(rows))
@@ -208,6 +211,9 @@ def _size(column: pa.Array) -> int:
 
 def _width(kind: pa.DataType) -> int:
     """Bytes of every value of a type of one width; 0 for others."""
+    known = _WIDTHS.get(kind.id)
+    if known is not None:
+        return known
     if kind.id in _AHEAD or pa.types.is_null(kind):
         return 0
     if pa.types.is_dictionary(kind):
@@ -291,6 +297,15 @@ _AHEAD: dict[int, _Ahead] = {
     pa.list_(pa.int8(), 1).id: _of_fixed_lists,
 }
 """By the id of a type whose values are of many lengths."""
+
+_WIDTHS: dict[int, int] = {
+    kind.id: -(-int(kind.bit_width) // 8)
+    for kind in (
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+        *(pa.date32(), pa.timestamp("us")),
+    )
+}
+"""By the id of a type of one width, those that are common: a look-up costs less than asking the type."""
 
 _TEXTS = {kind.id for kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())}
 _OFFSETS_OF_64_BITS = {kind.id for kind in (pa.large_string(), pa.large_binary(), pa.large_list(pa.int8()))}

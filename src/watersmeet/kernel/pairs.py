@@ -1,29 +1,28 @@
 """Matching: from two sides' rows to the pairs for which the whole condition is TRUE.
 
-`find` probes and checks; `gather` builds joined rows from pairs. Checks run from cheap to dear on what is
-left: time bands, keys, comparisons as written, residual.
+`find` probes and checks; `kernel.joined` builds joined rows from pairs. Checks run from cheap to dear on what
+is left: time bands, keys, comparisons as written, residual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeComparison, Times, holds, saturating_add
 from watersmeet.kernel.bands import Band, RealBand, reals_hold
-from watersmeet.kernel.batches import Sizes, cuts, wide
+from watersmeet.kernel.batches import cuts
 from watersmeet.kernel.equality import CHECKED_BYTES, equal_pairs
+from watersmeet.kernel.joined import JoinedColumn, gather, pair_sizes, pairs_bound
 from watersmeet.kernel.ordinals import Raw, Reals, ordinals_of, ordinals_to_reals, raw, reals
-from watersmeet.kernel.pieces import Columns, column_taken, row_sizes, rows_bound
+from watersmeet.kernel.pieces import Columns
 from watersmeet.kernel.probe import Rows, expand, ranges
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
-from watersmeet.kernel.times import to_native
 from watersmeet.measure import Measured
 from watersmeet.names import ours
 
@@ -121,20 +120,6 @@ class KeyColumns:
 
 
 @dataclass(frozen=True)
-class JoinedColumn:
-    """A column of one side under its name outside of the join, in its native type.
-
-    ``null_column``: a boolean column that is TRUE where this one, held without NULLs, is NULL.
-    """
-
-    side: Side
-    column: str
-    name: str
-    type: pa.DataType
-    null_column: str | None = None
-
-
-@dataclass(frozen=True)
 class Condition:
     """A join's whole condition on pairs; see `plan.model.JoinPlan` for what the parts promise.
 
@@ -198,6 +183,56 @@ class Condition:
         return start, max(start, int(np.searchsorted(rows.slots, high, side="right")))
 
 
+@dataclass(frozen=True)
+class Search:
+    """Where ``needles`` (rows of ``side``) have their candidates among ``rows``: needle ``skipped + n`` at
+    the places [first[n], end[n]). ``alive``: which of the rows are there at all; None: all."""
+
+    condition: Condition
+    needles: SortedRows
+    side: Side
+    rows: SortedRows
+    skipped: int
+    first: Rows
+    end: Rows
+    alive: Callable[[Rows], Mask] | None = None
+
+    @classmethod
+    def of(cls, condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> Search | None:
+        """None when no needle has a candidate."""
+        found = _ranges(condition, needles, side, rows)
+        return None if found is None else cls(condition, needles, side, rows, *found)
+
+    @property
+    def candidates(self) -> int:
+        return int((self.end - self.first).sum())
+
+    def add_counts(self, counts: Rows) -> None:
+        """Add each needle's candidates to ``counts``, int64[needles]."""
+        counts[self.skipped : self.skipped + len(self.first)] += self.end - self.first
+
+    def pairs(self, chosen: Rows | None = None) -> Iterator[tuple[Rows, Rows]]:
+        """The matches of all needles, or of those chosen (ascending); see `find`."""
+        first, end = self.first, self.end
+        if chosen is not None:
+            chosen = chosen[(chosen >= self.skipped) & (chosen < self.skipped + len(first))]
+            first, end = first[chosen - self.skipped], end[chosen - self.skipped]
+        for needle, place in expand(first, end):
+            if chosen is not None:
+                needle = chosen[needle]
+            elif self.skipped:
+                needle = needle + self.skipped
+            row = place if self.rows.places is None else self.rows.places[place]
+            keep = _accepted(self.condition, self.needles, self.side, needle, self.rows, row)
+            if keep is not None:
+                needle, row = needle[keep], row[keep]
+            if self.alive is not None:
+                alive = self.alive(row)
+                needle, row = needle[alive], row[alive]
+            if len(needle):
+                yield needle, row
+
+
 _SPARSE = 16
 """Rows are told apart by sorting while they are no more than one in so many."""
 
@@ -205,22 +240,11 @@ _SPARSE = 16
 def find(
     condition: Condition, needles: SortedRows, side: Side, rows: SortedRows
 ) -> Iterator[tuple[Rows, Rows]]:
-    """All matches between ``needles`` (rows of ``side``) and ``rows`` of the other side.
-
-    Yields (needle positions, row positions), int64[m] each, needles ascending within a chunk and over chunks.
-    """
-    found = _ranges(condition, needles, side, rows)
-    if found is None:
-        return
-    skipped, first, end = found
-    for needle, place in expand(first, end):
-        needle = needle + skipped if skipped else needle
-        row = place if rows.places is None else rows.places[place]
-        keep = _accepted(condition, needles, side, needle, rows, row)
-        if keep is None:
-            yield needle, row
-        elif len(keep):
-            yield needle[keep], row[keep]
+    """All matches between ``needles`` (rows of ``side``) and ``rows`` of the other side: (needle positions,
+    row positions), int64[m] each, needles ascending within a chunk and over chunks."""
+    search = Search.of(condition, needles, side, rows)
+    if search is not None:
+        yield from search.pairs()
 
 
 def _ranges(
@@ -414,37 +438,6 @@ def _residual_holds(
     return np.concatenate(found)
 
 
-def pair_sizes(
-    columns: tuple[JoinedColumn, ...],
-    left: Columns | None,
-    left_rows: Rows,
-    right: Columns | None,
-    right_rows: Rows,
-) -> Sizes:
-    """How many bytes the joined rows of pairs will have, about, before they are built: int64[n]."""
-    found = np.zeros(len(right_rows) if left is None else len(left_rows), dtype=np.int64)
-    for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
-        if batch is not None:
-            found += row_sizes(batch, [each.column for each in columns if each.side is side], rows)
-    return found
-
-
-def pairs_bound(
-    columns: tuple[JoinedColumn, ...],
-    left: Columns | None,
-    left_rows: Rows,
-    right: Columns | None,
-    right_rows: Rows,
-) -> int:
-    """At most how many bytes the joined rows of pairs will have, about: never less than the sum of
-    `pair_sizes`, and cheaper."""
-    total = 0
-    for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
-        if batch is not None:
-            total += rows_bound(batch, [each.column for each in columns if each.side is side], rows)
-    return total
-
-
 def _residual_table(
     condition: Condition, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
 ) -> pa.Table:
@@ -452,33 +445,3 @@ def _residual_table(
         return pa.table({ours("pair"): pa.array(li)})
     batch = gather(condition.residual_columns, left.batch, li, right.batch, ri)
     return pa.Table.from_batches([batch])
-
-
-def gather(
-    columns: tuple[JoinedColumn, ...],
-    left: Columns | None,
-    left_rows: Rows,
-    right: Columns | None,
-    right_rows: Rows,
-) -> pa.RecordBatch:
-    """Joined rows of pairs: columns in the given order, event times in their native types.
-
-    A side that is None is padded with NULLs. Columns of many bytes may come with 64-bit offsets.
-    """
-    chosen = {Side.LEFT: left_rows, Side.RIGHT: right_rows}
-    batches = {Side.LEFT: left, Side.RIGHT: right}
-    rows = len(right_rows) if left is None else len(left_rows)
-    arrays = []
-    for column in columns:
-        batch = batches[column.side]
-        if batch is None:
-            arrays.append(pa.nulls(rows, column.type))
-        else:
-            array = column_taken(batch, column.column, chosen[column.side])
-            if column.null_column is not None:
-                missing = column_taken(batch, column.null_column, chosen[column.side])
-                array = pc.if_else(missing, pa.scalar(None, array.type), array)
-            if array.type != column.type and array.type != wide(column.type):
-                array = to_native(array, column.type)
-            arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])

@@ -7,7 +7,7 @@ into memory, and is read from there when rows leave.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -112,6 +112,59 @@ Columns: TypeAlias = "pa.RecordBatch | Pieces"
 """Rows in one batch, or in several."""
 
 
+class Parts:
+    """Chosen rows of several batches, as look-ups found them: those of one after those of the one before, or
+    in an order of their own. To be gathered, or a range of them, once.
+
+    Args:
+        parts: (rows of it, the batch), of equal columns; at least one.
+        order: int64[n], per row that is wanted its place among the chosen ones, one part after the other;
+            None: all of them as they are.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Rows, Columns]], order: Rows | None = None) -> None:
+        self._parts = parts
+        self._order = order
+        self._starts = np.cumsum([0, *(len(rows) for rows, _ in parts)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def taken(self, name: str, rows: Rows, *, fits: bool = False) -> pa.Array:
+        """The values of a column of ``rows``: a range of all, ascending."""
+        if len(rows) == len(self):
+            found = [column_taken(batch, name, own, fits=fits) for own, batch in self._parts]
+            whole_column = joined(found)
+            return whole_column if self._order is None else taken(whole_column, self._order, fits=fits)
+        found, places, done = [], np.zeros(len(rows), dtype=np.int64), 0
+        for number, chosen, own in self._by_part(rows):
+            found.append(column_taken(self._parts[number][1], name, own, fits=fits))
+            places[chosen] = np.arange(done, done + len(own))
+            done += len(own)
+        if not found:
+            return column_taken(self._parts[0][1], name, rows)
+        return taken(joined(found), places, fits=fits)
+
+    def sizes(self, names: Sequence[str], rows: Rows) -> Sizes:
+        """See `kernel.batches.sizes`."""
+        found = np.zeros(len(rows), dtype=np.int64)
+        for number, chosen, own in self._by_part(rows):
+            found[chosen] = row_sizes(self._parts[number][1], names, own)
+        return found
+
+    def bound(self, names: Sequence[str], rows: Rows) -> int:
+        """Of all rows; see `kernel.batches.bound`."""
+        return sum(rows_bound(batch, names, own) for own, batch in self._parts)
+
+    def _by_part(self, rows: Rows) -> Iterator[tuple[int, Rows, Rows]]:
+        places = rows if self._order is None else self._order[rows]
+        for number, (own, _) in enumerate(self._parts):
+            low, high = self._starts[number : number + 2]
+            chosen = np.flatnonzero((places >= low) & (places < high))
+            if len(chosen):
+                yield number, chosen, own[places[chosen] - low]
+
+
 def pieces_of(batches: Sequence[pa.RecordBatch]) -> Columns:
     """All rows of the batches, one after the other, where they lie."""
     if len(batches) == 1:
@@ -131,21 +184,25 @@ def reordered(batch: Columns, order: Rows) -> Columns:
     return batch.reordered(order) if isinstance(batch, Pieces) else take_rows(batch, order)
 
 
-def column_taken(batch: Columns, name: str, rows: Rows) -> pa.Array:
-    """The chosen values of a column, in the given order."""
-    return batch.taken(name, rows) if isinstance(batch, Pieces) else taken(batch.column(name), rows)
-
-
-def row_sizes(batch: Columns, names: Sequence[str], rows: Rows) -> Sizes:
-    """How many bytes the chosen rows have in these columns, about."""
+def column_taken(batch: Columns | Parts, name: str, rows: Rows, *, fits: bool = False) -> pa.Array:
+    """The chosen values of a column, in the given order. ``fits``: see `kernel.batches.taken`."""
+    if isinstance(batch, Parts):
+        return batch.taken(name, rows, fits=fits)
     if isinstance(batch, Pieces):
+        return batch.taken(name, rows)
+    return taken(batch.column(name), rows, fits=fits)
+
+
+def row_sizes(batch: Columns | Parts, names: Sequence[str], rows: Rows) -> Sizes:
+    """How many bytes the chosen rows have in these columns, about."""
+    if isinstance(batch, Pieces | Parts):
         return batch.sizes(names, rows)
     return sizes([batch.column(name) for name in names], rows)
 
 
-def rows_bound(batch: Columns, names: Sequence[str], rows: Rows) -> int:
+def rows_bound(batch: Columns | Parts, names: Sequence[str], rows: Rows) -> int:
     """At most how many bytes the chosen rows have in these columns, about; see `kernel.batches.bound`."""
-    if isinstance(batch, Pieces):
+    if isinstance(batch, Pieces | Parts):
         return batch.bound(names, rows)
     return bound([batch.column(name) for name in names], rows)
 

@@ -3,7 +3,8 @@
 Columns of the file: ``#slot`` int64 ascending; per time column that releases rows, or in whose order they are
 looked at, `_order` of it uint32, the row numbers in ascending order of that time; when only one column
 releases and there are other event times, ``#least:<other>`` int64: in that order, the least ``other`` from
-here to the end. Then the kept columns, event times as int64 without NULLs, each with the digest of what it is
+here to the end; where the order in which rows came is wanted, `ARRIVAL` uint32, their places in it within the
+run. Then the kept columns, event times as int64 without NULLs, each with the digest of what it is
 made of (`state.columns`) in its field's metadata; and, of rows that ASOF joins look
 for, ``#came`` int64: by which of equal times the one that came first is known, in a run that was not merged
 yet less ``Run.offset``.
@@ -46,6 +47,7 @@ from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
 
 SLOT = ours("slot")
+ARRIVAL = ours("arrival")
 
 FIRST_LOOK = 16
 """Rows that a search for the first live one looks at first; then four times as many, and so on."""
@@ -199,8 +201,13 @@ def write_run(
     group: str | None = None,
     origin: tuple[int, str, int] | None = None,
     stands_for: int | None = None,
+    arrival: Rows | None = None,
 ) -> Run:
-    """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column."""
+    """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column.
+
+    Args:
+        arrival: per row its place in the order in which they came; asked for in the tick in which they do.
+    """
     arrays: list[pa.Array] = [pa.array(rows.slots)]
     names = [SLOT]
     for column in layout.ordering:
@@ -211,6 +218,9 @@ def write_run(
             least = np.minimum.accumulate(rows.times(other)[order][::-1])[::-1]
             arrays.append(pa.array(np.ascontiguousarray(least)))
             names.append(_least(other))
+    if arrival is not None:
+        arrays.append(pa.array(arrival.astype(np.uint32)))
+        names.append(ARRIVAL)
     kept = whole(rows.batch)
     arrays += kept.columns
     names += kept.schema.names
@@ -297,15 +307,24 @@ class OpenRun:
             by_value=self.layout.by_value,
         )
 
+    @property
+    def arrival(self) -> npt.NDArray[np.uint32] | None:
+        """The column `ARRIVAL`, if the run has one."""
+        if ARRIVAL not in self._batch.schema.names:
+            return None
+        found: npt.NDArray[np.uint32] = self._batch.column(ARRIVAL).to_numpy(zero_copy_only=True)
+        return found
+
     def _kept(self) -> pa.RecordBatch:
         """The kept columns, by the layout's names and in its order, then what belongs to the run itself."""
         schema, layout = self._batch.schema, self.layout
+        internal = (*layout.internal, ARRIVAL)
         if not layout.columns:
-            return self._batch.select(schema.names[len(layout.internal) :])
+            return self._batch.select([name for name in schema.names if name not in internal])
         missing = lacking(schema, layout.columns)
         if missing:
             raise damaged(f'run "{self.run.name}"', f"it has no column for {missing[0].text}")
-        names = chosen(schema, layout.columns, layout.internal)
+        names = chosen(schema, layout.columns, internal)
         arrays = [self._batch.column(own) for _, own in names]
         return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in names])
 

@@ -25,7 +25,9 @@ class Running:
         plan = plan_job(job)
         self.ticks: list[TickResult] = []
         asked = RunSettings(
-            str(checkpoint), partitions=2, on_tick=lambda tick, _, __: self.ticks.append(tick), **settings
+            str(checkpoint),
+            on_tick=lambda tick, _, __: self.ticks.append(tick),
+            **{"partitions": 2, **settings},
         )
         self._run = Run(spark, plan, asked, outputs_of(job, plan, None), Checkpoint(checkpoint))
         self._thread = threading.Thread(target=self._execute, daemon=True)

@@ -109,13 +109,13 @@ def test_rows_of_a_tick_are_judged_by_the_watermark_of_its_start():
     assert [late["i"] for _, late in second.late] == [3]
 
 
-def test_matches_come_left_rows_first_in_the_order_of_their_slots_then_right_rows_then_pads():
+def test_matches_come_left_rows_first_as_they_came_then_right_rows_then_pads():
     plan = plan_of(f"SELECT l.i AS a, r.i AS b FROM l FULL JOIN r ON {BAND.replace('l.k = r.k AND ', '')}")
     job = LocalJob(plan, MemoryStore())
     job.tick(arriving(l=[row(1, 10)], r=[row(1, 11)]))
     output = job.tick(arriving(l=[row(3, 14), row(2, 12)], r=[row(2, 15)]))
     pairs = [tuple(each.values()) for each in output.rows[QUERY]]
-    assert pairs == [(2, 1), (3, 1), (2, 2), (3, 2), (1, 2)]
+    assert pairs == [(3, 1), (3, 2), (2, 1), (2, 2), (1, 2)]
     again = job.tick(arriving(l=[row(9, 100)], r=[row(9, 200)]))
     assert [tuple(each.values()) for each in again.rows[QUERY]] == [(9, None)]
 

@@ -27,7 +27,7 @@ from watersmeet.engine.step.tasks import (
 from watersmeet.engine.values import to_json
 from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.batches import batches_in
-from watersmeet.kernel.pairs import JoinedColumn, gather
+from watersmeet.kernel.joined import JoinedColumn, gather
 from watersmeet.kernel.probe import Rows
 from watersmeet.names import DIFF, is_computed
 from watersmeet.plan.conjuncts import text_of

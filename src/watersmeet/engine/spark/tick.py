@@ -110,6 +110,7 @@ class Ticks:
             if (frame := self._condition_frame(query, node)) is not None
         }
         driver.keep_late = outputs.late is not None
+        driver.ordered = partitions == 1
 
     def prepare(self, owner: str, *, pending: bool = False, set_aside: bool = False) -> list[str]:
         """Let every sink check what it can; see `Sink.prepare` and `Sink.resume`.

@@ -37,7 +37,8 @@ from watersmeet.event_time import (
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
 from watersmeet.kernel.bands import Band
 from watersmeet.kernel.batches import one_batch, size, take_rows
-from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find, gather
+from watersmeet.kernel.joined import gather
+from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.windows import MOST_PAIRS, Numbers, closing, sessions, window_times
 from watersmeet.names import ours

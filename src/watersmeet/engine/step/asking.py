@@ -22,7 +22,7 @@ from watersmeet.errors import StateError
 from watersmeet.event_time import Mask
 from watersmeet.kernel.batches import batches_of
 from watersmeet.kernel.elsewhere import ASK, HOLDS, Answers, Elsewhere, Questions
-from watersmeet.kernel.pairs import JoinedColumn
+from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.state.store import Store
 
 AnswerFile = tuple[str, int]

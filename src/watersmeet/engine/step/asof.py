@@ -26,9 +26,9 @@ from watersmeet.engine.step.tasks import AsofWork, JoinShape, NodeReport
 from watersmeet.event_time import MAX_TIME, MIN_TIME, NEVER, Mask, Side, Times, Watermark, below
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Sought, nearest
 from watersmeet.kernel.pairs import SortedRows
-from watersmeet.kernel.pieces import Columns
+from watersmeet.kernel.pieces import Columns, Parts
 from watersmeet.kernel.probe import Rows, expand, ranges
-from watersmeet.kernel.slots import Slots
+from watersmeet.kernel.slots import Slots, order_of
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class AsofTask:
         new = [] if self._right.new is None else [_Stock(self._right.new.rows, None)]
         self._old_stocks = [_Stock(piece.rows, piece) for piece in self._right.old]
         self._stocks = [*self._old_stocks, *new]
+        self._alone: list[tuple[Columns, Rows]] = []
         keys = shape.condition.keys
         self._left_keys = tuple(key.left for key in keys)
         self._sought = Sought(
@@ -66,6 +67,8 @@ class AsofTask:
         for piece in self._left.old:
             yield from self._old_left(piece)
         yield from self._new_left()
+        for batch, rows in self._alone:
+            yield from pad(self._shape, Side.LEFT, batch, rows)
         if self._right.new is not None:
             for piece, rows in self._right.matched_new():
                 piece.mark_matched(rows)
@@ -101,7 +104,7 @@ class AsofTask:
         for number, piece in enumerate(self._left.new_runs):
             leaving = new.position[decided & (new.origin == number)]
             self._leave(piece, np.sort(leaving))
-        yield from self._put_out(new.rows.batch, rows, found, decided)
+        yield from self._put_out(new.rows.batch, rows, found, decided, new.arrival)
 
     def _leave(self, piece: RunSlice, rows: Rows) -> None:
         """Left rows that are decided; those above the limit leave before their time."""
@@ -145,8 +148,14 @@ class AsofTask:
                 best.offer(number, some, times, stock.came(rows), rows, latest=latest)
         return best
 
-    def _put_out(self, batch: Columns, rows: Rows, found: Nearest, decided: Mask) -> Iterator[pa.RecordBatch]:
+    def _put_out(
+        self, batch: Columns, rows: Rows, found: Nearest, decided: Mask, arrival: Rows | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """``arrival``: by which ``rows`` are in the order in which they came; None: they leave as they
+        lie."""
         report = self._report
+        parts: list[tuple[Rows, Columns]] = []
+        asking: list[Rows] = [NO_ROWS]
         for number, stock in enumerate(self._stocks):
             chosen = np.flatnonzero(decided & (found.run == number))
             if not len(chosen):
@@ -156,15 +165,24 @@ class AsofTask:
                 stock.piece.mark_matched(partners)
             elif self._right.new is not None:
                 self._right.new.matched[partners] = True
+            parts.append((partners, stock.rows.batch))
+            asking.append(chosen)
+        if parts:
+            chosen = np.concatenate(asking)
             report.matches += len(chosen)
             count(report.side(Side.LEFT), "matched", len(chosen))
-            yield from put_out(self._shape, batch, rows[chosen], stock.rows.batch, partners)
-        alone = rows[decided & ~found.some]
+            order = order_of(chosen if arrival is None else arrival[chosen])
+            partner_rows = Parts(parts, order)
+            yield from put_out(
+                self._shape, batch, rows[chosen[order]], partner_rows, np.arange(len(partner_rows))
+            )
+        alone = np.flatnonzero(decided & ~found.some)
         if len(alone):
             padded = self._left.task.padded
             count(report.side(Side.LEFT), "padded" if padded else "released_unmatched", len(alone))
             if padded:
-                yield from pad(self._shape, Side.LEFT, batch, alone)
+                alone = alone if arrival is None else alone[order_of(arrival[alone])]
+                self._alone.append((batch, rows[alone]))
 
     # old left rows that right rows decide
 

@@ -81,7 +81,8 @@ class TickDriver:
     """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
 
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``keep_late``: late rows of
-    stages are wanted, see `aside`. ``owner``: the id of the state, for sinks. ``settings``:
+    stages are wanted, see `aside`. ``ordered``: rows are to leave in the order in which they came
+    (a single task of each node sees them all). ``owner``: the id of the state, for sinks. ``settings``:
     how the run is set (a digest), for `begun_with`.
     """
 
@@ -111,6 +112,7 @@ class TickDriver:
         self.flush_bytes = FLUSH_BYTES
         self.placing: Placing | None = None
         self.keep_late = False
+        self.ordered = False
         self.owner = "" if manifest is None else manifest.owner
         self.settings = ""
 
@@ -220,6 +222,7 @@ class TickDriver:
             sources=sources,
             indexes=indexes,
             null_fails=self.plan.queries[0].options.null_time is NullTime.FAIL,
+            ordered=self.ordered,
             placing=self.placing,
         )
         self._open = _OpenTick(start, inputs, late)

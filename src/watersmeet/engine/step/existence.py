@@ -49,7 +49,8 @@ def first_matches(
         for rows_around in _all_rows(right_around):
             left.new.matched |= has_match(shape.condition, left.new.rows, Side.LEFT, rows_around)
         if shape.kind is JoinKind.SEMI and left.new.matched.any():
-            yield from _left_rows(shape, left.new.rows.batch, np.flatnonzero(left.new.matched), report)
+            first = left.new.as_they_came(np.flatnonzero(left.new.matched))
+            yield from _left_rows(shape, left.new.rows.batch, first, report)
     for piece, chosen in hits:
         if not len(chosen):
             continue

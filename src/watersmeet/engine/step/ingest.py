@@ -56,6 +56,7 @@ class IngestWriter:
             start.placing,
             (branch, task),
             start.indexes.get(arrangement),
+            start.ordered,
         )
         self._integer = {
             column: pa.types.is_integer(self._side.schema.field(column).type)

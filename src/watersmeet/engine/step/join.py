@@ -17,14 +17,17 @@ from watersmeet.engine.step.broadcast import all_rows, settle
 from watersmeet.engine.step.changelog import run_changelog
 from watersmeet.engine.step.counts import lower
 from watersmeet.engine.step.existence import first_matches, mark_gone
+from watersmeet.engine.step.matches import Sought, put_matches
 from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.orders import choose_orders
 from watersmeet.engine.step.ranges import matches_by_range, owned, reach_of
-from watersmeet.engine.step.results import count, least_alive, pad, pad_files, put_out
-from watersmeet.engine.step.slice import HashRange, SideSlice
+from watersmeet.engine.step.results import count, least_alive, pad, pad_files
+from watersmeet.engine.step.slice import HashRange, NewRows, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share, SideReport
 from watersmeet.event_time import Side
-from watersmeet.kernel.pairs import find
+from watersmeet.kernel.pairs import Search
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import order_of
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import OpenRun
@@ -129,26 +132,24 @@ def _run_append(
 
 
 def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport) -> Iterator[pa.RecordBatch]:
-    left, right = slices[Side.LEFT], slices[Side.RIGHT]
-    for side, own, other in ((Side.LEFT, left, right), (Side.RIGHT, right, left)):
-        if own.new is None:
+    """New left rows with all right ones; then new right rows with old left ones."""
+    for side in Side:
+        own, other = slices[side].new, slices[side.other]
+        if own is None:
             continue
-        for piece in other.old:
-            for needle, row in piece.partners(shape.condition, own.new.rows, side):
-                own.new.matched[needle] = True
-                piece.mark_matched(row)
-                report.matches += len(needle)
-                batches = (own.new.rows.batch, piece.rows.batch)
-                if side is Side.LEFT:
-                    yield from put_out(shape, batches[0], needle, batches[1], row)
-                else:
-                    yield from put_out(shape, batches[1], row, batches[0], needle)
-        if side is Side.LEFT and right.new is not None:
-            for needle, row in find(shape.condition, own.new.rows, side, right.new.looked_up):
-                own.new.matched[needle] = True
-                right.new.matched[row] = True
-                report.matches += len(needle)
-                yield from put_out(shape, own.new.rows.batch, needle, right.new.rows.batch, row)
+        pieces = [
+            Sought(piece.search(shape.condition, own.rows, side), piece.rows.batch, piece.mark_matched)
+            for piece in other.old
+        ]
+        if side is Side.LEFT and other.new is not None:
+            found = Search.of(shape.condition, own.rows, side, other.new.looked_up)
+            pieces.append(Sought(found, other.new.rows.batch, other.new.mark_matched))
+
+        def hit(rows: Rows, own: NewRows = own) -> None:
+            own.mark_matched(rows)
+            report.matches += len(rows)
+
+        yield from put_matches(shape, side, own.rows, own.arrival, pieces, hit)
 
 
 def _settle_new(own: SideSlice, leaves: bool, report: SideReport) -> None:
@@ -176,7 +177,10 @@ def _release(
             count(report, "matched", hits)
             count(report, "padded" if own.task.padded else "released_unmatched", len(rows) - hits)
             if own.task.padded and hits < len(rows):
-                yield from pad(shape, side, piece.rows.batch, np.sort(rows[~matched]))
+                alone, arrival = np.sort(rows[~matched]), piece.arrival() if is_new else None
+                if arrival is not None:
+                    alone = alone[order_of(arrival[alone])]
+                yield from pad(shape, side, piece.rows.batch, alone)
 
 
 def _least(own: SideSlice, report: SideReport, partition: int, partitions: int) -> None:

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.step.matches import Sought, put_matches
 from watersmeet.engine.step.results import NO_ROWS, count, pad, pad_files, put_out
-from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice
+from watersmeet.engine.step.slice import HashRange, NewRows, RunSlice, SideSlice
 from watersmeet.engine.step.tasks import LookupShape, Share, SideWork
-from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side
-from watersmeet.kernel.pairs import SortedRows, find, has_match
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Side
+from watersmeet.kernel.pairs import Search, has_match
+from watersmeet.kernel.probe import Rows
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
 
@@ -26,22 +28,25 @@ def lookup_rows(shape: LookupShape, share: Share) -> Iterator[pa.RecordBatch]:
     own = HashRange.of_share(share) if shape.left.keys else HashRange(MIN_TIME, MAX_TIME + 1)
     left = SideSlice(shape.left, share.work.sides[0], share.store, own, own)
     if left.new is not None:
-        rows = left.new.rows if shape.left.keys else _share_of(left.new.rows, share)
-        hits = np.zeros(len(rows), dtype=np.bool_)
-        yield from _found(shape, rows, _table(shape, share, own), hits, share)
+        new = left.new if shape.left.keys else _share_of(left.new, share)
+        rows, hits = new.rows, new.matched
+        yield from _found(shape, new, _table(shape, share, own), share)
         report = share.report.sides[0]
         found = int(hits.sum())
         count(report, "matched", found)
         count(report, "padded" if shape.left.padded else "released_unmatched", len(rows) - found)
         if shape.left.padded and found < len(rows):
-            yield from pad(shape, Side.LEFT, rows.batch, np.flatnonzero(~hits))
+            yield from pad(shape, Side.LEFT, rows.batch, new.as_they_came(np.flatnonzero(~hits)))
     for batch, first, end in pad_files(share.work.sides[0], share.store, share.partition, share.partitions):
         yield from pad(shape, Side.LEFT, batch, np.arange(first, end))
 
 
-def _share_of(rows: SortedRows, share: Share) -> SortedRows:
-    cuts = [len(rows) * part // share.partitions for part in (share.partition, share.partition + 1)]
-    return rows.part(*cuts)
+def _share_of(new: NewRows, share: Share) -> NewRows:
+    low, high = (len(new.rows) * part // share.partitions for part in (share.partition, share.partition + 1))
+    arrival = None if new.arrival is None else new.arrival[low:high]
+    return NewRows(
+        new.rows.part(low, high), new.origin[low:high], new.position[low:high], new.matched[low:high], arrival
+    )
 
 
 def _table(shape: LookupShape, share: Share, own: HashRange) -> list[RunSlice]:
@@ -52,19 +57,29 @@ def _table(shape: LookupShape, share: Share, own: HashRange) -> list[RunSlice]:
     return SideSlice(shape.table, work, share.store, own, own).old
 
 
-def _found(
-    shape: LookupShape, rows: SortedRows, table: list[RunSlice], hits: Mask, share: Share
-) -> Iterator[pa.RecordBatch]:
-    """Joined rows; of a SEMI join the rows that have a partner, of an ANTI join none. Fills ``hits``."""
+def _found(shape: LookupShape, new: NewRows, table: list[RunSlice], share: Share) -> Iterator[pa.RecordBatch]:
+    """Joined rows; of a SEMI join the rows that have a partner, of an ANTI join none. Marks those that do."""
+    rows, report = new.rows, share.report
     if shape.kind.hides_right:
         for piece in table:
-            hits |= has_match(shape.condition, rows, Side.LEFT, piece.rows)
-        if shape.kind is JoinKind.SEMI and hits.any():
-            share.report.matches += int(hits.sum())
-            yield from put_out(shape, rows.batch, np.flatnonzero(hits), None, NO_ROWS)
+            new.matched |= has_match(shape.condition, rows, Side.LEFT, piece.rows)
+        if shape.kind is JoinKind.SEMI and new.matched.any():
+            report.matches += int(new.matched.sum())
+            yield from put_out(
+                shape, rows.batch, new.as_they_came(np.flatnonzero(new.matched)), None, NO_ROWS
+            )
         return
-    for piece in table:
-        for needle, row in find(shape.condition, rows, Side.LEFT, piece.rows):
-            hits[needle] = True
-            share.report.matches += len(needle)
-            yield from put_out(shape, rows.batch, needle, piece.rows.batch, row)
+
+    def hit(rows: Rows) -> None:
+        new.mark_matched(rows)
+        report.matches += len(rows)
+
+    pieces = [
+        Sought(Search.of(shape.condition, rows, Side.LEFT, piece.rows), piece.rows.batch, _unmarked)
+        for piece in table
+    ]
+    yield from put_matches(shape, Side.LEFT, rows, new.arrival, pieces, hit)
+
+
+def _unmarked(rows: Rows) -> None:
+    """Rows of a table have no marks."""

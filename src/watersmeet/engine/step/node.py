@@ -90,7 +90,14 @@ class NodeTask:
         if feed is not None:
             writer = FeedWriter(
                 feed,
-                SideWriter(feed.side, self.store, self.tick, placing=self.placing, index=work.fed_index),
+                SideWriter(
+                    feed.side,
+                    self.store,
+                    self.tick,
+                    placing=self.placing,
+                    index=work.fed_index,
+                    ordered=partitions == 1,
+                ),
                 work,
                 self.store,
             )

@@ -23,7 +23,7 @@ from watersmeet.engine.step.windows import NUMBER, last_end, limits, passed, res
 from watersmeet.event_time import below
 from watersmeet.kernel.aggregate import AggregateColumn, grouped
 from watersmeet.kernel.batches import MOST_BYTES, narrowed, one_array, one_batch, size, take_rows
-from watersmeet.kernel.pairs import gather
+from watersmeet.kernel.joined import gather
 from watersmeet.kernel.partial import ROWS
 from watersmeet.kernel.pieces import whole
 from watersmeet.kernel.slots import BUCKET_MASK, Slots

@@ -16,8 +16,8 @@ from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import NodeShape, SideReport, SideWork
 from watersmeet.event_time import Side
 from watersmeet.kernel.batches import batches_in, cuts, narrowed_batch, same_rows, size, sizes
-from watersmeet.kernel.pairs import gather, pair_sizes, pairs_bound
-from watersmeet.kernel.pieces import Columns, row_sizes
+from watersmeet.kernel.joined import gather, pair_sizes, pairs_bound
+from watersmeet.kernel.pieces import Columns, Parts, row_sizes
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.times import to_canonical
 from watersmeet.names import DIFF
@@ -27,9 +27,13 @@ NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 def put_out(
-    shape: NodeShape, left: Columns | None, left_rows: Rows, right: Columns | None, right_rows: Rows
+    shape: NodeShape,
+    left: Columns | Parts | None,
+    left_rows: Rows,
+    right: Columns | Parts | None,
+    right_rows: Rows,
 ) -> Iterator[pa.RecordBatch]:
-    """Joined rows of pairs, or rows of one side padded with NULLs (see `kernel.pairs.gather`), in batches of
+    """Joined rows of pairs, or rows of one side padded with NULLs (see `kernel.joined.gather`), in batches of
     at most `output_bytes`: how many bytes they will have is known before they are built.
 
     Raises:
@@ -37,19 +41,24 @@ def put_out(
     """
     most = output_bytes(shape.memory)
     borders = [0, len(right_rows) if left is None else len(left_rows)]
-    if pairs_bound(shape.columns, left, left_rows, right, right_rows) > most:
+    fits = pairs_bound(shape.columns, left, left_rows, right, right_rows) <= most
+    if not fits:
         of_rows = pair_sizes(shape.columns, left, left_rows, right, right_rows)
         borders = cuts(of_rows, most)
         if int(of_rows.max(initial=0)) > most:
             _check_widest(shape, left, left_rows, right, right_rows, int(of_rows.argmax()))
-    schema = pa.schema([pa.field(column.name, column.type) for column in shape.columns])
     for low, high in pairwise(borders):
-        batch = gather(shape.columns, left, left_rows[low:high], right, right_rows[low:high])
-        yield narrowed_batch(batch, schema)
+        batch = gather(shape.columns, left, left_rows[low:high], right, right_rows[low:high], fits=fits)
+        yield narrowed_batch(batch, shape.joined_schema)
 
 
 def _check_widest(
-    shape: NodeShape, left: Columns | None, left_rows: Rows, right: Columns | None, right_rows: Rows, row: int
+    shape: NodeShape,
+    left: Columns | Parts | None,
+    left_rows: Rows,
+    right: Columns | Parts | None,
+    right_rows: Rows,
+    row: int,
 ) -> None:
     found = []
     for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):

@@ -28,8 +28,9 @@ from watersmeet.kernel.elsewhere import Elsewhere
 from watersmeet.kernel.expression import Computed, columns_of, fits, tree_of
 from watersmeet.kernel.expression import Condition as ExactCondition
 from watersmeet.kernel.hashing import family
+from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.kernel.pairs import Asked as AskedPairs
-from watersmeet.kernel.pairs import Condition, JoinedColumn, KeyColumns
+from watersmeet.kernel.pairs import Condition, KeyColumns
 from watersmeet.kernel.partial import Asked, Partials, partials_of
 from watersmeet.measure import Measured
 from watersmeet.plan.conjuncts import text_of

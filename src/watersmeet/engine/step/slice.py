@@ -16,10 +16,10 @@ from watersmeet.engine.step.memory import run_bytes
 from watersmeet.engine.step.tasks import Share, SideTask, SideWork
 from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.pairs import Condition, SortedRows, distinct, find, has_match, rows_matched
+from watersmeet.kernel.pairs import Condition, Search, SortedRows, distinct, has_match, rows_matched
 from watersmeet.kernel.pieces import together, whole
 from watersmeet.kernel.probe import Rows
-from watersmeet.kernel.slots import borders, slice_of
+from watersmeet.kernel.slots import borders, order_of, slice_of
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, marks_at, read_marks
 from watersmeet.state.run import OpenRun, Run, sort_rows
@@ -118,6 +118,11 @@ class RunSlice:
         came = pa.array(batch.column(CAME).to_numpy(zero_copy_only=True) + np.int64(offset))
         return batch.set_column(batch.schema.get_field_index(CAME), CAME, came)
 
+    def arrival(self) -> Rows | None:
+        """Of a run of this tick: by which its rows are in the order in which they came; see `write_run`."""
+        found = self.run.arrival
+        return None if found is None else found[self.start : self.stop].astype(np.int64)
+
     def marks(self, kind: MarkKind) -> MarkArray:
         """The marks of the slice's rows, to be read or changed; say so in ``touched`` when changed. Cost: all
         rows, where `are` and `mark` go by the chosen ones."""
@@ -166,16 +171,24 @@ class RunSlice:
             self._in_order.add(kind)
         return found[0]
 
+    def search(self, condition: Condition, needles: SortedRows, side: Side) -> Search | None:
+        """Where needles (rows of ``side``) have candidates in the slice; see `kernel.pairs.Search`."""
+        found = Search.of(condition, needles, side, self.looked_up)
+        if found is None or not self._hidden_below:
+            return found
+        return replace(found, alive=self._alive)
+
+    def _alive(self, rows: Rows) -> Mask:
+        keep = np.ones(len(rows), dtype=np.bool_)
+        for column, limit in self._hidden_below.items():
+            keep &= ~below(self.rows.times(column)[rows], limit)
+        return keep
+
     def partners(self, condition: Condition, needles: SortedRows, side: Side) -> Iterator[tuple[Rows, Rows]]:
         """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.pairs.find`."""
-        for needle, row in find(condition, needles, side, self.looked_up):
-            keep = np.ones(len(row), dtype=np.bool_)
-            for column, limit in self._hidden_below.items():
-                keep &= ~below(self.rows.times(column)[row], limit)
-            if keep.all():
-                yield needle, row
-            elif keep.any():
-                yield needle[keep], row[keep]
+        search = self.search(condition, needles, side)
+        if search is not None:
+            yield from search.pairs()
 
     def rows_with(self, condition: Condition, needles: SortedRows, side: Side) -> Rows:
         """The rows of the slice that have a partner, ascending; see `kernel.pairs.rows_matched`."""
@@ -206,17 +219,27 @@ class NewRows:
     """This tick's rows of the slice, merged from all new runs into one order.
 
     ``origin``: per row the number of its new run; ``position``: its row number in the slice of that run.
-    ``matched``: bool[n], filled in while matching. ``looked_up``: see `RunSlice`.
+    ``matched``: bool[n], filled in while matching. ``looked_up``: see `RunSlice`. ``arrival``: int64[n], by
+    which the rows are in the order in which they came, each number once; None: not known.
     """
 
     rows: SortedRows
     origin: npt.NDArray[np.int64]
     position: Rows
     matched: npt.NDArray[np.bool_]
+    arrival: Rows | None = None
     looked_up: SortedRows = field(init=False)
 
     def __post_init__(self) -> None:
         self.looked_up = self.rows
+
+    def mark_matched(self, rows: Rows) -> None:
+        """These rows have a match."""
+        self.matched[rows] = True
+
+    def as_they_came(self, rows: Rows) -> Rows:
+        """These rows, each once, in the order in which they came, if that is known."""
+        return rows if self.arrival is None else rows[order_of(self.arrival[rows])]
 
 
 class SideSlice:
@@ -257,7 +280,11 @@ class SideSlice:
             rows = replace(self.new_runs[0].rows, batch=self.new_runs[0].batch())
             count = len(rows)
             return NewRows(
-                rows, np.zeros(count, dtype=np.int64), np.arange(count), np.zeros(count, dtype=np.bool_)
+                rows,
+                np.zeros(count, dtype=np.int64),
+                np.arange(count),
+                np.zeros(count, dtype=np.bool_),
+                self.new_runs[0].arrival(),
             )
         batch = together([piece.batch() for piece in self.new_runs], run_bytes(self.task.memory))
         slots = np.concatenate([piece.rows.slots for piece in self.new_runs])
@@ -265,7 +292,18 @@ class SideSlice:
         sizes = [len(piece.rows) for piece in self.new_runs]
         origin = np.repeat(np.arange(len(sizes)), sizes)[order]
         position = np.concatenate([np.arange(size) for size in sizes])[order]
-        return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_))
+        return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_), self._arrival(order))
+
+    def _arrival(self, order: Rows) -> Rows | None:
+        """Of this tick's rows, all runs together: those of one run came after those of the runs before it."""
+        parts, start = [], 0
+        for piece in self.new_runs:
+            found = piece.arrival()
+            if found is None:
+                return None
+            parts.append(found + start)
+            start += piece.run.run.rows
+        return np.concatenate(parts)[order]
 
     def matched_new(self) -> Iterator[tuple[RunSlice, Rows]]:
         """The matches of the merged new rows, as rows of the new runs that they came from."""

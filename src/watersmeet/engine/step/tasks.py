@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from watersmeet.event_time import NEVER, Side, Watermark
 from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.expression import Computed
-from watersmeet.kernel.pairs import Condition, JoinedColumn
+from watersmeet.kernel.joined import JoinedColumn
+from watersmeet.kernel.pairs import Condition
 from watersmeet.kernel.partial import Partials
 from watersmeet.names import DIFF, ours
 from watersmeet.spec.model import TASK_MEMORY, WINDOW_END, WINDOW_START, JoinKind, WindowKind
@@ -98,7 +100,7 @@ class TickStart:
     """What ingest needs to know of the tick. ``late_below``: per arrangement and event-time column;
     ``max_ahead``: per arrangement and branch, µs after the tick's clock (None: off); ``sources``: their
     names, likewise; ``indexes``: by what each arrangement's runs are sorted. ``null_fails``: a row without
-    an event time fails the tick."""
+    an event time fails the tick; ``ordered``: runs say in which order their rows came."""
 
     tick: int
     attempt: str
@@ -111,6 +113,7 @@ class TickStart:
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     indexes: Mapping[str, str | None] = field(default_factory=dict)
     null_fails: bool = False
+    ordered: bool = False
     placing: Annotated[
         Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]] | None, Field(exclude=True)
     ] = None
@@ -302,13 +305,15 @@ class NodeShape:
         """Bytes that a task may hold at once."""
         return self.sides[0].memory
 
+    @cached_property
+    def joined_schema(self) -> pa.Schema:
+        """The columns that leave, named ``alias.column``."""
+        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+
     @property
     def row_schema(self) -> pa.Schema:
-        """The rows that leave: columns ``alias.column``, and `DIFF` in changelog mode."""
-        fields = [pa.field(column.name, column.type) for column in self.columns]
-        if self.changelog:
-            fields.append(pa.field(DIFF, pa.int64()))
-        return pa.schema(fields)
+        """The rows that leave: `joined_schema`, and `DIFF` in changelog mode."""
+        return self.joined_schema.append(pa.field(DIFF, pa.int64())) if self.changelog else self.joined_schema
 
     @property
     def event_times(self) -> tuple[str, ...]:

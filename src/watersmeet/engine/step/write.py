@@ -39,7 +39,7 @@ Placing = Callable[[Slots], Slots]
 
 class SideWriter:
     """Writes the runs and pads of one side in one task. ``place``: the branch, and the ingest task;
-    ``index``: by what runs are sorted."""
+    ``index``: by what runs are sorted; ``ordered``: they say in which order their rows came."""
 
     def __init__(
         self,
@@ -51,7 +51,9 @@ class SideWriter:
         placing: Placing | None = None,
         place: tuple[int, int] = (0, 0),
         index: str | None = None,
+        ordered: bool = False,
     ) -> None:
+        self._ordered = ordered
         self._side, self._store, self._tick = side, store, tick
         self._flush_rows, self._flush_bytes = flush_rows, min(flush_bytes, run_bytes(side.memory))
         self._rows = self._rows_out = 0
@@ -130,11 +132,20 @@ class SideWriter:
     def _flush(self) -> None:
         for partition, held in self._held.items():
             hashes = np.concatenate([found for _, found in held])
-            rows, _ = sort_rows(one_batch([rows for rows, _ in held]), hashes, self._side.layout, self._index)
+            batch = one_batch([rows for rows, _ in held])
+            rows, order = sort_rows(batch, hashes, self._side.layout, self._index)
             branch, task = self._place
             origin = None if self._side.layout.ties is None else (branch, partition, task)
             layout = self._side.layout
-            run = write_run(self._store, self._side.arrangement, rows, layout, tick=self._tick, origin=origin)
+            run = write_run(
+                self._store,
+                self._side.arrangement,
+                rows,
+                layout,
+                tick=self._tick,
+                origin=origin,
+                arrival=order if self._ordered else None,
+            )
             self.runs.append(run)
         self._held.clear()
         self._held_rows = self._held_bytes = 0
