@@ -150,6 +150,7 @@ def compare(asked: argparse.Namespace, kind: str) -> list[tuple[float, float]]:
         for player in players:
             player.end()
         found.append((median(seconds[0]), median(seconds[1])))
+        print(f"{kind}, round {number + 1}: {found[-1][1] / found[-1][0]:.3f}", flush=True)
     return found
 
 
