@@ -67,10 +67,32 @@ def _as_named(name: str) -> Callable[[list[Any]], exp.Expression]:
     return build
 
 
+def _understood(name: str, if_: Callable[[list[Any]], bool]) -> Callable[[list[Any]], exp.Expression]:
+    """As sqlglot reads it where that says the same; else as it is named."""
+
+    def build(arguments: list[Any]) -> exp.Expression:
+        if if_(arguments):
+            found: exp.Expression = SparkParser.FUNCTIONS[name](arguments)
+            return found
+        return exp.Anonymous(this=name, expressions=arguments)
+
+    return build
+
+
+def _is_text(argument: Any) -> bool:
+    return isinstance(argument, exp.Literal) and bool(argument.is_string)
+
+
 class WatersmeetParser(SparkParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         **SparkParser.FUNCTIONS,
         **{name: _as_named(name) for name in ("TO_DATE", "TO_CHAR", "TO_VARCHAR")},
+        # sqlglot would leave these out, or write another function whose last digit is another
+        **{name: _as_named(name) for name in ("PARSE_JSON", "LOG10", "LOG2")},
+        "LEVENSHTEIN": _understood("LEVENSHTEIN", lambda arguments: len(arguments) == 2),
+        # a unit in a column would become the unit of that name
+        "DATE_TRUNC": _understood("DATE_TRUNC", lambda arguments: _is_text(arguments[0])),
+        "TRUNC": _understood("TRUNC", lambda arguments: len(arguments) == 2 and _is_text(arguments[1])),
     }
     FUNC_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.FUNC_TOKENS, TokenType.SESSION}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {

@@ -1,0 +1,83 @@
+# ruff: noqa: E501
+"""What is read as a function goes to Spark as that function, with all of its arguments."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+
+import pytest
+import sqlglot
+
+from watersmeet.front.dialect import Watersmeet
+
+TABLE = json.loads((files("watersmeet.spec") / "spark_functions.json").read_text())["functions"]
+
+SAME = {
+    "array_size": "size", "bit_get": "getbit", "ceiling": "ceil", "char": "chr", "char_length": "length",
+    "character_length": "length", "date_diff": "datediff", "dateadd": "date_add", "ifnull": "coalesce",
+    "lcase": "lower", "len": "length", "nvl": "coalesce", "pow": "power", "random": "rand",
+    "reduce": "aggregate", "sha1": "sha", "signum": "sign", "substr": "substring", "ucase": "upper",
+    "to_unix_timestamp": "unix_timestamp", "position": "locate",
+}  # fmt: skip
+"""Spark's own two names of one function; of so many arguments as are tried."""
+
+WRITTEN = {
+    "and(a, b)": "(a AND b)", "or(a, b)": "(a OR b)", "div(a, b)": "(a DIV b)", "mod(a, b)": "a % b",
+    "boolean(a)": "CAST(a AS BOOLEAN)", "date(a)": "CAST(a AS DATE)", "double(a)": "CAST(a AS DOUBLE)",
+    "float(a)": "CAST(a AS FLOAT)", "int(a)": "CAST(a AS INT)", "string(a)": "CAST(a AS STRING)",
+    "timestamp(a)": "CAST(a AS TIMESTAMP)", "to_timestamp(a)": "CAST(a AS TIMESTAMP)",
+    "collate(a, b)": "a COLLATE b", "date_sub(a, b)": "DATE_ADD(a, b * -1)", "extract(a, b)": "EXTRACT(A FROM b)",
+    "from_utc_timestamp(a, b)": "FROM_UTC_TIMESTAMP(CAST(a AS TIMESTAMP), b)",
+    "to_utc_timestamp(a, b)": "TO_UTC_TIMESTAMP(CAST(a AS TIMESTAMP), b)",
+    "ilike(a, b)": "a ILIKE b", "ilike(a, b, c)": "a ILIKE b ESCAPE c", "like(a, b)": "a LIKE b",
+    "like(a, b, c)": "a LIKE b ESCAPE c", "regexp_like(a, b)": "a RLIKE b", "rlike(a, b)": "a RLIKE b",
+    "log(a)": "LN(a)",
+    "instr(a, b)": "LOCATE(b, a)", "trim(a, b)": "TRIM(a FROM b)", "ltrim(a, b)": "TRIM(LEADING a FROM b)",
+    "rtrim(a, b)": "TRIM(TRAILING a FROM b)", "overlay(a, b, c)": "OVERLAY(a PLACING b FROM c)",
+    "overlay(a, b, c, d)": "OVERLAY(a PLACING b FROM c FOR d)", "named_struct(a, b)": "STRUCT(b AS a)",
+    "named_struct(a, b, c, d)": "STRUCT(b AS a, d AS c)", "space(a)": "REPEAT(' ', a)",
+    "str_to_map(a)": "STR_TO_MAP(a, ',', ':')", "str_to_map(a, b)": "STR_TO_MAP(a, b, ':')",
+    "unix_date(a)": "DATEDIFF(DAY, CAST('1970-01-01' AS DATE), a)",
+    **{f"struct({', '.join(names)})": f"STRUCT({', '.join(f'{name} AS {name}' for name in names)})"
+       for names in ("a", "ab", "abc", "abcd", "abcde")},
+}  # fmt: skip
+"""What is written another way and means the same."""
+
+NEVER = {"in", "between", "case", "when"}  # words of the syntax
+
+
+def cases() -> list[str]:
+    return [
+        f"{name}({', '.join('abcde'[:count])})"
+        for name, known in TABLE.items()
+        if name not in NEVER and known.get("kind") == "scalar" and known.get("deterministic", True)
+        for count in known["counts"]
+        if isinstance(count, int) and 0 < count <= 5
+    ]
+
+
+@pytest.mark.parametrize("text", cases())
+def test_a_function_is_what_was_written(text):
+    try:
+        tree = sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet)
+    except sqlglot.ParseError:
+        return  # refused, where the user sees it
+    written = tree.expressions[0].sql(dialect="spark")
+    name, _, rest = text.partition("(")
+    expected = WRITTEN.get(text, f"{SAME.get(name, name)}({rest}")
+    assert re.sub(r"\s", "", written.lower()) == re.sub(r"\s", "", expected.lower())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DATE_FORMAT(t, 'EEEE yyyy-MM-dd HH:mm:ss.SSSSSS')", "DATE_FORMAT(t, 'D QQQ')", "FROM_UNIXTIME(n, 'yyyy E')",
+        "TO_TIMESTAMP(s, 'dd MMM yyyy hh:mm a')", "UNIX_TIMESTAMP(s, 'D yyyy')", "TRY_TO_TIMESTAMP(s, 'yyyy')",
+        "DATE_TRUNC(u, t)", "TRUNC(d, u)", "LEVENSHTEIN(a, b, 3)", "PARSE_JSON(s)", "LOG10(x)", "LOG2(x)",
+        "LOG(2, x)", "ROUND(a, 2)", "DECODE(a, 1, 2, 3)", "SORT_ARRAY(a, FALSE)", "SPLIT(s, 'a', 2)",
+    ],
+)  # fmt: skip
+def test_arguments_stay_as_they_are(text):
+    assert sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet).expressions[0].sql(dialect="spark") == text
