@@ -75,9 +75,25 @@ def test_a_function_is_what_was_written(text):
     [
         "DATE_FORMAT(t, 'EEEE yyyy-MM-dd HH:mm:ss.SSSSSS')", "DATE_FORMAT(t, 'D QQQ')", "FROM_UNIXTIME(n, 'yyyy E')",
         "TO_TIMESTAMP(s, 'dd MMM yyyy hh:mm a')", "UNIX_TIMESTAMP(s, 'D yyyy')", "TRY_TO_TIMESTAMP(s, 'yyyy')",
-        "DATE_TRUNC(u, t)", "TRUNC(d, u)", "LEVENSHTEIN(a, b, 3)", "PARSE_JSON(s)", "LOG10(x)", "LOG2(x)",
+        "DATE_FORMAT(t, '%Y')", "TO_TIMESTAMP(s, '%d-%m')", "DATE_TRUNC(u, t)", "TRUNC(d, u)", "LEVENSHTEIN(a, b, 3)", "PARSE_JSON(s)", "LOG10(x)", "LOG2(x)",
         "LOG(2, x)", "ROUND(a, 2)", "DECODE(a, 1, 2, 3)", "SORT_ARRAY(a, FALSE)", "SPLIT(s, 'a', 2)",
     ],
 )  # fmt: skip
 def test_arguments_stay_as_they_are(text):
     assert sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet).expressions[0].sql(dialect="spark") == text
+
+
+@pytest.mark.parametrize(
+    "text", ["CAST(x AS TIME)", "x::TIME", "CAST(x AS UUID)", "CAST(x AS JSON)", "TRY_CAST(x AS TIME)"]
+)
+def test_types_that_would_become_others_are_refused(text):
+    with pytest.raises(sqlglot.ParseError):
+        sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet)
+
+
+def test_time_is_a_name():
+    for text in ("time", "a.time", "a.time - b.time", "time AS uuid", "json", "MAX(time)"):
+        assert (
+            sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet).expressions[0].sql(dialect="spark")
+            == text
+        )

@@ -70,13 +70,22 @@ def _as_named(name: str) -> Callable[[list[Any]], exp.Expression]:
 def _understood(name: str, if_: Callable[[list[Any]], bool]) -> Callable[[list[Any]], exp.Expression]:
     """As sqlglot reads it where that says the same; else as it is named."""
 
+    plain = SparkParser.FUNCTIONS[name]
+
     def build(arguments: list[Any]) -> exp.Expression:
         if if_(arguments):
-            found: exp.Expression = SparkParser.FUNCTIONS[name](arguments)
+            try:
+                found: exp.Expression = plain(arguments)
+            except TypeError:  # it asks for the dialect, as sqlglot's parser finds out, too
+                found = plain(arguments, dialect=Watersmeet())
             return found
         return exp.Anonymous(this=name, expressions=arguments)
 
     return build
+
+
+def _has_no_percent(arguments: list[Any]) -> bool:
+    return not any(_is_text(each) and "%" in each.this for each in arguments)
 
 
 def _is_text(argument: Any) -> bool:
@@ -89,10 +98,26 @@ class WatersmeetParser(SparkParser):
         **{name: _as_named(name) for name in ("TO_DATE", "TO_CHAR", "TO_VARCHAR")},
         # sqlglot would leave these out, or write another function whose last digit is another
         **{name: _as_named(name) for name in ("PARSE_JSON", "LOG10", "LOG2")},
+        # signs of other systems' patterns would become those of Spark's
+        **{
+            name: _understood(name, _has_no_percent)
+            for name in (
+                "DATE_FORMAT",
+                "FROM_UNIXTIME",
+                "TO_TIMESTAMP",
+                "UNIX_TIMESTAMP",
+                "TO_UNIX_TIMESTAMP",
+            )
+        },
         "LEVENSHTEIN": _understood("LEVENSHTEIN", lambda arguments: len(arguments) == 2),
         # a unit in a column would become the unit of that name
         "DATE_TRUNC": _understood("DATE_TRUNC", lambda arguments: _is_text(arguments[0])),
         "TRUNC": _understood("TRUNC", lambda arguments: len(arguments) == 2 and _is_text(arguments[1])),
+    }
+    # Spark's TIME would become a TIMESTAMP, and what it has not would become another type.
+    TYPE_TOKENS: ClassVar[set[TokenType]] = {
+        *SparkParser.TYPE_TOKENS
+        - {TokenType.TIME, TokenType.TIMETZ, TokenType.JSON, TokenType.JSONB, TokenType.UUID}
     }
     FUNC_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.FUNC_TOKENS, TokenType.SESSION}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
