@@ -8,6 +8,7 @@ runs that the driver wants merged                                   new runs, wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -138,11 +139,13 @@ def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport
         if own is None:
             continue
         pieces = [
-            Sought(piece.search(shape.condition, own.rows, side), piece.rows.batch, piece.mark_matched)
+            Sought(
+                partial(piece.search, shape.condition, own.rows, side), piece.rows.batch, piece.mark_matched
+            )
             for piece in other.old
         ]
         if side is Side.LEFT and other.new is not None:
-            found = Search.of(shape.condition, own.rows, side, other.new.looked_up)
+            found = partial(Search.of, shape.condition, own.rows, side, other.new.looked_up)
             pieces.append(Sought(found, other.new.rows.batch, other.new.mark_matched))
 
         def hit(rows: Rows, own: NewRows = own) -> None:

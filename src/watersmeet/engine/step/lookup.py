@@ -8,6 +8,7 @@ rows and looks at the whole copy.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +76,7 @@ def _found(shape: LookupShape, new: NewRows, table: list[RunSlice], share: Share
         report.matches += len(rows)
 
     pieces = [
-        Sought(Search.of(shape.condition, rows, Side.LEFT, piece.rows), piece.rows.batch, _unmarked)
+        Sought(partial(Search.of, shape.condition, rows, Side.LEFT, piece.rows), piece.rows.batch, _unmarked)
         for piece in table
     ]
     yield from put_matches(shape, Side.LEFT, rows, new.arrival, pieces, hit)

@@ -1,11 +1,11 @@
 """Pairs of one side's rows with those of several pieces of the other, and the order in which they leave.
 
 Rows that look up (needles) lie in the order of their slots, and each piece of the other side gives its pairs
-in that order. What leaves is put together from all pieces, so that a needle's partners stand together, older
-pieces first; and where it is known in which order the needles came, they leave in that order.
+in that order. They are put together over the pieces before they are gathered: `HELD` pairs or so at once.
 
-Pairs of so many needles are held at once that they had about `CHUNK` candidates; those of a single needle
-with more leave as they are found.
+Where it is known in which order the needles came, they leave in that order, each with its partners together,
+older pieces first. Then pairs of so many needles are held at once that they had about `CHUNK` candidates;
+those of a single needle with more leave as they are found.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from watersmeet.kernel.pieces import Columns, Parts
 from watersmeet.kernel.probe import CHUNK, Rows
 from watersmeet.kernel.slots import order_of
 
+HELD = 200_000
+
 
 @dataclass(frozen=True)
 class Sought:
     """A piece that is looked through: where the candidates are (None: there are none), the piece's columns,
     and who is told which of its rows were found."""
 
-    search: Search | None
+    search: Callable[[], Search | None]
     batch: Columns
     hit: Callable[[Rows], None]
 
@@ -56,13 +58,27 @@ def put_matches(
             in the order of their slots.
         hit: is told which needles have a match.
     """
-    pieces = [piece for piece in pieces if piece.search is not None]
-    for chosen in _blocks(pieces, len(needles), arrival):
-        alone = chosen is not None and len(chosen) == 1
-        found: list[_Found] = []
+    if arrival is None:
+        found, held = list[_Found](), 0
         for piece in pieces:
-            assert piece.search is not None
-            for needle, row in piece.search.pairs(chosen):
+            search = piece.search()
+            for needle, row in () if search is None else search.pairs():
+                hit(needle)
+                piece.hit(row)
+                found.append((needle, row, piece.batch))
+                held += len(needle)
+                if held >= HELD:
+                    yield from _joined(shape, side, needles, None, found)
+                    found, held = [], 0
+        if found:
+            yield from _joined(shape, side, needles, None, found)
+        return
+    asked = [(search, piece) for piece in pieces if (search := piece.search()) is not None]
+    for chosen in _blocks([search for search, _ in asked], arrival):
+        alone = chosen is not None and len(chosen) == 1
+        found = []
+        for search, piece in asked:
+            for needle, row in search.pairs(chosen):
                 hit(needle)
                 piece.hit(row)
                 found.append((needle, row, piece.batch))
@@ -73,18 +89,17 @@ def put_matches(
             yield from _joined(shape, side, needles, arrival, found)
 
 
-def _blocks(pieces: Sequence[Sought], needles: int, arrival: Rows | None) -> Iterator[Rows | None]:
+def _blocks(searches: Sequence[Search], arrival: Rows) -> Iterator[Rows | None]:
     """Needles whose pairs are put together: all (None), or some (ascending), one block after the other."""
-    searches = [piece.search for piece in pieces if piece.search is not None]
     if not searches:
         return
     if sum(search.candidates for search in searches) <= CHUNK:
         yield None
         return
-    counts = np.zeros(needles, dtype=np.int64)
+    counts = np.zeros(len(arrival), dtype=np.int64)
     for search in searches:
         search.add_counts(counts)
-    order = np.arange(needles) if arrival is None else order_of(arrival)
+    order = order_of(arrival)
     for low, high in pairwise(cuts(counts[order], CHUNK)):
         yield np.sort(order[low:high])
 

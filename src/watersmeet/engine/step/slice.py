@@ -21,9 +21,12 @@ from watersmeet.kernel.pieces import together, whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import borders, order_of, slice_of
 from watersmeet.state.manifest import LiveRun
-from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, marks_at, read_marks
+from watersmeet.state.marks import LISTED, MarkArray, MarkKind, MarkWriter, marks_at, read_marks
 from watersmeet.state.run import OpenRun, Run, sort_rows
 from watersmeet.state.store import Store
+
+FEW_MARKS = 1_000
+"""So many rows are told apart by sorting in no time, however few the slice has."""
 
 
 class Cut(Protocol):
@@ -136,22 +139,28 @@ class RunSlice:
 
     def are(self, kind: MarkKind, rows: Rows) -> MarkArray:
         """The marks of the chosen rows of the slice, to be read only."""
-        if kind in self._marks:
-            return self._marks[kind][rows]
+        if kind in self._marks or self._are_many(len(rows)):
+            return self.marks(kind)[rows]
         found = marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
         if kind in self._marked:
             found |= np.isin(rows, self._newly(kind))
         return found
 
     def mark(self, kind: MarkKind, rows: Rows) -> None:
-        """Set the bool marks of these rows of the slice."""
+        """Set the bool marks of these rows of the slice. Cost: these rows; so many that they are stored as an
+        array are held in one, which needs no sort."""
         if not len(rows):
             return
         self.touched.add(kind)
-        if kind in self._marks:
-            self._marks[kind][rows] = True
+        held = sum(len(each) for each in self._marked.get(kind, ()))
+        if kind in self._marks or self._are_many(held + len(rows)):
+            self.marks(kind)[rows] = True
         else:
             self._marked.setdefault(kind, []).append(rows)
+
+    def _are_many(self, rows: int) -> bool:
+        """So many rows of the slice that an array of all its marks costs less than sorting them."""
+        return rows > max(FEW_MARKS, LISTED * len(self.rows))
 
     def keep_marks(self, marks: MarkWriter) -> None:
         """Give what was touched to be written."""
