@@ -10,7 +10,9 @@ from importlib.resources import files
 import pytest
 import sqlglot
 
+from watersmeet.errors import WatersmeetError
 from watersmeet.front.dialect import Watersmeet
+from watersmeet.front.sql import parse_job
 
 TABLE = json.loads((files("watersmeet.spec") / "spark_functions.json").read_text())["functions"]
 
@@ -75,7 +77,7 @@ def test_a_function_is_what_was_written(text):
     [
         "DATE_FORMAT(t, 'EEEE yyyy-MM-dd HH:mm:ss.SSSSSS')", "DATE_FORMAT(t, 'D QQQ')", "FROM_UNIXTIME(n, 'yyyy E')",
         "TO_TIMESTAMP(s, 'dd MMM yyyy hh:mm a')", "UNIX_TIMESTAMP(s, 'D yyyy')", "TRY_TO_TIMESTAMP(s, 'yyyy')",
-        "DATE_FORMAT(t, '%Y')", "TO_TIMESTAMP(s, '%d-%m')", "DATE_TRUNC(u, t)", "TRUNC(d, u)", "LEVENSHTEIN(a, b, 3)", "PARSE_JSON(s)", "LOG10(x)", "LOG2(x)",
+        "DATE_FORMAT(t, '%Y')", "TO_TIMESTAMP(s, '%d-%m')", "DATE_TRUNC(u, t)", "TRUNC(d, u)", "LEVENSHTEIN(a, b, 3)", "PARSE_JSON(s)", "LOG10(x)", "LOG2(x)", "TRUNCATE(x, 1)", "LISTAGG(s, ';')",
         "LOG(2, x)", "ROUND(a, 2)", "DECODE(a, 1, 2, 3)", "SORT_ARRAY(a, FALSE)", "SPLIT(s, 'a', 2)",
     ],
 )  # fmt: skip
@@ -97,3 +99,58 @@ def test_time_is_a_name():
             sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet).expressions[0].sql(dialect="spark")
             == text
         )
+
+
+TABLES = "CREATE TABLE l (a INT, b INT, c INT, p BOOLEAN, s STRING, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'memory');"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a | b & 2",
+        "a ^ b | c & 12",
+        "a & b << 2",
+        "a & b | c",
+        "a ^ b & c",
+        "s || a + 1",
+        "s || a - 1",
+        "a & b || s",
+        "p = a < b",
+        "p = a IN (b)",
+        "p = s LIKE 'a'",
+        "p <> a BETWEEN b AND c",
+        "p = a NOT IN (b)",
+        "p = regexp_like(s, 'a')",
+    ],
+)
+def test_operators_that_spark_puts_together_in_another_way_are_refused(text):
+    with pytest.raises(WatersmeetError, match="together in another way"):
+        parse_job(f"{TABLES} SELECT {text} AS x FROM l")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a | (b & 2)",
+        "(a & b) << 2",
+        "a & (b << 2)",
+        "a << 2 & b",
+        "a & b & c",
+        "s || (a + 1)",
+        "a + 1 || s",
+        "s || s || s",
+        "p = (a < b)",
+        "a < b = p",
+        "(p = p) IN (p)",
+        "a + b * c - 2",
+        "NOT a = b AND a < b OR p",
+        "a = b IS NULL",
+    ],
+)
+def test_what_is_clear_is_not_refused(text):
+    parse_job(f"{TABLES} SELECT {text} AS x FROM l")
+
+
+def test_texts_are_put_together_without_a_comma():
+    tree = sqlglot.parse_one("SELECT listagg(s), string_agg(s)", dialect=Watersmeet)
+    assert [each.sql(dialect="spark") for each in tree.expressions] == ["LISTAGG(s, '')"] * 2

@@ -48,6 +48,15 @@ def _parse_impose_order(parser: Any) -> ImposeOrder:
     return parser.parse_impose_order()
 
 
+def _parse_listagg(parser: Any) -> exp.Expression:
+    """Without a delimiter Spark has none; sqlglot would write a comma."""
+    found: exp.Expression = parser._parse_string_agg()
+    call = found if isinstance(found, exp.GroupConcat) else found.find(exp.GroupConcat)
+    if call is not None and call.args.get("separator") is None:
+        call.set("separator", exp.Literal.string(""))
+    return found
+
+
 def _window_parser(name: str) -> Callable[[Any], WindowTable]:
     return lambda parser: parser.parse_window_table(name)
 
@@ -97,7 +106,7 @@ class WatersmeetParser(SparkParser):
         **SparkParser.FUNCTIONS,
         **{name: _as_named(name) for name in ("TO_DATE", "TO_CHAR", "TO_VARCHAR")},
         # sqlglot would leave these out, or write another function whose last digit is another
-        **{name: _as_named(name) for name in ("PARSE_JSON", "LOG10", "LOG2")},
+        **{name: _as_named(name) for name in ("PARSE_JSON", "LOG10", "LOG2", "TRUNCATE")},
         # signs of other systems' patterns would become those of Spark's
         **{
             name: _understood(name, _has_no_percent)
@@ -123,6 +132,7 @@ class WatersmeetParser(SparkParser):
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **SparkParser.FUNCTION_PARSERS,
         "IMPOSE_ORDER": _parse_impose_order,
+        **dict.fromkeys(("LISTAGG", "STRING_AGG"), _parse_listagg),
         **{name: _window_parser(name) for name in ("TUMBLE", "HOP", "SESSION")},
     }
     # A name like any other, but not an alias without AS.

@@ -20,6 +20,7 @@ from watersmeet.engine.spark.inferred_types import (
     DATE,
     INT,
     LOCAL,
+    LONG,
     LONGEST_DECIMAL,
     REAL,
     TEXT,
@@ -118,8 +119,10 @@ class Nested(Seen):
             fits = -(2**63) <= value < 2**63
             if not fits and abs(value) >= 10**LONGEST_DECIMAL:
                 self.examples.setdefault(REAL, "a very large one")
+            elif fits:
+                self.examples.setdefault(INT if float(value) == value else LONG, str(value))
             else:
-                self.examples.setdefault(INT if fits else BIG, str(value))
+                self.examples.setdefault(BIG, str(value))
         else:
             self._add_json_text(value, options)
 
@@ -138,7 +141,7 @@ def nested_type(seen: Seen) -> tuple[str | None, str | None]:
     kinds = set(seen.examples)
     if not isinstance(seen, Nested) or not kinds & {_OBJECT, _ARRAY} or len(kinds) > 1:
         kind, why = type_of(seen)
-        if kinds == {INT, BIG, REAL} or kinds == {BIG, REAL}:
+        if REAL in kinds and kinds & {LONG, BIG} and kinds <= {INT, LONG, BIG, REAL}:
             return "DOUBLE", "some of its numbers have more digits than a DOUBLE holds"
         return kind, why
     if seen.element is not None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from decimal import Decimal
 
 Told = tuple[str | None, str]
 """A note, and the column that it is on (None: on no column that is there)."""
@@ -24,10 +25,10 @@ _TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?"
 )
 _LARGEST_OFFSET_S = 18 * 3600
-_EXACT_DIGITS = 17
 
-INT, BIG, REAL, SPECIAL, BOOL, DATE, LOCAL, ZONED, TEXT = (
-    "whole numbers", "whole numbers beyond BIGINT", "numbers", "NaN and the like", "true and false", "dates",
+INT, LONG, BIG, REAL, SPECIAL, BOOL, DATE, LOCAL, ZONED, TEXT = (
+    "whole numbers", "whole numbers that no DOUBLE holds", "whole numbers beyond BIGINT", "numbers",
+    "NaN and the like", "true and false", "dates",
     "times without a zone", "times with a zone", "texts",
 )  # fmt: skip
 
@@ -56,9 +57,9 @@ def type_of(seen: Seen) -> tuple[str, str | None]:
     kinds = set(seen.examples)
     if not kinds:
         return "STRING", "there are no values in the sample"
-    if kinds == {INT}:
+    if kinds <= {INT, LONG}:
         return "BIGINT", None
-    if kinds <= {INT, BIG}:
+    if kinds <= {INT, LONG, BIG}:
         return f"DECIMAL({LONGEST_DECIMAL},0)", "whole numbers beyond BIGINT"
     if kinds & {INT, REAL} and kinds <= {INT, REAL, SPECIAL}:
         return "DOUBLE", None
@@ -81,8 +82,7 @@ def kind_of_text(value: str, options: Mapping[str, str]) -> tuple[str, str | Non
     if _INTEGER.fullmatch(value):
         return _kind_of_integer(value, options)
     if NUMBER.fullmatch(value):
-        digits = re.split("[eE]", value)[0].lstrip("-0.").replace(".", "")
-        if len(digits) > _EXACT_DIGITS or not math.isfinite(float(value)):
+        if not _is_double(value):
             return TEXT, f"{value[:40]!r} has more digits than a DOUBLE holds"
         return REAL, None
     if value in (
@@ -103,9 +103,17 @@ def kind_of_text(value: str, options: Mapping[str, str]) -> tuple[str, str | Non
     return TEXT, None
 
 
+def _is_double(value: str) -> bool:
+    """Whether a DOUBLE, written again, is this number."""
+    found = float(value)
+    return math.isfinite(found) and Decimal(value) == Decimal(repr(found))
+
+
 def _kind_of_integer(value: str, options: Mapping[str, str]) -> tuple[str, str | None]:
     digits = len(value.lstrip("-"))
     if digits <= 19 and -(2**63) <= int(value) < 2**63:
+        if float(int(value)) != int(value):
+            return LONG, None
         return (INT, None) if value != "-0" else (TEXT, "a number would lose something of '-0'")
     if digits <= LONGEST_DECIMAL and "locale" not in options:
         return BIG, None

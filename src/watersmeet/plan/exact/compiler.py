@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -123,6 +124,8 @@ class Compiler:
             digits = len(whole.lstrip("0")) + len(fraction)
             return constant(text, decimal_type(max(digits, len(fraction), 1), len(fraction)))
         if re.fullmatch(r"[\d.]+[eE][+-]?\d+", text):
+            if not math.isfinite(float(text)):
+                raise NotExact(f"{text}, which no DOUBLE holds,")
             return constant(float(text), "DOUBLE")
         raise NotExact(f"the number {text}")
 
@@ -228,6 +231,8 @@ class Compiler:
         return [widened(left, common), widened(right, common)]
 
     def sign(self, node: Expr) -> Exact:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string and node.this.this in _LEAST:
+            return constant(-int(node.this.this), _LEAST[node.this.this])  # the sign is of the number
         value = self.of(node.this)
         if is_interval(value.type):
             return negated(value)
@@ -263,6 +268,8 @@ class Compiler:
         if node.args.get("safe") and (is_nested(value.type) or is_nested(to)):
             raise NotExact("a try_cast of ARRAYs, MAPs or STRUCTs is not on the list")
         found = self.cast_to(value, to)
+        if found.tree[0] == "constant" and found.type in INTEGERS:  # beside a DECIMAL it is no literal
+            found = call("widen", to, found, options=[("type", to)])
         return or_null(found) if node.args.get("safe") and found is not value else found
 
     def cast_to(self, value: Exact, to: str) -> Exact:
@@ -347,6 +354,8 @@ _ARITHMETIC: dict[type[Expr], Callable[[Compiler, Exact, Exact], Exact]] = {
     exp.Mod: arithmetic.remainder,
 }
 
+
+_LEAST = {str(2**31): "INT", str(2**63): "BIGINT"}
 
 _BITS: dict[type[Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 
