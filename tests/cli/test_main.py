@@ -249,3 +249,11 @@ def test_explain_statement_alone_runs_nothing(watersmeet, job, engine):
     assert found.status == 0
     assert "Postpone map" in found.out
     assert engine.job is None
+
+
+def test_a_job_file_may_begin_with_a_byte_order_mark(tmp_path):
+    from watersmeet.cli.run import read_text
+
+    job = tmp_path / "job.sql"
+    job.write_bytes(b"\xef\xbb\xbfSELECT 1")
+    assert read_text(job) == "SELECT 1"

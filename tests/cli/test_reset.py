@@ -10,6 +10,7 @@ import pytest
 from watersmeet.cli import reset
 from watersmeet.engine.local.job import LocalJob
 from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.errors import StateError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.files import FileSink
@@ -195,3 +196,8 @@ def test_killed_at_any_point_the_next_reset_finishes_it(watersmeet, left, engine
             assert watersmeet("reset", left.file, "--yes").status == 0
             assert left.is_gone()
     assert interrupted > 10
+
+
+def test_what_has_no_name_is_no_checkpoint():
+    with pytest.raises(StateError, match="is no checkpoint"):
+        reset.planned(parse_job(JOB), "/")

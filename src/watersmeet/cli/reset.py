@@ -100,6 +100,12 @@ def planned(job: Job, directory: str) -> Reset:
         StateError: there is something in the directory that is no part of a checkpoint.
     """
     checkpoint = Checkpoint(os.path.realpath(os.path.expanduser(directory)))
+    if not checkpoint.root.name:
+        raise StateError(
+            f"{checkpoint.root} is no checkpoint",
+            code="not-a-checkpoint",
+            hint="name its directory (--checkpoint DIR)",
+        )
     roots = [root for root in (half_of(checkpoint), checkpoint.root) if root.is_dir()]
     for root in roots:
         _check(root)

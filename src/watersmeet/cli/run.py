@@ -43,9 +43,9 @@ class Ended:
 
 
 def read_text(path: Path) -> str:
-    """The file's text; SpecError when there is none."""
+    """The file's text, without a byte order mark; SpecError when there is none."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SpecError(f'cannot read "{path}": {reason}', code="file-not-readable") from error

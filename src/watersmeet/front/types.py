@@ -32,6 +32,7 @@ _SIMPLE = {
     "TIMESTAMP_LTZ": "TIMESTAMP", "TIMESTAMP_NTZ": "TIMESTAMP_NTZ",
     "VOID": "VOID",
 }  # fmt: skip
+_MOST_DIGITS = 38
 _DECIMAL = {"DECIMAL", "NUMERIC", "DEC"}
 _NESTED = {"ARRAY", "MAP", "STRUCT", "ROW"}
 _WITH_LENGTH = {"STRING", "BINARY", "TIMESTAMP", "TIMESTAMP_NTZ", "FLOAT"}
@@ -62,7 +63,13 @@ def parse_type(cursor: Cursor) -> str:
     word = cursor.name("a column type").upper().split()[0]  # DOUBLE PRECISION is one token
     if word in _DECIMAL:
         lengths = _lengths(cursor) or [10]
-        return f"DECIMAL({lengths[0]},{lengths[1] if len(lengths) > 1 else 0})"
+        digits, scale = lengths[0], lengths[1] if len(lengths) > 1 else 0
+        if not 0 < digits <= _MOST_DIGITS or scale > digits:
+            message = (
+                f"{word}({digits},{scale}): a DECIMAL has 1 to {_MOST_DIGITS} digits, and no more places"
+            )
+            raise cursor.text.error(message, "unknown-type", start)
+        return f"DECIMAL({digits},{scale})"
     if word in _NESTED:
         return _array_of(cursor, _nested(cursor, word))
     if word not in _SIMPLE:

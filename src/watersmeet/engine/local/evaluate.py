@@ -125,6 +125,6 @@ def _computed(name: str, expr: Expr, scope: Scope, zoned: bool = False) -> Compu
         raise EngineError(
             f"the in-process engine does not compute {text_of(expr)}: {why}",
             code="not-computed",
-            hint="run it on Spark (--engine spark)",
+            hint="run it on Spark: watersmeet run, or replay --engine spark",
         ) from None
     return Computed(name, tree_of(found.tree), found.type, text_of(expr), zoned=zoned)

@@ -284,7 +284,7 @@ def _check_aggregates(query: QueryPlan, shapes: Sequence[NodeShape]) -> None:
             raise EngineError(
                 f'"{query.name}": the in-process engine does not compute {", ".join(texts)} as Spark does',
                 code="aggregate-function",
-                hint="run it on Spark (--engine spark)",
+                hint="run it on Spark: watersmeet run, or replay --engine spark",
             )
 
 

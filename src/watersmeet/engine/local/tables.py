@@ -44,7 +44,7 @@ def reader_of(branch: BranchPlan, evaluate: Evaluate, held: HeldTables) -> Table
     raise EngineError(
         f'the in-process engine does not read tables of type "{branch.source.connector}"',
         code="unknown-connector",
-        hint="run it on Spark (--engine spark)",
+        hint="run it on Spark: watersmeet run, or replay --engine spark",
     )
 
 
@@ -94,7 +94,7 @@ def _local(source: Source) -> str:
         raise EngineError(
             f'the in-process engine reads local files, and "{path}" is none',
             code="path-missing",
-            hint="run it on Spark (--engine spark)",
+            hint="run it on Spark: watersmeet run, or replay --engine spark",
         )
     return local
 
@@ -142,7 +142,7 @@ def _call(source: Source, layout: Layout | None = None) -> str:
             raise SpecError(
                 f'the in-process engine does not read the option "{name}" of table "{source.name}"',
                 code="unknown-option",
-                hint="run it on Spark (--engine spark)",
+                hint="run it on Spark: watersmeet run, or replay --engine spark",
             )
     if kind == "parquet":
         return "read_parquet(?)"
