@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 from tests.engine.step.jobs import QUERY, Rows
 from watersmeet.engine.local import LocalJob
+from watersmeet.engine.local.job import _as_written
 from watersmeet.engine.spark.checkpoint import Checkpoint, Intent
 from watersmeet.engine.spark.files_read import BatchFiles
 from watersmeet.engine.spark.restart import (
@@ -189,9 +190,10 @@ class _Run:
         self.killed("begin")
         run, conclude, commit = self.job._run, self.driver.conclude, self.driver.commit
 
-        def ran(query: Any) -> list[dict[str, Any]]:
-            self.rows = run(query)
-            return self.rows
+        def ran(query: Any) -> Any:
+            found = run(query)
+            self.rows = [] if found is None else _as_written(*found)
+            return found
 
         def published(_: Any = None) -> None:
             attempt = self.driver._current().start.attempt

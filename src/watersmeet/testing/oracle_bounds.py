@@ -84,12 +84,21 @@ def _linear(node: exp.Expression, scope: Scope) -> _Linear | None:
     return None
 
 
+def _text(node: exp.Expression, scope: Scope) -> _Linear | None:
+    """A column of texts, as it is: compared with another it is a band."""
+    column = node.unnest()
+    if not isinstance(column, exp.Column):
+        return None
+    alias, name = scope.find(column)
+    return _Linear("string", {(alias, name): 1}) if scope.inputs[alias][name] == "string" else None
+
+
 def bounds_of(node: exp.Expression, scope: Scope) -> list[tuple[Key, Key, Any]]:
     """``A >= B - c`` for every bound that a conjunct is, over times or other ordered columns."""
     if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
         return []
-    left, right = _linear(node.this, scope), _linear(node.expression, scope)
-    if left is None or right is None:
+    left, right = (_text(each, scope) or _linear(each, scope) for each in (node.this, node.expression))
+    if left is None or right is None or (left.kind == "string") != (right.kind == "string"):
         return []
     found = []
     difference = left.plus(right, -1, left.kind)
