@@ -118,7 +118,13 @@ class WatersmeetParser(SparkParser):
                 "TO_UNIX_TIMESTAMP",
             )
         },
-        "LEVENSHTEIN": _understood("LEVENSHTEIN", lambda arguments: len(arguments) == 2),
+        # sqlglot would take an approximation for what is exact
+        **{name: _as_named(name) for name in ("PERCENTILE_CONT", "PERCENTILE_DISC")},
+        # a third argument would be left out
+        **{
+            name: _understood(name, lambda arguments: len(arguments) == 2)
+            for name in ("LEVENSHTEIN", "MAX_BY", "MIN_BY")
+        },
         # a unit in a column would become the unit of that name
         "DATE_TRUNC": _understood("DATE_TRUNC", lambda arguments: _is_text(arguments[0])),
         "TRUNC": _understood("TRUNC", lambda arguments: len(arguments) == 2 and _is_text(arguments[1])),
@@ -130,7 +136,12 @@ class WatersmeetParser(SparkParser):
     }
     FUNC_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.FUNC_TOKENS, TokenType.SESSION}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        **SparkParser.FUNCTION_PARSERS,
+        # these would leave out a third argument: how often each value counts, how many are wanted
+        **{
+            name: parse
+            for name, parse in SparkParser.FUNCTION_PARSERS.items()
+            if name not in ("PERCENTILE", "MAX_BY", "MIN_BY")
+        },
         "IMPOSE_ORDER": _parse_impose_order,
         **dict.fromkeys(("LISTAGG", "STRING_AGG"), _parse_listagg),
         **{name: _window_parser(name) for name in ("TUMBLE", "HOP", "SESSION")},

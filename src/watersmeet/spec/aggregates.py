@@ -43,7 +43,8 @@ _ALIASES = {
 }
 _OTHERS = frozenset(
     {
-        "try_sum", "try_avg", "percentile", "kurtosis", "skewness", "hll_sketch_agg", "count_min_sketch",
+        "try_sum", "try_avg", "percentile", "percentile_cont", "percentile_disc", "max_by", "min_by",
+        "kurtosis", "skewness", "hll_sketch_agg", "count_min_sketch",
         "bitmap_construct_agg", "bitmap_or_agg", "histogram_numeric", "regr_count", "regr_avgx", "regr_avgy",
         "regr_r2", "regr_sxx", "regr_sxy", "regr_syy", "regr_intercept", "regr_slope", "string_agg",
         "listagg", "collect_set", "collect_list", "covar_pop", "covar_samp", "grouping", "grouping_id",
