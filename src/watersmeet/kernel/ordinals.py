@@ -51,7 +51,8 @@ def ordinals_of(column: pa.Array, measure: Measure, rows: npt.NDArray[np.int64] 
 
 def text_ordinals(column: pa.Array, rows: npt.NDArray[np.int64] | None = None) -> Times:
     """Texts by their first bytes, as Spark orders them: 63 bits, from -2**62, so that no difference of two is
-    beyond int64. Reads `TEXT_BYTES` bytes of each row chosen, however wide it is; of a NULL it is any."""
+    beyond int64. Reads `TEXT_BYTES` bytes of each row chosen, however wide it is."""
+    assert not column.null_count, "a band's column holds a NULL"
     if not len(column):
         return np.zeros(0, dtype=np.int64)
     _, ends, held = column.buffers()

@@ -5,6 +5,8 @@ A module of a family has ``FUNCTIONS``, and ``NOTES`` of those that tasks comput
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from watersmeet.plan.exact import (
     arrays,
     choices,
@@ -25,18 +27,16 @@ from watersmeet.plan.exact import (
 )
 from watersmeet.plan.exact.rules import Rule
 
+_MODULES: dict[str, tuple[ModuleType, ...]] = {
+    "Choices and NULL": (choices,),
+    "Numbers": (numbers, reals, whole),
+    "Texts": (texts, patterns, codes),
+    "Times": (times, instants, intervals, time_patterns),
+    "ARRAYs, MAPs and STRUCTs": (arrays, maps, nested, lambdas, vectors),
+}
+
 FAMILIES: dict[str, tuple[dict[str, Rule], ...]] = {
-    "Choices and NULL": (choices.FUNCTIONS,),
-    "Numbers": (numbers.FUNCTIONS, reals.FUNCTIONS, whole.FUNCTIONS),
-    "Texts": (texts.FUNCTIONS, patterns.FUNCTIONS, codes.FUNCTIONS),
-    "Times": (times.FUNCTIONS, instants.FUNCTIONS, intervals.FUNCTIONS, time_patterns.FUNCTIONS),
-    "ARRAYs, MAPs and STRUCTs": (
-        arrays.FUNCTIONS,
-        maps.FUNCTIONS,
-        nested.FUNCTIONS,
-        lambdas.FUNCTIONS,
-        vectors.FUNCTIONS,
-    ),
+    family: tuple(module.FUNCTIONS for module in modules) for family, modules in _MODULES.items()
 }
 """By the name that the page gives them."""
 
@@ -53,24 +53,8 @@ OPERATORS = (
 
 NOTES: dict[str, str] = {
     name: note
-    for module in (
-        choices,
-        codes,
-        numbers,
-        reals,
-        whole,
-        patterns,
-        texts,
-        times,
-        instants,
-        intervals,
-        time_patterns,
-        arrays,
-        maps,
-        nested,
-        lambdas,
-        vectors,
-    )
+    for modules in _MODULES.values()
+    for module in modules
     for name, note in getattr(module, "NOTES", {}).items()
 }
 """What a function is restricted to, in a few words: ``DOUBLE only``."""
