@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ from watersmeet.engine.step.driver import TickDriver
 from watersmeet.engine.values import HeldTables, to_json, to_table
 from watersmeet.names import DIFF, PARTITION, ROW
 from watersmeet.plan.model import JobPlan
-from watersmeet.sinks.base import ArrowPart, Schema
-from watersmeet.sinks.part_mark import Identity, Resumed
+from watersmeet.sinks.base import Schema, WithoutParts
+from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Source
 from watersmeet.state.store import LocalStore
 
@@ -58,7 +58,7 @@ def _numbered(case: Mapping[str, Any]) -> dict[str, Any]:
     return {**case, "streams": streams}
 
 
-class _Collected:
+class _Collected(WithoutParts):
     """A sink that keeps the rows of the tick in hand."""
 
     idempotent = True
@@ -77,26 +77,11 @@ class _Collected:
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         return len(self.rows)
 
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return None
-
-    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
-        return []
-
-    def has_part(self, insert: str, tick: int) -> bool:
-        return False
-
-    def check(self, insert: str, tick: int, identity: Identity) -> None:
-        return
-
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         return False
 
     def discard(self, attempt: str) -> None:
         self.rows = []
-
-    def close(self) -> None:
-        return
 
 
 def _plain(value: Any) -> Any:
