@@ -120,3 +120,24 @@ def test_windows_and_parquet_times(watersmeet, files):
     )
     result, _ = lines_of(watersmeet("preview", "job.sql", "--json"))
     assert sorted(result["rows"]) == [["2024-01-01T00:00:00Z", 1, 1], ["2024-01-01T00:10:00Z", 1, 3]]
+
+
+ENDS = """
+CREATE TABLE a (n BIGINT, t TIMESTAMP, d DATE, WATERMARK FOR t AS t)
+  WITH ('connector' = 'file', 'path' = 'a', 'format' = 'csv');
+CREATE SINK out WITH ('connector' = 'file', 'path' = 'out');
+INSERT INTO out SELECT a.n, a.t + INTERVAL '1' DAY AS next, add_months(a.d, 1) AS month FROM a;
+"""
+
+
+def test_results_of_any_year_and_rows_without_a_time(watersmeet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.csv").write_text(
+        "n,t,d\n1,2024-07-01 10:00:00,9999-12-31\n2,,2024-07-01\n3,,2024-07-01\n"
+    )
+    (tmp_path / "job.sql").write_text(ENDS)
+    line, _ = lines_of(watersmeet("preview", "job.sql", "--json"))
+    assert line["rows"] == [[1, "2024-07-02T10:00:00Z", "+10000-01-31"]]
+    assert line["dropped"] == {"a": {"null_time": 2}}
+    assert "out: a: 2 rows without an event time are in no result" in watersmeet("preview", "job.sql").out

@@ -22,11 +22,13 @@ TABLE_ROWS = 100_000
 
 @dataclass
 class Result:
-    """Of one INSERT: its columns, the first rows as JSON has them, and how many there were."""
+    """Of one INSERT: its columns, the first rows as JSON has them, and how many there were. ``dropped``: per
+    input, by reason, rows that are in no result."""
 
     names: list[str] = field(default_factory=list)
     rows: list[list[Any]] = field(default_factory=list)
     count: int = 0
+    dropped: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def preview_text(
@@ -53,7 +55,7 @@ def preview_text(
         _print_json(results, found, took)
     else:
         _print_tables(results)
-        for line in _footer(plan, found, took):
+        for line in (*_dropped(results), *_footer(plan, found, took)):
             print(printable(line))
 
 
@@ -91,13 +93,27 @@ def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[
             result.names = names
             result.count += table.num_rows
             result.rows += rows_of(table.slice(0, max(0, limit - len(result.rows))))
+        for name, told in output.result.queries.items():  # since the start, both ticks
+            results[name].dropped = {
+                alias: found
+                for alias, counts in told.account.items()
+                if (found := {reason: counts[reason] for reason in _REASONS if counts.get(reason)})
+            }
     return results
+
+
+_REASONS = {
+    "null_time": "without an event time",
+    "ahead": "further ahead of the clock than max_ahead",
+}
+"""In words."""
 
 
 def _print_json(results: Mapping[str, Result], found: Mapping[str, Any], took: float) -> None:
     for name, result in results.items():
         line: dict[str, Any] = {"insert": name, "columns": result.names, "rows": result.rows}
         line["more"] = result.count - len(result.rows)
+        line["dropped"] = result.dropped
         print(json.dumps(line, ensure_ascii=False, allow_nan=False))
     sources = {
         name: {"rows": len(each.rows), "left_out": each.left_out, "files": each.files, "more": each.more}
@@ -123,6 +139,13 @@ def _shown(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
+
+
+def _dropped(results: Mapping[str, Result]) -> Iterator[str]:
+    for name, result in results.items():
+        for alias, found in result.dropped.items():
+            for reason, rows in found.items():
+                yield f"{name}: {alias}: {rows:,} rows {_REASONS[reason]} are in no result"
 
 
 def _footer(plan: Any, found: Mapping[str, Any], took: float) -> Iterator[str]:

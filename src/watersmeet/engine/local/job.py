@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,14 +33,20 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StepOutput:
-    """Of one tick: per query the output rows (values as in case files), and the late rows: (source, row), and
-    of stages (alias of the input, row). ``tables``: the output rows as they are, with the columns' names,
-    which may repeat; of queries that put any out."""
+    """Of one tick: ``tables``, per query that put rows out, the columns' names, which may repeat, and the
+    rows; the late rows: (source, row), and of stages (alias of the input, row)."""
 
-    rows: Mapping[str, list[dict[str, Any]]]
+    tables: Mapping[str, tuple[list[str], pa.Table]]
     late: list[tuple[str, Row]]
     result: TickResult
-    tables: Mapping[str, tuple[list[str], pa.Table]] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> Mapping[str, list[dict[str, Any]]]:
+        """Per query the output rows, with values as in case files: of the years 1 to 9999."""
+        return {
+            name: _as_written(*self.tables[name]) if name in self.tables else []
+            for name in self.result.queries
+        }
 
 
 class Watcher(Protocol):
@@ -209,12 +216,8 @@ class LocalJob:
                         self._watcher.judged(arrangement, number, batch[part], judgement)
                 reports.append(writer.finish())
         driver.advance(start, reports, advances=advances, idle=idle, end=end)
-        output, found = {}, {}
-        for query in self.plan.queries:
-            projected = self._run(query)
-            output[query.name] = [] if projected is None else _as_written(*projected)
-            if projected is not None:
-                found[query.name] = projected
+        projected = {query.name: self._run(query) for query in self.plan.queries}
+        found = {name: rows for name, rows in projected.items() if rows is not None}
         result = driver.conclude()
         of_stages = [row for query in self.plan.queries for row in self._late_of_stages(query)]
         driver.commit({"clock_us": clock_us})
@@ -223,7 +226,7 @@ class LocalJob:
             for name, mask in late.items()
             for row in _left_over([rows[name][int(position)] for position in np.flatnonzero(mask)])
         ]
-        return StepOutput(output, dropped + of_stages, result, found)
+        return StepOutput(found, dropped + of_stages, result)
 
     def _late_of_stages(self, query: QueryPlan) -> Iterator[tuple[str, Row]]:
         """Rows of stages that came too late for their inputs: (alias, the columns that the query keeps)."""
