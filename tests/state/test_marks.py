@@ -83,6 +83,36 @@ def test_lists_add_to_what_is_known(seed, share, monkeypatch):
     assert 1 < most < 30
 
 
+@pytest.mark.parametrize("share", [1 / 64, 1])
+def test_lists_of_counts_add_up(seed, share, monkeypatch):
+    """As above, of counts that rise and fall, of some rows again and again."""
+    monkeypatch.setattr(marks_module, "LISTED_COUNTS", share)
+    rng = np.random.default_rng((seed, 12))
+    rows_of_run, most = 2_000, 0
+    for _ in range(4):
+        store, segments, model = MemoryStore(), (), np.zeros(rows_of_run, dtype=np.int32)
+        for tick in range(40):
+            before, older = segments, model.copy()
+            cuts = sorted({0, rows_of_run, *rng.integers(0, rows_of_run, tick % 3).tolist()})
+            for start, stop in pairwise(cuts):
+                rows = np.unique(np.minimum(rng.integers(0, 50, rng.integers(0, 30)) ** 2 + start, stop - 1))
+                changes = rng.integers(-3, 4, len(rows))
+                assert (marks_at(store, "count", segments, rows) == model[rows]).all(), seed
+                writer = MarkWriter()
+                if rng.random() < 0.05:
+                    own = read_marks(store, "count", segments, start, stop)
+                    own[rows - start] += changes.astype(np.int32)
+                    writer.add("r", "count", start, own)
+                else:
+                    writer.add_rows(store, "r", "count", segments, start, stop, rows, changes)
+                segments = overlay(segments, writer.write(store, tick).get("r", {}).get("count", ()))
+                model[rows] += changes.astype(np.int32)
+            assert (read_marks(store, "count", segments, 0, rows_of_run) == model).all(), seed
+            assert (read_marks(store, "count", before, 0, rows_of_run) == older).all(), seed
+            most = max(most, sum(segment.listed is not None for segment in segments))
+    assert 1 < most < 30
+
+
 def test_a_mark_is_written_again_when_its_list_has_doubled(monkeypatch):
     """Of one slice: after n ticks of a few marks each there are about log n lists, and n log n marks were
     written."""

@@ -10,10 +10,10 @@ bytes. A newer segment hides the rows of older ones that it covers; nothing is r
 manifest stays whole. Where several tasks may mark one row, the driver unites what they say in a segment of
 the whole run (`unite`).
 
-Of a large slice few rows are marked in a tick, and what a bool mark costs goes by those: they are stored as a
-list, which only adds to what is known. A list takes in those that are no longer than it (so there are few,
-and a mark is written again only when its list has doubled), and all of them become an array when they say
-more than `LISTED` of the slice.
+Of a large slice few rows are marked in a tick, and what a mark costs goes by those: they are stored as a
+list, which only adds to what is known: a bool mark, or by how much a count has changed. A list takes in those
+that are no longer than it (so there are few, and a mark is written again only when its list has doubled), and
+all of them become an array when they say more than `LISTED` (of counts `LISTED_COUNTS`) of the slice.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Segment(FrozenRecord):
     """Marks of rows [low, high) of a run: part of the stored array whose element 0 is row ``first``.
 
     ``listed``, of a list: it was made of so many marks, and has taken in all lists of its rows that were made
-    of no more. It holds the numbers of the marked rows less ``first``, uint32 ascending; others keep the
-    marks that they have. None: an array.
+    of no more. It holds the numbers of the marked rows less ``first``, uint32 ascending, then, of counts,
+    what is added to each, int32; others keep the marks that they have. None: an array.
     """
 
     file: str
@@ -61,6 +61,9 @@ class Segment(FrozenRecord):
 
 LISTED = 1 / 64
 """The most of a slice's rows that are marked by lists: half of what an array of its bits takes."""
+
+LISTED_COUNTS = 1 / 4
+"""The same for counts."""
 
 Marks = dict[MarkKind, tuple[Segment, ...]]
 
@@ -132,7 +135,11 @@ def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start:
         marks[low - start : high - start] = part
     for segment in segments:
         if segment.listed is not None:
-            marks[_listed(store, segment, start, stop) - start] = True
+            rows, changes = _listed(store, kind, segment, start, stop)
+            if changes is None:
+                marks[rows - start] = True
+            else:
+                marks[rows - start] += changes
     return marks
 
 
@@ -147,31 +154,59 @@ def marks_at(
             continue
         stored, places = stored_marks(store, segment), rows[own] - segment.first
         if segment.listed is not None:
-            marks[own] |= _among(places.astype(np.uint32), np.frombuffer(stored, dtype=np.uint32))
+            ascending, changes = _parts(kind, stored)
+            found = places_among(places.astype(np.uint32), ascending)
+            if changes is None:
+                marks[own] |= found >= 0
+            else:
+                marks[own[found >= 0]] += changes[found[found >= 0]]
         elif kind == "count":
-            marks[own] = np.frombuffer(stored, dtype=np.int32)[places]
+            marks[own] += np.frombuffer(stored, dtype=np.int32)[places]
         else:
             bits = np.frombuffer(stored, dtype=np.uint8)[places // 8]
             marks[own] |= ((bits >> (7 - places % 8).astype(np.uint8)) & 1).astype(np.bool_)
     return marks
 
 
-def _listed(store: Store, segment: Segment, start: int, stop: int) -> npt.NDArray[np.int64]:
-    """The rows of [start, stop) that a list marks."""
+def _parts(kind: MarkKind, stored: pa.Buffer) -> tuple[npt.NDArray[np.uint32], MarkArray | None]:
+    """What a list holds: places, ascending, and, of counts, what is added there."""
+    words = np.frombuffer(stored, dtype=np.uint32)
+    if kind != "count":
+        return words, None
+    return words[: len(words) // 2], words[len(words) // 2 :].view(np.int32)
+
+
+def _listed(
+    store: Store, kind: MarkKind, segment: Segment, start: int, stop: int
+) -> tuple[npt.NDArray[np.int64], MarkArray | None]:
+    """The rows of [start, stop) that a list marks; of counts, what it adds to each."""
     low, high = max(segment.low, start), min(segment.high, stop)
     if low >= high:
-        return np.zeros(0, dtype=np.int64)
-    rows = np.frombuffer(stored_marks(store, segment), dtype=np.uint32)
-    first, end = np.searchsorted(rows, np.array([low, high]) - segment.first)
-    return rows[first:end].astype(np.int64) + segment.first
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32) if kind == "count" else None
+    places, changes = _parts(kind, stored_marks(store, segment))
+    first, end = np.searchsorted(places, np.array([low, high]) - segment.first)
+    rows = places[first:end].astype(np.int64) + segment.first
+    return rows, None if changes is None else changes[first:end]
 
 
-def _among(values: npt.NDArray[Any], ascending: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which of the values are in an array in ascending order. Cost: O(values · log array)."""
+def places_among(values: npt.NDArray[Any], ascending: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Where each of the values is in an array that ascends, each once; -1: nowhere. Cost: O(values · log
+    array)."""
+    if not len(ascending):
+        return np.full(len(values), -1)
     places = np.searchsorted(ascending, values)
     places[places == len(ascending)] = 0
-    found: npt.NDArray[np.bool_] = ascending[places] == values
-    return found
+    return np.where(ascending[places] == values, places, -1)
+
+
+def summed(
+    rows: npt.NDArray[np.int64], changes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Changes of counts, added up per row: rows ascending, each once."""
+    found, of = np.unique(rows, return_inverse=True)
+    total = np.zeros(len(found), dtype=np.int64)
+    np.add.at(total, of, changes)
+    return found, total
 
 
 class MarkWriter:
@@ -195,31 +230,47 @@ class MarkWriter:
         start: int,
         stop: int,
         rows: npt.NDArray[np.int64],
+        changes: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Of the rows [start, stop) of ``run`` these are marked from now on, besides those that are.
+        """Of the rows [start, stop) of ``run`` these are marked from now on, besides those that are, or their
+        counts change.
 
         Args:
-            kind: of bools.
             segments: what is known so far.
             rows: by number in the run, ascending, each once.
+            changes: what is added to their counts; asked for if ``kind`` is that of counts.
         """
+        assert (kind == "count") == (changes is not None)
         if not len(rows):
             return
         lists = [s for s in segments if s.listed is not None and s.low < stop and s.high > start]
-        weight, parts = len(rows), [rows]
+        weight, parts = len(rows), [(rows, changes)]
         for segment in sorted(lists, key=lambda s: s.listed or 0):
             assert segment.listed is not None
             if segment.listed > weight:
                 break
             weight += segment.listed
-            parts.append(_listed(store, segment, start, stop))
-        if len(rows) + sum(s.listed or 0 for s in lists) > LISTED * (stop - start):
+            parts.append(_listed(store, kind, segment, start, stop))
+        most = (LISTED if changes is None else LISTED_COUNTS) * (stop - start)
+        if len(rows) + sum(s.listed or 0 for s in lists) > most:
             marks = read_marks(store, kind, segments, start, stop)
-            marks[rows - start] = True
+            if changes is None:
+                marks[rows - start] = True
+            else:
+                marks[rows - start] += changes.astype(np.int32)
             self.add(run, kind, start, marks)
             return
-        found = np.unique(np.concatenate(parts)) if len(parts) > 1 else rows
-        self._parts.append((run, kind, start, stop, (found - start).astype(np.uint32).tobytes(), weight))
+        found = np.concatenate([part for part, _ in parts])
+        added = [np.asarray(each, dtype=np.int64) for _, each in parts if each is not None]
+        if len(parts) > 1 and added:
+            found, total = summed(found, np.concatenate(added))
+            added = [total]
+        elif len(parts) > 1:
+            found = np.unique(found)
+        blob = (found - start).astype(np.uint32).tobytes() + b"".join(
+            each.astype(np.int32).tobytes() for each in added
+        )
+        self._parts.append((run, kind, start, stop, blob, weight))
 
     def write(self, store: Store, tick: int) -> dict[str, Marks]:
         """Store what was added, if anything; the new segments per run and kind."""

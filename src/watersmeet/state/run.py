@@ -50,7 +50,8 @@ SLOT = ours("slot")
 ARRIVAL = ours("arrival")
 
 FIRST_LOOK = 16
-"""Rows that a search for the first live one looks at first; then four times as many, and so on."""
+"""Rows that a search for the first live one looks at first; then twice as many, and so on: about twice those
+that it passes over, at most."""
 
 
 class Run(FrozenRecord):
@@ -426,7 +427,7 @@ class OpenRun:
             if alive.any():
                 found = int(alive.argmax())
                 return int(self._numpy(column)[rows[found]]), int(places[found])
-            first, look = first + look, look * 4
+            first, look = first + look, look * 2
         return None, self.run.rows
 
     def _first_live(self, column: str, first: int, limits: Mapping[str, Watermark]) -> int | None:
@@ -441,7 +442,7 @@ class OpenRun:
                     live &= ~below(self._numpy(other)[rows], limits.get(other, NEVER))
             if live.any():
                 return int(self._numpy(column)[rows[live.argmax()]])
-            first, look = first + look, look * 4
+            first, look = first + look, look * 2
         return None
 
     def live(self, limits: Mapping[str, Watermark], start: int, stop: int) -> Mask:

@@ -12,6 +12,7 @@ import pytest
 from tests.engine.step.jobs import QUERY, plan_of, stream
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.step import merge
+from watersmeet.engine.step import slice as slice_module
 from watersmeet.state.store import MemoryStore
 
 Row = tuple[int, str | None, int]
@@ -113,13 +114,15 @@ def batch_join(kind: str, left: Counter[Row], right: Counter[Row]) -> Counter[An
     return +found
 
 
-@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize(("merged", "few"), [(False, 1_000), (True, 2), (False, 0)])
 @pytest.mark.parametrize("kind", ["INNER", "LEFT", "FULL"])
-def test_the_sum_of_all_diffs_is_the_join_of_the_sums(seed, kind, merged, monkeypatch):
+def test_the_sum_of_all_diffs_is_the_join_of_the_sums(seed, kind, merged, few, monkeypatch):
+    """``few``: marks of more rows than that are held as arrays."""
+    monkeypatch.setattr(slice_module, "FEW_MARKS", few)
     if merged:
         monkeypatch.setattr(merge, "FAN_IN", 2)
         monkeypatch.setattr(merge, "SMALL_ROWS", 10**9)
-    rng = np.random.default_rng((seed, merged))
+    rng = np.random.default_rng((seed, merged, few))
     changes = Changes(kind, partitions=3)
     there: dict[str, Counter[Row]] = {"l": Counter(), "r": Counter()}
     for _ in range(25):

@@ -73,7 +73,9 @@ def test_what_has_left_is_passed_over_once(looked_at):
     looked_at["rows"] = 0
     for first in range(0, ROWS - 100, 100):
         job.tick(arriving(r=rows(first, 100)))
-    assert looked_at["rows"] < 6 * ROWS  # among them each row that has a match: whether it has left before
+    # Of each match both rows ask whether the left one has left before; each is passed over once, in steps
+    # that look at twice as many at most.
+    assert looked_at["rows"] < 4 * ROWS
 
 
 def test_a_session_looks_at_few(looked_at):
@@ -89,6 +91,7 @@ def test_a_session_looks_at_few(looked_at):
     assert looked_at["rows"] < 60
 
 
+CHANGELOG = {"output_mode": "changelog"}
 FEW = {
     "inner": f"SELECT l.t, r.t AS rt FROM l JOIN r ON {BOUND}",
     "full": f"SELECT l.t, r.t AS rt FROM l FULL JOIN r ON {BOUND}",
@@ -99,16 +102,21 @@ FEW = {
         "SELECT window_end, k, count(*) AS n FROM TABLE(SESSION(TABLE l, DESCRIPTOR(t), 10)) "
         "GROUP BY window_start, window_end, k"
     ),
+    "changes, inner": f"SELECT l.t, r.t AS rt FROM l JOIN r ON {BOUND}",
+    "changes, full": f"SELECT l.t, r.t AS rt FROM l FULL JOIN r ON {BOUND}",
+    "changes, left, two times": f"SELECT l.t, r.t AS s FROM l LEFT JOIN r ON {BOUND} AND l.u <= r.t + 100000",
 }
 
 
 @pytest.mark.parametrize("kind", FEW)
 def test_a_tick_of_few_rows_reads_and_writes_few_marks(kind, monkeypatch):
     """However many rows are retained: marks of a whole slice are neither read nor written."""
+    changes = kind.startswith("changes")
     one = {**stream(10**6, {"t": "BIGINT", "k": "BIGINT"})}
-    streams = {"l": one} if kind == "sessions" else {"l": one, "r": one}
-    job = LocalJob(plan_of(FEW[kind], streams), MemoryStore())
-    job.tick(arriving(**{name: [{"t": n, "k": n} for n in range(ROWS)] for name in "l"}))
+    left = declared() if "two times" in kind else one
+    streams = {"l": left} if kind == "sessions" else {"l": left, "r": one}
+    job = LocalJob(plan_of(FEW[kind], streams, **(CHANGELOG if changes else {})), MemoryStore())
+    job.tick(arriving(**{name: [{"t": n, "u": n, "k": n} for n in range(ROWS)] for name in "l"}))
     whole = []
     asked = RunSlice.marks
     monkeypatch.setattr(RunSlice, "marks", lambda self, kind: whole.append(kind) or asked(self, kind))
@@ -118,7 +126,26 @@ def test_a_tick_of_few_rows_reads_and_writes_few_marks(kind, monkeypatch):
         assert not whole
     state = job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"]
     stored = [segment for live in state.runs for segments in live.marks.values() for segment in segments]
-    assert sum(segment.nbytes for segment in stored) <= 4 * 3
-    if kind in ("full", "semi", "anti"):
-        assert sum(segment.nbytes for segment in stored) == 4 * 3
+    each = 8 if changes else 4
+    assert sum(segment.nbytes for segment in stored) <= each * 3
+    if kind in ("full", "semi", "anti") or changes:
+        assert sum(segment.nbytes for segment in stored) == each * 3
     assert output.result.queries[QUERY].account
+
+
+def test_deletes_in_changelog_mode_cost_what_they_take_away(monkeypatch):
+    """Of many retained rows a few are taken away, on both sides at once, and pads come and go."""
+    one = {**stream(10**6, {"t": "BIGINT", "k": "BIGINT"})}
+    job = LocalJob(plan_of(FEW["changes, full"], {"l": one, "r": one}, **CHANGELOG), MemoryStore())
+    job.tick(arriving(**{name: [{"t": n, "k": n} for n in range(ROWS)] for name in "lr"}))
+    whole = []
+    asked = RunSlice.marks
+    monkeypatch.setattr(RunSlice, "marks", lambda self, kind: whole.append(kind) or asked(self, kind))
+    for number in (7, 700, 1_500):
+        row = {"t": number, "k": number}
+        output = job.tick({"l": [(row, -1)], "r": [({**row, "k": number + 1, "t": number + 1}, -1)]})
+        assert len(output.rows[QUERY]) == 4  # two pairs go, and the row that each leaves behind is padded
+    assert not whole
+    nodes = job.driver.manifest.queries[QUERY].nodes[0]
+    stored = [s for a in nodes.arrangements.values() for live in a.runs for s in live.marks.get("gone", ())]
+    assert sum(segment.nbytes for segment in stored) == 2 * 3 * 4

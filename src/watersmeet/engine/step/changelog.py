@@ -10,7 +10,7 @@ their live matches; a pad goes out while it is 0 and is taken back when it rises
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,7 +26,7 @@ from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.results import count, least_alive, pad, pad_files, put_out, with_diffs
 from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import JoinShape, NodeReport, Share, SideReport, SideTask
-from watersmeet.event_time import Side, below
+from watersmeet.event_time import Mask, Side, below
 from watersmeet.kernel.bands import Band, RealBand
 from watersmeet.kernel.batches import MOST_BYTES, one_array, same_rows, take_rows
 from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find
@@ -37,7 +37,7 @@ from watersmeet.kernel.times import to_native
 from watersmeet.measure import REAL
 from watersmeet.names import DIFF, ours
 from watersmeet.state.manifest import LiveRun
-from watersmeet.state.marks import MarkWriter
+from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, places_among
 from watersmeet.state.run import sort_rows, write_run
 
 _BUCKET = ours("bucket")
@@ -56,34 +56,30 @@ class Change:
 
 def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice]) -> Iterator[pa.RecordBatch]:
     report = share.report
-    before = {side: {piece.name: piece.marks("gone").copy() for piece in slices[side].old} for side in Side}
-    counts = {side: {piece.name: piece.marks("count").copy() for piece in slices[side].old} for side in Side}
     inserts, deletes = {}, {}
     for side in Side:
         inserts[side], deletes[side] = _changes(slices[side], report.side(side))
     left, right = slices[Side.LEFT], slices[Side.RIGHT]
     for change in (inserts[Side.LEFT], deletes[Side.LEFT]):
         for piece in right.old:
-            yield from _pairs(shape, Side.LEFT, change, piece, before[Side.RIGHT][piece.name], report)
+            yield from _pairs(shape, Side.LEFT, change, piece, piece.were, report)
     for change in (inserts[Side.RIGHT], deletes[Side.RIGHT]):
         for piece in left.old:
-            yield from _pairs(shape, Side.RIGHT, change, piece, piece.marks("gone"), report)
+            yield from _pairs(shape, Side.RIGHT, change, piece, piece.are, report)
         yield from _new_pairs(shape, inserts[Side.LEFT], change, report)
     # A deleted right row's partners before the tick include left rows deleted in this tick.
-    _count_lost_partners(shape, deletes, slices, before)
+    _count_lost_partners(shape, deletes[Side.RIGHT], left)
 
     marks = MarkWriter()
     for side in Side:
         own = slices[side]
         if own.task.padded:
-            yield from _pad_changes(
-                shape, side, own, inserts[side], deletes[side], before[side], counts[side]
-            )
+            yield from _pad_changes(shape, side, own, inserts[side], deletes[side])
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
             diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
             yield from with_diffs(pad(shape, side, batch, np.arange(low, high)), diffs)
         inserted = _write_inserts(own, inserts[side], share.tick, report.side(side), marks)
-        _release(own, before[side], report.side(side))
+        _release(own, report.side(side))
         report.side(side).merged = merge_runs(own, share.tick, marks)
         merged_away = {name for group in own.work.merges for name in group}
         for piece in own.old:
@@ -159,29 +155,32 @@ def _take_away(
     equal = _equality(own.task)
     left_over = wanted.copy()
     for piece in own.old:
-        live = piece.run.live(own.work.old_limits, piece.start, piece.stop) & ~piece.marks("gone")
         for needle, row in find(equal, needles, Side.LEFT, piece.rows):
-            alive = live[row]
+            alive = ~piece.are("gone", row) & ~_released(own, piece.rows, row)
             needle, row = needle[alive], row[alive]
             first = np.searchsorted(needle, needle, side="left")
             chosen = np.arange(len(needle)) - first < left_over[needle]
             needle, row = needle[chosen], row[chosen]
             if len(row):
-                piece.marks("gone")[row] = True
-                piece.touched.add("gone")
-                live[row] = False
+                piece.mark("gone", row)
                 np.subtract.at(left_over, needle, 1)
                 report.released[piece.name] = report.released.get(piece.name, 0) + len(row)
                 count(report, "deleted", len(row))
     # A row that was released cannot be found, but its partners are all still here: the delete applies.
-    released = np.zeros(len(needles), dtype=np.bool_)
-    for column in own.task.layout.releasing:
-        released |= below(needles.times(column), own.work.old_limits.get(column, float("-inf")))
+    released = _released(own, needles, np.arange(len(needles)))
     missing = np.where(released, 0, left_over)
     count(report, "missing_deletes", int(missing.sum()))
     report.missing = _as_json(own.task, take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]))
     effective = wanted - missing
     return np.repeat(np.arange(len(needles)), effective)
+
+
+def _released(own: SideSlice, among: SortedRows, rows: Rows) -> Mask:
+    """Which of these rows were released before this tick."""
+    released = np.zeros(len(rows), dtype=np.bool_)
+    for column in own.task.layout.releasing:
+        released |= below(among.times(column)[rows], own.work.old_limits.get(column, float("-inf")))
+    return released
 
 
 def _as_json(side: SideTask, rows: pa.RecordBatch) -> list[str]:
@@ -226,20 +225,20 @@ def _pairs(
     side: Side,
     change: Change | None,
     piece: RunSlice,
-    gone: npt.NDArray[np.bool_],
+    marks: Callable[[MarkKind, Rows], MarkArray],
     report: NodeReport,
 ) -> Iterator[pa.RecordBatch]:
-    """Changes of ``side`` × rows of the other side's old run that are not gone."""
+    """Changes of ``side`` × rows of the other side's old run that are not gone, by these ``marks``: those of
+    the piece before this tick, or now."""
     if change is None:
         return
     for needle, row in find(shape.condition, change.rows, side, piece.looked_up):
-        alive = ~gone[row]
+        alive = ~marks("gone", row)
         needle, row = needle[alive], row[alive]
         if not len(row):
             continue
         np.add.at(change.matches, needle, 1)
-        np.add.at(piece.marks("count"), row, change.diff)
-        piece.touched.add("count")
+        piece.add(row, change.diff)
         report.matches += len(row)
         if side is Side.LEFT:
             found = put_out(shape, change.rows.batch, needle, piece.rows.batch, row)
@@ -265,20 +264,15 @@ def _new_pairs(
         )
 
 
-def _count_lost_partners(
-    shape: JoinShape,
-    deletes: dict[Side, Change | None],
-    slices: dict[Side, SideSlice],
-    before: dict[Side, dict[str, npt.NDArray[np.bool_]]],
-) -> None:
-    right = deletes[Side.RIGHT]
+def _count_lost_partners(shape: JoinShape, right: Change | None, left: SideSlice) -> None:
+    """Add the left rows that were deleted in this tick to the partners of the right ones that were."""
     if right is None:
         return
-    for piece in slices[Side.LEFT].old:
-        lost = piece.marks("gone") & ~before[Side.LEFT][piece.name]
-        if lost.any():
+    for piece in left.old:
+        lost = piece.newly("gone")
+        if len(lost):
             for needle, row in find(shape.condition, right.rows, Side.RIGHT, piece.rows):
-                np.add.at(right.matches, needle[lost[row]], 1)
+                np.add.at(right.matches, needle[places_among(row, lost) >= 0], 1)
 
 
 def _pad_changes(
@@ -287,17 +281,15 @@ def _pad_changes(
     own: SideSlice,
     inserts: Change | None,
     deletes: Change | None,
-    before: dict[str, npt.NDArray[np.bool_]],
-    counts: dict[str, npt.NDArray[np.int32]],
 ) -> Iterator[pa.RecordBatch]:
     for piece in own.old:
         if "count" not in piece.touched:
             continue
-        alive = ~piece.marks("gone") & ~before[piece.name]
-        old, new = counts[piece.name], piece.marks("count")
+        changed, old, new = piece.counts_changed()
+        alive = ~piece.are("gone", changed)
         for rows, diff in (
-            (np.flatnonzero(alive & (old == 0) & (new > 0)), -1),
-            (np.flatnonzero(alive & (old > 0) & (new == 0)), 1),
+            (changed[alive & (old == 0) & (new > 0)], -1),
+            (changed[alive & (old > 0) & (new == 0)], 1),
         ):
             if len(rows):
                 yield from with_diffs(pad(shape, side, piece.rows.batch, rows), np.full(len(rows), diff))
@@ -316,7 +308,8 @@ def _write_inserts(
     if inserts is None:
         return []
     run = write_run(own.store, own.task.arrangement, inserts.rows, own.task.layout, tick=tick)
-    marks.add(run.name, "count", 0, inserts.matches)
+    if inserts.matches.any():
+        marks.add(run.name, "count", 0, inserts.matches)
     gone = np.zeros(len(inserts.rows), dtype=np.bool_)
     for column in own.task.layout.releasing:
         gone |= below(inserts.rows.times(column), own.work.new_limits.get(column, float("-inf")))
@@ -324,13 +317,13 @@ def _write_inserts(
     return [LiveRun(run=run, released=int(gone.sum()))]
 
 
-def _release(own: SideSlice, before: dict[str, npt.NDArray[np.bool_]], report: SideReport) -> None:
+def _release(own: SideSlice, report: SideReport) -> None:
     for piece in own.old:
         rows = own.released(piece, is_new=False)
-        rows = rows[~piece.marks("gone")[rows]]
+        rows = rows[~piece.are("gone", rows)]
         if len(rows):
             report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
-            _count_released(own, report, piece.marks("count")[rows])
+            _count_released(own, report, piece.are("count", rows))
 
 
 def _count_released(own: SideSlice, report: SideReport, matches: npt.NDArray[np.int64]) -> None:
@@ -340,7 +333,7 @@ def _count_released(own: SideSlice, report: SideReport, matches: npt.NDArray[np.
 
 
 def _least(own: SideSlice, inserts: Change | None, report: SideReport) -> None:
-    """The least event times over this task's retained rows. Cost: its rows."""
+    """The least event times over this task's retained rows. Cost: see `least_alive`, and the inserts."""
     least_alive(own, own.old, report)
     if inserts is None:
         return

@@ -21,7 +21,16 @@ from watersmeet.kernel.pieces import together, whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import borders, order_of, slice_of
 from watersmeet.state.manifest import LiveRun
-from watersmeet.state.marks import LISTED, MarkArray, MarkKind, MarkWriter, marks_at, read_marks
+from watersmeet.state.marks import (
+    LISTED,
+    MarkArray,
+    MarkKind,
+    MarkWriter,
+    marks_at,
+    places_among,
+    read_marks,
+    summed,
+)
 from watersmeet.state.run import OpenRun, Run, sort_rows
 from watersmeet.state.store import Store
 
@@ -107,6 +116,7 @@ class RunSlice:
         self._marks: dict[MarkKind, MarkArray] = {}
         self._marked: dict[MarkKind, list[Rows]] = {}
         self._in_order: set[MarkKind] = set()
+        self._added: list[tuple[Rows, npt.NDArray[np.int64]]] = []
         self.touched: set[MarkKind] = set()
 
     @property
@@ -134,6 +144,10 @@ class RunSlice:
             marks = read_marks(self._store, kind, segments, self.start, self.stop)
             for rows in self._marked.pop(kind, ()):
                 marks[rows] = True
+            if kind == "count":
+                for rows, changes in self._added:
+                    np.add.at(marks, rows, changes.astype(np.int32))
+                self._added.clear()
             self._marks[kind] = marks
         return self._marks[kind]
 
@@ -144,7 +158,15 @@ class RunSlice:
         found = marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
         if kind in self._marked:
             found |= np.isin(rows, self._newly(kind))
+        if kind == "count" and self._added:
+            changed, by = self._changes()
+            places = places_among(rows, changed)
+            found[places >= 0] += by[places[places >= 0]].astype(np.int32)
         return found
+
+    def were(self, kind: MarkKind, rows: Rows) -> MarkArray:
+        """The marks of the chosen rows of the slice before this tick."""
+        return marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
 
     def mark(self, kind: MarkKind, rows: Rows) -> None:
         """Set the bool marks of these rows of the slice. Cost: these rows; so many that they are stored as an
@@ -158,6 +180,46 @@ class RunSlice:
         else:
             self._marked.setdefault(kind, []).append(rows)
 
+    def add(self, rows: Rows, change: int) -> None:
+        """Add to the counts of these rows of the slice, as often as they are named. Cost: as `mark`."""
+        if not len(rows):
+            return
+        self.touched.add("count")
+        held = sum(len(each) for each, _ in self._added)
+        if "count" in self._marks or self._are_many(held + len(rows)):
+            np.add.at(self.marks("count"), rows, change)
+        else:
+            self._added.append((rows, np.full(len(rows), change)))
+
+    def newly(self, kind: MarkKind) -> Rows:
+        """The rows of the slice that were given a bool mark in this tick, ascending."""
+        if kind not in self.touched:
+            return np.zeros(0, dtype=np.int64)
+        rows = np.flatnonzero(self._marks[kind]) if kind in self._marks else self._newly(kind)
+        return rows[~self.were(kind, rows)]
+
+    def counts_changed(self) -> tuple[Rows, MarkArray, MarkArray]:
+        """The rows of the slice with another count than before this tick, ascending; that, and this."""
+        if "count" in self._marks:
+            segments = self.live.marks.get("count", ())
+            old, new = read_marks(self._store, "count", segments, self.start, self.stop), self._marks["count"]
+            rows = np.flatnonzero(old != new)
+            return rows, old[rows], new[rows]
+        rows, by = self._changes()
+        rows, by = rows[by != 0], by[by != 0]
+        old = self.were("count", rows)
+        return rows, old, old + by
+
+    def _changes(self) -> tuple[Rows, npt.NDArray[np.int64]]:
+        """What was added to counts in this tick, per row, ascending."""
+        if not self._added:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        if len(self._added) > 1 or "count" not in self._in_order:
+            rows, changes = zip(*self._added, strict=True)
+            self._added[:] = [summed(np.concatenate(rows), np.concatenate(changes))]
+            self._in_order.add("count")
+        return self._added[0]
+
     def _are_many(self, rows: int) -> bool:
         """So many rows of the slice that an array of all its marks costs less than sorting them."""
         return rows > max(FEW_MARKS, LISTED * len(self.rows))
@@ -168,7 +230,13 @@ class RunSlice:
             if kind in self._marks:
                 marks.add(self.name, kind, self.start, self._marks[kind])
                 continue
-            rows, segments = self._newly(kind) + self.start, self.live.marks.get(kind, ())
+            segments = self.live.marks.get(kind, ())
+            if kind == "count":
+                rows, changes = self._changes()
+                rows, changes = rows[changes != 0] + self.start, changes[changes != 0]
+                marks.add_rows(self._store, self.name, kind, segments, self.start, self.stop, rows, changes)
+                continue
+            rows = self._newly(kind) + self.start
             rows = rows[~marks_at(self._store, kind, segments, rows)]
             marks.add_rows(self._store, self.name, kind, segments, self.start, self.stop, rows)
 
