@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from watersmeet.engine.step.tasks import AggregateShape, NodeShape, SideTask
 from watersmeet.errors import StateError
 from watersmeet.plan.model import JobPlan
-from watersmeet.state.columns import lacking, origins_in
+from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.marks import stored_marks
 from watersmeet.state.run import Run, schema_of, verify_run
@@ -41,8 +41,8 @@ def check_same_job(manifest: Manifest, plan: JobPlan) -> None:
 
 
 def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]], store: Store) -> None:
-    """Whether the stored rows have what the query needs of them. They may have more, but in changelog mode,
-    where a row is taken away by the one that is equal to it.
+    """Whether the stored rows have what the query needs of them. They may have more: in changelog mode a row
+    is then taken away by one that is equal to it in what the query needs, and which of those is all the same.
 
     Raises:
         StateError: a column is not in some of the stored rows, or is made of something else there.
@@ -58,13 +58,6 @@ def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]],
                 "or type then",
                 code="changed-query",
                 hint="leave that out of the query until those rows are released, or " + _AS_IT_WAS,
-            )
-        if shape.changelog and len(origins_in(schema)) > len({c.origin for c in side.layout.columns}):
-            raise StateError(
-                f"the {rows} were stored for a query that keeps more columns: in changelog mode these cannot"
-                " change while rows are retained",
-                code="changed-query",
-                hint=_AS_IT_WAS,
             )
 
 
