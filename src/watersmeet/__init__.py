@@ -18,8 +18,9 @@ Importing this module imports nothing else: a name is loaded when it is first as
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _HOMES = {
     "EngineError": "watersmeet.errors",
@@ -56,6 +57,8 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = _version()
     elif name in _HOMES:
+        from importlib import import_module
+
         value = getattr(import_module(_HOMES[name]), name)
     else:
         raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")

@@ -18,7 +18,8 @@ from typing import Annotated
 
 import typer
 
-from watersmeet.errors import SpecError, WatersmeetError, printable
+from watersmeet.cli.output import OutputError, complain, printed
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
 
@@ -151,14 +152,22 @@ def run(
         broken_output=broken_output,
     )
     overrides |= settings_of(conf or [])
-    ended = run_text(
-        _text(job),
-        str(job),
-        overrides,
-        Appearance(live, json),
-        recovery=Recovery(rebuild_spark_checkpoint, tuple(accept_loss or ())),
-        default_checkpoint=_default_checkpoint(job),
-    )
+    try:
+        ended = run_text(
+            _text(job),
+            str(job),
+            overrides,
+            Appearance(live, json),
+            recovery=Recovery(rebuild_spark_checkpoint, tuple(accept_loss or ())),
+            default_checkpoint=_default_checkpoint(job),
+        )
+    except OutputError as error:
+        raise EngineError(
+            f"{error.message}, so the run was stopped",
+            code=error.code,
+            hint="no rows of sinks are lost but the console's, and the state is whole: run again, with its"
+            " output to another place, to go on",
+        ) from None
     if ended.stopped and not json:
         print("stopped; run it again to go on")
 
@@ -324,32 +333,37 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(command: Callable[[], object]) -> int:
     """Errors as text on standard error and as an exit status."""
     try:
-        command()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0 if end.code is None else USER_ERROR
+        with printed():
+            return _status(command)
+    except OutputError as error:
+        if error.closed:  # `watersmeet … | head`
+            return 0
+        complain(error)
+        return USER_ERROR
     except WatersmeetError as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return USER_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `watersmeet … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         if os.environ.get("WATERSMEET_TRACEBACK"):
             raise
         text = str(error).strip().splitlines()
-        print(
-            f"watersmeet failed: {type(error).__name__}: {printable(text[0]) if text else ''}",
-            file=sys.stderr,
-        )
-        print("Hint: this should not happen; WATERSMEET_TRACEBACK=1 shows where", file=sys.stderr)
+        complain(f"watersmeet failed: {type(error).__name__}: {printable(text[0]) if text else ''}")
+        complain("Hint: this should not happen; WATERSMEET_TRACEBACK=1 shows where")
         return BUG
+
+
+def _status(command: Callable[[], object]) -> int:
+    try:
+        command()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else USER_ERROR
     return 0
 
 
 def app_main() -> int:
-    """The entry point of the installed command."""
+    """The command as it was installed; see `cli.start`."""
     return main()
 
 

@@ -60,11 +60,14 @@ def preview_text(
 
 
 def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
-    """Per source and table what was read."""
+    """Per source and table what was read; what cannot be is refused before anything is."""
+    from watersmeet.engine.local.evaluate import mentioned_by
     from watersmeet.engine.spark.first_rows import first_rows
 
     zone = plan.queries[0].options.time_zone
     tables = {node.source.name: node.source for _, node in plan.lookups}
+    branches = [each for query in plan.queries for side in query.sides for _, each in side.sources]
+    branches += [each for _, node in plan.lookups for _, each in node.table.sources]
     found = {}
     for source in {each.name: each for each in (*plan.sources, *tables.values())}.values():
         if source.connector != "file":
@@ -73,7 +76,9 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
                 code="not-previewed",
                 hint="run it, with a console sink and a checkpoint of its own",
             )
-        found[source.name] = first_rows(source, TABLE_ROWS if source.name in tables else rows, zone)
+        needed = frozenset[str]().union(*(mentioned_by(b) for b in branches if b.source.name == source.name))
+        count = TABLE_ROWS if source.name in tables else rows
+        found[source.name] = first_rows(source, count, zone, needed=needed)
     return found
 
 
@@ -116,7 +121,14 @@ def _print_json(results: Mapping[str, Result], found: Mapping[str, Any], took: f
         line["dropped"] = result.dropped
         print(json.dumps(line, ensure_ascii=False, allow_nan=False))
     sources = {
-        name: {"rows": len(each.rows), "left_out": each.left_out, "files": each.files, "more": each.more}
+        name: {
+            "rows": len(each.rows),
+            "left_out": each.left_out,
+            "example": each.example.encode(errors="surrogateescape").decode(errors="replace") or None,
+            "files": each.files,
+            "more": each.more,
+            "not_looked_at": list(each.unchecked),
+        }
         for name, each in found.items()
     }
     print(json.dumps({"preview": {"sources": sources, "seconds": round(took, 3)}}, ensure_ascii=False))

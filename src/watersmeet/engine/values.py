@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.names import CASE_PARTITION, DIFF, PARTITION
+from watersmeet.nested import element_of, entry_of, fields_of
 from watersmeet.spec.model import Column, Source
 
 _INTEGERS = {
@@ -28,8 +29,15 @@ _INTEGERS = {
 
 
 def arrow_type(declared: str) -> pa.DataType:
-    """The Arrow type of a Spark type given as DDL text; simple types only."""
-    name, _, arguments = declared.upper().partition("(")
+    """The Arrow type of a Spark type given as DDL text."""
+    element, entry, fields = element_of(declared), entry_of(declared), fields_of(declared)
+    if element is not None:
+        return pa.list_(arrow_type(element))
+    if entry is not None:
+        return pa.map_(arrow_type(entry[0]), arrow_type(entry[1]))
+    if fields is not None:
+        return pa.struct([pa.field(field, arrow_type(kind)) for field, kind in fields])
+    name, _, arguments = declared.strip().upper().partition("(")
     if name in _INTEGERS:
         return _INTEGERS[name]
     if name.startswith("DECIMAL"):
@@ -51,12 +59,36 @@ def arrow_type(declared: str) -> pa.DataType:
     return simple[name]
 
 
+def arrow_type_of(column: Column) -> pa.DataType:
+    """That of a column. Raises: EngineError that names it."""
+    try:
+        return arrow_type(column.type)
+    except EngineError:
+        raise EngineError(
+            f'column "{column.name}" is {column.type}, and the in-process engine has no such type',
+            code="unsupported-type",
+            hint="run it on Spark (watersmeet run, or replay --engine spark), or leave the column out",
+        ) from None
+
+
 def _timestamp(value: Any) -> datetime:
     parsed = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     return parsed.astimezone(UTC).replace(tzinfo=None) if parsed.tzinfo else parsed
 
 
 def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
+    """What makes a value, never None, one that Arrow takes. Parts of nested ones may be None."""
+    if pa.types.is_list(kind):
+        part = _or_none(_reader(kind.value_type))
+        return lambda value: [part(each) for each in value]
+    if pa.types.is_map(kind):
+        key, item = _or_none(_reader(kind.key_type)), _or_none(_reader(kind.item_type))
+        return lambda value: [
+            (key(k), item(v)) for k, v in (value.items() if isinstance(value, Mapping) else value)
+        ]
+    if pa.types.is_struct(kind):
+        parts = [(field.name, _or_none(_reader(field.type))) for field in kind]
+        return lambda value: {name: part(dict(value).get(name)) for name, part in parts}
     if pa.types.is_string(kind):
         return str
     if pa.types.is_timestamp(kind):
@@ -72,15 +104,18 @@ def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
     return lambda value: value
 
 
+def _or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else read(value)
+
+
 def to_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], diffs: Sequence[int]) -> pa.Table:
     """Rows as a table of the declared columns, with `PARTITION` and `DIFF`; missing values are NULL."""
     arrays, names = [], []
     for column in columns:
-        kind = arrow_type(column.type)
-        read = _reader(kind)
-        values = [row.get(column.name) for row in rows]
+        kind = arrow_type_of(column)
+        read = _or_none(_reader(kind))
         try:
-            arrays.append(pa.array([None if v is None else read(v) for v in values], type=kind))
+            arrays.append(pa.array([read(row.get(column.name)) for row in rows], type=kind))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
             raise EngineError(
                 f'a value of column "{column.name}" is no {column.type}: {error}', code="bad-value"
@@ -92,12 +127,24 @@ def to_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], diffs
 
 
 def to_json(value: Any) -> Any:
-    """A value as a case file writes it: TIMESTAMP and DATE as ISO text, DECIMAL as text."""
+    """A value as a case file writes it: TIMESTAMP and DATE as ISO text, DECIMAL as text, a MAP as an array of
+    [key, value]."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):
         return str(value)
+    if isinstance(value, Mapping):
+        return {name: to_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in value]
     return value
+
+
+def _frozen(value: Any) -> Any:
+    """A value as one that can be a key: lists are tuples, objects tuples of their pairs."""
+    if isinstance(value, Mapping):
+        return tuple((name, _frozen(each)) for name, each in value.items())
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 class HeldTables:
@@ -118,7 +165,7 @@ class HeldTables:
         names = [column.name for column in source.columns]
         known = self._rows.setdefault(source.name, Counter())
         for row, diff in changes:
-            known[tuple(row.get(name) for name in names)] += diff
+            known[tuple(_frozen(row.get(name)) for name in names)] += diff
         missing = next((row for row, times in known.items() if times < 0), None)
         if missing is not None:
             shown = ", ".join(f"{name} = {value}" for name, value in zip(names, missing, strict=True))

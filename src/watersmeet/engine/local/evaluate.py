@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.engine.values import arrow_type
+from watersmeet.engine.values import arrow_type_of
 from watersmeet.errors import EngineError
 from watersmeet.event_time import MIN_TIME
 from watersmeet.kernel.batches import one_array
@@ -45,11 +45,17 @@ def row_scope(node: NodePlan, zone: str = UTC) -> Scope:
 
 def declared_schema(side: SidePlan) -> pa.Schema:
     """The kept columns of an input in native types, as far as these are declared."""
-    types = {column.name: column.type for column in side.input.columns if column.type not in _OPEN}
-    return pa.schema([pa.field(name, arrow_type(types[name])) for name in side.kept if name in types])
+    known = {column.name: column for column in side.input.columns if column.type not in _OPEN}
+    return pa.schema([pa.field(name, arrow_type_of(known[name])) for name in side.kept if name in known])
 
 
 _OPEN = ("UNKNOWN", "VOID")
+
+
+def mentioned_by(branch: BranchPlan) -> frozenset[str]:
+    """The columns of its source that a branch takes anything from."""
+    found = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
+    return frozenset(found | (set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}))
 
 
 class BranchEvaluator:
@@ -58,20 +64,19 @@ class BranchEvaluator:
 
     def __init__(self, side: SidePlan, branch: BranchPlan, zone: str = UTC) -> None:
         scope = source_scope(branch.source, zone)
-        declared = {column.name: column.type for column in side.input.columns}
+        declared = {column.name: column for column in side.input.columns}
         self._plain = {name: expr.name for name, expr in branch.columns if expr.key == "column"}
         self._computed = [
             _computed(name, expr, scope) for name, expr in branch.columns if name not in self._plain
         ]
         self._flag = None if branch.flag is None else _computed(FLAG, branch.flag, scope)
         self._casts = {
-            name: arrow_type(declared[name])
+            name: arrow_type_of(declared[name])
             for name, _ in branch.columns
-            if name in declared and declared[name] not in _OPEN
+            if name in declared and declared[name].type not in _OPEN
         }
         self._names = [name for name, _ in branch.columns]
-        mentioned = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
-        mentioned |= set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}
+        mentioned = mentioned_by(branch)
         self.columns = tuple(column for column in branch.source.columns if column.name in mentioned)
 
     def __call__(self, rows: pa.Table) -> pa.RecordBatch:
@@ -90,7 +95,7 @@ class BranchEvaluator:
 
     def schema(self, source: Source) -> pa.Schema:
         """The kept columns in their native types."""
-        fields = [pa.field(column.name, arrow_type(column.type)) for column in self.columns]
+        fields = [pa.field(column.name, arrow_type_of(column)) for column in self.columns]
         fields += [pa.field(PARTITION, pa.string()), pa.field(DIFF, pa.int64())]
         batch = self(pa.schema(fields).empty_table())
         return pa.schema([batch.schema.field(name) for name in self._names])

@@ -13,9 +13,10 @@ from watersmeet.engine.step.table_files import Entry, local_files, version_of
 from watersmeet.engine.step.tables import TableReader, TableWriter
 from watersmeet.engine.step.tasks import SideTask
 from watersmeet.engine.step.write import Placing
-from watersmeet.engine.values import HeldTables, arrow_type, to_table
+from watersmeet.engine.values import HeldTables, arrow_type_of, to_table
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.kernel.embedded import connection
+from watersmeet.nested import is_nested
 from watersmeet.plan.model import BranchPlan
 from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
@@ -100,8 +101,17 @@ def _local(source: Source) -> str:
 
 
 def _rows_of(source: Source) -> pa.Table:
-    """The declared columns of all files, in their declared types."""
-    schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in source.columns])
+    """The declared columns of all files, in their declared types. Nested ones are Spark's: what DuckDB makes
+    of records that do not fit is something else."""
+    nested = next((column for column in source.columns if is_nested(column.type)), None)
+    if nested is not None:
+        raise EngineError(
+            f'table "{source.name}": column "{nested.name}" is {nested.type}, which the in-process '
+            "engine does not read from files",
+            code="unsupported-type",
+            hint="run it on Spark: watersmeet run, or replay --engine spark",
+        )
+    schema = pa.schema([pa.field(column.name, arrow_type_of(column)) for column in source.columns])
     entries = [entry for entry in local_files(source, _local(source)) if entry[1]]
     if not entries:
         return schema.empty_table()
@@ -146,7 +156,7 @@ def _call(source: Source, layout: Layout | None = None) -> str:
             )
     if kind == "parquet":
         return "read_parquet(?)"
-    columns = [(c.name, _duckdb_type(arrow_type(c.type))) for c in source.columns]
+    columns = [(c.name, _duckdb_type(arrow_type_of(c))) for c in source.columns]
     if layout is not None:  # as they stand in the files
         kinds = dict(columns)
         columns = [

@@ -27,6 +27,7 @@ from watersmeet.engine.spark.inferred_parquet import spark_type
 from watersmeet.engine.spark.inferred_types import DATE, INT, LOCAL, NUMBER, ZONED, kind_of_text
 from watersmeet.engine.step.csv_header import OPENERS, UNREADABLE, layout_of
 from watersmeet.errors import EngineError
+from watersmeet.nested import element_of, entry_of, fields_of, is_nested, normal
 from watersmeet.spec.files import OF_SOURCES, format_of, local_path, path_of
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
@@ -78,8 +79,13 @@ class FirstRows:
         self.example = self.example or record[:80]
 
 
-def first_rows(source: Source, count: int, time_zone: str = UTC_ZONE) -> FirstRows:
+def first_rows(
+    source: Source, count: int, time_zone: str = UTC_ZONE, *, needed: frozenset[str] = frozenset()
+) -> FirstRows:
     """At most ``count`` records, of the oldest files first.
+
+    Args:
+        needed: the columns that must be there; others that have parts which only Spark reads are left out.
 
     Raises:
         EngineError: there is no file, one cannot be read, or only Spark knows how.
@@ -97,6 +103,10 @@ def first_rows(source: Source, count: int, time_zone: str = UTC_ZONE) -> FirstRo
         found.files = number + 1
         of_path = _of_path(source, each.path, time_zone, options)
         readers[wanted](source, each.path, of_path, options, time_zone, found, count)
+    missed = [column for column in source.columns if column.name in needed and column.name in found.unchecked]
+    if missed:
+        named = ", ".join(f"{column.name} as {column.type}" for column in missed)
+        raise _refused(source, f"how {named} is read, only Spark knows")
     return found
 
 
@@ -140,16 +150,18 @@ def _parquet(
     chosen: dict[str, Column] = {}
     for column in source.columns:
         each = fields.get(column.name.lower())
-        if column.name in of_path or each is None or _is_nested(column.type):
+        if column.name in of_path or each is None:
             continue
         has = spark_type(each.type, physical.get(each.name, ""))
         wider = column.type in _WHOLE and has in _WHOLE and _WHOLE[has] <= _WHOLE[column.type]
-        if has != column.type.replace(" ", "") and not wider:
+        if (has is None or normal(has, _plain) != normal(column.type, _plain)) and not wider:
+            if is_nested(column.type):
+                found.unchecked = tuple(dict.fromkeys((*found.unchecked, column.name)))
+                continue
             raise _refused(
                 source, f"how {column.name} ({each.type}) is read as {column.type}, only Spark knows"
             )
         chosen[each.name] = column
-    found.unchecked = tuple(c.name for c in source.columns if _is_nested(c.type))
     left = count - len(found.rows)
     found.more = found.more or opened.metadata.num_rows > left
     for batch in opened.iter_batches(min(left, 10_000), columns=list(chosen)):
@@ -179,10 +191,24 @@ def _values(source: Source, array: pa.Array, column: Column) -> list[Any]:
         values: list[Any] = array.to_pylist()
     except (ValueError, OverflowError, UnicodeDecodeError):
         raise _refused(source, f"a value of {column.name} is one that only Spark reads") from None
-    old = [v for v in values if isinstance(v, date) and v.year < _OLDEST.year]
+    nested = is_nested(column.type)
+    old = [
+        v for v in (_leaves(values) if nested else values) if isinstance(v, date) and v.year < _OLDEST.year
+    ]
     if old:
         raise _refused(source, f"how times before 1900 ({column.name}: {old[0]}) are read, only Spark knows")
     return values
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What nested values come down to."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value
 
 
 def _csv(
@@ -295,9 +321,9 @@ def _pairs(pairs: Sequence[tuple[str, Any]]) -> Any:
 
 
 def _of_json(source: Source, column: Column, time_zone: str) -> Callable[[Any], Any] | None:
-    """None: the column has parts, and is not read here."""
-    if _is_nested(column.type):
-        return None
+    """None: it has parts of which it is not known here how they are read."""
+    if is_nested(column.type):
+        return _of_parts(source, column, time_zone)
     texts = _of_text(source, column, time_zone)
     if texts is None:
         raise _refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
@@ -314,6 +340,46 @@ def _of_json(source: Source, column: Column, time_zone: str) -> Callable[[Any], 
         return texts(str(value))
 
     return convert
+
+
+def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any], Any] | None:
+    """Of an ARRAY, a MAP or a STRUCT. A part that is not there is NULL, one that nobody declared is left."""
+
+    def part(type_: str) -> Callable[[Any], Any] | None:
+        known = _KNOWN_PART.fullmatch(type_) or is_nested(type_)
+        convert = _of_json(source, Column(column.name, type_), time_zone) if known else None
+        return None if convert is None else lambda value: None if value is None else convert(value)
+
+    element, entry, fields = element_of(column.type), entry_of(column.type), fields_of(column.type)
+    if element is not None:
+        each = part(element)
+        return each and (lambda value: [*map(each, value)] if isinstance(value, list) else _unsure(value))
+    if entry is not None:
+        item = part(entry[1]) if entry[0] == "STRING" else None
+        return item and (
+            lambda value: (
+                {_text(key): item(own) for key, own in value.items()}
+                if isinstance(value, dict)
+                else _unsure(value)
+            )
+        )
+    parts = {name: part(type_) for name, type_ in fields or ()}
+    if not parts or None in parts.values():
+        return None
+    return lambda value: (
+        {name: own(value.get(name)) for name, own in parts.items() if own is not None}
+        if isinstance(value, dict)
+        else _unsure(value)
+    )
+
+
+_KNOWN_PART = re.compile(
+    r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\s*\d+\)|DOUBLE|STRING|BOOLEAN|DATE|TIMESTAMP|TIMESTAMP_NTZ"
+)
+
+
+def _text(value: str) -> str:
+    return value if _is_text(value) else _unsure(value)
 
 
 def _of_text(source: Source, column: Column, time_zone: str) -> Callable[[str], Any] | None:
@@ -374,8 +440,8 @@ def _instant(text: str, time_zone: str) -> datetime:
         raise _Unsure from None
 
 
-def _is_nested(type_: str) -> bool:
-    return type_.startswith(("ARRAY<", "MAP<", "STRUCT<"))
+def _plain(type_: str) -> str:
+    return type_.replace(" ", "").upper()
 
 
 def _is_text(text: str) -> bool:

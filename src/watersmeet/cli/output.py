@@ -1,0 +1,92 @@
+"""Standard output while a command runs: what cannot be printed is an error of its own, wherever it happens.
+
+A full disk behind ``>`` and a closed pipe look like those of a checkpoint or of Spark, and are not: nothing
+of the job is harmed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from watersmeet.errors import WatersmeetError
+
+
+class OutputError(WatersmeetError):
+    """Standard output takes no more. ``closed``: by who read it (``watersmeet … | head``)."""
+
+    def __init__(self, error: OSError) -> None:
+        self.closed = isinstance(error, BrokenPipeError)
+        super().__init__(
+            f"standard output cannot be written: {error.strerror or error}",
+            code="output-closed" if self.closed else "output-failed",
+            hint="whoever read it has gone; what was to be printed is lost"
+            if self.closed
+            else "what was to be printed is not all there: print to another place, or make room",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        kind = BrokenPipeError if self.closed else OSError
+        return OutputError, (kind(0, self.message.partition(": ")[2]),)
+
+
+class _Printed:
+    """A text stream that raises OutputError; all else is that of ``inner``."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def write(self, text: str) -> int:
+        return int(_guarded(lambda: self._inner.write(text)))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        _guarded(lambda: self._inner.writelines(lines))
+
+    def flush(self) -> None:
+        _guarded(self._inner.flush)
+
+
+def _guarded(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except io.UnsupportedOperation:
+        raise
+    except OSError as error:
+        raise OutputError(error) from None
+
+
+@contextlib.contextmanager
+def printed() -> Iterator[None]:
+    """Within, `sys.stdout` raises OutputError; at the end all is written, or that is raised."""
+    inner = sys.stdout
+    if inner is None:  # closed before the command began: nothing is printed
+        yield
+        return
+    sys.stdout = _Printed(inner)
+    try:
+        yield
+        sys.stdout.flush()
+    except OutputError:
+        _drop(inner)
+        raise
+    finally:
+        sys.stdout = inner
+
+
+def _drop(stream: Any) -> None:
+    """What is left in the stream's buffer goes nowhere: else it fails again when the interpreter ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def complain(words: object) -> None:
+    """A line on standard error, if that can be written."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        print(words, file=sys.stderr, flush=True)

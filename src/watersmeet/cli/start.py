@@ -1,0 +1,27 @@
+"""Where the installed command begins. It loads nothing itself, so that Ctrl-C is quiet from the first moment,
+while all the rest is still being loaded, as it is in the last one, when the interpreter goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run the command line; its exit status."""
+    quiet = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored (nohup, &)
+    if quiet:
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
+    from watersmeet.cli.main import app_main
+
+    try:
+        if quiet:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return app_main()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        if quiet:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,0 +1,137 @@
+"""Where nothing can be printed, and Ctrl-C before there is anything to stop: a line, and an exit status."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from watersmeet.cli.output import OutputError
+from watersmeet.engine.spark.errors import readable_error
+
+CASES = Path(__file__).resolve().parents[1] / "cases" / "inner.json"
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
+START = "import sys; from watersmeet.cli.start import main; sys.exit(main())"
+FULL = Path("/dev/full")
+
+COMMANDS = [
+    ("--help",), ("--version",), ("explain", "job.sql"), ("explain", "job.sql", "--mermaid"),
+    ("replay", str(CASES)), ("replay", str(CASES), "--trace"), ("reset", "job.sql"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def with_data(job):
+    """A job whose path is there, so that there is nothing to be warned of."""
+    (job.parent / "in").mkdir()
+
+
+def started(*argv, **files):
+    return subprocess.Popen(
+        [sys.executable, "-c", START, *argv], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **files
+    )
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
+@pytest.mark.parametrize("argv", COMMANDS, ids=" ".join)
+def test_a_full_disk_behind_standard_output(with_data, argv):
+    with FULL.open("w") as full, started(*argv, stdout=full) as process:
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 2, said
+    lines = said.splitlines()
+    assert lines[0] == (
+        "OutputError[output-failed]: standard output cannot be written: No space left on device"
+    )
+    assert [line[:6] for line in lines[1:]] == ["Hint: "]
+
+
+def test_a_full_disk_behind_standard_error_changes_no_status(job):
+    with FULL.open("w") as full:
+        assert subprocess.run(
+            [sys.executable, "-c", START, "explain", "nosuch.sql"], stderr=full, env=ENVIRONMENT, check=False
+        ).returncode == 2  # fmt: skip
+
+
+@pytest.mark.parametrize("argv", [("explain", "job.sql"), ("replay", str(CASES))], ids=" ".join)
+def test_a_reader_that_has_gone(with_data, argv):
+    with started(*argv, stdout=subprocess.PIPE) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (0, "")
+
+
+class Unwritable:
+    """A stream that fails once it is written to."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def write(self, text):
+        raise self.error
+
+    def flush(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(32, "Broken pipe"), OSError(28, "No space left on device")]
+)
+def test_a_run_that_cannot_print_is_no_error_of_spark(watersmeet, job, engine, make_tick, monkeypatch, error):
+    """The engine makes its own words of what a tick raises."""
+    engine.ticks = [make_tick(1, **{"in": 1, "matched": 1})]
+    run_job = engine.run_job
+
+    def as_spark(*args, **kwargs):
+        try:
+            return run_job(*args, **kwargs)
+        except Exception as raised:
+            raise readable_error(raised) from None
+
+    monkeypatch.setattr(sys.modules["watersmeet.engine.spark.job"], "run_job", as_spark)
+    monkeypatch.setattr(sys, "stdout", Unwritable(error))
+    found = watersmeet("run", job, "--json")
+    assert found.status == 2
+    assert "standard output cannot be written" in found.err
+    assert "run again" in found.err
+
+
+def test_errors_of_output_travel():
+    import copy
+
+    for error in (OutputError(BrokenPipeError(32, "Broken pipe")), OutputError(OSError(28, "No space"))):
+        assert str(copy.copy(error)) == str(error)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.15, 0.3, 0.6])
+def test_ctrl_c_at_any_time_is_quiet(with_data, after_s):
+    """From when the interpreter has begun with the command, which no signal can be sure of."""
+    code = START.replace("sys.exit", "print('!', file=sys.stderr, flush=True); sys.exit")
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "explain", "job.sql"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    ) as process:  # fmt: skip
+        assert process.stderr.readline() == "!\n"
+        time.sleep(0.03 + after_s)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert (process.returncode, said) in [(130, ""), (-signal.SIGINT, ""), (0, "")]
+
+
+def test_an_ignored_ctrl_c_stays_ignored(job):
+    """As of ``nohup`` and of what a shell puts into the background."""
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);" + START.replace(
+        "sys.exit", "import os; os.kill(os.getpid(), signal.SIGINT); sys.exit"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code, "--version"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert process.returncode == 0
