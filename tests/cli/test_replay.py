@@ -72,6 +72,48 @@ def test_engine_and_partitions_are_passed_on(watersmeet, engines, case_file):
     assert engines[1] == [("watersmeet.engine.spark.replay", 3), ("watersmeet.engine.local", 1)]
 
 
+WRONG = {
+    "empty.json": ("", "is not JSON"),
+    "text.json": ("SELECT 1", "is not JSON"),
+    "bytes.json": (b"\xff\xfe\x00PAR1", "it is not UTF-8 text"),
+    "deep.json": ("[" * 100_000, "it is nested too deeply"),
+    "none.json": ("[]", "has no cases: its list is empty"),
+    "null.json": ("null", "it is null, not an object"),
+    "number.json": ("7", "it is a number or a truth, not an object"),
+    "lists.json": ("[[]]", "case 1 is a list, not an object"),
+    "other.json": ('{"name": "x"}', "it: case: is missing; query: is missing; steps: is missing"),
+    "second.json": (json.dumps([GOOD, {**GOOD, "steps": {}}]), 'case "good": steps: '),
+    "query.json": (json.dumps({**GOOD, "query": ["SELECT 1"]}), 'case "good": query: '),
+    "row.json": (json.dumps({**GOOD, "steps": [{}, {"rows": [["l"]]}]}), "steps[1].rows[0]"),
+    "diff.json": (json.dumps({**GOOD, "steps": [{"rows": [["l", {}, "x"]]}]}), "steps[0].rows[0][2]"),
+    "lag.json": (
+        json.dumps({**GOOD, "streams": {"l": {"columns": {"t": "INT"}, "time": ["t"]}}}), "streams.l.time: "
+    ),
+    "expect.json": (json.dumps({**GOOD, "expect": [{"rows": {}}]}), "expect[0].rows: "),
+    "clock.json": ('{"case": "c", "query": "q", "steps": [{"clock": 1e999}]}', "steps[0].clock"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("flags", [[], ["--check"], ["--trace"]], ids=" ".join)
+def test_what_is_no_case_file_is_refused_and_said(watersmeet, tmp_path, name, flags):
+    text, said = WRONG[name]
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    found = watersmeet("replay", tmp_path / name, *flags)
+    assert (found.status, found.out) == (2, "")
+    first, hint = found.err.splitlines()
+    assert first.startswith("SpecError[")
+    assert name in first
+    assert said in first
+    assert hint.startswith("Hint: ")
+
+
+def test_a_directory_is_no_case_file(watersmeet, tmp_path):
+    found = watersmeet("replay", tmp_path)
+    assert found.status == 2
+    assert f'cannot read "{tmp_path}": Is a directory' in found.err
+
+
 def test_broken_files_are_messages(watersmeet, tmp_path):
     (tmp_path / "x.json").write_text("{")
     for name in ("x.json", "absent.json"):

@@ -30,6 +30,30 @@ def test_a_step_with_an_unknown_name_is_refused(step, words):
     assert f"step 1: {words}" in line["error"]
 
 
+@pytest.mark.parametrize(("at", "said"), [("l", '"l" is no time'), ("2024-07-01T10:00:00+02:00", None)])
+def test_an_advance_is_a_time(at, said):
+    stream = {"columns": {"t": "TIMESTAMP"}, "time": {"t": {"lag": None}}}
+    case = {"case": "c", "streams": {"l": stream}, "query": "SELECT t FROM l"}
+    (line,) = replay_case({**case, "steps": [{"advance": {"l.t": at}}]})
+    if said is None:
+        assert line["watermarks"] == {"l.t": "2024-07-01T08:00:00"}
+    else:
+        assert said in line["error"]
+
+
+def test_parts_of_values_come_back():
+    """Of ARRAYs, MAPs and STRUCTs; a MAP is an array of [key, value]."""
+    columns = {"t": "BIGINT", "a": "ARRAY<DATE>", "m": "MAP<STRING, DECIMAL(3,1)>", "s": "STRUCT<x: INT>"}
+    case = {"case": "c", "streams": {"l": {"columns": columns, "time": {"t": {"lag": 0}}}}}
+    row = {"t": 1, "a": ["2024-07-01", None], "m": {"k": "1.5"}, "s": {"x": 7}}
+    for options in ({}, {"output_mode": "changelog"}):
+        case |= {"query": "SELECT a, m, s, s.x AS x FROM l", "options": options}
+        (line,) = replay_case({**case, "steps": [{"rows": [["l", row]]}]})
+        (found,) = line["rows"]
+        found.pop("_diff", None)
+        assert found == {"a": ["2024-07-01", None], "m": [["k", "1.5"]], "s": {"x": 7}, "x": 7}
+
+
 def test_all_problems_are_told_at_once():
     (line,) = replayed({"rowz": []}, {"idle": ["r"]}, {"rows": [["l", {"tt": 1}], ["l", {"tt": 2}]]})
     assert line["error"].count("bad-case") == 3

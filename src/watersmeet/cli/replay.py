@@ -21,12 +21,7 @@ def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace:
     from watersmeet.front.case_file import DELTA
     from watersmeet.testing.cases import check_case, load_cases, waits_for
 
-    try:
-        cases = load_cases(path)
-    except OSError as error:
-        raise SpecError(f'cannot read "{path}": {error.strerror}', code="file-not-readable") from error
-    except json.JSONDecodeError as error:
-        raise SpecError(f'"{path}" is not JSON: {error}', code="case-file-broken") from error
+    cases = load_cases(path)
     run = _traced(engine) if trace else _printed(_engine(engine))
     status = 0
     differences = waiting = 0

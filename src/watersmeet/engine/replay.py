@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from watersmeet.engine.step.query_tick import QueryResult
@@ -177,10 +177,12 @@ def _shown(plan: JobPlan, output: CaseOutput) -> dict[str, Any]:
 
 def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Diffs summed per row; rows whose sum is 0 fall away."""
-    sums: dict[tuple[Any, ...], int] = defaultdict(int)
+    sums: dict[str, dict[str, Any]] = {}
     for row in rows:
-        sums[tuple((name, value) for name, value in row.items() if name != SHOWN_DIFF)] += row[SHOWN_DIFF]
-    return [{**dict(row), SHOWN_DIFF: diff} for row, diff in sums.items() if diff]
+        key = json.dumps([[name, value] for name, value in row.items() if name != SHOWN_DIFF], default=str)
+        known = sums.setdefault(key, {**row, SHOWN_DIFF: 0})
+        known[SHOWN_DIFF] += row[SHOWN_DIFF]
+    return [row for row in sums.values() if row[SHOWN_DIFF]]
 
 
 def _declared(sources: Mapping[str, Source], stream: str, row: Row) -> dict[str, Any]:
@@ -191,11 +193,19 @@ def _declared(sources: Mapping[str, Source], stream: str, row: Row) -> dict[str,
 
 
 def canonical_time(value: Any) -> int:
-    """An event time of a case file: an integer as it is, ISO text as µs."""
+    """An event time of a case file: an integer as it is, ISO text as µs. Raises: SpecError."""
     if isinstance(value, int):
         return value
-    moment = datetime.fromisoformat(str(value))
-    return (moment.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        raise SpecError(
+            f'"{value}" is no time',
+            code="bad-case",
+            hint="times are whole numbers, or texts such as 2024-07-01T10:00:00",
+        ) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def shown_watermarks(plan: JobPlan, watermarks: Mapping[str, Watermark]) -> dict[str, Any]:

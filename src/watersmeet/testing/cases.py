@@ -13,7 +13,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from watersmeet.errors import SpecError
+from watersmeet.testing.case_shape import check_shape
+
 Case = dict[str, Any]
+
+_WHAT = "replay takes a case, or a list of them, as JSON; a job in SQL is run, or previewed"
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
 _NOT_YET = re.compile(r"\w+\[not-yet\]: ")
@@ -21,9 +26,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def load_cases(path: str | Path) -> list[Case]:
-    """The cases of a file: one object, or a list of them."""
-    read = json.loads(Path(path).read_text(encoding="utf-8"))
-    return read if isinstance(read, list) else [read]
+    """The cases of a file: one object, or a list of them.
+
+    Raises:
+        SpecError: it cannot be read, or is no case file.
+    """
+    try:
+        read = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SpecError(f'cannot read "{path}": {error.strerror}', code="file-not-readable") from None
+    except UnicodeDecodeError:
+        raise SpecError(
+            f'cannot read "{path}": it is not UTF-8 text', code="file-not-readable", hint=_WHAT
+        ) from None
+    except (ValueError, RecursionError) as error:
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise SpecError(f'"{path}" is not JSON: {said}', code="case-file-broken", hint=_WHAT) from None
+    return check_shape(read, str(path))
 
 
 def canonical(value: Any) -> Any:

@@ -1,0 +1,137 @@
+"""What a case file looks like (semantics.md, section 6): whether JSON has that shape, and where it has not.
+
+Names and values are judged by those who know them; other entries of a case are for people (``about``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
+
+from watersmeet.errors import SpecError
+
+_MOST = 5
+"""Problems that are told of one case."""
+
+Seconds = Annotated[StrictInt | float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
+Time = StrictInt | StrictStr
+Row = dict[str, Any]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class _Lag(_Shape):
+    lag: StrictInt | StrictStr | None = None
+
+
+class _Source(_Shape):
+    columns: dict[str, StrictStr]
+    time: dict[str, _Lag] = {}
+    partitions: list[StrictStr | StrictInt] = []
+    idle_timeout: Seconds | None = None
+    max_ahead: Seconds | None = None
+    on_idle: Literal["hold", "follow"] = "hold"
+    changes: StrictBool = False
+
+
+class _Step(_Shape):
+    rows: list[tuple[StrictStr, Row] | tuple[StrictStr, Row, StrictInt]] = []
+    idle: list[StrictStr] = []
+    advance: dict[str, Time] = {}
+    clock: Seconds = 0
+    end: StrictBool = False
+    restart: StrictBool = False
+    rescale: Annotated[StrictInt, Field(ge=1, le=10_000)] = 1
+
+
+class _Late(_Shape):
+    stream: StrictStr
+    row: Row
+
+
+class _Expected(_Shape):
+    rows: list[Row] = []
+    watermarks: dict[str, Any] = {}
+    late: list[_Late] = []
+    state: dict[str, Any] = {}
+    error: StrictStr = ""
+
+
+class _Refused(_Shape):
+    error: StrictStr
+
+
+class _Case(_Shape):
+    case: StrictStr
+    query: StrictStr
+    streams: dict[str, _Source] = {}
+    tables: dict[str, _Source] = {}
+    options: dict[str, StrictBool | StrictInt | float | StrictStr | None] = {}
+    steps: list[_Step]
+    expect: list[_Expected] | _Refused | None = None
+
+
+def check_shape(found: Any, file: str) -> list[dict[str, Any]]:
+    """The cases of a file: of one object, or of a list of them.
+
+    Raises:
+        SpecError: it is something else; what and where is said.
+    """
+    cases = found if isinstance(found, list) else [found]
+    if not cases:
+        raise _refused(f'"{file}" has no cases: its list is empty')
+    for number, case in enumerate(cases):
+        which = f"case {number + 1}" if isinstance(found, list) else "it"
+        if not isinstance(case, dict):
+            raise _refused(f'"{file}" is no case file: {which} is {_kind(case)}, not an object')
+        try:
+            _Case.model_validate(case)
+        except ValidationError as wrong:
+            if isinstance(name := case.get("case"), str):
+                which = f'case "{name}"'
+            raise _refused(f'"{file}" is no case file: {which}: {_said(wrong)}') from None
+    return cases
+
+
+def _said(wrong: ValidationError) -> str:
+    """The places and what is wrong there; of the forms that one value may have, the last word."""
+    places: dict[str, str] = {}
+    for each in wrong.errors(include_url=False, include_input=False):
+        place = _place(each["loc"])
+        places[place] = (
+            "is missing" if each["type"] == "missing" else each["msg"][:1].lower() + each["msg"][1:]
+        )
+    shown = [f"{place}: {said}" for place, said in list(places.items())[:_MOST]]
+    return "; ".join([*shown, *(["…"] if len(places) > _MOST else [])])
+
+
+def _place(parts: tuple[int | str, ...]) -> str:
+    """``steps[2].rows[0]``, without the names of the forms that were tried."""
+    found = ""
+    for part in parts:
+        if isinstance(part, int):
+            found += f"[{part}]"
+        elif part.endswith("]") or part.startswith("_") or part in _FORMS:
+            continue
+        else:
+            found += f".{part}" if found else part
+    return found
+
+
+_FORMS = frozenset({"str", "int", "float", "bool", "constrained-int"})
+
+
+def _kind(value: Any) -> str:
+    return {list: "a list", str: "a text", type(None): "null"}.get(type(value), "a number or a truth")
+
+
+def _refused(message: str) -> SpecError:
+    return SpecError(
+        message,
+        code="bad-case",
+        hint='a case is {"case": name, "streams": {…}, "query": text, "steps": [{…}], "expect": [{…}]}, and '
+        "a file is one of them or a list",
+    )
