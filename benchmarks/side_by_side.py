@@ -225,9 +225,9 @@ def ratios(results: Sequence[Result]) -> str:
     lines = []
     for workload, kind, system in dict.fromkeys((r.workload, r.kind, r.system) for r in results):
         if system != OURS:
-            keys = (workload, kind, OURS), (workload, kind, system)
-            figures = [_ratio(results, *keys, of) for of in (_warm, _whole)]
-            figures += [_ratio(results, *reversed(keys), of) for of in (_cpu_warm, _cpu_whole)]
+            ours, theirs = (workload, kind, OURS), (workload, kind, system)
+            figures = [_ratio(results, ours, theirs, of) for of in (_warm, _whole)]
+            figures += [_ratio(results, theirs, ours, of) for of in (_cpu_warm, _cpu_whole)]
             texts = ["-" if each is None else f"{each:.2f}" for each in figures]
             lines.append(
                 f"{workload}, {kind}, {system}: rows/s {texts[0]} × (whole run {texts[1]} ×), "
@@ -258,6 +258,7 @@ def _tick(result: Result) -> float:
 
 def table(results: Sequence[Result]) -> str:
     """Medians over the rounds, one line per workload, kind and system."""
+    head: tuple[str, ...]
     head = ("workload", "kind", "system", "rounds", "rows/s", "(whole)", "tick", "CPU s/M", "(whole)")
     head += ("peak MB", "JVM+Py", "retained", "state B/row", "rows out", "same")
     lines = [head]

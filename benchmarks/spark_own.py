@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.child import CORES, Arguments, Report, bytes_in, commit_times, parse
 from benchmarks.workloads import BANDS, KINDS

@@ -81,15 +81,12 @@ class Profiled:
 
 def install(folder: Path) -> None:
     """Have the engine's tasks profiled, in this process's session."""
-    from watersmeet.engine.spark import join, query
+    from watersmeet.engine.spark import nodes, query
 
     folder.mkdir(parents=True)
-    ingest_task: Any = query.Ingest
-    join_task: Any = join.Join
-    feed_task: Any = join.Feed
-    query.Ingest = lambda *given: Profiled(ingest_task(*given), "ingest", str(folder))  # type: ignore
-    join.Join = lambda *given: Profiled(join_task(*given), "join", str(folder))  # type: ignore
-    join.Feed = lambda *given: Profiled(feed_task(*given), "feed", str(folder))  # type: ignore
+    for place, name in ((query, "Ingest"), (nodes, "ToNode"), (nodes, "ToSink")):
+        task: Any = getattr(place, name)
+        setattr(place, name, lambda *given, task=task, name=name: Profiled(task(*given), name, str(folder)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

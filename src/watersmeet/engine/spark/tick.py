@@ -32,6 +32,7 @@ from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, NodePlan, Qu
 from watersmeet.sinks.base import Sink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.spec.model import OutputMode
+from watersmeet.spec.spark_settings import FIXED
 
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 """The one such setting that says nothing else than what tasks write anyway."""
@@ -277,9 +278,11 @@ class Ticks:
 
 
 def _writer_is_set(spark: SparkSession) -> bool:
-    """Whether the user told Spark how to write files: then Spark writes them."""
+    """Whether the user told Spark how to write files: then Spark writes them. What every session has from
+    here is written by tasks in the same way."""
+    ours = {TIMESTAMPS, *FIXED}
     return any(
-        name.startswith(("spark.sql.parquet.", "spark.sql.files.")) and name != TIMESTAMPS
+        name.startswith(("spark.sql.parquet.", "spark.sql.files.")) and name not in ours
         for name, _ in spark.sparkContext.getConf().getAll()
     )
 
