@@ -1,10 +1,11 @@
-"""What small ticks of a SEMI join cost in its tasks when much is retained.
+"""What small ticks cost in a node's tasks when much is retained: of queries that mark what they retain.
 
-    python -m benchmarks.existence [--rows N] [--ticks N] [--none]
+    python -m benchmarks.existence [--kind semi|anti|sessions|changelog] [--rows N] [--ticks N] [--none]
 
 Fills a state through the engine's own tick, in this process and with files as on Spark; then measures the CPU
-time of both tasks over ticks of 1,000 rows a side. Rows of the left side leave with their first match;
-``--none``: none has one, so that all stay.
+time of both tasks over ticks of 1,000 rows a side. By SEMI rows of the left side leave with their first match,
+by ANTI they are marked. Of a changelog (LEFT JOIN) the first 100 rows of each side's last tick are deleted
+besides. Sessions are of the left side alone, and none closes. ``--none``: no row has a match.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pyarrow as pa
 
 from benchmarks.child import Arguments
@@ -25,6 +27,7 @@ from watersmeet.engine.step.driver import TickDriver
 from watersmeet.engine.step.ingest import IngestWriter
 from watersmeet.engine.step.tasks import CONTROL
 from watersmeet.front.sql import parse_job
+from watersmeet.names import DIFF
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import LocalStore
 
@@ -32,16 +35,27 @@ TASKS = 2
 FILL_ROWS, TICK_ROWS = 100_000, 1_000
 LAG_S = 30 * 86_400
 """So long that nothing is released."""
+DELETED = 100
+QUERIES = {
+    "semi": "SELECT l.k AS k, l.t AS t, l.v AS v FROM l LEFT SEMI JOIN r ON {}",
+    "anti": "SELECT l.k AS k, l.t AS t, l.v AS v FROM l LEFT ANTI JOIN r ON {}",
+    "changelog": "SELECT l.k AS k, l.t AS t, l.v AS v, r.v AS rv FROM l LEFT JOIN r ON {}",
+    "sessions": (
+        "SELECT window_end, k, sum(v) AS v FROM TABLE("
+        "SESSION(TABLE l, DESCRIPTOR(t), INTERVAL '30' SECONDS)) GROUP BY window_start, window_end, k"
+    ),
+}
 
 
-def opened(root: Path, *, none: bool) -> TickDriver:
-    """A driver of the join, with nothing in its state."""
+def opened(root: Path, kind: str, *, none: bool) -> TickDriver:
+    """A driver of the query, with nothing in its state."""
     text = job_text(
         Arguments(Workload("", rows=1, ticks=1, lag_s=LAG_S), root / "in", root, "inner", "default")
     )
     sources = text[: text.index("INSERT INTO")]
-    query = f"SELECT l.k AS k, l.t AS t, l.v AS v FROM l LEFT SEMI JOIN r ON {condition('r')}"
-    plan = plan_job(parse_job(f"{sources}INSERT INTO joined {query}{' AND r.v < 0' if none else ''};"))
+    query = QUERIES[kind].format(condition("r") + (" AND r.v < 0" if none else ""))
+    settings = {"output_mode": "changelog"} if kind == "changelog" else {}
+    plan = plan_job(parse_job(f"{sources}INSERT INTO joined {query};", overrides=settings))
     (planned,) = plan.queries
     schemas = {
         f"{planned.name}/{side.name}": pa.schema([SCHEMA.field(name) for name in side.kept])
@@ -50,8 +64,8 @@ def opened(root: Path, *, none: bool) -> TickDriver:
     return TickDriver.open(plan, schemas, LocalStore(root / "state"))
 
 
-def ticked(driver: TickDriver, rows: int) -> float:
-    """Does a tick of so many rows a side; CPU milliseconds of its tasks."""
+def ticked(driver: TickDriver, rows: int, *, first: bool = False) -> float:
+    """Does a tick of so many rows a side; CPU milliseconds of its tasks. ``first``: of so few."""
     (query,), number, reports = driver.plan.queries, driver.tick, []
     start = driver.begin(EPOCH_US + number * MINUTE_US)
     for side in query.sides:
@@ -59,6 +73,12 @@ def ticked(driver: TickDriver, rows: int) -> float:
         writer = IngestWriter(start, f"{query.name}/{side.name}", 0, driver.store)
         for batch in table.to_batches():
             writer.add(batch)
+        if driver.shapes[query.name][-1].changelog and number and rows == TICK_ROWS:
+            before = minute(Workload("", rows=FILL_ROWS if first else rows, ticks=1), side.name, number - 1)
+            gone = before.select(list(side.kept)).slice(0, DELETED)
+            gone = gone.append_column(DIFF, pa.array(np.full(DELETED, -1)))
+            for batch in gone.combine_chunks().to_batches():
+                writer.add(batch)
         reports.append(writer.finish())
     driver.advance(start, reports)
     spent = 0.0
@@ -70,7 +90,8 @@ def ticked(driver: TickDriver, rows: int) -> float:
             controls.append(last.column(CONTROL)[0].as_py())
         spent += time.process_time() - before
         driver.settle(query.name, node.number, controls)
-    driver.conclude()
+    counts = driver.conclude().queries[query.name].counts
+    assert not any(each.get("missing_deletes") for each in counts.values())
     driver.commit()
     return spent * 1e3
 
@@ -83,16 +104,17 @@ def retained(driver: TickDriver) -> int:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kind", choices=sorted(QUERIES), default="semi")
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--ticks", type=int, default=15)
     parser.add_argument("--none", action="store_true")
     asked = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as root:
-        driver = opened(Path(root), none=asked.none)
+        driver = opened(Path(root), asked.kind, none=asked.none)
         while driver.manifest is None or retained(driver) < asked.rows:
             ticked(driver, FILL_ROWS)
         held = retained(driver)
-        spent = [ticked(driver, TICK_ROWS) for _ in range(asked.ticks)]
+        spent = [ticked(driver, TICK_ROWS, first=n == 0) for n in range(asked.ticks)]
         spread = f"{min(spent):.1f} to {max(spent):.1f}"
         print(f"{held:,} rows retained: {median(spent):.1f} ms of CPU a tick ({spread})")
 
