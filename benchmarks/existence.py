@@ -3,9 +3,9 @@
     python -m benchmarks.existence [--kind semi|anti|sessions|changelog] [--rows N] [--ticks N] [--none]
 
 Fills a state through the engine's own tick, in this process and with files as on Spark; then measures the CPU
-time of both tasks over ticks of 1,000 rows a side. By SEMI rows of the left side leave with their first match,
-by ANTI they are marked. Of a changelog (LEFT JOIN) the first 100 rows of each side's last tick are deleted
-besides. Sessions are of the left side alone, and none closes. ``--none``: no row has a match.
+time of both tasks over ticks of 1,000 rows a side. By SEMI rows of the left side leave with their first
+match, by ANTI they are marked. Of a changelog (LEFT JOIN) the first 100 rows of each side's last tick are
+deleted besides. Sessions are of the left side alone, and none closes. ``--none``: no row has a match.
 """
 
 from __future__ import annotations

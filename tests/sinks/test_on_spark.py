@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 
 import duckdb
 import pytest
 
+from watersmeet.errors import SpecError
 from watersmeet.sinks.files import FileSink
 from watersmeet.sinks.kafka import KafkaSink
 from watersmeet.sinks.memory import MemorySink
@@ -82,6 +84,45 @@ def test_lines_of_json_are_rows_whatever_is_in_them(spark, tmp_path):
     publish(sink, texts)  # compares
     others = {"path": str(tmp_path / "p"), "format": "json", "lineSep": "|"}
     assert not make_sink(Sink("out", "file", others)).tells_rows
+
+
+HOSTILE = [*'",\\\n\r#ax \0\u2028', "", '\\"', '""', "\\,", "\\\\", "é", "NULL", "=1+1"]
+
+
+def test_records_of_csv_are_rows_whatever_is_in_them(spark, tmp_path, seed):
+    source = random.Random(seed)
+    rows = [
+        tuple(
+            source.choice([None, "".join(source.choices(HOSTILE, k=source.randrange(1, 5)))])
+            for _ in range(3)
+        )
+        for _ in range(2_000)
+    ]
+    texts = spark.createDataFrame(rows, "a STRING, b STRING, c STRING").repartition(2)
+    options = [{}, {"header": "false"}, {"quoteAll": "true"}, {"sep": "||"}, {"nullValue": "-"}]
+    for number, more in enumerate(options):
+        place = {"path": str(tmp_path / str(number)), "format": "csv", **more}
+        sink = make_sink(Sink("out", "file", place))
+        assert sink.tells_rows
+        publish(sink, texts)  # compares
+    for more in ({"quote": "'"}, {"escape": '"'}, {"lineSep": "|"}, {"sep": "\\"}, {"nullValue": '"'}):
+        assert not make_sink(Sink("out", "file", {**place, **more})).tells_rows
+
+
+def test_a_null_that_csv_has_no_line_for_is_not_told_as_a_row(spark, tmp_path):
+    """Spark writes nothing for it. Where that could not be told it is refused before anything is written."""
+    one = spark.createDataFrame([("a",), (None,), ("",)], "s STRING").coalesce(1)
+    place = {"path": str(tmp_path / "a"), "format": "csv"}
+    sink = make_sink(Sink("out", "file", place))
+    sink.prepare(one.schema)
+    sink.write(one, "out", 1, "a1")
+    assert sink.staged_rows("out", 1, "a1") == 2
+    assert sink.leaves_out(1)
+    assert not sink.leaves_out(2)
+    publish(make_sink(Sink("out", "file", {**place, "path": str(tmp_path / "b"), "nullValue": "NULL"})), one)
+    with pytest.raises(SpecError, match="no line for a row of one column") as error:
+        make_sink(Sink("out", "file", {**place, "compression": "gzip"})).prepare(one.schema)
+    assert error.value.code == "rows-left-out"
 
 
 def test_parquet_has_timestamps_that_every_reader_knows(frame, tmp_path):

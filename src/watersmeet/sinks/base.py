@@ -16,6 +16,7 @@ This package imports no PySpark; a frame is only ever asked to write itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from watersmeet.errors import SpecError, near_names
@@ -54,6 +55,22 @@ def text_options_sql(wanted: str) -> str:
     return "map(" + ", ".join("'" + text.replace("'", "\\'") + "'" for text in texts) + ")"
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """``what`` is left out, and what to do about it, in words."""
+
+    what: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A Kafka topic, and how clients reach its brokers."""
+
+    name: str
+    settings: tuple[tuple[str, str], ...]
+
+
 class RowPrinter(Protocol):
     """What shows the console sink's rows; the command line brings one of its own. ``values``: it takes rows
     as `json_values.rows_of` gives them, and not as text."""
@@ -81,6 +98,13 @@ class Sink(Protocol):
     @property
     def tells_rows(self) -> bool:
         """It knows by itself how many rows a frame had; else they are counted on their way."""
+
+    @property
+    def appends_to(self) -> Topic | None:
+        """The topic that rows are appended to, where its brokers tell how many came."""
+
+    def leaves_out(self, columns: int) -> LeftOut | None:
+        """Which rows of so many columns the target has no form for; None: it has one for all."""
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         """Check, before the first tick, all that can be checked; drop what a dead attempt left.
@@ -142,6 +166,13 @@ class Sink(Protocol):
 class WithoutParts:
     """What sinks share whose rows are out with a tick and do not say which one: there is no part to look
     at."""
+
+    @property
+    def appends_to(self) -> Topic | None:
+        return None
+
+    def leaves_out(self, columns: int) -> LeftOut | None:
+        return None
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None

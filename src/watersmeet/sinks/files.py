@@ -23,18 +23,14 @@ directory has to be one that all machines share.
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import os
 import re
 import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import quote, unquote
-
-import numpy as np
 
 from watersmeet.durable import make_folders, sync
 from watersmeet.errors import EngineError, SpecError, raise_all
@@ -42,11 +38,13 @@ from watersmeet.sinks.base import (
     TEXT_OPTIONS,
     ArrowPart,
     Frame,
+    LeftOut,
     RowPrinter,
     Schema,
     check_unique_names,
     columns_of,
 )
+from watersmeet.sinks.counted import OPENERS, lines_in, records_in
 from watersmeet.sinks.ownership import OWNER, Ownership, of_another
 from watersmeet.sinks.part_mark import (
     ASIDE,
@@ -63,13 +61,20 @@ from watersmeet.spec.model import Sink as SinkSpec
 
 ATTEMPTS = "_attempts"
 
+_EMPTY_LINES = LeftOut(
+    "CSV has no line for a row of one column that is NULL",
+    "say how it is written ('nullValue' = 'NULL'), put a second column out, or write JSON or Parquet",
+)
+
 _PART = re.compile(r".+-\d{12}")
 _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTIONS["json"]}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
-_OPENERS: dict[str, Any] = {".csv": open, ".json": open, ".gz": gzip.open, ".bz2": bz2.open}
-_LINE_END = ord("\n")
 _OTHER_LINES = frozenset({"pretty", "linesep", "encoding", "charset", "compression"})
 """Options by which a line of JSON may not be one row, or takes long to be found."""
+_OTHER_RECORDS = _OTHER_LINES | {"quote", "escape", "escapequotes", "chartoescapequoteescaping", "comment"}
+"""The same of records of CSV."""
+_WRITTEN = ("sep", "delimiter", "nullvalue", "emptyvalue")
+"""Options of which the value is written as it is."""
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
@@ -77,6 +82,7 @@ class FileSink:
     """See the module. Options: ``path``, ``format`` (parquet), others are Spark's writer's (`WRITERS`)."""
 
     idempotent = True
+    appends_to = None
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._spec = spec
@@ -103,6 +109,14 @@ class FileSink:
                         code="type-not-supported",
                         hint="write Parquet or JSON, or put the column out as text: to_json(…)",
                     )
+        left_out = self.leaves_out(len(columns))
+        if left_out is not None and not self.tells_rows:
+            raise SpecError(
+                f'{left_out.what}, and with these options of "{self._spec.name}" it cannot be told '
+                "that one was lost",
+                code="rows-left-out",
+                hint=left_out.hint,
+            )
         try:
             make_folders(self._path)
             probe = self._path / f"_writable-{os.getpid()}"
@@ -132,16 +146,26 @@ class FileSink:
 
     @property
     def tells_rows(self) -> bool:
-        """Parquet files hold the number of their rows, and JSON has a line for each. A line of CSV may be
-        part of a text."""
+        """Parquet files hold the number of their rows, JSON has a line for each, and CSV a record."""
+        if self._format == "csv":
+            written = "".join(self._options.get(name, "") for name in _WRITTEN)
+            return not _OTHER_RECORDS & set(self._options) and not set(written) & set('"\\\n')
         return self._format == "parquet" or (self._format == "json" and not _OTHER_LINES & set(self._options))
+
+    def leaves_out(self, columns: int) -> LeftOut | None:
+        """Spark writes nothing for a record that would be an empty line."""
+        written = self._options.get("nullvalue"), self._options.get("emptyvalue", '""')
+        return _EMPTY_LINES if self._format == "csv" and columns == 1 and not all(written) else None
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         from pyarrow import parquet
 
         staged = self._staged(insert, tick, attempt)
         if self._format == "json":
-            return sum(map(_lines_in, staged.glob("*.json*")))
+            return sum(map(lines_in, staged.glob("*.json*")))
+        if self._format == "csv":
+            records = [records_in(file) for file in staged.glob("*.csv")]
+            return sum(max(0, each - 1) for each in records) if self._has_header else sum(records)
         return sum(parquet.read_metadata(file).num_rows for file in staged.glob("*.parquet"))
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
@@ -239,6 +263,10 @@ class FileSink:
         """The folders of published parts."""
         return [self._path / name for name in sorted(os.listdir(self._path)) if _PART.fullmatch(name)]
 
+    @property
+    def _has_header(self) -> bool:
+        return self._options["header"].strip().lower() == "true"
+
     def _staged(self, insert: str, tick: int, attempt: str) -> Path:
         return self._path / ATTEMPTS / _safe(attempt) / f"{_safe(insert)}-{tick}"
 
@@ -286,27 +314,15 @@ class FileSink:
             from pyarrow import parquet
 
             return bool(parquet.read_metadata(file).num_rows)
-        lines = _OPENERS.get(file.suffix)
+        lines = OPENERS.get(file.suffix)
         if lines is None:  # another compression: an empty file does no harm
             return True
         with lines(file, "rb") as content:
             first = content.readline()
-            if self._format == "json" or self._options["header"].strip().lower() != "true":
+            if self._format == "json" or not self._has_header:
                 return bool(first)
             # In doubt it has rows: a field may hold a line's end, and another line's end may be asked for.
             return bool(first) and ("linesep" in self._options or bool(content.read(1)))
-
-
-def _lines_in(file: Path) -> int:
-    """How many lines end in a file."""
-    with _OPENERS[file.suffix](file, "rb") as content:
-        return sum(iter(lambda: _line_ends(content), -1))
-
-
-def _line_ends(content: IO[bytes]) -> int:
-    """In the next piece; -1 at the end."""
-    piece = np.frombuffer(content.read(1 << 20), np.uint8)
-    return int(np.count_nonzero(piece == _LINE_END)) if len(piece) else -1
 
 
 def _safe(name: str) -> str:

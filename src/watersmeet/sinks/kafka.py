@@ -13,6 +13,7 @@ from watersmeet.sinks.base import (
     Frame,
     RowPrinter,
     Schema,
+    Topic,
     WithoutParts,
     check_unique_names,
     chosen_format,
@@ -45,6 +46,14 @@ class KafkaSink(WithoutParts):
             for name, value in spec.options.items()
             if name not in _OURS
         }
+
+    @property
+    def appends_to(self) -> Topic | None:
+        """Records that nobody acknowledges may come later, or never."""
+        if self._settings.get("kafka.acks", "all").strip() == "0":
+            return None
+        plain = {name.removeprefix("kafka."): value for name, value in self._settings.items()}
+        return Topic(self._topic, tuple(sorted(plain.items())))
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         columns = columns_of(schema)

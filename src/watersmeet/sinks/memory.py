@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from watersmeet.sinks.base import ArrowPart, Frame, RowPrinter, Schema
+from watersmeet.sinks.base import ArrowPart, Frame, LeftOut, RowPrinter, Schema
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
 from watersmeet.spec.model import Sink as SinkSpec
 
@@ -22,6 +22,7 @@ class MemorySink:
 
     idempotent = True
     tells_rows = True
+    appends_to = None
     _published: ClassVar[dict[str, dict[tuple[str, int], tuple[Identity, list[Row]]]]] = {}
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
@@ -36,6 +37,9 @@ class MemorySink:
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         return len(self._staged[attempt, insert, tick])
+
+    def leaves_out(self, columns: int) -> LeftOut | None:
+        return None
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None

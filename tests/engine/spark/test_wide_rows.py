@@ -60,7 +60,43 @@ def test_a_sink_that_took_other_rows_stops_the_tick(spark, job, tmp_path, monkey
     took = FileSink.staged_rows
     monkeypatch.setattr(FileSink, "staged_rows", lambda *given: took(*given) - 1)
     text = job.replace("l.v AS lv, r.v AS rv", projected)
-    with pytest.raises(EngineError, match=r"took 3,599 rows where the tasks put out 3,600") as error:
+    with pytest.raises(EngineError, match=r"took 3,599 rows where it was given 3,600") as error:
         until_caught_up(spark, text, tmp_path / "checkpoint")
     assert error.value.code == "internal-rows"
     assert not [name for name in os.listdir(tmp_path / "out") if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", ["csv", "json"])
+def test_a_row_that_is_lost_between_the_tasks_and_the_sink_stops_the_tick(
+    spark, job, tmp_path, monkeypatch, name
+):
+    """A row that Spark loses, planted in what the sink is given."""
+    write = FileSink.write
+
+    def losing(self, frame, *more):
+        write(self, frame.where("monotonically_increasing_id() <> 0"), *more)
+
+    monkeypatch.setattr(FileSink, "write", losing)
+    text = job.replace("l.v AS lv, r.v AS rv", "l.k AS a, left(r.v, 3) AS b")
+    head, tail = text.split("CREATE MAPPING joined")
+    text = f"{head}CREATE MAPPING joined{tail.replace('parquet', name)}"
+    with pytest.raises(EngineError, match=r"took 3,599 rows where it was given 3,600") as error:
+        until_caught_up(spark, text, tmp_path / "checkpoint")
+    assert error.value.code == "internal-rows"
+    assert not [name for name in os.listdir(tmp_path / "out") if not name.startswith("_")]
+    monkeypatch.undo()
+    running = until_caught_up(spark, text, tmp_path / "checkpoint")
+    assert sum(tick.queries["joined"].rows_out for tick in running.ticks) == ROWS * ROWS
+
+
+def test_a_null_that_csv_has_no_line_for_stops_the_tick(spark, job, tmp_path):
+    head, tail = job.split("CREATE MAPPING joined")
+    text = f"{head}CREATE MAPPING joined{tail.replace('parquet', 'csv')}"
+    for number, where in enumerate(("", " WHERE length(l.v) + length(r.v) > 0")):
+        null = text.replace("l.v AS lv, r.v AS rv", "nullif(left(l.v, 10), 'l000000007') AS a") + where
+        with pytest.raises(EngineError, match="no line for a row of one column that is NULL") as error:
+            until_caught_up(spark, null, tmp_path / f"checkpoint{number}")
+        assert error.value.code == "rows-left-out"
+    told = null.replace("'csv'", "'csv', 'nullValue' = '?'")
+    running = until_caught_up(spark, told, tmp_path / "checkpoint1")
+    assert sum(tick.queries["joined"].rows_out for tick in running.ticks) == ROWS * ROWS

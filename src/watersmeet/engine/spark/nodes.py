@@ -25,6 +25,7 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.counting import RowCounter
 from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NODE, node_of, node_text
+from watersmeet.engine.spark.taken import Takings, Took, check_taken
 from watersmeet.engine.spark.unresolved import naming
 from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeReport, NodeShape
@@ -152,12 +153,14 @@ class SinkFrame:
         outputs: list[tuple[str, str]],
         plain: tuple[tuple[str, str], ...] | None,
         sink: Sink,
+        takings: Takings,
         results: Callable[[DataFrame], DataFrame] | None = None,
     ) -> None:
         self._spark = spark
         self._query = shape.query
         self._partitions = partitions
         self._sink = sink
+        self._takings = takings
         self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Lists())
         schema = from_arrow_schema(shape.row_schema)
         numbers = spark.range(0, partitions, 1, partitions)
@@ -166,7 +169,9 @@ class SinkFrame:
         self._staged = None if plain is None else staged_schema(shape, plain)
         grouped = isinstance(shape, AggregateShape) and shape.aggregates is None
         self._is_cut = grouped or where is not None
-        self._counter = RowCounter(spark) if self._is_cut and not sink.tells_rows else None
+        self._left_out = sink.leaves_out(len(outputs))
+        told = sink.tells_rows and self._left_out is None
+        self._counter = RowCounter(spark) if self._is_cut and not told else None
 
         def made() -> DataFrame:
             frame = numbers.mapInArrow(Carrying(ToSink(shape, store, partitions, self._reports)), schema)
@@ -198,43 +203,43 @@ class SinkFrame:
             self._counter.begin()
         told = node_text(task.work, task.tick, part, task.answers)
         self._spark.sparkContext.setLocalProperty(NODE, told)
-        if part is None:
-            # A frame that shuffles would take what it shuffled in the tick before.
-            frame = self.frame if self._anew is None else self._anew()
-            self._sink.write(frame, self._query, task.tick, attempt)
-        else:
-            self._staging.collect()
-        found = {
-            partition: text
-            for work, query, partition, text in self._reports.value
-            if (work, query) == (task.work, self._query)
-        }
+
+        def write() -> None:
+            if part is None:
+                # A frame that shuffles would take what it shuffled in the tick before.
+                frame = self.frame if self._anew is None else self._anew()
+                self._sink.write(frame, self._query, task.tick, attempt)
+            else:
+                self._staging.collect()
+
+        def given() -> int:
+            return _put_out(self._found(task).values()) if self._counter is None else self._counter.rows(told)
+
+        took = self._takings.of(self._sink, self._query, task.tick, attempt, write, given)
+        found = self._found(task)
         if len(found) != self._partitions:
             raise EngineError(
                 f'the sink of "{self._query}" took the rows of {len(found)} of {self._partitions} partitions',
                 code="internal",
                 hint="a sink must evaluate the whole frame",
             )
-        rows = None
+        rows = given()
         if self._counter is not None:
-            rows = self._counter.rows(told)
-        elif self._sink.tells_rows:
-            rows = self._sink.staged_rows(self._query, task.tick, attempt)
-        self._check_rows(found.values(), rows)
-        return list(found.values()), rows if self._is_cut else None
+            check_taken(self._query, Took(rows), _put_out(found.values()), cut=True)
+        cut = self._is_cut and self._counter is None
+        check_taken(self._query, took, rows, left_out=self._left_out, cut=cut)
+        if not self._is_cut:
+            return list(found.values()), None
+        return list(found.values()), rows if self._counter is not None or took is None else took.rows
 
-    def _check_rows(self, reports: Iterable[str], rows: int | None) -> None:
-        """What the sink took is what the tasks put out, or no more where Spark filters or groups it.
+    def _found(self, task: NodeTask) -> dict[int, str]:
+        """The reports of the task's partitions."""
+        return {
+            partition: text
+            for work, query, partition, text in self._reports.value
+            if (work, query) == (task.work, self._query)
+        }
 
-        Raises:
-            EngineError: it is not: nothing of the tick is published.
-        """
-        put_out = sum(NodeReport.model_validate_json(text).rows_out for text in reports)
-        if rows is None or rows == put_out or (self._is_cut and rows < put_out):
-            return
-        raise EngineError(
-            f'the sink of "{self._query}" took {rows:,} rows where the tasks put out {put_out:,}; '
-            "nothing of the tick is published",
-            code="internal-rows",
-            hint="does something else write to the sink's directory? If not, this is a bug: please report it",
-        )
+
+def _put_out(reports: Iterable[str]) -> int:
+    return sum(NodeReport.model_validate_json(text).rows_out for text in reports)

@@ -44,6 +44,7 @@ from watersmeet.engine.spark.scan import scan
 from watersmeet.engine.spark.session import hold_fixed
 from watersmeet.engine.spark.sources import read
 from watersmeet.engine.spark.tables import table_of, table_readers
+from watersmeet.engine.spark.taken import Takings
 from watersmeet.engine.spark.tick import UNKNOWN, Outputs, Ticks
 from watersmeet.engine.spark.topics import TopicIds, Topics, accepted
 from watersmeet.engine.spark.zone_rules import check_zone
@@ -179,11 +180,12 @@ class Run:
 
     def execute(self) -> RunResult:
         """The whole run, in this thread. Raises: WatersmeetError."""
-        self.topics = Topics(self.spark, self.plan.sources)
+        self.topics, self.takings = Topics(self.spark, self.plan.sources), Takings(self.spark)
         try:
             return self._execute()
         finally:
             self.topics.close()
+            self.takings.close()
 
     def _execute(self) -> RunResult:
         with self.checkpoint.locked(), self._sinks_closed():
@@ -303,7 +305,7 @@ class Run:
         self.driver.declare_partitions(partitions)
         self._reports = found.frame.mapInArrow(Carrying(Ingest(found.split, store)), SCHEMA)
         count = settings.partitions or spark.sparkContext.defaultParallelism
-        self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count)
+        self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count, self.takings)
 
     def _stream(self) -> None:
         """Ticks from the stream until it is stopped, caught up, or fails."""

@@ -22,6 +22,7 @@ from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.ingest import SCHEMA, Ingest
 from watersmeet.engine.spark.scan import scan
 from watersmeet.engine.spark.tables import Table, table_readers
+from watersmeet.engine.spark.taken import Takings
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.tick import Outputs, Ticks
 from watersmeet.engine.step.driver import TickDriver
@@ -109,7 +110,7 @@ class _SparkCase:
             tables=table_readers(self._plan, found, self._table),
         )
         outputs = Outputs({QUERY: self._out}, late=self._late)
-        self._ticks = Ticks(self._spark, self._plan, driver, outputs, partitions)
+        self._ticks = Ticks(self._spark, self._plan, driver, outputs, partitions, Takings(self._spark))
 
     @property
     def state(self) -> Mapping[str, int]:

@@ -21,6 +21,7 @@ from watersmeet.engine.spark.ingest import ASIDE, REPORT
 from watersmeet.engine.spark.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.properties import START, start_text
 from watersmeet.engine.spark.side_output import Aside, side_frame
+from watersmeet.engine.spark.taken import Takings, check_taken
 from watersmeet.engine.spark.text import quoted, sql_of
 from watersmeet.engine.step.asking import asked_elsewhere
 from watersmeet.engine.step.driver import TickDriver, TickResult
@@ -85,10 +86,17 @@ class Ticks:
 
     Args:
         partitions: into how many hash ranges a join is cut.
+        takings: asked what sinks took; to be closed when all ticks are done.
     """
 
     def __init__(
-        self, spark: SparkSession, plan: JobPlan, driver: TickDriver, outputs: Outputs, partitions: int
+        self,
+        spark: SparkSession,
+        plan: JobPlan,
+        driver: TickDriver,
+        outputs: Outputs,
+        partitions: int,
+        takings: Takings,
     ) -> None:
         self._spark = spark
         self._plan = plan
@@ -96,6 +104,7 @@ class Ticks:
         self._partitions = partitions
         self.driver = driver
         self.timings = Timings()
+        self._takings = takings
         self._frames = {query.name: self._sink_frame(query) for query in plan.queries}
         self._feeds = {
             (query.name, node.number): FeedFrame(
@@ -256,11 +265,18 @@ class Ticks:
         for sink, insert in ((self._outputs.late, LATE_INSERT), (self._outputs.broken, BROKEN_INSERT)):
             files = [file for file in aside if (file.reason == "broken") == (insert == BROKEN_INSERT)]
             if sink is not None and files:
-                sink.write(side_frame(self._spark, self.driver.store, files), insert, tick, attempt)
+                self._write_files(sink, insert, tick, attempt, files)
                 published.append((sink, insert))
         if published:
             self.timings.mark("side outputs")
         return published
+
+    def _write_files(self, sink: Sink, insert: str, tick: int, attempt: str, files: list[Aside]) -> None:
+        frame, rows = side_frame(self._spark, self.driver.store, files), sum(file.rows for file in files)
+        took = self._takings.of(
+            sink, insert, tick, attempt, lambda: sink.write(frame, insert, tick, attempt), lambda: rows
+        )
+        check_taken(insert, took, rows)
 
     def _sink_frame(self, query: QueryPlan) -> SinkFrame:
         outputs = [(sql_of(output.expr), output.name) for output in query.outputs]
@@ -274,7 +290,18 @@ class Ticks:
             plain, results = None, partial(results_of, shape=shape, node=root)
         store = self.driver.store
         sink = self._outputs.queries[query.name]
-        return SinkFrame(self._spark, shape, store, self._partitions, where, outputs, plain, sink, results)
+        return SinkFrame(
+            self._spark,
+            shape,
+            store,
+            self._partitions,
+            where,
+            outputs,
+            plain,
+            sink,
+            self._takings,
+            results,
+        )
 
 
 def _writer_is_set(spark: SparkSession) -> bool:
