@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import socket
 import struct
 import threading
+from datetime import datetime
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 JOB = """
 CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5)
@@ -198,3 +203,121 @@ def test_functions_of_extensions_are_left_to_spark(watersmeet, job):
         + "SELECT to_money(x.k) AS m FROM a x;"
     )
     assert watersmeet("explain", job).status == 0
+
+
+T = "2024-01-01T00:00:00Z"
+GOOD_CSV, GOOD_JSON = f"t,x\n{T},1\n".encode(), f'{{"t": "{T}", "x": 1}}\n'.encode()
+
+
+def good_parquet():
+    sink = io.BytesIO()
+    times = pa.array([datetime(2024, 1, 1)], pa.timestamp("us", "UTC"))
+    parquet.write_table(pa.table({"t": times, "x": [1]}), sink)
+    return sink.getvalue()
+
+
+def declared(path, kind, more=""):
+    return (
+        "CREATE TABLE a (t TIMESTAMP, x BIGINT, WATERMARK FOR t) WITH ('connector' = 'file', "
+        f"'path' = '{path}', 'format' = '{kind}'{more}); SELECT * FROM a;"
+    )
+
+
+FILES = {
+    "torn": ("parquet", good_parquet()[:-20], "it is no whole Parquet file", "elsewhere"),
+    "text": ("parquet", GOOD_CSV, "it is no Parquet file, but text", "'format' = 'csv'"),
+    "bytes": ("parquet", bytes(range(256)) * 9, "it is no Parquet file, but something else", "'format'"),
+    "csv in UTF-16": ("csv", GOOD_CSV.decode().encode("utf-16"), "it is UTF-16, not UTF-8 text", "iconv"),
+    "json in UTF-16": ("json", GOOD_JSON.decode().encode("utf-16-le"), "it is UTF-16LE, not", "iconv"),
+    "csv of bytes": ("csv", bytes(range(256)) * 9, "it is no text", "'format'"),
+    "json of Parquet": ("json", good_parquet(), "it is a Parquet file", "'format' = 'parquet'"),
+    "json of gzip": ("json", gzip.compress(GOOD_JSON), "it is compressed with gzip", ".gz"),
+    "pretty": ("json", b'[\n{"t":\n"x"}]\n', "none of its first lines is a JSON", "'multiLine' = 'true'"),
+    "json of csv": ("json", GOOD_CSV, "none of its first lines is a JSON object", "'format' says"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_cannot_be_read_are_named(watersmeet, tmp_path, name):
+    kind, content, said, hint = FILES[name]
+    good = {"csv": GOOD_CSV, "json": GOOD_JSON, "parquet": good_parquet()}[kind]
+    for place in range(4):
+        (tmp_path / f"{place}.{kind}").write_bytes(content if place in (1, 2) else good)
+    job = tmp_path / "_job.sql"
+    job.write_text(declared(tmp_path, kind))
+    found = watersmeet("explain", job, "--check-sources")
+    assert (found.status, found.out) == (2, ""), found.err
+    errors = [line for line in found.err.splitlines() if not line.startswith("note: ")]
+    assert 'file source "a": ' in errors[0]
+    assert said in errors[0]
+    assert f"{tmp_path}/1.{kind}, and 1 more" in errors[0]
+    assert hint in errors[1]
+
+
+def test_a_torn_archive_and_one_that_is_whole(watersmeet, tmp_path):
+    (tmp_path / "1.json.gz").write_bytes(gzip.compress(GOOD_JSON))
+    (tmp_path / "_job.sql").write_text(declared(tmp_path, "json"))
+    assert watersmeet("explain", tmp_path / "_job.sql", "--check-sources").status == 0
+    (tmp_path / "2.json.gz").write_bytes(gzip.compress(GOOD_JSON)[:-12])
+    found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
+    assert (found.status, "it is no whole .gz file" in found.err, "2.json.gz" in found.err) == (2, True, True)
+
+
+def test_good_files_and_odd_characters_are_no_errors(watersmeet, tmp_path):
+    """Of a stray byte a note says so; empty files and text cut within a character are nothing to speak of."""
+    (tmp_path / "1.csv").write_bytes(GOOD_CSV)
+    (tmp_path / "2.csv").write_bytes(b"\xef\xbb\xbf" + GOOD_CSV + b"x," + "ä".encode() * 70_000)
+    (tmp_path / "3.csv").write_bytes(b"")
+    (tmp_path / "_job.sql").write_text(declared(tmp_path, "csv"))
+    found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
+    assert (found.status, "UTF-8" in found.err) == (0, False), found.err
+    (tmp_path / "4.csv").write_bytes(GOOD_CSV + b"caf\xe9,1\n")
+    found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
+    assert found.status == 0
+    assert "note: " in found.err
+    assert "4.csv" in found.err
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (["1.json", "x/2.json"], "x/2.json"),
+        (["x/k=1/1.json"], "x/k=1/1.json"),
+        (["k=1/x/j=2/1.json"], "j=2/1.json"),
+        (["1.json", "k=1/2.json"], "1.json"),
+        (["k=1/1.json", "k=1/j=2/2.json"], "by k ("),
+        (["k=1/1.json", "k=2/x/y/2.json"], None),
+        (["_k=1/1.json"], None),
+    ],
+)
+def test_files_in_directories(watersmeet, tmp_path, files, said):
+    for name in files:
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(GOOD_JSON)
+    (tmp_path / "_job.sql").write_text(declared(tmp_path / "in", "json"))
+    found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
+    assert found.status == (2 if said else 0), found.err
+    if said:
+        assert "file-unread" in found.err
+        assert said in found.err
+        assert "Hint: " in found.err
+
+
+def test_a_hidden_file_is_noted(watersmeet, tmp_path):
+    (tmp_path / "1.json").write_bytes(GOOD_JSON)
+    (tmp_path / "_2.json").write_bytes(GOOD_JSON)
+    (tmp_path / "_job.sql").write_text(declared(tmp_path, "json", ", 'recursiveFileLookup' = 'false'"))
+    found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
+    assert found.status == 0
+    assert "_2.json" in found.err
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_another_separator_is_told(watersmeet, tmp_path, separator):
+    (tmp_path / "1.csv").write_text(f"t{separator}x\n{T}{separator}1\n")
+    (tmp_path / "_job.sql").write_text(declared(tmp_path, "csv"))
+    found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
+    written = {"\t": "\\t"}.get(separator, separator)
+    assert f"say 'sep' = '{written}'" in found.err
+    (tmp_path / "_job.sql").write_text(declared(tmp_path, "csv", f", 'sep' = '{written}'"))
+    assert watersmeet("explain", tmp_path / "_job.sql", "--check-sources").status == 0

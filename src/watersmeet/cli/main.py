@@ -192,7 +192,7 @@ def explain(
     ] = False,
     check_sources: Annotated[
         bool,
-        typer.Option("--check-sources", help="Look at paths, headers and brokers too: an error if wrong."),
+        typer.Option("--check-sources", help="Look at paths, files and brokers too: an error if wrong."),
     ] = False,
 ) -> None:
     """Show how a job would be run: keys, time bounds, for how long rows are kept, how much that makes."""

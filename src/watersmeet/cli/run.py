@@ -95,13 +95,13 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
     """Look at the sources of the job's INSERTs, without Spark.
 
     Args:
-        really: what is wrong is an error, brokers are asked, and what cannot be looked at is said. Else a
-            path at which there is nothing is a warning: the data may be elsewhere.
+        really: what is wrong is an error, files are opened, brokers are asked, and what cannot be looked at
+            is said. Else a path at which there is nothing is a warning: the data may be elsewhere.
 
     Raises:
         WatersmeetError: all that is wrong with the sources.
     """
-    from watersmeet.engine.spark.look import not_looked_at, problems_of
+    from watersmeet.engine.spark.look import notes_of, problems_of
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
@@ -109,10 +109,10 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
     if not job.inserts:
         return
     plan = plan_job(job)
-    problems = problems_of(plan, brokers=really)
+    problems = problems_of(plan, thorough=really)
     if really:
         raise_all(problems)
-        for words in not_looked_at(plan):
+        for words in notes_of(plan):
             print(f"note: {words}", file=sys.stderr)
         return
     for problem in problems:

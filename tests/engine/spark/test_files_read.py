@@ -303,7 +303,7 @@ def test_one_that_came_or_changed_since_the_start_waits_for_the_next_run(job):
     job.files.finish()
 
 
-@pytest.mark.parametrize("name", ["sub/1.json", "k=1/sub/1.json", "_a=1/x/y.json"])
+@pytest.mark.parametrize("name", ["sub/1.json", "sub/k=1/1.json", "k=1/x/_a=1/y.json"])
 def test_a_file_in_a_subdirectory_is_not_passed_over_in_silence(job, name):
     path = job.put(name)
     error = job.refused(job.files.start)
@@ -328,7 +328,7 @@ def test_who_says_what_is_meant_by_subdirectories_is_not_told(tmp_path, said):
     job.files.look()
 
 
-@pytest.mark.parametrize("name", ["k=1/1.json", "_k=1/l=ä b/1.json"])
+@pytest.mark.parametrize("name", ["k=1/1.json", "_k=1/l=ä b/1.json", "k=1/sub/1.json", "_a=1/x/y/1.json"])
 def test_files_in_partitions_are_read(job, name):
     path = job.put(name)
     job.files.start()

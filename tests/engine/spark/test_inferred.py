@@ -12,6 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from watersmeet.engine.spark.inferred import infer
+from watersmeet.engine.spark.parquet_types import check_types
 from watersmeet.errors import WatersmeetError
 from watersmeet.spec.model import Column, Source
 
@@ -100,7 +101,7 @@ def test_names_of_csv(tmp_path):
     types, found = inferred(tmp_path)
     assert types == {"a b": "BIGINT", "v": "BIGINT"}
     assert found.notes == (
-        "a column without a name is left out",
+        "a column without a name (name it in the files' headers to read it) is left out",
         "the column __ws_x, whose name is taken by the engine is left out",
     )
     (tmp_path / "1.csv").write_text("v,V\n1,2\n")
@@ -184,3 +185,50 @@ def test_nothing_to_infer_from(tmp_path):
     assert "no local path" in refused("s3a://bucket/x").message
     (tmp_path / "1.csv").rename(tmp_path / "1.csv.zst")
     assert "only Spark reads" in refused(tmp_path).message
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "said", "hint"),
+    [
+        ("k;v;w\n1;2;3\n", "csv", "has one column", "say 'sep' = ';'"),
+        ("k\tv\n1\t2\n", "csv", "has one column", "say 'sep' = '\\t'"),
+        (",v,\n1,2,3\n", "csv", "2 columns without a name: at the places 1, 3", "name them"),
+        (",v, \n1,2,3\n", "csv", "2 columns without a name: at the places 1, 3", "name them"),
+        ("k,v\n1," + "x" * (17 << 20) + "\n", "csv", "is longer than 16 MB", "declare its columns"),
+        ('{"k": "' + "x" * (17 << 20) + '"}\n', "json", "is longer than 16 MB", "declare its columns"),
+        ('[{"k": 1},\n{"k": 2}]\n', "json", "none of 2 lines is a JSON object", "'multiLine' = 'true'"),
+        ("k,v\n1,2\n".encode("utf-16"), "csv", "it is UTF-16, not UTF-8 text", "iconv"),
+        (bytes(range(256)) * 9, "json", "it is no text", "'format'"),
+        (b"k,v\n1,caf\xe9\n", "csv", "it is no UTF-8 text (at byte 9)", "'encoding'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_inferred_says_what_to_do(tmp_path, content, kind, said, hint):
+    (tmp_path / f"1.{kind}").write_bytes(content if isinstance(content, bytes) else content.encode())
+    error = refused(tmp_path, kind)
+    assert said in error.message
+    assert hint in error.hint
+
+
+def test_long_values_are_values(tmp_path):
+    (tmp_path / "1.csv").write_text(f"k,v\n1,{'x' * 200_000}\n")
+    assert inferred(tmp_path)[0] == {"k": "BIGINT", "v": "STRING"}
+
+
+def test_numbers_of_too_many_digits(tmp_path):
+    (tmp_path / "1.json").write_text(f'{{"n": {"9" * 45}, "a": [{"9" * 45}]}}\n')
+    types, found = inferred(tmp_path, "json")
+    assert types == {"n": "DOUBLE", "a": "ARRAY<DOUBLE>"}
+    assert "n is DOUBLE: some of its numbers have more digits than a DOUBLE holds" in found.notes
+    (tmp_path / "1.json").unlink()
+    long = pa.array([Decimal(1)], pa.decimal256(50, 2))
+    table = pa.table({"k": [1], "n": long, "a": pa.ListArray.from_arrays([0, 1], long)})
+    parquet.write_table(table, tmp_path / "1.parquet")
+    types, found = inferred(tmp_path, "parquet")
+    assert types == {"k": "BIGINT"}
+    assert [note.split(":")[0] for note in found.notes] == [
+        "the column n is left out",
+        "the column a is left out",
+    ]
+    with pytest.raises(WatersmeetError) as caught:
+        check_types('"a"', source(tmp_path, columns=(Column("n", "DECIMAL(38,2)"),)), f"{tmp_path}/1.parquet")
+    assert "of more digits than Spark's DECIMAL has (38)" in caught.value.message

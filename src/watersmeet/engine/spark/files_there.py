@@ -1,7 +1,7 @@
 """The files that are at the path of a file source now, and which of them Spark's listing passes over.
 
-As Spark lists them: right in the directory, or in directories of partitions (``k=v``), or all beneath it when
-the source says so; names that begin with ``_`` or ``.`` are not for readers.
+As Spark lists them: right in the directory, or in directories of partitions (``k=v``) and all beneath these,
+or all beneath it when the source says so; names that begin with ``_`` or ``.`` are not for readers.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ NESTED = (
     "'false' when they are not meant"
 )
 UNEVEN = (
-    "of directories of partitions (k=v) and others between them Spark takes some for partitions and stops at "
-    "others: put it right into a directory of partitions, or say 'recursiveFileLookup' = 'true' (then no "
-    "columns come from directories), or 'false' when it is not meant"
+    "of directories of partitions (k=v) with others above them or between them Spark takes some for "
+    "partitions and stops at others: let those of partitions come first, or say 'recursiveFileLookup' = "
+    "'true' (then no columns come from directories), or 'false' when it is not meant"
 )
 MIXED = (
     "it lies beside directories of partitions (k=v), and Spark reads those alone: move it into a directory "
@@ -186,7 +186,9 @@ def _nested(root: str, path: str) -> str | None:
     """What to do about a file that lies neither right in the directory nor in one of partitions."""
     folders = os.path.dirname(path.removeprefix(root).lstrip(os.sep))
     partitions = ["=" in each for each in folders.split(os.sep)]
-    return None if not folders or all(partitions) else UNEVEN if any(partitions) else NESTED
+    if not any(partitions):
+        return NESTED if folders else None
+    return None if partitions == sorted(partitions, reverse=True) else UNEVEN
 
 
 def _why_passed_over(path: str, changed_ns: int, nested: str | None) -> str | None:

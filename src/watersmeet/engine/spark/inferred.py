@@ -166,7 +166,7 @@ def _can_be_named(name: str, notes: list[Told]) -> bool:
     """Whether a column of that name can be declared; else that is noted."""
     why = None
     if not name.strip():
-        why = "a column without a name"
+        why = "a column without a name (name it in the files' headers to read it)"
     elif is_ours(name):
         why = f"the column {name}, whose name is taken by the engine"
     elif not name.isprintable():

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.engine.spark.files_there import shown
-from watersmeet.engine.spark.inferred_types import Told
+from watersmeet.engine.spark.inferred_types import LONGEST_DECIMAL, Told
 from watersmeet.engine.spark.parquet_types import types_of
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError
@@ -115,6 +115,8 @@ def spark_type(kind: pa.DataType, physical: str) -> str | None:
             return None
         return f"STRUCT<{', '.join(f'{quoted(name)}: {part}' for name, part in parts)}>"
     if pa.types.is_timestamp(kind) and kind.unit == "ns" and not physical:
+        return None
+    if pa.types.is_decimal(kind) and kind.precision > LONGEST_DECIMAL:
         return None
     if kind in _NEAREST:
         return _NEAREST[kind]

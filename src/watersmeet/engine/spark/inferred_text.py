@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from watersmeet.engine.spark.contents import START, no_text
 from watersmeet.engine.spark.files_there import shown
 from watersmeet.engine.spark.inferred_parquet import Found
 from watersmeet.engine.spark.inferred_types import (
@@ -30,7 +31,7 @@ from watersmeet.engine.spark.inferred_types import (
     type_of,
 )
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.step.csv_header import OPENERS, UNREADABLE, by_name, records
+from watersmeet.engine.step.csv_header import OPENERS, UNREADABLE, by_name, other_separator, records
 from watersmeet.errors import EngineError
 
 RECORDS = 10_000
@@ -63,6 +64,13 @@ def columns_of(name: str, wanted: str, files: Sequence[str], options: Mapping[st
         (sample.csv if wanted == "csv" else sample.json)(file)
     if not sample.records:
         what = "there are no records to tell types by"
+        if sample.too_long:
+            raise _refused(
+                name, f"the first record of {shown(sample.too_long)} is longer than {BYTES >> 20} MB"
+            )
+        if sample.broken and wanted == "json" and not sample.is_true("multiline"):
+            hint = f"'multiLine' = 'true' reads files that are one value over several lines; or {_HINT}"
+            raise _refused(name, f"{what}: none of {sample.broken:,} lines is a JSON object", hint)
         raise _refused(name, f"{what}: {sample.broken} cannot be read" if sample.broken else what)
     found = Found(files=len(files), records=sample.records)
     for column, seen in sample.columns.items():
@@ -119,6 +127,7 @@ class Nested(Seen):
             fits = -(2**63) <= value < 2**63
             if not fits and abs(value) >= 10**LONGEST_DECIMAL:
                 self.examples.setdefault(REAL, "a very large one")
+                self.examples.setdefault(LONG, "a very large one")  # whose digits a DOUBLE does not hold
             elif fits:
                 self.examples.setdefault(INT if float(value) == value else LONG, str(value))
             else:
@@ -176,15 +185,18 @@ class _Sample:
         self.columns: dict[str, Seen] = {}
         self.records = 0
         self.broken = 0
+        self.too_long: str | None = None
         self._header: tuple[str, list[str]] | None = None
 
     def csv(self, file: str) -> None:
         """Raises: EngineError when the file has another header than those before."""
         with self._opened(file) as text:
-            rows = records(_Bounded(text), self._options)
+            bounded = _Bounded(text)
+            rows = records(bounded, self._options)
             try:
                 header = next(rows, None)
                 if header is None:
+                    self._see(file, bounded)
                     return
                 self._same_header(file, header)
                 names = self._header[1] if self._header is not None else header
@@ -197,11 +209,24 @@ class _Sample:
                     self.records += 1
                     for name, value in zip(names, row, strict=True):
                         self.columns[name].add_text(value, self._options)
+                self._see(file, bounded)
             except (csv.Error, UnicodeError, OSError, EOFError) as error:
                 raise self._unreadable(file, error) from None
 
     def _same_header(self, file: str, header: list[str]) -> None:
         if self._header is None:
+            hint = other_separator(header)
+            if hint is not None:
+                raise _refused(self._name, f"{shown(file)} has one column", f"{hint}; or {_HINT}")
+            unnamed = [str(place + 1) for place, name in enumerate(header) if not name.strip()]
+            if len(unnamed) > 1:
+                raise EngineError(
+                    f'"{self._name}": {shown(file)} has {len(unnamed)} columns without a name: at the places '
+                    f"{', '.join(unnamed[:10])}{', …' if len(unnamed) > 10 else ''}",
+                    code="wrong-columns",
+                    hint="name them in its header; 'enforceSchema' = 'true' takes columns by their place; "
+                    + _HINT,
+                )
             lowered = [name.lower() for name in header]
             twice = sorted({name for name in header if lowered.count(name.lower()) > 1})
             if twice:
@@ -225,7 +250,7 @@ class _Sample:
         """Records of a file: lines, or with 'multiLine' the whole of it."""
         with self._opened(file) as text:
             try:
-                found = self._whole(text) if self._is_true("multiline") else self._lines(text)
+                found = self._whole(text) if self.is_true("multiline") else self._lines(file, text)
                 for number, value in enumerate(found):
                     if number >= self._each:
                         return
@@ -240,10 +265,16 @@ class _Sample:
             except (UnicodeError, OSError, EOFError) as error:
                 raise self._unreadable(file, error) from None
 
-    def _lines(self, text: Any) -> Iterator[Any]:
-        for line in _Bounded(text):
+    def _lines(self, file: str, text: Any) -> Iterator[Any]:
+        bounded = _Bounded(text)
+        for line in bounded:
             if line.strip():
                 yield _parsed(line)
+        self._see(file, bounded)
+
+    def _see(self, file: str, bounded: _Bounded) -> None:
+        if bounded.cut and self.too_long is None:
+            self.too_long = file
 
     def _whole(self, text: Any) -> Iterator[Any]:
         written = text.read(BYTES + 1)
@@ -252,7 +283,7 @@ class _Sample:
         value = _parsed(written)
         yield from value if isinstance(value, list) else [value]
 
-    def _is_true(self, option: str) -> bool:
+    def is_true(self, option: str) -> bool:
         return self._options.get(option, "").strip().lower() == "true"
 
     def _opened(self, file: str) -> Any:
@@ -267,21 +298,32 @@ class _Sample:
 
     def _unreadable(self, file: str, error: Exception) -> EngineError:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        if isinstance(error, UnicodeDecodeError):
+            with OPENERS.get(os.path.splitext(file)[1].lower(), open)(file, "rb") as opened:
+                wrong = no_text(opened.read(START))
+            if wrong is not None and wrong.certain:
+                return _refused(self._name, f"{shown(file)} cannot be read: {wrong.what}", wrong.hint)
+            reason = f"it is no {error.encoding.upper()} text (at byte {error.start:,})"
+            hint = "'encoding' says which text CSV files are, or write it as UTF-8"
+            return _refused(self._name, f"{shown(file)} cannot be read: {reason}", f"{hint}; or {_HINT}")
         return _refused(self._name, f"{shown(file)} cannot be read: {reason}")
 
 
 class _Bounded:
-    """The lines of a file, as far as the first `BYTES` characters hold whole ones."""
+    """The lines of a file, as far as the first `BYTES` characters hold whole ones. ``cut``: there is one
+    more."""
 
     def __init__(self, text: Any) -> None:
         self._text = text
         self._left = BYTES
+        self.cut = False
 
     def __iter__(self) -> Iterator[str]:
         while self._left > 0:
             line = self._text.readline(self._left + 1)
             self._left -= len(line)
             if not line or self._left < 0:
+                self.cut = bool(line)
                 return
             yield line
 
@@ -294,5 +336,5 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _refused(name: str, why: str) -> EngineError:
-    return EngineError(f'"{name}": its columns cannot be inferred: {why}', code="cannot-infer", hint=_HINT)
+def _refused(name: str, why: str, hint: str = _HINT) -> EngineError:
+    return EngineError(f'"{name}": its columns cannot be inferred: {why}', code="cannot-infer", hint=hint)

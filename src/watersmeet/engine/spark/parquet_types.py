@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow import parquet
 
+from watersmeet.engine.spark.inferred_types import LONGEST_DECIMAL
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 
@@ -40,6 +41,14 @@ def check_types(what: str, source: Source, file: str) -> None:
         OSError, pa.ArrowInvalid: it is no whole Parquet file.
     """
     wrong = list(_wrong(source, file))
+    long = [(name, has) for name, _, has, fit in wrong if fit is None]
+    if long:
+        said = "; ".join(f"{name} is {has}" for name, has in long)
+        raise EngineError(
+            f"{what}: {said} in {file}, of more digits than Spark's DECIMAL has ({LONGEST_DECIMAL})",
+            code="column-type",
+            hint="leave the column out, or write the file with at most so many digits",
+        )
     if wrong:
         said = "; ".join(f"{name} is declared {declared}, and is {has}" for name, declared, has, _ in wrong)
         raise EngineError(
@@ -49,8 +58,8 @@ def check_types(what: str, source: Source, file: str) -> None:
         )
 
 
-def _wrong(source: Source, file: str) -> Iterator[tuple[str, str, str, str]]:
-    """(column, declared type, what the file has, a type that would fit)."""
+def _wrong(source: Source, file: str) -> Iterator[tuple[str, str, str, str | None]]:
+    """(column, declared type, what the file has, a type that would fit; None: Spark has none)."""
     schema = parquet.read_metadata(file).schema
     leaves = {leaf.path: leaf for leaf in (schema.column(number) for number in range(len(schema)))}
     fields = {field.name.lower(): field for field in schema.to_arrow_schema()}
@@ -63,7 +72,9 @@ def _wrong(source: Source, file: str) -> Iterator[tuple[str, str, str, str]]:
             continue
         fits = types_of(field.type, leaf.physical_type)
         if fits and not reads(column.type, field.type, leaf.physical_type):
-            yield column.name, column.type, f"{field.type} ({leaf.physical_type})", fits[0]
+            long = pa.types.is_decimal(field.type) and field.type.precision > LONGEST_DECIMAL
+            has = f"{field.type} ({leaf.physical_type})"
+            yield column.name, column.type, has, None if long else fits[0]
 
 
 def reads(declared: str, kind: pa.DataType, physical: str) -> bool:

@@ -20,6 +20,12 @@ from watersmeet.engine.step.table_files import Entry
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Column, Source
 
+csv.field_size_limit(1 << 30)
+"""Python's is 128 KiB; Spark's reader has none."""
+
+SEPARATORS = ";\t|,"
+"""Other ones than that of a source, which a header of one column may be meant to have."""
+
 MOST_FILES = 1000
 """Headers that are read: of the oldest and the newest files, half and half."""
 
@@ -83,6 +89,18 @@ def header_of(file: str, options: Mapping[str, str]) -> list[str] | None:
         return None
 
 
+def other_separator(header: Sequence[str]) -> str | None:
+    """What to do about a header that is one column, with separators in it."""
+    if len(header) != 1:
+        return None
+    other = next((each for each in SEPARATORS if each in header[0]), None)
+    if other is None:
+        return None
+    written = {"\t": "\\t"}.get(other, other)
+    shown = header[0].replace("\t", "\\t")
+    return f"its header is one column, {shown[:80]}: if {written} separates columns, say 'sep' = '{written}'"
+
+
 def records(text: Any, options: Mapping[str, str]) -> Any:
     """The records of an open file, each a list of texts, without empty lines and comments."""
     comment = options.get("comment", "")
@@ -114,13 +132,16 @@ def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:
         raise EngineError(
             f"{what}: {file} has no column {', '.join(missing)}",
             code="wrong-columns",
-            hint=near_names(missing[0], header) or f"its columns are {', '.join(header)}",
+            hint=other_separator(header)
+            or near_names(missing[0], header)
+            or f"its columns are {', '.join(header)}",
         )
     twice = sorted({name for name in known if known.count(name) > 1})
     if twice:
         raise EngineError(
-            f"{what}: {file} has two columns named {twice[0]}",
+            f"{what}: {file} has two columns {f'named {twice[0]}' if twice[0] else 'without a name'}",
             code="wrong-columns",
-            hint="'enforceSchema' = 'true' takes columns by their place, and passes over the header",
+            hint="name them in its header; 'enforceSchema' = 'true' takes columns by their place, and passes"
+            " over the header",
         )
     return tuple((name, declared.get(name.lower())) for name in header)
