@@ -124,50 +124,74 @@ TABLES = "CREATE TABLE l (a INT, b INT, c INT, p BOOLEAN, s STRING, t TIMESTAMP,
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "meant"),
     [
-        "a | b & 2",
-        "a ^ b | c & 12",
-        "a & b << 2",
-        "a & b | c",
-        "a ^ b & c",
-        "s || a + 1",
-        "s || a - 1",
-        "a & b || s",
-        "p = a < b",
-        "p = a IN (b)",
-        "p = s LIKE 'a'",
-        "p <> a BETWEEN b AND c",
-        "p = a NOT IN (b)",
-        "p = regexp_like(s, 'a')",
+        ("a | b & 2", "a | (b & 2)"),
+        ("a ^ b | c & 12", "(a ^ b) | (c & 12)"),
+        ("a & b << 2", "a & (b << 2)"),
+        ("a >>> b + 1", "shiftrightunsigned(a, b + 1)"),
+        ("s || a + 1", "(s || a) + 1"),
+        ("p = a < b", "(p = a) < b"),
+        ("p = a IN (b)", "(p = a) IN (b)"),
+        ("p = s LIKE 'a'", "(p = s) LIKE 'a'"),
+        ("p <> a NOT BETWEEN b AND c", "NOT ((p <> a) BETWEEN b AND c)"),
+        ("a <=> b = p", "(a <=> b) = p"),
+        ("a = b IS NULL", "(a = b) IS NULL"),
+        ("-1::STRING", "(-1)::STRING"),
+        ("DATE '2024-01-01'::STRING", "(DATE '2024-01-01')::STRING"),
+        ("NOT a = b AND a < b OR p", "((NOT (a = b)) AND (a < b)) OR p"),
+        ("a !< b", "a >= b"),
+        ("'a' 'b' r'\\c'", "'ab\\\\c'"),
     ],
 )
-def test_operators_that_spark_puts_together_in_another_way_are_refused(text):
-    with pytest.raises(WatersmeetError, match="together in another way"):
-        parse_job(f"{TABLES} SELECT {text} AS x FROM l")
+def test_operators_stand_together_as_in_spark(text, meant):
+    one, other = (sqlglot.parse_one(each, dialect=Watersmeet) for each in (text, meant))
+    assert _without_parentheses(one) == _without_parentheses(other)
+
+
+def _without_parentheses(tree):
+    for node in reversed(list(tree.find_all(sqlglot.exp.Paren))):
+        node.replace(node.this)
+    return tree
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "a | (b & 2)",
-        "(a & b) << 2",
-        "a & (b << 2)",
-        "a << 2 & b",
-        "a & b & c",
-        "s || (a + 1)",
-        "a + 1 || s",
-        "s || s || s",
-        "p = (a < b)",
-        "a < b = p",
-        "(p = p) IN (p)",
-        "a + b * c - 2",
-        "NOT a = b AND a < b OR p",
-        "a = b IS NULL",
+        "a IS NULL = b",
+        "a NOT IN (1) = b",
+        "a IS NULL IS NULL",
+        "a BETWEEN b AND c IN (d)",
+        "- NOT a",
+        "a + NOT b",
+        "a SIMILAR TO b",
+        "a ?? b",
+        "a -> b",
+        "a < < b",
+        "a IS b",
+        "a IN b",
+        "128Y",
+        "1.5L",
+        "1e400",
+        "9223372036854775808L",
+        "0x1F",
+        "N'a'",
+        "STRING 'a'",
+        "1 .f",
+        "a::STRING COLLATE UTF8_LCASE",
     ],
 )
-def test_what_is_clear_is_not_refused(text):
-    parse_job(f"{TABLES} SELECT {text} AS x FROM l")
+def test_what_spark_does_not_read_is_refused(text):
+    with pytest.raises(WatersmeetError, match="syntax"):
+        parse_job(f"{TABLES} SELECT {text} AS x FROM l")
+
+
+@pytest.mark.parametrize(
+    "text", ["3L", "3S", "3Y", "1.5D", "1.5F", "1.5BD", "1e3BD", "-128Y", "-9223372036854775808L"]
+)
+def test_numbers_stay_as_they_are_written(text):
+    (found,) = sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet).expressions
+    assert found.sql("spark") == text
 
 
 def test_texts_are_put_together_without_a_comma():

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
+from watersmeet.spec.grammar import GrammarParser, SparkGrammar
 from watersmeet.spec.intervals import IntervalError, read_interval, unit_name
 
 
@@ -79,7 +78,7 @@ def _as_named(name: str) -> Callable[[list[Any]], exp.Expression]:
 def _understood(name: str, if_: Callable[[list[Any]], bool]) -> Callable[[list[Any]], exp.Expression]:
     """As sqlglot reads it where that says the same; else as it is named."""
 
-    plain = SparkParser.FUNCTIONS[name]
+    plain = GrammarParser.FUNCTIONS[name]
 
     def build(arguments: list[Any]) -> exp.Expression:
         if if_(arguments):
@@ -101,9 +100,9 @@ def _is_text(argument: Any) -> bool:
     return isinstance(argument, exp.Literal) and bool(argument.is_string)
 
 
-class WatersmeetParser(SparkParser):
+class WatersmeetParser(GrammarParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
-        **SparkParser.FUNCTIONS,
+        **GrammarParser.FUNCTIONS,
         **{name: _as_named(name) for name in ("TO_DATE", "TO_CHAR", "TO_VARCHAR")},
         # sqlglot would leave these out, or write another function whose last digit is another
         **{name: _as_named(name) for name in ("PARSE_JSON", "LOG10", "LOG2", "TRUNCATE")},
@@ -131,15 +130,15 @@ class WatersmeetParser(SparkParser):
     }
     # Spark's TIME would become a TIMESTAMP, and what it has not would become another type.
     TYPE_TOKENS: ClassVar[set[TokenType]] = {
-        *SparkParser.TYPE_TOKENS
+        *GrammarParser.TYPE_TOKENS
         - {TokenType.TIME, TokenType.TIMETZ, TokenType.JSON, TokenType.JSONB, TokenType.UUID}
     }
-    FUNC_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.FUNC_TOKENS, TokenType.SESSION}
+    FUNC_TOKENS: ClassVar[set[TokenType]] = {*GrammarParser.FUNC_TOKENS, TokenType.SESSION}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         # these would leave out a third argument: how often each value counts, how many are wanted
         **{
             name: parse
-            for name, parse in SparkParser.FUNCTION_PARSERS.items()
+            for name, parse in GrammarParser.FUNCTION_PARSERS.items()
             if name not in ("PERCENTILE", "MAX_BY", "MIN_BY")
         },
         "IMPOSE_ORDER": _parse_impose_order,
@@ -147,8 +146,8 @@ class WatersmeetParser(SparkParser):
         **{name: _window_parser(name) for name in ("TUMBLE", "HOP", "SESSION")},
     }
     # A name like any other, but not an alias without AS.
-    ID_VAR_TOKENS: ClassVar[set[TokenType]] = {*SparkParser.ID_VAR_TOKENS, TokenType.MATCH_CONDITION}
-    TABLE_ALIAS_TOKENS: ClassVar[set[TokenType]] = SparkParser.TABLE_ALIAS_TOKENS - {
+    ID_VAR_TOKENS: ClassVar[set[TokenType]] = {*GrammarParser.ID_VAR_TOKENS, TokenType.MATCH_CONDITION}
+    TABLE_ALIAS_TOKENS: ClassVar[set[TokenType]] = GrammarParser.TABLE_ALIAS_TOKENS - {
         TokenType.MATCH_CONDITION
     }
 
@@ -300,12 +299,12 @@ class WatersmeetParser(SparkParser):
         return self._tokens[place] if place < len(self._tokens) else None
 
 
-class Watersmeet(Spark):
+class Watersmeet(SparkGrammar):
     # Patterns of times stay as they are written: in sqlglot's own `y` would be `yyyy`, and one that is usual
     # would be left out, though it reads other texts than none.
     TIME_MAPPING: dict[str, str] = {}  # noqa: RUF012
 
-    class Tokenizer(Spark.Tokenizer):
+    class Tokenizer(SparkGrammar.Tokenizer):
         QUOTES: ClassVar[list[Any]] = ["'"]
         IDENTIFIERS: ClassVar[list[Any]] = ["`", '"']
         # As in Spark 4: a doubled quote is one quote.
@@ -314,7 +313,7 @@ class Watersmeet(Spark):
         # No statement swallows the rest of its text: EXPLAIN and the like are read here, token by token.
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
-            **Spark.Tokenizer.KEYWORDS,
+            **SparkGrammar.Tokenizer.KEYWORDS,
             "MATCH_CONDITION": TokenType.MATCH_CONDITION,
         }
 

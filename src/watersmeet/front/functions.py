@@ -17,7 +17,7 @@ from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import near_names
 from watersmeet.front.dialect import Watersmeet
-from watersmeet.front.infer import type_of
+from watersmeet.front.infer import number_type, type_of
 from watersmeet.front.place import Text
 from watersmeet.front.types import TIMES, UNKNOWN
 from watersmeet.spec.functions import (
@@ -206,7 +206,8 @@ def _kind(node: Expr, type_of_column: TypeOf) -> str:
     if isinstance(plain, exp.Null) or (isinstance(plain, exp.Literal) and plain.is_string):
         return UNKNOWN
     if isinstance(plain, exp.Literal):
-        return "INT" if plain.name.isdigit() and int(plain.name) < 2**31 else UNKNOWN
+        found = number_type(plain)
+        return found if found in ("TINYINT", "SMALLINT", "INT") else UNKNOWN
     if isinstance(plain, exp.Column):
         return type_of_column(plain)
     found = type_of(plain, type_of_column)

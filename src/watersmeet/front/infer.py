@@ -11,6 +11,7 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from watersmeet.errors import SqlError
 from watersmeet.front.types import INTEGERS, TIMES, UNKNOWN, normal_type
 from watersmeet.spec.intervals import is_interval, is_of_days
+from watersmeet.spec.number_literals import NumberError, read_number
 
 _CERTAIN = {
     "INT",
@@ -27,7 +28,6 @@ _CERTAIN = {
 _FLOATING = ("FLOAT", "DOUBLE")
 _INT_FUNCTIONS = (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear,
                   exp.WeekOfYear, exp.Hour, exp.Minute, exp.Second, exp.Length)  # fmt: skip
-_INT_MAX = 2**31 - 1
 
 
 def type_of(expr: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
@@ -60,13 +60,20 @@ def _typed(node: exp.Expression, column_type: Callable[[exp.Column], str]) -> ex
     elif isinstance(node, _INT_FUNCTIONS):
         kind = "INT"
     elif isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Interval):
-        if node.name.isdigit():
-            kind = "BIGINT" if int(node.name) > _INT_MAX else None
-        elif "e" not in node.name.lower():
-            kind = UNKNOWN  # 1.5 is a DECIMAL(2,1)
+        kind = number_type(node)
+        if kind.startswith("DECIMAL"):
+            kind = UNKNOWN
     if kind is None:
         return node
     return exp.Anonymous(this="unknown") if kind == UNKNOWN else exp.cast(exp.Null(), kind, dialect="spark")
+
+
+def number_type(literal: exp.Literal) -> str:
+    """Of a number as it is written, with its sign, if there is one."""
+    try:
+        return read_number(literal.name, negative=isinstance(literal.parent, exp.Neg)).type
+    except NumberError:
+        return UNKNOWN
 
 
 def _misjudged(node: exp.Binary) -> bool:

@@ -12,7 +12,6 @@ from watersmeet.errors import near_names
 from watersmeet.front.functions import check_calls
 from watersmeet.front.inline import operand
 from watersmeet.front.place import Text
-from watersmeet.front.precedence import check_precedence
 from watersmeet.front.types import UNKNOWN
 from watersmeet.spec.model import Column, Expr, Relation, inputs_of
 
@@ -204,7 +203,6 @@ def resolved(expr: Expr, scope: Scope, text: Text) -> Expr:
     tree, before = expr.copy(), len(text.problems)
     found = tree.transform(resolve, copy=False)
     if len(text.problems) == before:
-        check_precedence(expr, text)
         check_calls(found, scope.type_of, text, expr)
     return found
 

@@ -14,6 +14,7 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from watersmeet.plan.scope import INTEGER_BITS, Scope, unit_of_type
 from watersmeet.plan.scope import Unit as _Unit
 from watersmeet.spec.model import Expr
+from watersmeet.spec.number_literals import NumberError, read_number
 
 _DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)(?:\((\d+)(?:,\s*(\d+))?\))?")
 _INTEGER_NAMES = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
@@ -31,6 +32,9 @@ def typed(expr: Expr, scope: Scope) -> Expr:
     copy = expr.copy()
     for column in copy.find_all(exp.Column):
         column.type = exp.DataType.build(scope.column((column.table, column.name)).type, dialect="spark")
+    for literal in copy.find_all(exp.Literal):
+        if not literal.is_string:
+            literal.type = exp.DataType.build(_literal_type(literal), dialect="spark")
     try:
         # A cast has a type from the start, and beneath a typed node nothing is typed: innermost first.
         for node in reversed(list(copy.find_all(exp.Cast))):
@@ -38,6 +42,13 @@ def typed(expr: Expr, scope: Scope) -> Expr:
         return annotate_types(copy, dialect="spark", overwrite_types=False)
     except SqlglotError:
         return copy
+
+
+def _literal_type(literal: exp.Literal) -> str:
+    try:
+        return read_number(literal.this, negative=isinstance(literal.parent, exp.Neg)).type
+    except NumberError:
+        return "UNKNOWN"
 
 
 def type_of(expr: Expr, scope: Scope) -> str | None:

@@ -26,6 +26,7 @@ from watersmeet.plan.forms import (
 from watersmeet.plan.scope import INTEGER_BITS, Ref, Scope, Unit
 from watersmeet.spec.intervals import interval_us, is_of_days, unit_us
 from watersmeet.spec.model import Expr
+from watersmeet.spec.number_literals import read_number
 from watersmeet.spec.time_zones import UTC
 from watersmeet.zones import zone
 
@@ -158,7 +159,8 @@ def _column(ref: Ref, scope: Scope) -> LinearForm:
 
 
 def _literal(text: str) -> LinearForm:
-    return constant(int(text), Unit.INTEGER) if text.isdigit() else constant(0, Unit.NUMBER)
+    found = read_number(text, negative=True)  # what is beyond its type without a sign, Spark refuses
+    return constant(-int(found.value), Unit.INTEGER) if found.is_whole else constant(0, Unit.NUMBER)
 
 
 def _cast(operand: LinearForm | None, cast: exp.Cast, scope: Scope) -> LinearForm | None:

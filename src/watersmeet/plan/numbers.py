@@ -3,7 +3,6 @@ made of. (Integers among themselves are linear forms like times, `linear`.)"""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ from sqlglot import exp
 
 from watersmeet.plan.scope import INTEGER_BITS, Ref, Scope, Unit
 from watersmeet.spec.model import Expr
+from watersmeet.spec.number_literals import NumberError, read_number
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)(?:\((\d+)(?:,\s*(\d+))?\))?")
-_LITERAL = re.compile(r"\d*\.?\d+|\d+\.")
 
 
 @dataclass(frozen=True)
@@ -87,15 +86,18 @@ def sum_of(expr: Expr, scope: Scope) -> Sum | None:
 
 def literal(text: str) -> Sum | None:
     """A number as it is written; None: it is no plain one."""
-    if "e" in text.lower():
-        if not math.isfinite(float(text)):
-            return None
-        value = Fraction(float(text))
-        return Sum({}, value, abs(value), has_real=True)
-    if not _LITERAL.fullmatch(text):
+    try:
+        found = read_number(text, negative=True)
+    except NumberError:
         return None
-    value = Fraction(text)
-    return Sum({}, value, abs(value), len(text.partition(".")[2]))
+    if found.type == "FLOAT":
+        return None
+    if found.type == "DOUBLE":
+        value = Fraction(float(-found.value))
+        return Sum({}, value, abs(value), has_real=True)
+    own = number_type(found.type)
+    assert own is not None
+    return Sum({}, -found.value, abs(found.value), own.places)
 
 
 def _cast(cast: exp.Cast, scope: Scope) -> Sum | None:
@@ -103,8 +105,9 @@ def _cast(cast: exp.Cast, scope: Scope) -> Sum | None:
     target = number_type(cast.to.sql(dialect="spark"))
     if target is None:
         return None
-    if isinstance(cast.this, exp.Literal):  # 1.5D, 1.5BD, 10L
-        found = literal(cast.this.this)
+    if isinstance(cast.this, exp.Literal):
+        text = cast.this.this
+        found = None if cast.this.is_string and not re.fullmatch(r"\d+(\.\d+)?", text) else literal(text)
         if found is None or target == FLOAT:
             return None
         if target.whole is not None and (found.places > target.places or found.size >= 10**target.whole):

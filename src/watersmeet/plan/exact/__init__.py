@@ -16,17 +16,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from watersmeet.plan.exact.compiler import Compiler
 from watersmeet.plan.exact.functions import FUNCTIONS, OPERATORS
 from watersmeet.plan.exact.values import Exact, NotExact, Tree, widened
 from watersmeet.plan.scope import Ref, Scope
+from watersmeet.spec.grammar import GrammarParser, SparkGrammar
 from watersmeet.spec.model import Expr
 
 __all__ = ["FUNCTIONS", "Exact", "NotExact", "Tree", "compiled", "exact", "exact_condition", "listed"]
@@ -34,15 +34,15 @@ __all__ = ["FUNCTIONS", "Exact", "NotExact", "Tree", "compiled", "exact", "exact
 _KEYWORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY")
 
 
-class _Names(Spark):
+class _Names(SparkGrammar):
     """Spark's syntax, with functions left as they are named."""
 
-    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
-        FUNCTIONS: dict[str, Callable[..., Any]] = {}  # noqa: RUF012
-        FUNCTION_PARSERS = {  # noqa: RUF012
-            name: parse for name, parse in Spark.Parser.FUNCTION_PARSERS.items() if name in _KEYWORDS
+    class Parser(GrammarParser):
+        FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+            name: parse for name, parse in GrammarParser.FUNCTION_PARSERS.items() if name in _KEYWORDS
         }
-        NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
 
 
 def exact(expr: Expr, scope: Scope) -> Exact:

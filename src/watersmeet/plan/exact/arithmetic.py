@@ -98,10 +98,14 @@ def _of_many_digits(function: str, left: Exact, right: Exact) -> Exact:
 
 
 def _parts(value: Exact) -> tuple[int, int]:
-    """Digits and scale; a constant integer has the digits that it has."""
-    if value.tree[0] == "constant" and value.type in INTEGERS:
+    """Digits and scale; a literal integer has the digits that it has, but not so a TINYINT."""
+    if _is_literal(value):
         return len(str(abs(value.tree[1]))), 0
     return decimal_parts(value.type)
+
+
+def _is_literal(value: Exact) -> bool:
+    return value.tree[0] == "constant" and value.type in INTEGERS[1:] and value.tree[1] is not None
 
 
 def _as_decimals(*values: Exact) -> list[Exact]:
@@ -110,7 +114,7 @@ def _as_decimals(*values: Exact) -> list[Exact]:
 
 def _as_decimal(value: Exact) -> Exact:
     type_ = "DECIMAL({},{})".format(*_parts(value))
-    if value.tree[0] == "constant" and value.type in INTEGERS:
+    if _is_literal(value):
         return constant(str(value.tree[1]), type_)
     return widened(value, type_)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from sqlglot import exp
 
 from watersmeet.nested import element_of, is_nested, normal
@@ -22,8 +23,9 @@ from watersmeet.plan.exact.values import (
     NotExact,
     call,
     common_type,
+    computed,
     constant,
-    decimal_type,
+    decimal_parts,
     is_interval,
     is_ordered,
     is_value,
@@ -35,6 +37,7 @@ from watersmeet.plan.exact.values import (
 from watersmeet.plan.model import joined_name
 from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
+from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.spec.time_zones import UTC
 
 
@@ -113,21 +116,26 @@ class Compiler:
         text = node.this
         if node.is_string:
             return constant(text, "STRING")
-        if text.isdigit():
-            value = int(text)
-            if value < 2**31:
-                return constant(value, "INT")
-            if value < 2**63:
-                return constant(value, "BIGINT")
-        if re.fullmatch(r"\d*\.\d+|\d+\.\d*", text):
-            whole, _, fraction = text.partition(".")
-            digits = len(whole.lstrip("0")) + len(fraction)
-            return constant(text, decimal_type(max(digits, len(fraction), 1), len(fraction)))
-        if re.fullmatch(r"[\d.]+[eE][+-]?\d+", text):
-            if not math.isfinite(float(text)):
-                raise NotExact(f"{text}, which no DOUBLE holds,")
-            return constant(float(text), "DOUBLE")
-        raise NotExact(f"the number {text}")
+        return self.number(text)
+
+    def number(self, text: str, *, negative: bool = False) -> Exact:
+        """``negative``: with a sign, which is part of it."""
+        try:
+            found = read_number(text, negative=negative)
+        except NumberError as error:
+            raise NotExact(str(error)) from None
+        if found.is_whole:
+            return constant(int(found.value), found.type)
+        if found.type == "DOUBLE":
+            return constant(-0.0 if negative and not found.value else float(found.value), "DOUBLE")
+        if found.type == "FLOAT":
+            if Fraction(float(np.float32(float(found.value)))) != found.value:
+                raise NotExact(f"{text}, which is rounded to a FLOAT,")
+            return constant(float(found.value), "FLOAT")
+        scale = decimal_parts(found.type)[1]
+        whole, fraction = divmod(abs(found.value * 10**scale), 10**scale)
+        shown = f"{whole}.{int(fraction):0{scale}d}" if scale else str(whole)
+        return constant(("-" if found.value < 0 else "") + shown, found.type)
 
     def interval(self, node: exp.Interval) -> Exact:
         return literal_of(node)
@@ -145,6 +153,8 @@ class Compiler:
         if isinstance(node.expression, exp.Boolean):
             truth = constant(bool(node.expression.this), "BOOLEAN")
             return call("null_safe_equal", "BOOLEAN", widened(self.of(node.this), "BOOLEAN"), truth)
+        if node.expression.name == "UNKNOWN":
+            return call("is_null", "BOOLEAN", widened(self.of(node.this), "BOOLEAN"))
         raise NotExact("this IS is not on the list")
 
     def comparison(self, node: Expr) -> Exact:
@@ -231,14 +241,10 @@ class Compiler:
         return [widened(left, common), widened(right, common)]
 
     def sign(self, node: Expr) -> Exact:
-        if isinstance(node.this, exp.Literal) and not node.this.is_string and node.this.this in _LEAST:
-            return constant(-int(node.this.this), _LEAST[node.this.this])  # the sign is of the number
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return self.number(node.this.this, negative=True)
         value = self.of(node.this)
-        if is_interval(value.type):
-            return negated(value)
-        if value.tree[0] == "constant" and value.type in (*INTEGERS, "DOUBLE"):
-            return constant(-value.tree[1], value.type)
-        return turned("minus_one", value)
+        return negated(value) if is_interval(value.type) else turned("minus_one", value)
 
     def bitwise(self, node: Expr) -> Exact:
         left, right = self.whole(self.of(node.this), self.of(node.expression))
@@ -267,9 +273,7 @@ class Compiler:
         value = self.of(node.this)
         if node.args.get("safe") and (is_nested(value.type) or is_nested(to)):
             raise NotExact("a try_cast of ARRAYs, MAPs or STRUCTs is not on the list")
-        found = self.cast_to(value, to)
-        if found.tree[0] == "constant" and found.type in INTEGERS:  # beside a DECIMAL it is no literal
-            found = call("widen", to, found, options=[("type", to)])
+        found = computed(self.cast_to(value, to))
         return or_null(found) if node.args.get("safe") and found is not value else found
 
     def cast_to(self, value: Exact, to: str) -> Exact:
@@ -354,8 +358,6 @@ _ARITHMETIC: dict[type[Expr], Callable[[Compiler, Exact, Exact], Exact]] = {
     exp.Mod: arithmetic.remainder,
 }
 
-
-_LEAST = {str(2**31): "INT", str(2**63): "BIGINT"}
 
 _BITS: dict[type[Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 

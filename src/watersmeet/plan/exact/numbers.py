@@ -10,7 +10,7 @@ from sqlglot import exp
 from watersmeet.plan.exact.arithmetic import compute, quotient, remainder
 from watersmeet.plan.exact.reals import real
 from watersmeet.plan.exact.rules import Rule, arguments
-from watersmeet.plan.exact.values import Exact, NotExact, call, constant, is_number, or_null, turned
+from watersmeet.plan.exact.values import Exact, NotExact, call, computed, constant, is_number, or_null, turned
 from watersmeet.spec.model import Expr
 
 if TYPE_CHECKING:
@@ -70,7 +70,11 @@ def _add_operator(name: type[Expr]) -> Rule:
 def _numeric(value: Exact) -> Exact:
     if not is_number(value.type):
         raise NotExact(f"arithmetic with {value.type}")
-    return value
+    return computed(value)
+
+
+def _cast(type_: str) -> Rule:
+    return arguments(1, lambda compiler, value: computed(compiler.cast_to(value, type_)))
 
 
 FUNCTIONS: dict[str, Rule] = {
@@ -87,14 +91,14 @@ FUNCTIONS: dict[str, Rule] = {
     "try_mod": _tried(remainder),
     "nullifzero": arguments(1, _nullifzero),
     "zeroifnull": arguments(1, _zeroifnull),
-    "float": arguments(1, lambda compiler, value: compiler.cast_to(value, "FLOAT")),
+    "float": _cast("FLOAT"),
     "decimal": arguments(1, _to_decimal),
-    "bigint": arguments(1, lambda compiler, value: compiler.cast_to(value, "BIGINT")),
-    "int": arguments(1, lambda compiler, value: compiler.cast_to(value, "INT")),
-    "smallint": arguments(1, lambda compiler, value: compiler.cast_to(value, "SMALLINT")),
-    "tinyint": arguments(1, lambda compiler, value: compiler.cast_to(value, "TINYINT")),
-    "double": arguments(1, lambda compiler, value: compiler.cast_to(value, "DOUBLE")),
-    "boolean": arguments(1, lambda compiler, value: compiler.cast_to(value, "BOOLEAN")),
+    "bigint": _cast("BIGINT"),
+    "int": _cast("INT"),
+    "smallint": _cast("SMALLINT"),
+    "tinyint": _cast("TINYINT"),
+    "double": _cast("DOUBLE"),
+    "boolean": _cast("BOOLEAN"),
 }  # fmt: skip
 
 NOTES = {

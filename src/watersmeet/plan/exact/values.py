@@ -64,6 +64,13 @@ def constant(value: object, type_: str) -> Exact:
     return Exact(("constant", value, type_), type_)
 
 
+def computed(found: Exact) -> Exact:
+    """The value of a call, which beside a DECIMAL is no literal, though it be known."""
+    if found.tree[0] == "constant" and found.type in INTEGERS:
+        return call("widen", found.type, found, options=[("type", found.type)])
+    return found
+
+
 def constant_value(found: Exact) -> Any:
     """The value of a constant. Raises: NotExact."""
     if found.tree[0] != "constant" or found.tree[1] is None:

@@ -1,0 +1,310 @@
+"""Expressions as Spark's grammar has them: which operator binds before which, and how literals are written.
+
+sqlglot has orders and forms of other systems. Here the levels are those of Spark's ``SqlBaseParser.g4``,
+from the weakest: OR; AND; NOT; one predicate (BETWEEN, IN, LIKE, RLIKE, IS …); comparisons from left to
+right; ``|``; ``^``; ``&``; shifts; ``+ - ||``; ``* / % DIV``; signs; and what is written behind a value:
+``[…]``, ``.name``, ``::type``, COLLATE. A tree that was read so is written so that Spark reads it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import Token, TokenType
+
+from watersmeet.spec.number_literals import NumberError, is_number, read_number
+
+_COMPARISONS: dict[TokenType, type[exp.Expression]] = {
+    TokenType.EQ: exp.EQ,
+    TokenType.NEQ: exp.NEQ,
+    TokenType.NULLSAFE_EQ: exp.NullSafeEQ,
+    TokenType.LT: exp.LT,
+    TokenType.LTE: exp.LTE,
+    TokenType.GT: exp.GT,
+    TokenType.GTE: exp.GTE,
+}
+_NEGATED: dict[TokenType, type[exp.Expression]] = {TokenType.LT: exp.GTE, TokenType.GT: exp.LTE}
+_LEVELS: tuple[dict[TokenType, type[exp.Expression]], ...] = (
+    _COMPARISONS,
+    {TokenType.PIPE: exp.BitwiseOr},
+    {TokenType.CARET: exp.BitwiseXor},
+    {TokenType.AMP: exp.BitwiseAnd},
+    {},  # shifts, of several tokens
+    {TokenType.PLUS: exp.Add, TokenType.DASH: exp.Sub, TokenType.DPIPE: exp.DPipe},
+    {TokenType.STAR: exp.Mul, TokenType.SLASH: exp.Div, TokenType.MOD: exp.Mod, TokenType.DIV: exp.IntDiv},
+)
+_TESTS: dict[str, Callable[[], exp.Expression]] = {
+    "NULL": exp.Null,
+    "TRUE": exp.true,
+    "FALSE": exp.false,
+    "UNKNOWN": lambda: exp.var("UNKNOWN"),  # of a BOOLEAN alone, as NULL is not
+}
+_SHIFTS = 4
+_SUMS = 5
+_TYPED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
+_TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+
+
+class GrammarParser(SparkParser):
+    # What other systems write behind a value or between two.
+    COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
+        kind: SparkParser.COLUMN_OPERATORS[kind] for kind in (TokenType.DOT, TokenType.DCOLON)
+    }
+    ASSIGNMENT: ClassVar[dict[TokenType, Any]] = {}
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Any]] = {
+        kind: parse
+        for kind, parse in SparkParser.PRIMARY_PARSERS.items()
+        if kind not in (TokenType.NATIONAL_STRING, TokenType.NATIONAL_RAW_STRING)
+    }
+
+    def _parse_equality(self, parse_is: bool = True) -> Any:
+        """``booleanExpression`` without AND and OR."""
+        if self._match(TokenType.NOT):
+            return self.expression(exp.Not(this=self._needed(self._parse_equality())))
+        return self._predicated(self._parse_bitwise())
+
+    def _parse_comparison(self, this: Any = None) -> Any:
+        return self._parse_bitwise()
+
+    def _parse_range(self, this: Any = None, parse_is: bool = False) -> Any:
+        return self._predicated(self._parse_bitwise())
+
+    def _parse_bitwise(self) -> Any:
+        """``valueExpression``: what Spark takes where sqlglot asks for this."""
+        return self._level(0)
+
+    def _parse_term(self, parse_mod: bool = True) -> Any:
+        return self._level(_SUMS)
+
+    def _level(self, level: int) -> Any:
+        if level == len(_LEVELS):
+            return self._parse_unary()
+        found = self._level(level + 1)
+        while found is not None:
+            kind = self._shift() if level == _SHIFTS else self._operator(_LEVELS[level])
+            if kind is None:
+                break
+            other = self._level(level + 1)
+            if other is None and kind is exp.IntDiv:  # a name
+                self._retreat(self._index - 1)
+                break
+            found = self.expression(kind(this=_operand(found), expression=self._needed(other)))
+            if kind is exp.Div:
+                found.set("typed", self.dialect.TYPED_DIVISION)
+                found.set("safe", self.dialect.SAFE_DIVISION)
+            elif kind is exp.DPipe:
+                found.set("safe", not self.dialect.STRICT_STRING_CONCAT)
+        return found
+
+    def _operator(self, of: dict[TokenType, type[exp.Expression]]) -> Callable[..., exp.Expression] | None:
+        if self._is_shift_next():
+            return None
+        sign, following = self._curr, self._token(1)
+        if of is _COMPARISONS and sign is not None and following is not None and sign.text == "!":
+            kind = _NEGATED.get(following.token_type)
+            if kind is not None and following.start == sign.end + 1:  # !< and !>
+                self._advance(2)
+                return kind
+        return of[self._prev.token_type] if self._match_set(of) else None
+
+    def _is_shift_next(self) -> str:
+        """``<<``, ``>>`` or ``>>>`` as the next tokens; else nothing."""
+        token = self._curr
+        if token is None or token.token_type not in (TokenType.LT, TokenType.GT):
+            return ""
+        count, sign = 1, token.text
+        while (following := self._token(count)) is not None and following.token_type is token.token_type:
+            if following.start != token.start + count:
+                break
+            count += 1
+        return sign * count if sign * count in ("<<", ">>", ">>>") else ""
+
+    def _shift(self) -> Callable[..., exp.Expression] | None:
+        sign = self._is_shift_next()
+        if not sign:
+            return None
+        self._advance(len(sign))
+        if sign == ">>>":
+            return lambda this, expression: exp.Anonymous(
+                this="SHIFTRIGHTUNSIGNED", expressions=[this, expression]
+            )
+        return exp.BitwiseLeftShift if sign == "<<" else exp.BitwiseRightShift
+
+    def _parse_unary(self) -> Any:
+        if self._match(TokenType.DASH):
+            token = self._curr
+            if token is not None and token.token_type is TokenType.NUMBER:  # the sign is part of the number
+                self._advance()
+                found = self.expression(exp.Neg(this=self._number(token, negative=True)))
+                return self._collated(self._parse_column_ops(found))
+            return self.expression(exp.Neg(this=self._needed(self._parse_unary())))
+        if self._match(TokenType.PLUS):  # it makes numbers of texts
+            return exp.Anonymous(this="POSITIVE", expressions=[self._needed(self._parse_unary())])
+        if self._match(TokenType.TILDE):
+            return self.expression(exp.BitwiseNot(this=self._needed(self._parse_unary())))
+        return self._collated(self._parse_type())
+
+    def _collated(self, found: Any) -> Any:
+        while found is not None and self._match(TokenType.COLLATE):
+            if isinstance(found, exp.Cast) and self._tokens[self._index - 2].token_type in self.TYPE_TOKENS:
+                self.raise_error("of a type or of a value? Write (x::STRING) COLLATE …", self._prev)
+            name = self._needed(self._parse_id_var())
+            plain = name if name.args.get("quoted") else exp.var(name.name)
+            found = self._parse_column_ops(self.expression(exp.Collate(this=found, expression=plain)))
+        return found
+
+    def _parse_atom(self) -> Any:
+        """sqlglot's short way, but for literals, of which more is known in `_parse_primary`."""
+        token = self._curr
+        if token is not None and token.token_type in (TokenType.NUMBER, *_TEXTS):
+            return None
+        return super()._parse_atom()
+
+    def _number(self, token: Token, *, negative: bool = False) -> Any:
+        try:
+            read_number(token.text, negative=negative)
+        except NumberError as error:
+            self.raise_error(str(error), token)
+        return self.expression(exp.Literal.number(token.text), token)
+
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
+        """With ``DATE '…'`` and the like, which are values before anything that is written behind them."""
+        token, following = self._curr, self._token(1)
+        if token is not None and following is not None and following.token_type in _TEXTS:
+            name = token.text.upper()
+            if token.token_type in self.TYPE_TOKENS and token.token_type is not TokenType.INTERVAL:
+                if name not in _TYPED:
+                    self.raise_error(f"Spark has no {name} '…': write CAST('…' AS {name})", token)
+                self._advance()
+                text = self._parse_primary()
+                found = self.expression(exp.Cast(this=text, to=exp.DataType.build(name, dialect="spark")))
+                return self._parse_column_ops(found)
+        return super()._parse_type(parse_interval, fallback_to_identifier)
+
+    def _parse_primary(self) -> Any:
+        token = self._curr
+        if token is not None and token.token_type is TokenType.NUMBER:
+            self._advance()
+            return self._number(token)
+        if token is not None and token.token_type in _TEXTS:  # several are one
+            texts = []
+            while self._match_set(_TEXTS):
+                texts.append(self._prev.text)
+            return self.expression(exp.Literal.string("".join(texts)), token)
+        return super()._parse_primary()
+
+    def _parse_column_ops(self, this: Any) -> Any:
+        number = this.this if isinstance(this, exp.Neg) else this
+        if isinstance(number, exp.Literal) and not number.is_string and self._match(TokenType.DOT):
+            self.raise_error("a number has no fields", self._prev)
+        return super()._parse_column_ops(this)
+
+    def _parse_bracket_key_value(self, is_map: bool = False) -> Any:
+        return _operand(super()._parse_bracket_key_value(is_map))
+
+    def _predicated(self, this: Any) -> Any:
+        """With the one predicate that may follow a value."""
+        if this is None:
+            return None
+        if self._match(TokenType.IS):
+            return self._tested(_operand(this))
+        start = self._index
+        negated = bool(self._match(TokenType.NOT))
+        found = self._compared(_operand(this))
+        if found is None:
+            self._retreat(start)
+            return this
+        if not negated:
+            return found
+        like = found.this if isinstance(found, exp.Escape) else found
+        if isinstance(like, exp.Like | exp.ILike):
+            like.set("negate", True)
+            return found
+        return self.expression(exp.Not(this=found))
+
+    def _compared(self, this: Any) -> Any:
+        if self._match(TokenType.BETWEEN):
+            low = self._value()
+            if not self._match(TokenType.AND):
+                self.raise_error("Expecting AND")
+            return self.expression(exp.Between(this=this, low=low, high=self._value()))
+        if self._match(TokenType.IN):
+            if not self._match(TokenType.L_PAREN, advance=False):
+                self.raise_error("Expecting (")
+            return self._parse_in(this)
+        if self._match(TokenType.RLIKE):
+            return self.expression(exp.RegexpLike(this=this, expression=self._value()))
+        if not self._match_set((TokenType.LIKE, TokenType.ILIKE)):
+            return None
+        kind = exp.Like if self._prev.token_type is TokenType.LIKE else exp.ILike
+        quantified = self._quantified()
+        if quantified is not None:
+            return self.expression(kind(this=this, expression=quantified))
+        found = self.expression(kind(this=this, expression=self._value()))
+        if not self._match(TokenType.ESCAPE):
+            return found
+        return self.expression(exp.Escape(this=found, expression=self._needed(self._parse_string())))
+
+    def _quantified(self) -> exp.Expression | None:
+        following = self._token(1)
+        if following is None or following.token_type is not TokenType.L_PAREN:
+            return None
+        if not self._match_texts(("ANY", "SOME", "ALL")):
+            return None
+        kind = exp.All if self._prev.text.upper() == "ALL" else exp.Any
+        patterns = self._parse_wrapped_csv(self._parse_disjunction)
+        return kind(this=exp.Tuple(expressions=patterns))
+
+    def _tested(self, this: Any) -> Any:
+        negated = bool(self._match(TokenType.NOT))
+        if self._match_text_seq("DISTINCT", "FROM"):
+            kind = exp.NullSafeEQ if negated else exp.NullSafeNEQ
+            return self.expression(kind(this=this, expression=self._value()))
+        if not self._match_texts(_TESTS):
+            self.raise_error("Expecting NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM after IS")
+        found = self.expression(exp.Is(this=this, expression=_TESTS[self._prev.text.upper()]()))
+        return self.expression(exp.Not(this=found)) if negated else found
+
+    def _value(self) -> Any:
+        return _operand(self._needed(self._parse_bitwise()))
+
+    def _needed(self, found: Any) -> Any:
+        if found is None:
+            self.raise_error("Expecting a value")
+        return found
+
+    def _token(self, ahead: int) -> Token | None:
+        place = self._index + ahead
+        return self._tokens[place] if place < len(self._tokens) else None
+
+
+def _operand(found: Any) -> Any:
+    """In parentheses, where it is written as a predicate and was none."""
+    return exp.Paren(this=found) if isinstance(found, exp.NullSafeEQ) else found
+
+
+class SparkGrammar(Spark):
+    """Spark's dialect with this grammar."""
+
+    class Tokenizer(Spark.Tokenizer):
+        NUMERIC_LITERALS: ClassVar[dict[str, str]] = {}
+
+    Parser = GrammarParser
+
+    def tokenize(self, sql: str, dialect: Any = None) -> list[Token]:
+        """Numbers with what is behind them (``3L``) as one token."""
+        return [_whole(token, sql) for token in super().tokenize(sql, dialect)]
+
+
+def _whole(token: Token, sql: str) -> Token:
+    """A number, or what looks like one and is none, such as ``1.5L``: the parser refuses it at its place."""
+    if token.token_type not in (TokenType.VAR, TokenType.HEX_STRING) or not sql[token.start].isdigit():
+        return token
+    text = sql[token.start : token.end + 1]
+    if text.replace("_", "").isalnum() and not is_number(text) and token.token_type is TokenType.VAR:
+        return token  # a name
+    return Token(TokenType.NUMBER, text, token.line, token.col, token.start, token.end, token.comments)
