@@ -216,3 +216,18 @@ def test_aggregates_keep_their_arguments_and_are_spark_s(call):
     )
     (node,) = (node for node in plan_job(job).queries[0].nodes if isinstance(node, AggregatePlan))
     assert [(each.text, each.plain) for each in node.calls] == [(call, False)]
+
+
+def test_a_number_of_a_view_is_a_column_beside_decimals():
+    job = parse_job(
+        "CREATE TABLE l (m DECIMAL(10, 2), t BIGINT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');"
+        " CREATE VIEW v AS SELECT m, t, 3 AS n, -2L AS k FROM l;"
+        " CREATE VIEW w AS SELECT m / n AS x, n + 1 = k AS y, n AS z, t FROM v; SELECT x, y, z FROM w"
+    )
+    (branch,) = job.inserts[0].query.relation.branches
+    assert [each.sql("spark") for each in branch.columns] == [
+        "m / CAST(3 AS INT)",
+        "CAST(3 AS INT) + 1 = (-2L)",
+        "3",
+        "t",
+    ]

@@ -68,8 +68,10 @@ def _typed(node: exp.Expression, column_type: Callable[[exp.Column], str]) -> ex
     return exp.Anonymous(this="unknown") if kind == UNKNOWN else exp.cast(exp.Null(), kind, dialect="spark")
 
 
-def number_type(literal: exp.Literal) -> str:
-    """Of a number as it is written, with its sign, if there is one."""
+def number_type(literal: exp.Expr) -> str:
+    """Of a number as it is written, with its sign, if there is one; `UNKNOWN` of all else."""
+    if not isinstance(literal, exp.Literal) or literal.is_string:
+        return UNKNOWN
     try:
         return read_number(literal.name, negative=isinstance(literal.parent, exp.Neg)).type
     except NumberError:

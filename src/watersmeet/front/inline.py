@@ -6,14 +6,24 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from watersmeet.front.infer import number_type
+from watersmeet.front.types import INTEGERS
 from watersmeet.spec.model import Expr
 
 _ATOMS = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Boolean, exp.Null, exp.Bracket)
 _OPERATORS = frozenset(kind.key for kind in exp.ALL_FUNCTIONS if issubclass(kind, exp.Binary))
 
 
-def operand(expr: Expr) -> Expr:
-    """A copy that can stand beside any operator."""
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+
+
+def operand(expr: Expr, place: Expr | None = None) -> Expr:
+    """A copy that can stand beside any operator. ``place``: what it is to replace."""
+    if place is not None and isinstance(place.parent, _ARITHMETIC):
+        number = expr.unnest()
+        kind = number_type(number.this if isinstance(number, exp.Neg) else number)
+        if kind in INTEGERS:  # beside a DECIMAL a literal would have its own digits, and a column has all
+            return exp.cast(number.copy(), kind, dialect="spark")
     return expr.copy() if _is_atom(expr) else exp.paren(expr)
 
 
@@ -23,7 +33,7 @@ def substituted(expr: Expr, value: Callable[[exp.Column], Expr]) -> Expr:
     def one(node: exp.Expression) -> exp.Expression:
         if not isinstance(node, exp.Column):
             return node
-        return value(node).copy() if node is tree else operand(value(node))
+        return value(node).copy() if node is tree else operand(value(node), node)
 
     tree = expr.copy()
     return tree.transform(one, copy=False)

@@ -198,7 +198,7 @@ def resolved(expr: Expr, scope: Scope, text: Text) -> Expr:
         if not isinstance(node, exp.Column):
             return node
         found = _resolve(node, scope, text)
-        return found if found is node or node is tree else operand(found)
+        return found if found is node or node is tree else operand(found, node)
 
     tree, before = expr.copy(), len(text.problems)
     found = tree.transform(resolve, copy=False)
