@@ -29,6 +29,7 @@ from watersmeet.front.hints import without_join
 from watersmeet.front.infer import type_of
 from watersmeet.front.items import distinct, select_items
 from watersmeet.front.joined import Joined
+from watersmeet.front.joins import joined_select
 from watersmeet.front.place import Refused, Text
 from watersmeet.front.scope import Found, Named, Scope, resolved
 from watersmeet.front.windows import Windowed, window_in, windowed
@@ -196,7 +197,8 @@ def _union_flow(query: exp.Union, catalog: Catalog, text: Text, by_position: boo
 
 
 def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: bool) -> Flow | Joined:
-    from watersmeet.front.query import joined_select  # FROM clauses hold sub-queries, and those FROM clauses
+    def read(item: exp.Expression) -> tuple[Flow | Joined, str | None]:
+        return relation_flow(item, catalog, text)
 
     origin = select.args.get("from_")
     if origin is None:
@@ -209,10 +211,10 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
         columns = [replace(column, name=name) for column, name in zip(own, names, strict=True)]
         return query_flow(replace(grouped, outputs=tuple(outputs)), columns)
     if _joins(select, origin.this):
-        return joined_select(select, catalog, text, by_position=by_position)
+        return joined_select(select, read, text, by_position=by_position)
     flow, alias = relation_flow(origin.this, catalog, text)
     if isinstance(flow, Joined):
-        return joined_select(select, catalog, text, (flow, alias or ""), by_position=by_position)
+        return joined_select(select, read, text, (flow, alias or ""), by_position=by_position)
     scope = Scope((Named(alias or "", flow.columns),), qualify=False)
     without_join(select, text)
     where = select.args.get("where")
