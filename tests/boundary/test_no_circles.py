@@ -1,0 +1,58 @@
+"""No module of the package imports one that imports it, by however long a way, inside of functions or not.
+
+What is imported under ``TYPE_CHECKING`` is not counted: names in types load nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from tests.boundary.test_import_edges import PACKAGE, imports, module_name
+
+FILES = {module_name(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imported(source: str, module: str, known: Mapping[str, object]) -> set[str]:
+    """The modules of ``known`` that the source imports; of a package only itself, not all that is in it."""
+    found = set()
+    for _, name, for_types in imports(ast.parse(source)):
+        if not for_types:
+            found |= {name} & known.keys()
+    return found - {module}
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str] | None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_there_is_no_circle():
+    graph = {name: imported(file.read_text(encoding="utf-8"), name, FILES) for name, file in FILES.items()}
+    assert sum(map(len, graph.values())) > len(FILES), "imports are seen"
+    assert circle(graph) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ("from watersmeet.front import sql", True),
+        ("def f():\n    from watersmeet.front.sql import parse_job", True),
+        ("if TYPE_CHECKING:\n    from watersmeet.front import sql", False),
+        ("import watersmeet.errors", False),
+    ],
+)
+def test_a_circle_is_seen(other, expected):
+    sources = {
+        "watersmeet.front.sql": "from watersmeet.plan import planner",
+        "watersmeet.plan.planner": other,
+    }
+    known = {**sources, "watersmeet.errors": ""}
+    graph = {name: imported(source, name, known) for name, source in sources.items()}
+    assert (circle(graph) is not None) == expected
