@@ -17,7 +17,7 @@ postgres: ## a PostgreSQL server, for the tests
 lint: setup ## ruff: rules and format
 	@scripts/lint
 
-types: setup ## mypy, strict for the pure core
+types: setup ## mypy, strict, of the package and the benchmarks
 	@scripts/types
 
 test: setup jars postgres ## all tests, with Spark, a real Kafka broker, PostgreSQL and real kills

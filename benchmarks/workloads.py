@@ -221,4 +221,6 @@ def _write(folder: Path, tick: int, table: pa.Table, files: int) -> None:
 def arrow_bytes_per_row(data: Path) -> float:
     """Bytes of one row of the input in Arrow, all columns, by one file of each side."""
     tables = [pq.read_table(data / side / "0000-0.parquet") for side in SIDES]
-    return sum(t.combine_chunks().nbytes for t in tables) / sum(t.num_rows for t in tables)
+    nbytes: int = sum(t.combine_chunks().nbytes for t in tables)
+    rows: int = sum(t.num_rows for t in tables)
+    return nbytes / rows

@@ -60,7 +60,8 @@ class Zone:
     def to_instant(self, walls: Times) -> Times:
         """The instants of wall-clock times; see the module for gaps and overlaps."""
         if not len(self.starts):
-            return walls - self.offsets[0]
+            instants: Times = walls - self.offsets[0]
+            return instants
         folded = self._folded(walls)
         # A change moves the clock from `start + before` to `start + after`: in a gap and in an overlap the
         # offset before the change counts, so it takes effect at the later of the two.

@@ -70,7 +70,9 @@ def _row_condition(expr: Expr, windows: Windowed, text: Text) -> Expr:
 
 def _without_aliases(having: Expr, select: exp.Select, windows: Windowed) -> Expr:
     """HAVING with names of the SELECT's list replaced by what they stand for; columns go first."""
-    names = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    names: dict[str, Expr] = {
+        item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
+    }
 
     def meant(node: exp.Column) -> Expr:
         item = names.get(node.name.lower())

@@ -44,7 +44,8 @@ class WindowTable(exp.Expression, exp.Func):
 
 
 def _parse_impose_order(parser: Any) -> ImposeOrder:
-    return parser.parse_impose_order()
+    found: ImposeOrder = parser.parse_impose_order()
+    return found
 
 
 def _parse_listagg(parser: Any) -> exp.Expression:
@@ -215,7 +216,8 @@ class WatersmeetParser(GrammarParser):
             self._match_r_paren()
         if relation is None:
             self.raise_error("Expecting TABLE name")
-        return relation
+        found: exp.Expression = relation
+        return found
 
     def _parse_join_parts(self) -> Any:
         """``LEFT ASOF JOIN`` is ``ASOF LEFT JOIN``."""

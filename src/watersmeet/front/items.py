@@ -108,7 +108,7 @@ def spark_name(expr: Expr) -> str:
     if isinstance(plain, exp.Column):
         return plain.name
     if isinstance(plain, exp.Dot):
-        return plain.expression.name
+        return str(plain.expression.name)
     if isinstance(plain, (exp.Cast, exp.TryCast)) and isinstance(plain.this, exp.Column):
         return plain.this.name
 

@@ -79,7 +79,8 @@ class InputAccount:
     @property
     def difference(self) -> int:
         """Rows in that are nowhere; negative: rows that are in several places."""
-        return self.rows_in - sum(getattr(self, place) for place in PLACES)
+        placed: int = sum(getattr(self, place) for place in PLACES)
+        return self.rows_in - placed
 
     def adds_up(self) -> bool:
         return self.difference == 0

@@ -127,7 +127,7 @@ def _compares_state(case: Case) -> bool:
     """``state`` is compared for two inputs, or with plan "cascade"."""
     if case.get("options", {}).get("plan") == "cascade":
         return True
-    query = case["query"].upper()
+    query: str = case["query"].upper()
     return query.count(" JOIN ") <= 1
 
 

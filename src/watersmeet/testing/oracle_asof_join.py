@@ -66,7 +66,8 @@ class AsofJoin(JoinState):
             low = self._time(1, best) + 1
         elif best is not None:
             high = self._time(1, best) - 1
-        return max(low, settled) > high
+        open_yet: bool = max(low, settled) > high
+        return open_yet
 
     def release(self, marks: dict[Key, tuple[Any, int]], ended: bool) -> Changes:
         left, settled = (saturate(marks[key][0] - marks[key][1]) for key in (self.asof.left, self.asof.right))

@@ -213,7 +213,8 @@ def _launch(conf: Mapping[str, str], words: IO[bytes]) -> None:
     """Start the JVM; what it says goes into ``words``, or to standard error if a log level was asked for."""
     if SparkContext._gateway is None and conf["spark.log.level"] == LOG_LEVEL:
         asked = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-        SparkContext._ensure_initialized(gateway=launch_gateway(asked, popen_kwargs={"stderr": words}))
+        gateway = launch_gateway(asked, popen_kwargs={"stderr": words})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager
