@@ -97,6 +97,11 @@ def _has_no_percent(arguments: list[Any]) -> bool:
     return not any(_is_text(each) and "%" in each.this for each in arguments)
 
 
+def _is_small(argument: Any) -> bool:
+    number = argument.this if isinstance(argument, exp.Neg) else argument
+    return isinstance(number, exp.Literal) and str(number.this).isdigit() and int(number.this) < 2**31
+
+
 def _is_text(argument: Any) -> bool:
     return isinstance(argument, exp.Literal) and bool(argument.is_string)
 
@@ -105,8 +110,8 @@ class WatersmeetParser(GrammarParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         **GrammarParser.FUNCTIONS,
         **{name: _as_named(name) for name in ("TO_DATE", "TO_CHAR", "TO_VARCHAR")},
-        # sqlglot would leave these out, or write another function whose last digit is another
-        **{name: _as_named(name) for name in ("PARSE_JSON", "LOG10", "LOG2", "TRUNCATE")},
+        # sqlglot would leave these out, or write another function whose type or last digit is another
+        **{name: _as_named(name) for name in ("PARSE_JSON", "LOG10", "LOG2", "TRUNCATE", "UNIX_DATE")},
         # signs of other systems' patterns would become those of Spark's
         **{
             name: _understood(name, _has_no_percent)
@@ -125,6 +130,8 @@ class WatersmeetParser(GrammarParser):
             name: _understood(name, lambda arguments: len(arguments) == 2)
             for name in ("LEVENSHTEIN", "MAX_BY", "MIN_BY")
         },
+        # written as a DATE_ADD of the days times -1, which not all numbers of days have
+        "DATE_SUB": _understood("DATE_SUB", lambda arguments: all(map(_is_small, arguments[1:]))),
         # a unit in a column would become the unit of that name
         "DATE_TRUNC": _understood("DATE_TRUNC", lambda arguments: _is_text(arguments[0])),
         "TRUNC": _understood("TRUNC", lambda arguments: len(arguments) == 2 and _is_text(arguments[1])),

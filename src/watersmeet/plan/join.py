@@ -13,9 +13,10 @@ from watersmeet.plan.bands import bands_of as value_bands_of
 from watersmeet.plan.bounds import Links, bands_of, bounds_of, inverted_pairs, links_of, together
 from watersmeet.plan.classify import Parts, classify
 from watersmeet.plan.conjuncts import Conjunct
+from watersmeet.plan.constants import constant_is_true
 from watersmeet.plan.keys import Equality, keys_of
 from watersmeet.plan.model import Bound, TimeBand
-from watersmeet.plan.residual import Residual, constant_is_true, residual_of
+from watersmeet.plan.residual import Residual, residual_of
 from watersmeet.plan.scope import Ref, Scope, name_of
 from watersmeet.plan.tree import AggregateNode, JoinNode, LookupNode, Node
 from watersmeet.spec.model import JoinKind

@@ -34,7 +34,6 @@ _COUNTS: dict[type[Expr], tuple[Unit, int]] = {
     exp.UnixSeconds: (Unit.SECONDS, 1_000_000),
     exp.UnixMillis: (Unit.MILLIS, 1_000),
     exp.UnixMicros: (Unit.MICROS, 1),
-    exp.UnixDate: (Unit.DAYS, DAY_US),
 }
 _WEEK = 7 * DAY_US
 _MONDAY = 3 * DAY_US
@@ -72,14 +71,19 @@ def linear_form(expr: Expr, scope: Scope) -> LinearForm | None:
             left, right = (_to_date(linear_form(e, scope), scope) for e in (expr.this, expr.expression))
             both = add(left, right, -1, expr)
             return None if both is None else replace(both, unit=Unit.DAYS)
+        case exp.Anonymous() if expr.name.upper() == "UNIX_DATE" and len(expr.expressions) == 1:
+            return _counted(expr.expressions[0], Unit.DAYS, DAY_US, scope)
         case _ if type(expr) in _COUNTS:
-            unit, size = _COUNTS[type(expr)]
-            operand = linear_form(expr.this, scope)
-            if operand is None or not operand.unit.is_time:
-                return None
-            operand = _wall(operand, scope) if unit is Unit.DAYS else _instant(operand, scope)
-            return replace(floored(operand, size), unit=unit, wall=False)
+            return _counted(expr.this, *_COUNTS[type(expr)], scope)
     return None
+
+
+def _counted(expr: Expr, unit: Unit, size: int, scope: Scope) -> LinearForm | None:
+    operand = linear_form(expr, scope)
+    if operand is None or not operand.unit.is_time:
+        return None
+    operand = _wall(operand, scope) if unit is Unit.DAYS else _instant(operand, scope)
+    return replace(floored(operand, size), unit=unit, wall=False)
 
 
 def _instant(form: LinearForm, scope: Scope) -> LinearForm:

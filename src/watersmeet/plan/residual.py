@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import reduce
 
 from sqlglot import exp
-from sqlglot.optimizer.simplify import simplify
 
 from watersmeet.errors import PlanError
 from watersmeet.plan.conjuncts import Conjunct, join_all
@@ -26,22 +25,6 @@ _OF_THE_CLOCK = (
     exp.Rand,
     exp.Randn,
     exp.Uuid,
-)
-_OF_CONSTANTS = (
-    exp.Boolean,
-    exp.Null,
-    exp.Literal,
-    exp.Paren,
-    exp.Neg,
-    exp.And,
-    exp.Or,
-    exp.Not,
-    exp.EQ,
-    exp.NEQ,
-    exp.LT,
-    exp.LTE,
-    exp.GT,
-    exp.GTE,
 )
 
 
@@ -87,33 +70,6 @@ def after_join(expr: Expr) -> Expr:
             else node
         )
     )
-
-
-def constant_is_true(expr: Expr) -> bool | None:
-    """Whether a condition of constants is TRUE; None when that is not known before the job runs."""
-    expr = _folded(expr.copy())
-    kinds = {literal.is_string for literal in expr.find_all(exp.Literal)}
-    if len(kinds) > 1 or not all(isinstance(node, _OF_CONSTANTS) for node in expr.walk()):
-        return None
-    found = simplify(expr, dialect="spark").unnest()
-    if isinstance(found, exp.Null):
-        return False
-    return bool(found.this) if isinstance(found, exp.Boolean) else None
-
-
-def _folded(node: Expr) -> Expr:
-    """With NULL for what is NULL because of a NULL in it."""
-
-    def null(node: Expr) -> Expr:
-        strict = isinstance(node, exp.Cast | exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE)
-        parts = (node.this, node.args.get("expression"))
-        if strict and any(
-            isinstance(part, exp.Expression) and isinstance(part.unnest(), exp.Null) for part in parts
-        ):
-            return exp.Null()
-        return node
-
-    return node.transform(null)
 
 
 ON_BOTH = "a condition over both inputs"
