@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, powers and arcs of DOUBLEs bit for bit as Java's StrictMath gives them.
+"""Exponentials, logarithms and powers of DOUBLEs bit for bit as Java's StrictMath gives them.
 
 StrictMath is specified to be fdlibm, the "Freely Distributable Math Library" (K. C. Ng, Sun Microsystems,
 1993; netlib.org/fdlibm), whose published algorithms are written here over arrays: additions, products,
@@ -8,22 +8,24 @@ out, no NULLs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-
 import numpy as np
-import numpy.typing as npt
 
-Doubles = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
+from watersmeet.kernel.functions.words import (
+    Doubles,
+    Whole,
+    cut,
+    high,
+    of_high,
+    polynomial,
+    quiet,
+    scaled,
+    with_high,
+)
 
-_LOW = np.int64(0xFFFFFFFF)
 _TWO54 = 2.0**54
 _LN2_HI, _LN2_LO = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _INV_LN2 = 1.44269504088896338700e00
 _LN2 = 6.93147180559945286227e-01
-_PIO2_HI, _PIO2_LO = 1.57079632679489655800e00, 6.12323399573676603587e-17
-_PI, _PI_LO, _PIO4 = 3.14159265358979311600e00, 1.2246467991473531772e-16, 7.8539816339744827900e-01
 _P = (
     1.66666666666666019037e-01, -2.77777777770155933842e-03, 6.61375632143793436117e-05,
     -1.65339022054652515390e-06, 4.13813679705723846039e-08,
@@ -36,75 +38,15 @@ _Q = (
     -3.33333333333331316428e-02, 1.58730158725481460165e-03, -7.93650757867487942473e-05,
     4.00821782732936239552e-06, -2.01099218183624371326e-07,
 )  # fmt: skip
-_ARC_P = (
-    1.66666666666666657415e-01, -3.25565818622400915405e-01, 2.01212532134862925881e-01,
-    -4.00555345006794114027e-02, 7.91534994289814532176e-04, 3.47933107596021167570e-05,
-)  # fmt: skip
-_ARC_Q = (
-    -2.40339491173441421878e00, 2.02094576023350569471e00, -6.88283971605453293030e-01,
-    7.70381505559019352791e-02,
-)  # fmt: skip
-_ATAN_HI = np.array(
-    [4.63647609000806093515e-01, 7.85398163397448278999e-01, 9.82793723247329054082e-01, _PIO2_HI]
-)
-_ATAN_LO = np.array(
-    [2.26987774529616870924e-17, 3.06161699786838301793e-17, 1.39033110312309984516e-17, _PIO2_LO]
-)
-_ATAN = (
-    3.33333333333329318027e-01, -1.99999999998764832476e-01, 1.42857142725034663711e-01,
-    -1.11111104054623557880e-01, 9.09088713343650656196e-02, -7.69187620504482999495e-02,
-    6.66107313738753120669e-02, -5.83357013379057348645e-02, 4.97687799461593236017e-02,
-    -3.65315727442169155270e-02, 1.62858201153657823623e-02,
-)  # fmt: skip
 _POW = (
     5.99999999999994648725e-01, 4.28571428578550184252e-01, 3.33333329818377432918e-01,
     2.72728123808534006489e-01, 2.30660745775561754067e-01, 2.06975017800338417784e-01,
 )  # fmt: skip
 
 
-def _quiet(function: Callable[..., Doubles]) -> Callable[..., Doubles]:
-    @wraps(function)
-    def quiet(*arrays: Doubles) -> Doubles:
-        with np.errstate(all="ignore"):
-            return function(*arrays)
-
-    return quiet
-
-
-def _high(x: Doubles) -> Whole:
-    """The upper word, with its sign."""
-    return x.view(np.int64) >> 32
-
-
-def _cut(x: Doubles) -> Doubles:
-    """Without the lower word."""
-    return (x.view(np.int64) & ~_LOW).view(np.float64)
-
-
-def _of_high(high: Whole) -> Doubles:
-    return (high << 32).view(np.float64)
-
-
-def _with_high(x: Doubles, high: Whole) -> Doubles:
-    return ((x.view(np.int64) & _LOW) | (high << 32)).view(np.float64)
-
-
-def _scaled(x: Doubles, k: Whole) -> Doubles:
-    """``k`` added to the exponent's bits."""
-    return (x.view(np.int64) + (k << 52)).view(np.float64)
-
-
-def _sum(x: Doubles, of: tuple[float, ...]) -> Doubles:
-    """The polynomial, by Horner's rule."""
-    found: Doubles = np.full_like(x, of[-1])
-    for each in of[-2::-1]:
-        found = each + x * found
-    return found
-
-
-@_quiet
+@quiet
 def exp(x: Doubles) -> Doubles:
-    hx = _high(x) & 0x7FFFFFFF
+    hx = high(x) & 0x7FFFFFFF
     sign = np.where(x < 0, -1.0, 1.0)
     reduced = hx > 0x3FD62E42
     near = hx < 0x3FF0A2B2
@@ -115,11 +57,11 @@ def exp(x: Doubles) -> Doubles:
     lo = np.where(near, _LN2_LO * sign, t * _LN2_LO)
     r = np.where(reduced, hi - lo, x)
     t = r * r
-    c = r - t * _sum(t, _P)
+    c = r - t * polynomial(t, _P)
     whole = 1.0 - ((r * c) / (c - 2.0) - r)
     y = 1.0 - ((lo - (r * c) / (2.0 - c)) - hi)
-    scaled = np.where(k >= -1021, _scaled(y, k), _scaled(y, k + 1000) * 2.0**-1000)
-    found = np.where(reduced, scaled, whole)
+    grown = np.where(k >= -1021, scaled(y, k), scaled(y, k + 1000) * 2.0**-1000)
+    found = np.where(reduced, grown, whole)
     found = np.where(hx < 0x3E300000, 1.0 + x, found)
     found = np.where(x > 7.09782712893383973096e02, np.inf, found)
     found = np.where(x < -7.45133219101941108420e02, 0.0, found)
@@ -132,9 +74,9 @@ def _whole(x: Doubles) -> Whole:
     return np.where(fits, x, 0.0).astype(np.int64)
 
 
-@_quiet
+@quiet
 def expm1(x: Doubles) -> Doubles:
-    hx = _high(x) & 0x7FFFFFFF
+    hx = high(x) & 0x7FFFFFFF
     sign = np.where(x < 0, -1.0, 1.0)
     reduced = hx > 0x3FD62E42
     near = hx < 0x3FF0A2B2
@@ -146,16 +88,16 @@ def expm1(x: Doubles) -> Doubles:
     c = (hi - r) - lo
     hfx = 0.5 * r
     hxs = r * hfx
-    r1 = 1.0 + hxs * _sum(hxs, _Q)
+    r1 = 1.0 + hxs * polynomial(hxs, _Q)
     t = 3.0 - r1 * hfx
     e = hxs * ((r1 - t) / (6.0 - r * t))
     whole = r - (r * e - hxs)
     e = (r * (e - c) - c) - hxs
     few = np.clip(k, 0, 62)
-    below = _of_high(0x3FF00000 - (np.int64(0x200000) >> few))
-    power = _of_high((0x3FF - few) << 20)
-    found = np.where(k < 20, _scaled(below - (e - r), k), _scaled((r - (e + power)) + 1.0, k))
-    found = np.where((k <= -2) | (k > 56), _scaled(1.0 - (e - r), k) - 1.0, found)
+    below = of_high(0x3FF00000 - (np.int64(0x200000) >> few))
+    power = of_high((0x3FF - few) << 20)
+    found = np.where(k < 20, scaled(below - (e - r), k), scaled((r - (e + power)) + 1.0, k))
+    found = np.where((k <= -2) | (k > 56), scaled(1.0 - (e - r), k) - 1.0, found)
     found = np.where(k == 1, np.where(r < -0.25, -2.0 * (e - (r + 0.5)), 1.0 + 2.0 * (r - e)), found)
     found = np.where(k == -1, 0.5 * (r - e) - 0.5, found)
     found = np.where(k == 0, whole, found)
@@ -167,7 +109,7 @@ def expm1(x: Doubles) -> Doubles:
 
 def _normal(x: Doubles) -> tuple[Doubles, Whole]:
     """Subnormal numbers times 2⁵⁴, and the power of 2 that is to be taken off again."""
-    small = _high(x) < 0x00100000
+    small = high(x) < 0x00100000
     return np.where(small, x * _TWO54, x), np.where(small, -54, 0)
 
 
@@ -177,15 +119,15 @@ def _logarithm_s_ends(x: Doubles, found: Doubles) -> Doubles:
     return np.where(np.isnan(x) | (x < 0), np.nan, found)
 
 
-@_quiet
+@quiet
 def log(x: Doubles) -> Doubles:
     normal, k = _normal(x)
-    hx = _high(normal)
+    hx = high(normal)
     k = k + (hx >> 20) - 1023
     hx = hx & 0x000FFFFF
     i = (hx + 0x95F64) & 0x100000
     k = k + (i >> 20)
-    f = _with_high(normal, hx | (i ^ 0x3FF00000)) - 1.0
+    f = with_high(normal, hx | (i ^ 0x3FF00000)) - 1.0
     dk = k.astype(np.float64)
     r = f * f * (0.5 - 0.33333333333333333 * f)
     tiny = np.where(k == 0, f - r, dk * _LN2_HI - ((r - dk * _LN2_LO) - f))
@@ -193,7 +135,7 @@ def log(x: Doubles) -> Doubles:
     s = f / (2.0 + f)
     z = s * s
     w = z * z
-    r = z * _sum(w, _L[0::2]) + w * _sum(w, _L[1::2])
+    r = z * polynomial(w, _L[0::2]) + w * polynomial(w, _L[1::2])
     half = 0.5 * f * f
     one = np.where(
         k == 0, f - (half - s * (half + r)), dk * _LN2_HI - ((half - (s * (half + r) + dk * _LN2_LO)) - f)
@@ -204,19 +146,19 @@ def log(x: Doubles) -> Doubles:
     return _logarithm_s_ends(x, found)
 
 
-@_quiet
+@quiet
 def log1p(x: Doubles) -> Doubles:
-    hx = _high(x)
+    hx = high(x)
     ax = hx & 0x7FFFFFFF
     direct = (hx < 0x3FDA827A) & ((hx > 0) | (hx <= 0xBFD2BEC3 - (1 << 32)))
     small = hx < 0x43400000
     u = np.where(small, 1.0 + x, x)
-    hu = _high(u)
+    hu = high(u)
     k = np.where(direct, 0, (hu >> 20) - 1023)
     c = np.where(small, np.where(k > 0, 1.0 - (u - x), x - (u - 1.0)) / u, 0.0)
     hu = hu & 0x000FFFFF
     low = hu < 0x6A09E
-    u = _with_high(u, np.where(low, hu | 0x3FF00000, hu | 0x3FE00000))
+    u = with_high(u, np.where(low, hu | 0x3FF00000, hu | 0x3FE00000))
     k = np.where(direct | low, k, k + 1)
     hu = np.where(direct, 1, np.where(low, hu, (0x00100000 - hu) >> 2))
     f = np.where(direct, x, u - 1.0)
@@ -228,7 +170,7 @@ def log1p(x: Doubles) -> Doubles:
     tiny = np.where(f == 0, np.where(k == 0, 0.0, dk * _LN2_HI + (c + dk * _LN2_LO)), tiny)
     s = f / (2.0 + f)
     z = s * s
-    r = z * _sum(z, _L)
+    r = z * polynomial(z, _L)
     found = np.where(
         k == 0, f - (half - s * (half + r)), dk * _LN2_HI - ((half - (s * (half + r) + carried)) - f)
     )
@@ -239,94 +181,14 @@ def log1p(x: Doubles) -> Doubles:
     return np.where(np.isnan(x) | (x < -1), np.nan, found)
 
 
-def _arc(t: Doubles) -> Doubles:
-    return t * _sum(t, _ARC_P) / (1.0 + t * _sum(t, _ARC_Q))
-
-
-@_quiet
-def asin(x: Doubles) -> Doubles:
-    ix = _high(x) & 0x7FFFFFFF
-    size = np.abs(x)
-    inner = np.where(ix < 0x3E400000, x, x + x * _arc(x * x))
-    t = (1.0 - size) * 0.5
-    r, s = _arc(t), np.sqrt(t)
-    w = _cut(s)
-    c = (t - w * w) / (s + w)
-    outer = np.where(
-        ix >= 0x3FEF3333,
-        _PIO2_HI - (2.0 * (s + s * r) - _PIO2_LO),
-        _PIO4 - ((2.0 * s * r - (_PIO2_LO - 2.0 * c)) - (_PIO4 - 2.0 * w)),
-    )
-    found = np.where(ix < 0x3FE00000, inner, np.where(x > 0, outer, -outer))
-    found = np.where(size == 1, x * _PIO2_HI + x * _PIO2_LO, found)
-    return np.where(size <= 1, found, np.nan)
-
-
-@_quiet
-def acos(x: Doubles) -> Doubles:
-    ix = _high(x) & 0x7FFFFFFF
-    size = np.abs(x)
-    inner = _PIO2_HI - (x - (_PIO2_LO - x * _arc(x * x)))
-    inner = np.where(ix <= 0x3C600000, _PIO2_HI + _PIO2_LO, inner)
-    z = (1.0 - size) * 0.5
-    s, r = np.sqrt(z), _arc(z)
-    negative = _PI - 2.0 * (s + (r * s - _PIO2_LO))
-    df = _cut(s)
-    c = (z - df * df) / (s + df)
-    positive = 2.0 * (df + (r * s + c))
-    found = np.where(ix < 0x3FE00000, inner, np.where(x < 0, negative, positive))
-    found = np.where(size == 1, np.where(x > 0, 0.0, _PI + 2.0 * _PIO2_LO), found)
-    return np.where(size <= 1, found, np.nan)
-
-
-@_quiet
-def atan(x: Doubles) -> Doubles:
-    ix = _high(x) & 0x7FFFFFFF
-    size = np.abs(x)
-    which = np.where(ix < 0x3FF30000, np.where(ix < 0x3FE60000, 0, 1), np.where(ix < 0x40038000, 2, 3))
-    moved = np.where(which == 0, (2.0 * size - 1.0) / (2.0 + size), (size - 1.0) / (size + 1.0))
-    moved = np.where(which == 2, (size - 1.5) / (1.0 + 1.5 * size), moved)
-    moved = np.where(which == 3, -1.0 / size, moved)
-    near = ix < 0x3FDC0000
-    r = np.where(near, x, moved)
-    z = r * r
-    w = z * z
-    sums = z * _sum(w, _ATAN[0::2]) + w * _sum(w, _ATAN[1::2])
-    far = _ATAN_HI[which] - ((r * sums - _ATAN_LO[which]) - r)
-    found = np.where(near, x - x * sums, np.where(x < 0, -far, far))
-    found = np.where(ix < 0x3E200000, x, found)
-    end = _PIO2_HI + _PIO2_LO
-    found = np.where(ix >= 0x44100000, np.where(x > 0, end, -end), found)
-    return np.where(np.isnan(x), np.nan, found)
-
-
-@_quiet
-def atan2(y: Doubles, x: Doubles) -> Doubles:
-    hx, hy = _high(x), _high(y)
-    k = ((hy & 0x7FFFFFFF) - (hx & 0x7FFFFFFF)) >> 20
-    z = atan(np.abs(y / x))
-    z = np.where((hx < 0) & (k < -60), 0.0, z)
-    z = np.where(k > 60, _PIO2_HI + 0.5 * _PI_LO, z)
-    below = hy < 0
-    found = np.where(hx < 0, np.where(below, (z - _PI_LO) - _PI, _PI - (z - _PI_LO)), np.where(below, -z, z))
-    side = np.where(below, -1.0, 1.0)
-    found = np.where(np.isinf(y), side * _PIO2_HI, found)
-    ends = np.where(np.isinf(y), np.where(hx < 0, 3.0 * _PIO4, _PIO4), np.where(hx < 0, _PI, 0.0))
-    found = np.where(np.isinf(x), side * ends, found)
-    found = np.where(x == 0, side * _PIO2_HI, found)
-    found = np.where(y == 0, np.where(hx < 0, side * _PI, y), found)
-    found = np.where(x == 1.0, atan(y), found)
-    return np.where(np.isnan(x) | np.isnan(y), np.nan, found)
-
-
 _LARGEST = np.float64(np.uint64(0x408633CE8FB9F87D).view(np.float64))
 """Up to here `sinh` and `cosh` are finite."""
 
 
-@_quiet
+@quiet
 def sinh(x: Doubles) -> Doubles:
     size = np.abs(x)
-    ix = _high(size)
+    ix = high(size)
     h = np.where(x < 0, -0.5, 0.5)
     t = expm1(size)
     found = np.where(ix < 0x3FF00000, h * (2.0 * t - t * t / (t + 1.0)), h * (t + t / (t + 1.0)))
@@ -338,10 +200,10 @@ def sinh(x: Doubles) -> Doubles:
     return np.where(np.isnan(x), np.nan, found)
 
 
-@_quiet
+@quiet
 def cosh(x: Doubles) -> Doubles:
     size = np.abs(x)
-    ix = _high(size)
+    ix = high(size)
     t = expm1(size)
     w = 1.0 + t
     small = np.where(ix < 0x3C800000, w, 1.0 + (t * t) / (w + w))
@@ -354,30 +216,30 @@ def cosh(x: Doubles) -> Doubles:
     return np.where(np.isnan(x), np.nan, found)
 
 
-@_quiet
+@quiet
 def hypot(x: Doubles, y: Doubles) -> Doubles:
     a, b = np.maximum(np.abs(x), np.abs(y)), np.minimum(np.abs(x), np.abs(y))
-    far = (_high(a) - _high(b)) > 0x3C00000
+    far = (high(a) - high(b)) > 0x3C00000
     plain = a + b
     back = np.ones_like(a)
-    great = _high(a) > 0x5F300000
+    great = high(a) > 0x5F300000
     a, b, back = (np.where(great, each, own) for each, own in (
         (a * 2.0**-600, a), (b * 2.0**-600, b), (back * 2.0**600, back)))  # fmt: skip
-    small = _high(b) < 0x20B00000
+    small = high(b) < 0x20B00000
     subnormal = b < 2.0**-1022
-    unscaled_a, unscaled_b = _high(a), _high(b)
+    unscaled_a, unscaled_b = high(a), high(b)
     by = np.where(subnormal, 2.0**1022, 2.0**600)
     a, b, back = (np.where(small, each, own) for each, own in ((a * by, a), (b * by, b), (back / by, back)))
     # The upper words of what is scaled by 2¹⁰²² stay as they were: by intent or not, that is the algorithm.
-    ha, hb = np.where(subnormal, unscaled_a, _high(a)), np.where(subnormal, unscaled_b, _high(b))
+    ha, hb = np.where(subnormal, unscaled_a, high(a)), np.where(subnormal, unscaled_b, high(b))
     w = a - b
-    t1 = _of_high(ha)
+    t1 = of_high(ha)
     t2 = a - t1
     one = np.sqrt(t1 * t1 - (b * (-b) - t2 * (a + t1)))
     twice = a + a
-    y1 = _of_high(hb)
+    y1 = of_high(hb)
     y2 = b - y1
-    t1 = _of_high(ha + 0x00100000)
+    t1 = of_high(ha + 0x00100000)
     t2 = twice - t1
     other = np.sqrt(t1 * y1 - (w * (-w) - (t1 * y2 + t2 * b)))
     found = back * np.where(w > b, one, other)
@@ -386,7 +248,7 @@ def hypot(x: Doubles, y: Doubles) -> Doubles:
     return np.where(np.isinf(x) | np.isinf(y), np.inf, found)
 
 
-@_quiet
+@quiet
 def pow(x: Doubles, y: Doubles) -> Doubles:
     size, power = np.abs(x), np.abs(y)
     t1, t2 = _log2_of_near(size)
@@ -395,17 +257,17 @@ def pow(x: Doubles, y: Doubles) -> Doubles:
     t1, t2 = np.where(near, t1, far1), np.where(near, t2, far2)
     odd = (np.floor(y) == y) & (power < 2.0**53) & (np.fmod(power, 2.0) == 1)
     whole = (np.floor(y) == y) & np.isfinite(y)
-    sign = np.where((_high(x) < 0) & odd, -1.0, 1.0)
+    sign = np.where((high(x) < 0) & odd, -1.0, 1.0)
     found = sign * _exp2(y, t1, t2)
     # |y| > 2³¹: beyond the numbers next to 1 all is 0 or infinite.
-    ix = _high(size)
+    ix = high(size)
     found = np.where(near & (ix < 0x3FEFFFFF), np.where(y < 0, sign * np.inf, sign * 0.0), found)
     found = np.where(near & (ix > 0x3FF00000), np.where(y > 0, sign * np.inf, sign * 0.0), found)
     found = np.where((x < 0) & ~whole, np.nan, found)
     # 0, 1 and infinity.
     ends = (size == 0) | (size == 1) | np.isinf(size)
     z = np.where(y < 0, 1.0 / size, size)
-    z = np.where(_high(x) < 0, np.where((x == -1) & ~whole, np.nan, np.where(odd, -z, z)), z)
+    z = np.where(high(x) < 0, np.where((x == -1) & ~whole, np.nan, np.where(odd, -z, z)), z)
     found = np.where(ends, z, found)
     found = np.where((y == 0.5) & (x >= -np.finfo(np.float64).max), np.sqrt(x + 0.0), found)
     found = np.where(y == 2, x * x, found)
@@ -422,38 +284,38 @@ def _log2_of_near(size: Doubles) -> tuple[Doubles, Doubles]:
     w = (t * t) * (0.5 - t * (0.3333333333333333333333 - t * 0.25))
     u = 1.44269502162933349609e00 * t
     v = t * 1.92596299112661746887e-08 - w * _INV_LN2
-    t1 = _cut(u + v)
+    t1 = cut(u + v)
     return t1, v - (t1 - u)
 
 
 def _log2_of(size: Doubles) -> tuple[Doubles, Doubles]:
     """log₂ in two parts."""
-    small = _high(size) < 0x00100000
+    small = high(size) < 0x00100000
     ax = np.where(small, size * 2.0**53, size)
-    ix = _high(ax)
+    ix = high(ax)
     n = np.where(small, -53, 0) + (ix >> 20) - 0x3FF
     j = ix & 0x000FFFFF
     upper = j >= 0xBB67A
     k = ((j > 0x3988E) & ~upper).astype(np.int64)
     n = np.where(upper, n + 1, n)
     ix = (j | 0x3FF00000) - np.where(upper, 0x00100000, 0)
-    ax = _with_high(ax, ix)
+    ax = with_high(ax, ix)
     bp = np.where(k == 1, 1.5, 1.0)
     u = ax - bp
     v = 1.0 / (ax + bp)
     ss = u * v
-    s_h = _cut(ss)
-    t_h = _of_high(((ix >> 1) | 0x20000000) + 0x00080000 + (k << 18))
+    s_h = cut(ss)
+    t_h = of_high(((ix >> 1) | 0x20000000) + 0x00080000 + (k << 18))
     t_l = ax - (t_h - bp)
     s_l = v * ((u - s_h * t_h) - s_h * t_l)
     s2 = ss * ss
-    r = s2 * s2 * _sum(s2, _POW) + s_l * (s_h + ss)
+    r = s2 * s2 * polynomial(s2, _POW) + s_l * (s_h + ss)
     s2 = s_h * s_h
-    t_h = _cut(3.0 + s2 + r)
+    t_h = cut(3.0 + s2 + r)
     t_l = r - ((t_h - 3.0) - s2)
     u = s_h * t_h
     v = s_l * t_h + t_l * ss
-    p_h = _cut(u + v)
+    p_h = cut(u + v)
     p_l = v - (p_h - u)
     z_h = 9.61796700954437255859e-01 * p_h
     z_l = (
@@ -463,13 +325,13 @@ def _log2_of(size: Doubles) -> tuple[Doubles, Doubles]:
     )
     dp_h = np.where(k == 1, 5.84962487220764160156e-01, 0.0)
     t = n.astype(np.float64)
-    t1 = _cut(((z_h + z_l) + dp_h) + t)
+    t1 = cut(((z_h + z_l) + dp_h) + t)
     return t1, z_l - (((t1 - t) - dp_h) - z_h)
 
 
 def _exp2(y: Doubles, t1: Doubles, t2: Doubles) -> Doubles:
     """2 to the ``y * (t1 + t2)``."""
-    y1 = _cut(y)
+    y1 = cut(y)
     p_l = (y - y1) * t1 + y * t2
     p_h = y1 * t1
     z = p_l + p_h
@@ -477,28 +339,28 @@ def _exp2(y: Doubles, t1: Doubles, t2: Doubles) -> Doubles:
     under = (z < -1075) | ((z == -1075) & (p_l <= z - p_h))
     p_h, p_l = np.where(over | under, 0.0, p_h), np.where(over | under, 0.0, p_l)
     z = p_l + p_h
-    j = _high(z)
+    j = high(z)
     i = j & 0x7FFFFFFF
     k = np.clip((i >> 20) - 0x3FF, -1, 30)
     n = j + (np.int64(0x00100000) >> (k + 1))
     k = np.clip(((n & 0x7FFFFFFF) >> 20) - 0x3FF, 0, 20)
-    t = _of_high(_signed(n & 0xFFFFFFFF & ~(np.int64(0x000FFFFF) >> k)))
+    t = of_high(_signed(n & 0xFFFFFFFF & ~(np.int64(0x000FFFFF) >> k)))
     n = ((n & 0x000FFFFF) | 0x00100000) >> (20 - k)
     n = np.where(j < 0, -n, n)
     rounded = i > 0x3FE00000
     n = np.where(rounded, n, 0)
     p_h = np.where(rounded, p_h - t, p_h)
-    t = _cut(p_l + p_h)
+    t = cut(p_l + p_h)
     u = t * 6.93147182464599609375e-01
     v = (p_l - (t - p_h)) * 6.93147180559945286227e-01 + t * -1.90465429995776804525e-09
     z = u + v
     w = v - (z - u)
     t = z * z
-    t1 = z - t * _sum(t, _P)
+    t1 = z - t * polynomial(t, _P)
     r = (z * t1) / (t1 - 2.0) - (w + z * w)
     z = 1.0 - (r - z)
-    normal = ((_high(z) + (n << 20)) >> 20) > 0
-    found = np.where(normal, _scaled(z, n), np.ldexp(z, n.astype(np.int32)))
+    normal = ((high(z) + (n << 20)) >> 20) > 0
+    found = np.where(normal, scaled(z, n), np.ldexp(z, n.astype(np.int32)))
     return np.where(over, np.inf, np.where(under, 0.0, found))
 
 
@@ -506,21 +368,21 @@ def _signed(word: Whole) -> Whole:
     return np.where(word >= 1 << 31, word - (1 << 32), word)
 
 
-@_quiet
+@quiet
 def asinh(x: Doubles) -> Doubles:
     size = np.abs(x)
     t = x * x
     found = log1p(size + t / (1.0 + np.sqrt(1.0 + t)))
-    found = np.where(_high(size) > 0x40000000, log(2.0 * size + 1.0 / (np.sqrt(t + 1.0) + size)), found)
-    found = np.copysign(np.where(_high(size) > 0x41B00000, log(size) + _LN2, found), x)
-    return np.where((_high(size) < 0x3E300000) | ~np.isfinite(x), x, found)
+    found = np.where(high(size) > 0x40000000, log(2.0 * size + 1.0 / (np.sqrt(t + 1.0) + size)), found)
+    found = np.copysign(np.where(high(size) > 0x41B00000, log(size) + _LN2, found), x)
+    return np.where((high(size) < 0x3E300000) | ~np.isfinite(x), x, found)
 
 
-@_quiet
+@quiet
 def acosh(x: Doubles) -> Doubles:
     t = x - 1.0
     found = log1p(t + np.sqrt(2.0 * t + t * t))
-    found = np.where(_high(x) > 0x40000000, log(2.0 * x - 1.0 / (x + np.sqrt(x * x - 1.0))), found)
-    found = np.where(_high(x) >= 0x41B00000, log(x) + _LN2, found)
+    found = np.where(high(x) > 0x40000000, log(2.0 * x - 1.0 / (x + np.sqrt(x * x - 1.0))), found)
+    found = np.where(high(x) >= 0x41B00000, log(x) + _LN2, found)
     found = np.where(x == 1, 0.0, found)
     return np.where(x >= 1, found, np.nan)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.kernel.functions import fdlibm
+from watersmeet.kernel.functions import arcs, fdlibm
 from watersmeet.kernel.functions.base import INT64, Raw, made, raw, where_known
 
 _DOUBLE = pa.float64()
@@ -16,9 +16,9 @@ _OF_ONE: dict[str, Callable[[Raw], Raw]] = {
     "rint": np.rint,
     "exp": fdlibm.exp,
     "expm1": fdlibm.expm1,
-    "asin": fdlibm.asin,
-    "acos": fdlibm.acos,
-    "atan": fdlibm.atan,
+    "asin": arcs.asin,
+    "acos": arcs.acos,
+    "atan": arcs.atan,
     "sinh": fdlibm.sinh,
     "cosh": fdlibm.cosh,
     "asinh": fdlibm.asinh,
@@ -65,7 +65,7 @@ def hypotenuse(x: pa.Array, y: pa.Array) -> pa.Array:
 
 def angle(y: pa.Array, x: pa.Array) -> pa.Array:
     """`atan2`; to Spark -0.0 is 0.0 here."""
-    return made(fdlibm.atan2(raw(y) + 0.0, raw(x) + 0.0), _DOUBLE, y, x)
+    return made(arcs.atan2(raw(y) + 0.0, raw(x) + 0.0), _DOUBLE, y, x)
 
 
 def whole_below(x: pa.Array) -> pa.Array:
