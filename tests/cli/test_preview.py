@@ -214,3 +214,42 @@ def test_the_first_record_left_out_may_be_any_bytes(watersmeet, files):
     (files / "o" / "1.csv").write_bytes(b"id,t,x,s\n1,2024-07-01 10:00:00,1,\xff\x1b[2J\n")
     *_, told = lines_of(watersmeet("preview", "job.sql", "--json"))
     assert told["preview"]["sources"]["o"]["example"] == "1,2024-07-01 10:00:00,1,\ufffd\x1b[2J"
+
+
+MEETING = """
+CREATE TABLE a (k STRING, t TIMESTAMP, WATERMARK FOR t AS t)
+  WITH ('connector' = 'file', 'path' = 'a', 'format' = 'json');
+CREATE TABLE b (n BIGINT, t TIMESTAMP, m BIGINT, WATERMARK FOR t AS t)
+  WITH ('connector' = 'file', 'path' = 'b', 'format' = 'json');
+CREATE SINK out WITH ('connector' = 'file', 'path' = 'out');
+INSERT INTO out
+SELECT b.n, {what} AS x
+  FROM a JOIN b ON {on} AND a.t BETWEEN b.t - INTERVAL 1 SECOND AND b.t + INTERVAL 1 SECOND;
+"""
+
+
+@pytest.mark.parametrize(
+    ("on", "what", "said"),
+    [
+        ("a.k = b.n", "1", "the condition a.k = b.n failed: [CAST_INVALID_INPUT]"),
+        ("`a`.k <=> `b`.n", "1", "the condition a.k IS NOT DISTINCT FROM b.n failed: [CAST_INVALID_INPUT]"),
+        ("10 / b.m > 1", "1", "the condition 10 / b.m > 1 failed: [DIVIDE_BY_ZERO]"),
+        ("a.k > b.n", "1", "the condition a.k > b.n failed: [CAST_INVALID_INPUT]"),
+        ("b.n > 0", "CAST(a.k AS INT)", "the column x = CAST(a.k AS INT) failed: [CAST_INVALID_INPUT]"),
+    ],
+)
+def test_what_fails_is_said_as_it_was_written(watersmeet, tmp_path, monkeypatch, on, what, said):
+    """For a key a text is cast to a number, and nobody has written that."""
+    monkeypatch.chdir(tmp_path)
+    for name, row in (("a", {"k": "abc"}), ("b", {"n": 1, "m": 0})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.json").write_text(json.dumps({**row, "t": "2024-07-01T10:00:00Z"}) + "\n")
+    (tmp_path / "job.sql").write_text(MEETING.format(on=on, what=what))
+    found = watersmeet("preview", "job.sql")
+    assert (found.status, found.out) == (2, "")
+    first, hint = found.err.splitlines()
+    assert said in first
+    assert "= 'abc'" in first or "m = 0" in first
+    assert "try_cast" in hint
+    assert 'INSERT "out": ' in first
+    assert "(job.sql, line 8, column 1)" in first

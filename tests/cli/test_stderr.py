@@ -45,8 +45,13 @@ def test_a_refused_job_says_so_and_no_more(tmp_path, what):
 def test_a_tick_that_fails_says_so_and_no_more(tmp_path):
     """DuckDB is loaded, for the condition over both sides: it looks at exit whether all was freed."""
     lines = failed(tmp_path, "run", "CAST(a.s AS BIGINT)", "--until-caught-up")
-    errors = [line for line in lines if line.startswith("EngineError[spark-failed]")]
+    errors = [line for line in lines if line.startswith("EngineError[")]
     assert len(errors) == 1, lines
+    assert errors[0].startswith(
+        'EngineError[condition-failed]: INSERT "console": the column x = CAST(a.s AS BIGINT) failed: '
+        "[CAST_INVALID_INPUT] The value 'zz'"
+    )
+    assert "(job.sql, line 6, column 1)" in errors[0]
     assert not [line for line in lines if "nanobind" in line or "leaked" in line or "Traceback" in line], (
         lines
     )

@@ -40,6 +40,7 @@ def preview_text(
         WatersmeetError: the job is wrong, or there is no preview of something in it, which is named.
     """
     from watersmeet.cli.inferring import Inferring
+    from watersmeet.cli.run import placed
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
@@ -49,7 +50,10 @@ def preview_text(
         return
     plan = plan_job(job)
     found = _first_rows(plan, rows)
-    results = _computed(plan, {name: each.rows for name, each in found.items()}, limit)
+    try:
+        results = _computed(plan, {name: each.rows for name, each in found.items()}, limit)
+    except EngineError as error:
+        raise placed(error, job, text, source_name) from None
     took = time.monotonic() - before
     if as_json:
         _print_json(results, found, took)

@@ -197,7 +197,7 @@ def run_text(
         except KeyboardInterrupt:
             stopped = True
         except EngineError as error:
-            raise _placed(error, job, text, source_name) from None
+            raise placed(error, job, text, source_name) from None
     account = None if reporter.last is None else account_of(reporter.last, changed)
     if account is not None:
         if appearance.json:
@@ -212,8 +212,11 @@ def run_text(
     return Ended(stopped, reporter.last, account)
 
 
-def _placed(error: EngineError, job: Any, text: str, source_name: str) -> EngineError:
+def placed(error: EngineError, job: Any, text: str, source_name: str) -> EngineError:
     """The error of a query with the place of that in the job's text, where it has none and is one."""
+    if error.code == "condition-failed" and len(job.inserts) == 1 and "INSERT " not in error.message:
+        message = f'INSERT "{job.inserts[0].name}": {error.message}'
+        error = type(error)(message, code=error.code, hint=error.hint, location=error.location)
     named = next((each for each in job.inserts if f'INSERT "{each.name}"' in error.message), None)
     start = -1 if named is None or error.location is not None else text.find(named.query.sql)
     if start < 0:

@@ -66,7 +66,9 @@ class Condition:
         """For which rows it is TRUE: bool[n]. Raises: EngineError, with the row's values."""
         if pairs.num_rows == 0:
             return np.zeros(0, dtype=np.bool_)
-        found: Mask = pc.fill_null(values(self.tree, pairs, self.text), False).to_numpy(zero_copy_only=False)
+        found: Mask = pc.fill_null(values(self.tree, pairs, f"the condition {self.text}"), False).to_numpy(
+            zero_copy_only=False
+        )
         return found
 
 
@@ -99,8 +101,21 @@ _IN_ORDER = frozenset(
 )
 
 
+def guard_of(condition: str | None) -> str:
+    """What to do about rows for which an expression raises what Spark calls ``condition``."""
+    if condition == "CAST_INVALID_INPUT":
+        return (
+            "a text that is compared with a number or a time is cast to its type: write try_cast(… AS type), "
+            "or cast the other one to STRING, or filter such rows in a view"
+        )
+    return (
+        "guard the expression (for example with try_cast, try_divide or NULLIF), or filter such rows in a "
+        "view"
+    )
+
+
 def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
-    """The values of an expression for all rows, in order.
+    """The values of an expression for all rows, in order. ``text``: what it is, in the user's words.
 
     Raises:
         EngineError: it raises for a row; the message has Spark's condition and the values.
@@ -111,10 +126,9 @@ def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
         names = dict.fromkeys(mentioned(tree))
         shown = ", ".join(f"{name} = {_shown(rows.column(name)[failed.row])}" for name in names)
         raise EngineError(
-            f"the condition {text} failed: [{failed.condition}] {failed.what}, for {shown}",
+            f"{text} failed: [{failed.condition}] {failed.what}, for {shown}",
             code="condition-failed",
-            hint="guard the expression (for example with try_cast, try_divide or NULLIF), or filter such rows"
-            " in a view",
+            hint=guard_of(failed.condition),
         ) from None
 
 
@@ -122,7 +136,8 @@ def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
 class Computed:
     """A column that is computed of rows.
 
-    ``type``: Spark's; ``text``: as it was written; ``zoned``: TIMESTAMPs carry UTC.
+    ``type``: Spark's; ``text``: what it is, in the user's words (``the condition a.k = b.k``); ``zoned``:
+    TIMESTAMPs carry UTC.
     """
 
     name: str

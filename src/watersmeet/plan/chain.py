@@ -126,7 +126,9 @@ class _Chain:
                 after_join(equality.expr(side)) if side in feeds else bare(equality.expr(side))
                 for side in Side
             )
-            keys.append(Key(left, right, columns[Side.LEFT], columns[Side.RIGHT], equality.null_safe))
+            keys.append(
+                Key(left, right, columns[Side.LEFT], columns[Side.RIGHT], equality.null_safe, equality.text)
+            )
         self.keys[node.number] = tuple(keys)
         for side, feed in feeds.items():
             self._plan_feed(draft, side, feed)

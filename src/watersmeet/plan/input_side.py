@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
+from watersmeet.names import FLAG
 from watersmeet.plan.columns import Kept, branch_columns, kept_columns, source_columns
 from watersmeet.plan.conjuncts import Conjunct
 from watersmeet.plan.flags import SideConditions, flag_of, over_source
@@ -20,6 +21,10 @@ from watersmeet.spec.model import Branch, Expr, Input
 
 OfStage = Callable[[int, Mapping[str, Expr], SideConditions, Sequence[str]], FeedPlan]
 """Plans the feed of a branch that is a stage: its number, the kept columns, conditions, columns not NULL."""
+
+
+def _without_quotes(text: str) -> str:
+    return text.replace("`", "")
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class InputSide:
                             times=i.event_times,
                         ),
                         flag=flag_of(branch, conditions, columns),
+                        words=self._words(),
                     )
                 )
             else:
@@ -93,6 +99,20 @@ class InputSide:
             padded=node.padded(self.side),
             passes=node.passes,
         )
+
+    def _words(self) -> tuple[tuple[str, str], ...]:
+        """What is computed of a row, as the conditions that it is computed for were written. A key is made
+        of rows that meet the conditions on them alone, and these may be what fails."""
+        texts = [key.text for key in self.keys if key.text]
+        own = [c.text for c in self.filters]
+        own += [c.text for where, c in self.draft.parts.one_sided if where is self.side]
+        flag = " AND ".join(dict.fromkeys(map(_without_quotes, [*own, *texts])))
+        of_keys = [
+            (key.column(self.side), flag if own else _without_quotes(key.text))
+            for key in self.keys
+            if key.text
+        ]
+        return (*of_keys, *([(FLAG, flag)] if flag else []))
 
     def _kept(self) -> Kept:
         i = self.input

@@ -22,13 +22,14 @@ _UNHASHABLE = ("MAP", "VARIANT", "INTERVAL")
 class Equality:
     """``left = right`` (or ``<=>``) over columns ``alias.column``, cast to one type.
 
-    ``is_open``: a type is not known before Spark has seen the expressions.
+    ``is_open``: a type is not known before Spark has seen the expressions. ``text``: as it was written.
     """
 
     left: Expr
     right: Expr
     null_safe: bool
     is_open: bool
+    text: str
 
     def expr(self, side: Side) -> Expr:
         return self.left if side is Side.LEFT else self.right
@@ -49,7 +50,7 @@ def keys_of(parts: Sequence[KeyPart], scope: Scope) -> tuple[tuple[Equality, ...
             errors.append(error)
             continue
         is_open = None in (type_of(first, scope), type_of(second, scope))
-        keys.append(Equality(first, second, part.null_safe, is_open))
+        keys.append(Equality(first, second, part.null_safe, is_open, part.conjunct.text))
     return tuple(keys), errors
 
 

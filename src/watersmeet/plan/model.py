@@ -43,6 +43,7 @@ class Key:
 
     ``left`` and ``right`` mention columns of their side. ``left_column`` / ``right_column`` name the kept
     columns that hold the values: the side's own column when the expression is one, else a computed one.
+    ``text``: as it was written, for messages; empty: nobody wrote it.
     """
 
     left: Expr
@@ -50,6 +51,7 @@ class Key:
     left_column: str
     right_column: str
     null_safe: bool
+    text: str = ""
 
     def expr(self, side: Side) -> Expr:
         return self.left if side is Side.LEFT else self.right
@@ -116,13 +118,15 @@ class BranchPlan:
 
     Expressions mention bare columns of ``source``. ``columns`` gives the kept columns (name, expression),
     event times and keys among them; ``flag`` gives one of the FLAG_ constants, never NULL (None: always
-    candidate).
+    candidate). ``words``: what those that nobody wrote so stand for, by name (FLAG: the flag), as it was
+    written.
     """
 
     source: Source
     lags: tuple[int | None, ...]
     columns: tuple[tuple[str, Expr], ...]
     flag: Expr | None
+    words: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

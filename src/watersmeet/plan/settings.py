@@ -50,6 +50,8 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("Join", "clause"): _WORDS,
     ("OutputColumn", "origin"): _WORDS,
     ("Bound", "text"): _WORDS,
+    ("Key", "text"): _WORDS,
+    ("BranchPlan", "words"): _WORDS,
     ("TimeBand", "texts"): _WORDS,
     ("ExactBand", "texts"): _WORDS,
     ("RealBand", "text"): _WORDS,

@@ -175,9 +175,12 @@ def of_another(folder: Path, sink: str, has_parts: bool) -> EngineError:
     """What is said of a directory that this job may not have."""
     if has_parts:
         return EngineError(
-            f'{folder} holds rows that another run put there (sink "{sink}")',
+            f"{folder} holds rows of another job, or of this one with another checkpoint directory (sink "
+            f'"{sink}"); nothing was written there',
             code="sink-of-another-run",
-            hint="a new checkpoint starts anew: give an empty directory, or keep the old checkpoint",
+            hint="if these rows are this job's, run it with the checkpoint that it had then (--checkpoint "
+            "DIR, or restore it from a copy): that goes on where it stopped. If they are another job's, or "
+            "this one is to begin anew, give it an empty directory of its own",
         )
     return EngineError(
         f'{folder} is another job\'s, which has put no rows there yet (sink "{sink}")',

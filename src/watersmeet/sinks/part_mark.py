@@ -71,8 +71,8 @@ def newer_parts(
     if newer and not resumed.set_aside:
         raise EngineError(
             f"{place} holds {listed(newer)}, but the checkpoint is at tick {resumed.committed} "
-            f'(sink "{sink}"): it is older than the sink, as after restoring a copy of it, and would count '
-            "the same ticks over other rows",
+            f'(sink "{sink}"): it is older than the sink, as after restoring a copy of it, and its next '
+            "ticks would be others of the same numbers. Nothing was written",
             code="sink-ahead",
             hint="if you have a copy of the sink of the same moment, restore that as well. Otherwise run "
             f"once with {SET_ASIDE}: these parts are moved to {ASIDE} beside them, where readers do not "

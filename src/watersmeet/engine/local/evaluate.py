@@ -60,16 +60,21 @@ def mentioned_by(branch: BranchPlan) -> frozenset[str]:
 
 class BranchEvaluator:
     """What ingest takes from rows of a source, for one branch: the kept columns, `FLAG`. ``columns``: those
-    of the source that it mentions."""
+    of the source that it mentions. ``where``: begins what its expressions are called in messages."""
 
-    def __init__(self, side: SidePlan, branch: BranchPlan, zone: str = UTC) -> None:
+    def __init__(self, side: SidePlan, branch: BranchPlan, zone: str = UTC, where: str = "") -> None:
         scope = source_scope(branch.source, zone)
         declared = {column.name: column for column in side.input.columns}
         self._plain = {name: expr.name for name, expr in branch.columns if expr.key == "column"}
         self._computed = [
-            _computed(name, expr, scope) for name, expr in branch.columns if name not in self._plain
+            _computed(name, expr, scope, words=where + words_of(branch, name, expr))
+            for name, expr in branch.columns
+            if name not in self._plain
         ]
-        self._flag = None if branch.flag is None else _computed(FLAG, branch.flag, scope)
+        self._flag = None
+        if branch.flag is not None:
+            words = where + words_of(branch, FLAG, branch.flag)
+            self._flag = _computed(FLAG, branch.flag, scope, words=words)
         self._casts = {
             name: arrow_type_of(declared[name])
             for name, _ in branch.columns
@@ -106,11 +111,22 @@ class Projection:
 
     def __init__(self, query: QueryPlan, changelog: bool, *, zoned: bool = False) -> None:
         scope = row_scope(query.root, query.options.time_zone)
+        where = f'INSERT "{query.name}": '
         self._names = [*(output.name for output in query.outputs), *([SHOWN_DIFF] if changelog else [])]
         self._outputs = [
-            _computed(f"c{n}", output.expr, scope, zoned) for n, output in enumerate(query.outputs)
+            _computed(
+                f"c{n}",
+                output.expr,
+                scope,
+                zoned,
+                words=f"{where}the column {output.name} = {_shown(output.expr)}",
+            )
+            for n, output in enumerate(query.outputs)
         ]
-        self._where = None if query.where is None else _computed(FLAG, query.where, scope)
+        self._where = None
+        if query.where is not None:
+            words = f"{where}the condition {_shown(query.where)}"
+            self._where = _computed(FLAG, query.where, scope, words=words)
         self._changelog = changelog
 
     def __call__(self, rows: pa.Table) -> tuple[list[str], pa.Table]:
@@ -123,7 +139,17 @@ class Projection:
         return self._names, pa.table(columns)
 
 
-def _computed(name: str, expr: Expr, scope: Scope, zoned: bool = False) -> Computed:
+def words_of(branch: BranchPlan, name: str, expr: Expr) -> str:
+    """What a column of a branch, or its flag, is called in messages."""
+    written = dict(branch.words).get(name)
+    return f"the expression {_shown(expr)}" if written is None else f"the condition {written}"
+
+
+def _shown(expr: Expr) -> str:
+    return text_of(expr).replace("`", "")
+
+
+def _computed(name: str, expr: Expr, scope: Scope, zoned: bool = False, *, words: str) -> Computed:
     try:
         found = exact(expr, scope)
     except NotExact as why:
@@ -132,4 +158,4 @@ def _computed(name: str, expr: Expr, scope: Scope, zoned: bool = False) -> Compu
             code="not-computed",
             hint="run it on Spark: watersmeet run, or replay --engine spark",
         ) from None
-    return Computed(name, tree_of(found.tree), found.type, text_of(expr), zoned=zoned)
+    return Computed(name, tree_of(found.tree), found.type, words, zoned=zoned)

@@ -113,7 +113,7 @@ class LocalJob:
         self._branches = {
             (f"{query.name}/{side.name}", number): (
                 branch.source.name,
-                BranchEvaluator(side, branch, query.options.time_zone),
+                BranchEvaluator(side, branch, query.options.time_zone, f'INSERT "{query.name}": '),
             )
             for query in plan.queries
             for side in query.sides

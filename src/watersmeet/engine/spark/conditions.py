@@ -28,6 +28,7 @@ from watersmeet.engine.step.node import NodeTask
 from watersmeet.engine.step.tasks import JoinShape
 from watersmeet.errors import EngineError
 from watersmeet.kernel.elsewhere import ASK, HOLDS
+from watersmeet.kernel.expression import guard_of
 from watersmeet.state.store import Store
 
 _FILE = "partition INT, name STRING, checksum BIGINT, asked BIGINT"
@@ -121,6 +122,5 @@ class ConditionFrame:
         return EngineError(
             f"the condition {self._text} failed: {'' if name is None else f'[{name}] '}{found.message}",
             code="condition-failed",
-            hint="guard the expression (for example with try_cast, try_divide or NULLIF), or filter such rows"
-            " in a view",
+            hint=guard_of(name),
         )

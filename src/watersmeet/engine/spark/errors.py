@@ -23,6 +23,7 @@ _HEADER = re.compile(
     r"\W*\n(?P<what>.*?)\n\s*CSV file: (?P<file>\S+)",
     re.DOTALL,
 )
+_FRAGMENT = re.compile(r"^== SQL [^\n]*==\n([^\n]*)\n( *\^+)", re.MULTILINE)
 _PARQUET = re.compile(
     r"(?:reading file (?P<file>.+?)\. )?Data type mismatches when reading Parquet column"
     r" \[(?P<column>[^\]]*)\]\. Expected Spark type (?P<declared>.+?), actual Parquet type (?P<has>.+?)\. "
@@ -170,6 +171,16 @@ def condition_of(error: BaseException) -> str | None:
     """The name of Spark's innermost error condition, such as DIVIDE_BY_ZERO."""
     found = (_condition(text[:_MOST_CHARACTERS]) for text in reversed(_texts(error)))
     return next((each[1] for each in found if each is not None), None)
+
+
+def fragments_of(error: BaseException) -> list[str]:
+    """The parts of SQL that Spark points at (``^^^``), innermost exception first."""
+    found = [
+        line[carets.index("^") : len(carets)]
+        for text in reversed(_texts(error))
+        for line, carets in _FRAGMENT.findall(text[:_MOST_CHARACTERS])
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _texts(error: BaseException) -> list[str]:

@@ -299,6 +299,8 @@ def _object(line: str, converters: Mapping[str, Callable[[Any], Any] | None]) ->
         raise _Unsure from None
     if not isinstance(value, dict) or not _is_text(line):
         raise _Unsure
+    if "\\u" in line and not _is_text(json.dumps(value, ensure_ascii=False, default=str)):
+        raise _Unsure  # half of a character, also in what nobody declared
     row: Row = {}
     for name, convert in converters.items():
         given = value.get(name)

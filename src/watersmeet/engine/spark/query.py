@@ -47,6 +47,7 @@ from watersmeet.engine.spark.tables import table_of, table_readers
 from watersmeet.engine.spark.taken import Takings
 from watersmeet.engine.spark.tick import UNKNOWN, Outputs, Ticks
 from watersmeet.engine.spark.topics import TopicIds, Topics, accepted
+from watersmeet.engine.spark.words import in_words
 from watersmeet.engine.spark.zone_rules import check_zone
 from watersmeet.engine.step.driver import TickDriver, TickResult
 from watersmeet.errors import SpecError, near_names
@@ -408,7 +409,7 @@ class Run:
                 end=end,
             )
         except Exception as error:
-            raise readable_error(error) from None
+            raise in_words(error, self.plan) from None
         self._last_tick = time.monotonic()
         self.result.ticks += 1
         self.result.last = result

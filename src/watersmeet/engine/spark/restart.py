@@ -131,7 +131,7 @@ def check_checkpoint(checkpoint: Checkpoint, host: Mapping[str, Any] | None, pla
         if committed is not None:
             raise StateError(
                 f"the state is gone: {checkpoint.state} holds no manifest, but Spark has committed "
-                f"batch {committed}",
+                f"batch {committed}. What was put out is whole; nothing was read",
                 code="state-lost",
                 hint=f"joining from nothing would lose matches: {_ANEW}",
             )
@@ -260,7 +260,8 @@ def is_committed(manifest: Manifest | None, query_id: str, offsets: Offsets, pla
         return True
     raise StateError(
         f"Spark gives batch {offsets.batch}, the state is at batch {last}"
-        + (", with other offsets" if offsets.batch == last else ""),
+        + (", with other offsets" if offsets.batch == last else "")
+        + ": Spark's checkpoint and the state are not of the same time; nothing of this batch was put out",
         code="checkpoint-gap",
         hint=_ANEW,
     )

@@ -288,7 +288,7 @@ def _as_planned(rows: pa.Schema, feed: FeedPlan) -> pa.Schema:
 
 def _computed(feed: FeedPlan, zoned: bool) -> tuple[Computed, ...]:
     return tuple(
-        Computed(name, tree_of(tree), type_, text_of(expr).replace("`", ""), zoned)
+        Computed(name, tree_of(tree), type_, "the expression " + text_of(expr).replace("`", ""), zoned)
         for (name, expr), (tree, type_) in zip(feed.computed, feed.computed_exact, strict=True)
     )
 
