@@ -11,7 +11,7 @@ as gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,16 @@ from watersmeet.engine.step.partial import closed_panes
 from watersmeet.engine.step.results import NO_ROWS, count, cut, least_alive
 from watersmeet.engine.step.slice import HashRange, SideSlice
 from watersmeet.engine.step.tasks import AggregateShape, Share, SideReport
-from watersmeet.engine.step.windows import NUMBER, last_end, limits, passed, result_rows
+from watersmeet.engine.step.windows import (
+    NUMBER,
+    Chosen,
+    in_parts,
+    last_end,
+    limits,
+    of_piece,
+    passed,
+    result_rows,
+)
 from watersmeet.event_time import (
     NEVER,
     Side,
@@ -82,10 +91,11 @@ def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterat
     for piece in [*own.old, *own.new_runs]:
         rows = np.sort(passed(piece, shape.time, before, until))
         if len(rows):
-            chosen.append(take_rows(piece.rows.batch, rows))
-    if chosen:
-        check_held(f'the rows of windows of "{shape.query}" that close in a tick', chosen, shape.memory)
-        batch = one_batch(chosen)
+            chosen.append(of_piece(piece, rows))
+    for part in in_parts(chosen, shape.memory):
+        batches = [take_rows(batch, rows) for batch, _, rows in part]
+        check_held(f'the rows of windows of "{shape.query}" that close in a tick', batches, shape.memory)
+        batch = one_batch(batches)
         times = batch.column(shape.time).to_numpy(zero_copy_only=True)
         most = max(1, min(MOST_PAIRS, shape.memory * batch.num_rows // max(1, size(batch.columns))))
         for rows, numbers in closing(times, shape.size, shape.slide, since, until, most):
@@ -102,9 +112,23 @@ def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterat
 
 
 def _closed_sessions(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterator[pa.RecordBatch]:
-    ends = _last_rows(shape, own)
-    if ends is None:
-        return
+    before, now = limits(shape, own)
+    found = []
+    for pieces, since in ((own.old, before), (own.new_runs, NEVER)):
+        for piece in pieces:
+            rows = passed(piece, shape.time, since, now)
+            if len(rows):
+                found.append(of_piece(piece, rows))
+    for part in in_parts(found, shape.memory):
+        ends = _last_rows(shape, own, part)
+        if ends is not None:
+            yield from _closed_by(shape, own, ends, report)
+
+
+def _closed_by(
+    shape: AggregateShape, own: SideSlice, ends: SortedRows, report: SideReport
+) -> Iterator[pa.RecordBatch]:
+    """The results of sessions that close, by the last rows of each group's last one."""
     condition = _condition(shape, None, 0)
     chosen = []
     for piece in [*own.old, *own.new_runs]:
@@ -113,32 +137,24 @@ def _closed_sessions(shape: AggregateShape, own: SideSlice, report: SideReport) 
         rows = rows[~piece.are("gone", rows)]
         if len(rows):
             mark_gone(piece, rows, report, "grouped")
-            chosen.append(take_rows(piece.rows.batch, rows))
-    if not chosen:
-        return
-    check_held(f'the rows of sessions of "{shape.query}" that close in a tick', chosen, shape.memory)
-    batch = one_batch(chosen)
-    times, keys = _times(shape, batch), group_numbers(batch, shape.by)
-    order = np.lexsort((times, keys))
-    same = np.zeros(len(order), dtype=np.bool_)
-    same[1:] = keys[order][1:] == keys[order][:-1]
-    yield from _results(shape, batch, order, sessions(times[order], same, shape.size), times)
+            chosen.append(of_piece(piece, rows))
+    for part in in_parts(chosen, shape.memory):
+        batches = [take_rows(batch, rows) for batch, _, rows in part]
+        check_held(f'the rows of sessions of "{shape.query}" that close in a tick', batches, shape.memory)
+        batch = one_batch(batches)
+        times, keys = _times(shape, batch), group_numbers(batch, shape.by)
+        order = np.lexsort((times, keys))
+        same = np.zeros(len(order), dtype=np.bool_)
+        same[1:] = keys[order][1:] == keys[order][:-1]
+        yield from _results(shape, batch, order, sessions(times[order], same, shape.size), times)
 
 
-def _last_rows(shape: AggregateShape, own: SideSlice) -> SortedRows | None:
-    """Of every group with sessions that close, the last row of the last of them; None without any."""
-    before, now = limits(shape, own)
-    batches, slots = [], []
-    for pieces, since in ((own.old, before), (own.new_runs, NEVER)):
-        for piece in pieces:
-            rows = passed(piece, shape.time, since, now)
-            if len(rows):
-                batches.append(take_rows(piece.rows.batch, rows))
-                slots.append(piece.rows.slots[rows])
-    if not batches:
-        return None
+def _last_rows(shape: AggregateShape, own: SideSlice, found: Sequence[Chosen]) -> SortedRows | None:
+    """Of every group with sessions that close, the last row of the last of them; None without any. ``found``:
+    the rows that the watermark passes."""
+    batches = [take_rows(batch, rows) for batch, _, rows in found]
     check_held(f'the rows of "{shape.query}" that the watermark passes in a tick', batches, shape.memory)
-    batch, places = one_batch(batches), np.concatenate(slots)
+    batch, places = one_batch(batches), np.concatenate([slots[rows] for _, slots, rows in found])
     chosen = _without_follower(shape, batch)
     last, _ = sort_rows(take_rows(batch, chosen), places[chosen], own.task.layout)
     follows = _condition(shape, 1, shape.size)

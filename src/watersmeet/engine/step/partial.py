@@ -10,6 +10,7 @@ made of the partial rows of its panes. They are released as rows are: by a plain
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from watersmeet.engine.step.merge import merge_runs
 from watersmeet.engine.step.results import NO_ROWS, count, cut
 from watersmeet.engine.step.slice import HashRange, RunSlice, SideSlice
 from watersmeet.engine.step.tasks import AggregateShape, PartialShape, Share, SideReport
-from watersmeet.engine.step.windows import NUMBER, last_end, limits, passed, result_rows
+from watersmeet.engine.step.windows import NUMBER, in_parts, last_end, limits, of_piece, passed, result_rows
 from watersmeet.event_time import below
 from watersmeet.kernel.aggregate import AggregateColumn, grouped
 from watersmeet.kernel.batches import MOST_BYTES, narrowed, one_array, one_batch, size, take_rows
@@ -33,6 +34,8 @@ from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import sort_rows, write_run
 
+MOST_PARTS = 1_024
+"""Into so many parts, at most, a task divides its hash range."""
 GROUPED_ROWS = 1_000_000
 """About so many of the tick's rows are grouped at once."""
 
@@ -44,18 +47,26 @@ Partial = tuple[pa.RecordBatch, Slots]
 
 
 def closed_panes(shape: AggregateShape, partial: PartialShape, share: Share) -> Iterator[pa.RecordBatch]:
-    """The results of the windows that close in this tick, of the share's hash range."""
-    hashes, work = HashRange.of_share(share), share.work.sides[0]
+    """The results of the windows that close in this tick, of the share's hash range. Where the rows of the
+    tick are many bytes, one part of the range after the other."""
+    work, report = share.work.sides[0], share.report.sides[0]
     brought = work.model_copy(update={"runs": [], "merges": []})
     there = work.model_copy(update={"new_runs": []})
-    rows = SideSlice(shape.sides[0], brought, share.store, hashes, hashes)
-    kept = SideSlice(partial.side, there, share.store, hashes, hashes)
-    new = _made(shape, partial, rows.new_runs)
-    yield from _closed(shape, partial, kept, new)
-    report = share.report.sides[0]
-    _release(kept, report)
-    if new is not None:
-        _keep(shape, kept, new, share.tick, report)
+    held = sum(run.nbytes for run in work.new_runs) // share.partitions
+    parts = min(MOST_PARTS, -(-held // run_bytes(shape.memory)) or 1)
+    for part in range(parts):
+        place, places = share.partition * parts + part, share.partitions * parts
+        hashes = HashRange.of_share(replace(share, partition=place, partitions=places))
+        rows = SideSlice(shape.sides[0], brought, share.store, hashes, hashes)
+        kept = SideSlice(partial.side, there, share.store, hashes, hashes)
+        new = _made(shape, partial, rows.new_runs)
+        yield from _closed(shape, partial, kept, new)
+        _release(kept, report)
+        if new is not None:
+            _keep(shape, kept, new, share.tick, report)
+    if parts > 1:
+        hashes = HashRange.of_share(share)
+        kept = SideSlice(partial.side, there, share.store, hashes, hashes)
     report.merged = merge_runs(kept, share.tick, MarkWriter(), lambda *rows: combined(shape, partial, *rows))
 
 
@@ -114,20 +125,20 @@ def _closed(
     for piece in kept.old:
         rows = np.sort(passed(piece, shape.time, before, until))
         if len(rows):
-            chosen.append(take_rows(piece.rows.batch, rows))
+            chosen.append(of_piece(piece, rows))
     if new is not None:
         rows = np.flatnonzero(below(_starts(shape, new[0]), until))
         if len(rows):
-            chosen.append(take_rows(new[0], rows))
-    if not chosen:
-        return
-    check_held(f'the partial aggregates of "{shape.query}" that a tick closes', chosen, shape.memory)
-    batch = one_batch(chosen)
-    for rows, numbers in closing(_starts(shape, batch), shape.size, shape.slide, since, until):
-        table = pa.Table.from_batches([take_rows(batch, rows)]).append_column(NUMBER, pa.array(numbers))
-        found = grouped(table, [*shape.by, NUMBER], partial.aggregates.finish)
-        starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
-        yield from cut(shape, result_rows(shape, found, starts, ends, dict(shape.keys)))
+            chosen.append((*new, rows))
+    for part in in_parts(chosen, shape.memory):
+        batches = [take_rows(batch, rows) for batch, _, rows in part]
+        check_held(f'the partial aggregates of "{shape.query}" that a tick closes', batches, shape.memory)
+        batch = one_batch(batches)
+        for rows, numbers in closing(_starts(shape, batch), shape.size, shape.slide, since, until):
+            table = pa.Table.from_batches([take_rows(batch, rows)]).append_column(NUMBER, pa.array(numbers))
+            found = grouped(table, [*shape.by, NUMBER], partial.aggregates.finish)
+            starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
+            yield from cut(shape, result_rows(shape, found, starts, ends, dict(shape.keys)))
 
 
 def _release(kept: SideSlice, report: SideReport) -> None:
@@ -135,8 +146,8 @@ def _release(kept: SideSlice, report: SideReport) -> None:
         rows = kept.released(piece, is_new=False)
         if len(rows):
             stood_for = int(piece.rows.batch.column(ROWS).to_numpy(zero_copy_only=True)[rows].sum())
-            report.released[piece.name] = len(rows)
-            report.released_rows[piece.name] = stood_for
+            report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+            report.released_rows[piece.name] = report.released_rows.get(piece.name, 0) + stood_for
             count(report, "grouped", stood_for)
 
 
@@ -160,7 +171,7 @@ def _keep(shape: AggregateShape, kept: SideSlice, new: Partial, tick: int, repor
         group=f"{tick}-new",
         stands_for=int(stand_for[rows].sum()),
     )
-    report.inserted = [LiveRun(run=run)]
+    report.inserted.append(LiveRun(run=run))
 
 
 def _starts(shape: AggregateShape, batch: pa.RecordBatch) -> Slots:

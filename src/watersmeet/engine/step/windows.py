@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.step.memory import run_bytes
 from watersmeet.engine.step.slice import RunSlice, SideSlice
 from watersmeet.engine.step.tasks import AggregateShape
 from watersmeet.event_time import NEVER, Times, Watermark
-from watersmeet.kernel.batches import one_array
+from watersmeet.kernel.batches import cuts, one_array
+from watersmeet.kernel.pieces import Columns, row_sizes
 from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import BUCKET_MASK, Slots
 from watersmeet.kernel.times import to_native
 from watersmeet.names import ours
 from watersmeet.spec.model import WINDOW_END, WINDOW_START
@@ -34,6 +39,35 @@ def passed(piece: RunSlice, column: str, since: Watermark, now: Watermark) -> Ro
     """Rows of the slice with a time in [since, now), in order of it."""
     rows = piece.run.between(column, since, now)
     return rows[(rows >= piece.start) & (rows < piece.stop)] - piece.start
+
+
+Chosen = tuple[Columns, Slots, Rows]
+"""Rows of a batch, and the slots of all its rows."""
+
+
+def of_piece(piece: RunSlice, rows: Rows) -> Chosen:
+    return piece.rows.batch, piece.rows.slots, rows
+
+
+def in_parts(found: Sequence[Chosen], memory: int) -> Iterator[list[Chosen]]:
+    """Rows that are to be grouped: all of them, or, where they are many bytes, those of one range of hashes
+    after the other, so that rows of one group stay together. Cost: these rows, for each part."""
+    rows = [chosen for *_, chosen in found]
+    of_rows = [row_sizes(batch, batch.schema.names, chosen) for batch, _, chosen in found]
+    if sum(int(each.sum()) for each in of_rows) <= run_bytes(memory):
+        if found:
+            yield list(found)
+        return
+    hashes = [slots[chosen] & BUCKET_MASK for _, slots, chosen in found]
+    each, place = np.unique(np.concatenate(hashes), return_inverse=True)
+    held = np.bincount(place, weights=np.concatenate(of_rows)).astype(np.int64)
+    for low, high in pairwise(cuts(held, run_bytes(memory))):
+        own = [(given >= each[low]) & (given <= each[high - 1]) for given in hashes]
+        yield [
+            (batch, slots, chosen[mine])
+            for (batch, slots, _), chosen, mine in zip(found, rows, own, strict=True)
+            if mine.any()
+        ]
 
 
 def result_rows(
