@@ -114,6 +114,34 @@ def test_rows_that_must_be_held_at_once_are_refused_beyond_the_setting(query, wh
 
 
 @pytest.mark.parametrize(
+    ("kind", "calls", "together"),
+    [
+        ("TUMBLE {}, 10", "max(v) AS m", True),
+        ("HOP {}, 10, 20", "max(v) AS m", False),
+        ("TUMBLE {}, 10", "count(DISTINCT v) AS m", False),
+        ("SESSION {}, 10", "max(v) AS m", False),
+    ],
+)
+def test_many_groups_that_close_at_once_may_be_more_than_a_task_holds(kind, calls, together):
+    """Of 24 MB in keys and as much in values, with 16 MB: they came in one tick, or in several."""
+    name, _, sizes = kind.partition(" {}, ")
+    query = (
+        f"SELECT window_end AS e, k AS g, {calls} FROM TABLE("
+        f"{name}(TABLE l, DESCRIPTOR(t), {sizes})) GROUP BY window_start, window_end, k"
+    )
+    job = LocalJob(plan_of(query, {"l": stream(20, WIDE)}, max_task_memory="16 MB"), MemoryStore())
+    rows = [{"t": 1 + n % 5, "k": f"{n:03}" * 160_000, "v": f"{n:03}" * 160_000} for n in range(48)]
+    for part in [rows] if together else [rows[:16], rows[16:32], rows[32:]]:
+        job.tick(arriving(l=part))
+    output = job.tick(arriving(l=[{"t": 500, "k": "a", "v": "x"}]))
+    found = [(row["e"], row["g"][:3], str(row["m"])[:3]) for row in output.rows[QUERY]]
+    ends = {"TUMBLE": lambda n: [10], "HOP": lambda n: [10, 20], "SESSION": lambda n: [11 + n % 5]}[name]
+    value = "{:03}" if "max" in calls else "1"
+    assert sorted(found) == sorted((e, f"{n:03}", value.format(n)) for n in range(48) for e in ends(n))
+    check_account(output)
+
+
+@pytest.mark.parametrize(
     ("text", "size"), [("512 MB", 512 << 20), ("2g", 2 << 30), ("1.5 GiB", 3 << 29), ("67108864", 1 << 26)]
 )
 def test_the_setting(text, size):
