@@ -105,8 +105,8 @@ def guard_of(condition: str | None) -> str:
     """What to do about rows for which an expression raises what Spark calls ``condition``."""
     if condition == "CAST_INVALID_INPUT":
         return (
-            "a text that is compared with a number or a time is cast to its type: write try_cast(… AS type), "
-            "or cast the other one to STRING, or filter such rows in a view"
+            "a text that is cast, or compared with a number or a time, has to be one: write try_cast(… AS "
+            "type), or compare texts (CAST(… AS STRING)), or filter such rows in a view"
         )
     return (
         "guard the expression (for example with try_cast, try_divide or NULLIF), or filter such rows in a "
