@@ -6,14 +6,21 @@ PySpark is imported by the ``spark`` fixture alone, so that the tests of the cor
 
 from __future__ import annotations
 
+import gc
 import os
 import random
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_SEED = 20130101
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""Of every JVM with Spark that tests start, also by the command line: none lives so long that the optimising
+compiler would earn what it takes."""
+LONG = ("oracle", "laws", "testing")
+"""Folders whose tests take longest, of those without a JVM."""
 
 
 def pytest_addoption(parser):
@@ -31,6 +38,38 @@ def pytest_configure(config):
     except ValueError:
         raise pytest.UsageError(f"--seed takes a number or 'random', not {asked!r}") from None
     config.option.seed = str(config.watersmeet_seed)  # that of the workers, too
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+
+
+def pytest_collection_modifyitems(config, items):
+    """In several processes: those with a JVM come first, so that most of them share one session, and to the
+    second process first those that kill jobs, then what takes long without a JVM. What is short comes last:
+    it is what idle processes take from busy ones (``--dist worksteal`` deals out equal parts, in order)."""
+    if not hasattr(config, "workerinput"):
+        return
+    items.sort(key=_rank)
+    first = sum(_rank(item) == 0 for item in items)
+    dealt = max(first, len(items) // config.workerinput["workercount"])
+    long = sum(_rank(item) in (1, 2) for item in items)
+    items[first:] = [
+        *items[first + long : dealt + long],
+        *items[first : first + long],
+        *items[dealt + long :],
+    ]
+
+
+def _rank(item):
+    if item.get_closest_marker("kill"):
+        return 1
+    if any(item.get_closest_marker(name) for name in ("spark", "kafka")):
+        return 0
+    return 2 if item.path.relative_to(REPOSITORY / "tests").parts[0] in LONG else 3
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays: the garbage collector need not look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header(config):
@@ -41,6 +80,21 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
     """With -q there is no header; a failure must still name the seed."""
     if exitstatus != 0:
         terminalreporter.write_line(f"seed: {config.watersmeet_seed}")
+    if config.getoption("durations"):
+        terminalreporter.write_line(_where_time_went(terminalreporter.stats))
+
+
+def _where_time_went(reports):
+    seconds, tests = Counter(), defaultdict(set)
+    for report in (each for several in reports.values() for each in several if hasattr(each, "duration")):
+        kind = "with kills" if "kill" in report.keywords else "with a JVM"
+        if not {"kill", "spark", "kafka"} & set(report.keywords):
+            kind = f"without a JVM, {report.nodeid.split('/')[1]}"
+        seconds[kind] += report.duration
+        tests[kind].add(report.nodeid)
+    return "\n".join(
+        f"{whole:7.0f} s  {len(tests[kind]):5} tests {kind}" for kind, whole in seconds.most_common()
+    )
 
 
 @pytest.fixture(scope="session")

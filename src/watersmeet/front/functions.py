@@ -65,7 +65,7 @@ def check_calls(tree: Expr, type_of_column: TypeOf, text: Text, written: Expr | 
 
     wrong: set[int] = set()
     for node in reversed(list(tree.find_all(exp.Expression))):
-        if any(id(below) in wrong for below in node.walk()):
+        if wrong and any(id(below) in wrong for below in node.walk()):
             continue
         found = _problem(node, kind, text)
         if found is not None:

@@ -50,7 +50,7 @@ def chosen(
     schema: pa.Schema, columns: Sequence[StoredColumn], internal: Collection[str]
 ) -> list[tuple[str, str]]:
     """(name, the run's name for it) of these columns, all of them there, then of those of the run that are
-    neither ``internal`` nor of any origin."""
+    neither ``internal`` nor of any origin. Raises: KeyError when one of them is not there."""
     held = origins_in(schema)
     found = []
     for column in columns:

@@ -322,10 +322,11 @@ class OpenRun:
         internal = (*layout.internal, ARRIVAL)
         if not layout.columns:
             return self._batch.select([name for name in schema.names if name not in internal])
-        missing = lacking(schema, layout.columns)
-        if missing:
-            raise damaged(f'run "{self.run.name}"', f"it has no column for {missing[0].text}")
-        names = chosen(schema, layout.columns, internal)
+        try:
+            names = chosen(schema, layout.columns, internal)
+        except KeyError:
+            missing = lacking(schema, layout.columns)
+            raise damaged(f'run "{self.run.name}"', f"it has no column for {missing[0].text}") from None
         arrays = [self._batch.column(own) for _, own in names]
         return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in names])
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,16 @@ def canonical(value: Any) -> Any:
         if value != value:
             return ("number", "NaN")
         return ("number", int(value) if isinstance(value, float) and value.is_integer() else value)
-    if isinstance(value, str) and _ISO.fullmatch(value):
-        when = datetime.fromisoformat(value)
-        when = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return ("timestamp", (when - _EPOCH) // timedelta(microseconds=1))
-    return ("text", value if isinstance(value, str) else json.dumps(value, sort_keys=True))
+    return _canonical_text(value) if isinstance(value, str) else ("text", json.dumps(value, sort_keys=True))
+
+
+@lru_cache(maxsize=100_000)
+def _canonical_text(value: str) -> tuple[str, Any]:
+    if not _ISO.fullmatch(value):
+        return ("text", value)
+    when = datetime.fromisoformat(value)
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return ("timestamp", (when - _EPOCH) // timedelta(microseconds=1))
 
 
 def bag(rows: list[dict[str, Any]], changelog: bool) -> Counter[tuple[Any, ...]]:

@@ -137,6 +137,10 @@ def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Record
 
 
 def _with_control(batch: pa.RecordBatch, schema: pa.Schema, control: str | None) -> pa.RecordBatch:
-    column = pa.array([control] * batch.num_rows, type=pa.string())
-    joined = pa.RecordBatch.from_arrays([*batch.columns, column], names=[*batch.schema.names, CONTROL])
-    return joined.cast(schema)
+    column = pa.nulls(batch.num_rows, pa.string())
+    if control is not None:
+        column = pa.array([control] * batch.num_rows, type=pa.string())
+    arrays = [*batch.columns, column]
+    if [array.type for array in arrays] == schema.types:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, CONTROL]).cast(schema)
