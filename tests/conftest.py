@@ -16,9 +16,12 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_SEED = 20130101
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+COMPILER = "-XX:TieredStopAtLevel=1"
 """Of every JVM with Spark that tests start, also by the command line: none lives so long that the optimising
 compiler would earn what it takes."""
+CLASSES = REPOSITORY / ".cache" / "spark-classes.jsa"
+"""Made by ``scripts/class-archive``: another third of what a start takes. A JVM passes over one that is not
+there, or is of other jars."""
 LONG = ("oracle", "laws", "testing")
 """Folders whose tests take longest, of those without a JVM."""
 
@@ -38,7 +41,8 @@ def pytest_configure(config):
     except ValueError:
         raise pytest.UsageError(f"--seed takes a number or 'random', not {asked!r}") from None
     config.option.seed = str(config.watersmeet_seed)  # that of the workers, too
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+    java = f'{COMPILER} -XX:SharedArchiveFile="{CLASSES}" -Xlog:disable'
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", java)
 
 
 def pytest_collection_modifyitems(config, items):
