@@ -45,6 +45,7 @@ def pytest_configure(config):
     os.environ.setdefault("SPARK_SUBMIT_OPTS", java)
 
 
+@pytest.hookimpl(trylast=True)  # of those that are not deselected
 def pytest_collection_modifyitems(config, items):
     """In several processes: those with a JVM come first, so that most of them share one session, and to the
     second process first those that kill jobs, then what takes long without a JVM. What is short comes last:
@@ -91,13 +92,11 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
 def _where_time_went(reports):
     seconds, tests = Counter(), defaultdict(set)
     for report in (each for several in reports.values() for each in several if hasattr(each, "duration")):
-        kind = "with kills" if "kill" in report.keywords else "with a JVM"
-        if not {"kill", "spark", "kafka"} & set(report.keywords):
-            kind = f"without a JVM, {report.nodeid.split('/')[1]}"
-        seconds[kind] += report.duration
-        tests[kind].add(report.nodeid)
+        folder = report.nodeid.partition("::")[0].rpartition("/")[0]
+        seconds[folder] += report.duration
+        tests[folder].add(report.nodeid)
     return "\n".join(
-        f"{whole:7.0f} s  {len(tests[kind]):5} tests {kind}" for kind, whole in seconds.most_common()
+        f"{took:6.0f} s  {len(tests[name]):5} tests  {name}" for name, took in seconds.most_common()
     )
 
 
