@@ -230,3 +230,20 @@ def test_a_number_of_a_view_is_a_column_beside_decimals():
         "3",
         "t",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TIMESTAMP 'now'",
+        "CAST('Today' AS DATE)",
+        "t > 'yesterday'",
+        "t BETWEEN 'now' AND t",
+        "t IN (' tomorrow ')",
+        "'now UTC'::TIMESTAMP",
+    ],
+)
+def test_times_of_the_clock_are_refused(text):
+    with pytest.raises(WatersmeetError, match="the same clock"):
+        parse_job(f"{TABLES} SELECT {text} AS x FROM l")
+    parse_job(f"{TABLES} SELECT s = 'now' AS x, TIMESTAMP 'epoch' AS y, t > '2024-01-01' AS z FROM l")

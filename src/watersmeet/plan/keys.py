@@ -11,6 +11,7 @@ from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.plan.classify import KeyPart
 from watersmeet.plan.coercion import common_type, is_declared, is_number, type_of
+from watersmeet.plan.exact import NotExact, compiled
 from watersmeet.plan.scope import Scope
 from watersmeet.spec.intervals import is_interval, is_of_days
 from watersmeet.spec.model import Expr
@@ -86,7 +87,18 @@ def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, str | None]:
                 if not is_of_days(step):
                     return expr, "TIMESTAMP"
                 return exp.cast(expr.copy(), "DATE", dialect="spark"), "DATE"
-    return expr, type_of(expr, scope)
+    return expr, _known_type(expr, scope)
+
+
+def _known_type(expr: Expr, scope: Scope) -> str | None:
+    """Of a computed DECIMAL its own digits, where tasks know them: in the widest type it could be rounded."""
+    found = type_of(expr, scope)
+    if found is None or is_declared(expr) or not found.startswith("DECIMAL"):
+        return found
+    try:
+        return compiled(expr, scope).type
+    except NotExact:
+        return found
 
 
 def _wrong(message: str) -> PlanError:
