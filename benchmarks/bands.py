@@ -98,9 +98,9 @@ def job_text(folder: Path, kind: str, asked: argparse.Namespace) -> str:
 
 
 def run(folder: Path, kind: str, asked: argparse.Namespace) -> Found:
-    from watersmeet.engine.spark import session
-    from watersmeet.engine.spark.job import run_job
-    from watersmeet.engine.step.driver import TickResult
+    from watersmeet.engine.driver.driver import TickResult
+    from watersmeet.engine.spark.job import session
+    from watersmeet.engine.spark.job.job import run_job
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 

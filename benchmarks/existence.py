@@ -23,9 +23,9 @@ import pyarrow as pa
 from benchmarks.child import Arguments
 from benchmarks.ours import job_text
 from benchmarks.workloads import EPOCH_US, MINUTE_US, SCHEMA, Workload, condition, minute
-from watersmeet.engine.step.driver import TickDriver
-from watersmeet.engine.step.ingest import IngestWriter
-from watersmeet.engine.step.tasks import CONTROL
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.messages.shapes import CONTROL
+from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
 from watersmeet.names import DIFF
 from watersmeet.plan.planner import plan_job

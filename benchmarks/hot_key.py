@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.step.node import NodeTask
+from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import MemoryStore

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import measure
 from benchmarks.side_by_side import ROOT, environment
-from watersmeet.testing.kafka import KafkaBroker
+from tests.support.kafka import KafkaBroker
 
 PARTITIONS = 4
 JOB = """

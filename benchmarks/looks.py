@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from watersmeet.engine.spark.files_read import BatchFiles, FilesRead
-from watersmeet.engine.spark.spark_files import SparkFiles
+from watersmeet.engine.spark.checkpoint.spark_files import SparkFiles
+from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead
 from watersmeet.spec.model import Column, Source
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import MemoryStore

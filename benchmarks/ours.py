@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from benchmarks.child import CORES, Arguments, Report, bytes_in, commit_times, parse
 from benchmarks.workloads import KINDS
-from watersmeet.engine.spark import session
-from watersmeet.engine.spark.job import run_job
-from watersmeet.engine.step.driver import TickResult
+from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.spark.job import session
+from watersmeet.engine.spark.job.job import run_job
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.manifest import load_newest

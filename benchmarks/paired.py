@@ -41,9 +41,9 @@ def _table(alias: str) -> str:
 
 def play(kind: str, rows: int, partitions: int, folder: Path, *, ordered: bool, profile: bool) -> None:
     """A tick for each line that comes in, and its CPU seconds and rows out as a line; ends with the input."""
-    from watersmeet.engine.step.driver import TickDriver
-    from watersmeet.engine.step.ingest import IngestWriter
-    from watersmeet.engine.step.tasks import CONTROL
+    from watersmeet.engine.driver.driver import TickDriver
+    from watersmeet.engine.messages.shapes import CONTROL
+    from watersmeet.engine.tasks.ingest import IngestWriter
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
     from watersmeet.state.store import LocalStore

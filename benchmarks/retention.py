@@ -27,12 +27,14 @@ import pyarrow as pa
 from benchmarks.child import Arguments
 from benchmarks.ours import job_text
 from benchmarks.workloads import EPOCH_US, KINDS, MINUTE_US, SCHEMA, Workload, minute
-from watersmeet.engine.step.driver import TickDriver
-from watersmeet.engine.step.ingest import IngestWriter
-from watersmeet.engine.step.join import _least, _release
-from watersmeet.engine.step.merge import choose
-from watersmeet.engine.step.slice import HashRange, SideSlice
-from watersmeet.engine.step.tasks import CONTROL, JoinShape, SideReport, SideWork
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.merge_policy import choose
+from watersmeet.engine.messages.reports import SideReport
+from watersmeet.engine.messages.shapes import CONTROL, JoinShape
+from watersmeet.engine.messages.work import SideWork
+from watersmeet.engine.nodes.join import _least, _release
+from watersmeet.engine.tasks.ingest import IngestWriter
+from watersmeet.engine.tasks.slice import HashRange, SideSlice
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
 from watersmeet.kernel.slots import borders

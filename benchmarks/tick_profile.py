@@ -81,7 +81,8 @@ class Profiled:
 
 def install(folder: Path) -> None:
     """Have the engine's tasks profiled, in this process's session."""
-    from watersmeet.engine.spark import nodes, query
+    from watersmeet.engine.spark.job import query
+    from watersmeet.engine.spark.tick import nodes
 
     folder.mkdir(parents=True)
     for place, name in ((query, "Ingest"), (nodes, "ToNode"), (nodes, "ToSink")):

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from watersmeet.engine.step.driver import TickDriver, TickResult
-from watersmeet.engine.step.ingest import IngestWriter
-from watersmeet.engine.step.tasks import CONTROL
+from watersmeet.engine.driver.driver import TickDriver, TickResult
+from watersmeet.engine.messages.shapes import CONTROL
+from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import LocalStore
@@ -92,8 +92,8 @@ def run(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> d
 
 def on_spark(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> dict[str, float]:
     """The first five ticks, which compile code and start workers, are not counted."""
-    from watersmeet.engine.spark import session
-    from watersmeet.engine.spark.job import run_job
+    from watersmeet.engine.spark.job import session
+    from watersmeet.engine.spark.job.job import run_job
 
     (folder / "s").mkdir()
     for tick in range(2 * asked.ticks + 1):

@@ -32,7 +32,7 @@ def main(archive: str) -> int:
     from pyspark import SparkContext
 
     from watersmeet.cli.main import main as watersmeet
-    from watersmeet.engine.spark.session import settings, start
+    from watersmeet.engine.spark.job.session import settings, start
 
     with tempfile.TemporaryDirectory() as folder:
         spark = start(

@@ -110,7 +110,7 @@ def seed(pytestconfig) -> int:
 def spark(tmp_path_factory):
     """The session that jobs get, on two cores, with the Kafka connector and PostgreSQL's driver if
     ``scripts/jars`` got them."""
-    from watersmeet.engine.spark.session import settings, start
+    from watersmeet.engine.spark.job.session import settings, start
 
     scratch = tmp_path_factory.mktemp("spark")
     jars = [REPOSITORY / ".jars" / name for name in ("spark-kafka", "postgres-jdbc")]
@@ -130,7 +130,7 @@ def spark(tmp_path_factory):
 @pytest.fixture(scope="session")
 def kafka_broker():
     """One Kafka broker for all tests: take topic names of your own, and start your own to stop it."""
-    from watersmeet.testing.kafka import KafkaBroker
+    from tests.support.kafka import KafkaBroker
 
     with KafkaBroker() as broker:
         yield broker
@@ -139,7 +139,7 @@ def kafka_broker():
 @pytest.fixture(scope="session")
 def postgres():
     """One PostgreSQL server for all tests: take table names of your own."""
-    from watersmeet.testing.postgres import Postgres
+    from tests.support.postgres import Postgres
 
     with Postgres() as server:
         yield server

@@ -13,8 +13,8 @@ import pytest
 
 import watersmeet
 from watersmeet.cli.main import app
-from watersmeet.front import settings
-from watersmeet.front.options import CONNECTORS, GENERATOR_ROWS_PER_SECOND
+from watersmeet.front.ddl import settings
+from watersmeet.front.ddl.options import CONNECTORS, GENERATOR_ROWS_PER_SECOND
 from watersmeet.spec.model import Source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,7 +188,7 @@ def test_every_connector_is_in_the_readme():
 
 def test_every_option_of_sources_and_sinks_is_known():
     """As far as the code lists them."""
-    from watersmeet.engine.spark import generator, kafka
+    from watersmeet.engine.spark.sources import generator, kafka
     from watersmeet.sinks import kafka as kafka_sink
 
     sources, sinks = section(README, "Sources"), section(README, "Sinks")
@@ -208,7 +208,7 @@ def test_every_option_of_sources_and_sinks_is_known():
 @pytest.mark.parametrize("connector", ["kafka", "generator"])
 def test_options_of_any_source_are_taken(connector):
     """Those that the README gives for any source reach no reader that would refuse them."""
-    from watersmeet.engine.spark import generator, kafka
+    from watersmeet.engine.spark.sources import generator, kafka
 
     named = re.findall(
         r"`([a-z_]+)`", re.search(r"\| any \|.*", section(README, "Sources"), re.DOTALL).group()

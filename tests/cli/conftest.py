@@ -11,7 +11,7 @@ from watersmeet.cli.main import main
 
 
 class FakeEngine:
-    """Stands for watersmeet.engine.spark.job: remembers its call, reports the ticks it was given."""
+    """Stands for watersmeet.engine.spark.job.job: remembers its call, reports the ticks it was given."""
 
     def __init__(self) -> None:
         self.ticks: list[object] = []
@@ -59,9 +59,9 @@ def tick(number: int, **account: int) -> SimpleNamespace:
 @pytest.fixture
 def engine(monkeypatch):
     fake = FakeEngine()
-    module = ModuleType("watersmeet.engine.spark.job")
+    module = ModuleType("watersmeet.engine.spark.job.job")
     module.run_job = fake.run_job
-    monkeypatch.setitem(sys.modules, "watersmeet.engine.spark.job", module)
+    monkeypatch.setitem(sys.modules, "watersmeet.engine.spark.job.job", module)
     return fake
 
 

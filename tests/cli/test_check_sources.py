@@ -112,7 +112,7 @@ def test_what_a_broker_says(watersmeet, job, tmp_path, given, code, said):
 
 
 def test_a_broker_that_never_answers(watersmeet, job, tmp_path, monkeypatch):
-    from watersmeet.engine.spark import topic_check
+    from watersmeet.engine.spark.sources import topic_check
 
     monkeypatch.setattr(topic_check, "ANSWER_S", 0.2)
     (tmp_path / "in").mkdir()
@@ -140,7 +140,7 @@ def test_a_broker_that_is_away(watersmeet, job, tmp_path):
 
 
 def test_a_run_is_refused_before_spark_starts(watersmeet, job, monkeypatch):
-    from watersmeet.engine.spark import session
+    from watersmeet.engine.spark.job import session
 
     def started(conf):
         raise AssertionError("Spark was started")

@@ -9,7 +9,7 @@ import pytest
 
 from watersmeet.cli import reset
 from watersmeet.engine.local.job import LocalJob
-from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import StateError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job

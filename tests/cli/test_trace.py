@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.cli.trace_view import trace_text
 from watersmeet.engine.local import Tracer, replay_case
-from watersmeet.engine.local.trace import TickTrace
 from watersmeet.event_time import Side
-from watersmeet.plan.model import AggregatePlan
+from watersmeet.plan.model.nodes import AggregatePlan
 from watersmeet.testing.cases import load_cases
+from watersmeet.trace.record import TickTrace
+from watersmeet.trace.view import trace_text
 
 CASES = sorted((Path(__file__).parents[1] / "cases").glob("*.json"))
 

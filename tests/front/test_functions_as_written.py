@@ -11,9 +11,9 @@ import pytest
 import sqlglot
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.dialect import Watersmeet
 from watersmeet.front.sql import parse_job
-from watersmeet.plan.model import AggregatePlan
+from watersmeet.front.text.dialect import Watersmeet
+from watersmeet.plan.model.nodes import AggregatePlan
 from watersmeet.plan.planner import plan_job
 
 TABLE = json.loads((files("watersmeet.spec") / "spark_functions.json").read_text())["functions"]

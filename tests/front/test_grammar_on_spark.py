@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from watersmeet.engine.spark.text import sql_of
-from watersmeet.front.dialect import Watersmeet
+from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.spec.intervals import IntervalError
 
 BETWEEN_TWO = [

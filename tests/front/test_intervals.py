@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.spark.query import RunSettings
+from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.errors import SpecError, SqlError
-from watersmeet.front.place import Text
 from watersmeet.front.sql import parse_job
-from watersmeet.front.tokens import parse_tokens, statements_of
+from watersmeet.front.text.place import Text
+from watersmeet.front.text.tokens import parse_tokens, statements_of
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.intervals import interval_us, is_interval, trigger_ms
 

@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 
 from watersmeet.errors import SqlError
-from watersmeet.front.padding import is_null_of_nulls
+from watersmeet.front.query.padding import is_null_of_nulls
 from watersmeet.front.sql import parse_job
 from watersmeet.spec.model import Query
 

@@ -11,15 +11,15 @@ import sqlglot
 
 from watersmeet.errors import SqlError
 from watersmeet.front.case_file import case_job
-from watersmeet.front.dialect import Watersmeet
-from watersmeet.front.durations import duration_us
-from watersmeet.front.infer import type_of
-from watersmeet.front.options import KAFKA_MAX_AHEAD_US
-from watersmeet.front.place import Text
-from watersmeet.front.query import query_of
+from watersmeet.front.ddl.durations import duration_us
+from watersmeet.front.ddl.options import KAFKA_MAX_AHEAD_US
+from watersmeet.front.query.select import query_of
 from watersmeet.front.sql import parse_job
-from watersmeet.front.tokens import parse_tokens, statements_of
-from watersmeet.front.types import normal_type
+from watersmeet.front.text.dialect import Watersmeet
+from watersmeet.front.text.place import Text
+from watersmeet.front.text.tokens import parse_tokens, statements_of
+from watersmeet.front.types.columns import normal_type
+from watersmeet.front.types.infer import type_of
 from watersmeet.spec.model import Column, EventTime, OnIdle, Options, OutputMode, Source, WatermarkRule
 
 MEMORY = "CREATE TABLE l (t BIGINT, k STRING, s STRUCT<f: INT>, WATERMARK FOR t AS t - 5) TYPE Memory;\n"

@@ -31,7 +31,7 @@ from tests.fuzz.rows import (
     write_parquet,
 )
 from tests.fuzz.values import Drawer, malformed_csv, malformed_json
-from watersmeet.engine.spark import sources
+from watersmeet.engine.spark.sources import frames
 from watersmeet.errors import WatersmeetError
 from watersmeet.observe.account import InputAccount
 
@@ -308,9 +308,9 @@ def test_a_path_that_is_a_pattern_for_spark_is_refused(spark, tmp_path, name):
     (tmp_path / name).mkdir()
     (tmp_path / "nx").mkdir()
     with pytest.raises(WatersmeetError) as caught:
-        sources.check_path(spark, "file source", str(tmp_path / name))
+        frames.check_path(spark, "file source", str(tmp_path / name))
     assert caught.value.code == "path-is-pattern"
-    sources.check_path(spark, "file source", str(tmp_path / "n[xyz]"))
+    frames.check_path(spark, "file source", str(tmp_path / "n[xyz]"))
 
 
 @pytest.mark.parametrize("name", ["*.json", "[a].json", "{a,b}.json"])

@@ -13,7 +13,7 @@ import pytest
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.explain import explain
-from watersmeet.plan.mermaid import mermaid
+from watersmeet.plan.explain.mermaid import mermaid
 from watersmeet.plan.planner import plan_job
 
 HERE = Path(__file__).parent

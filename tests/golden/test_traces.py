@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.cli.trace_view import trace_text
 from watersmeet.engine.local import Tracer, replay_case
 from watersmeet.testing.cases import check_case, load_cases
+from watersmeet.trace.view import trace_text
 
 HERE = Path(__file__).parent
 CASES = {case["case"]: case for file in (HERE.parent / "cases").glob("*.json") for case in load_cases(file)}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
-from watersmeet.testing.kafka import KafkaBroker
+from tests.support.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

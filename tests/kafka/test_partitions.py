@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
-from watersmeet.engine.spark import query
-from watersmeet.engine.spark.checkpoint import Checkpoint
-from watersmeet.engine.step.driver import TickDriver
+from tests.support.kafka import KafkaBroker
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.job import query
 from watersmeet.errors import EngineError
 from watersmeet.sinks.memory import MemorySink
-from watersmeet.testing.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

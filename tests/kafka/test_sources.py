@@ -9,12 +9,12 @@ from collections import Counter
 import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
-from watersmeet.engine.spark import brokers
-from watersmeet.engine.spark.topic_check import check_topics
+from tests.support.kafka import KafkaBroker
+from watersmeet.engine.spark.sources import brokers
+from watersmeet.engine.spark.sources.topic_check import check_topics
 from watersmeet.errors import WatersmeetError
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Column, Source
-from watersmeet.testing.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from watersmeet.kernel.functions import arcs, fdlibm
+from watersmeet.kernel.expressions.functions.numeric import arcs, fdlibm
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from watersmeet.event_time import (
     saturate,
 )
 from watersmeet.kernel.bands import Band
-from watersmeet.kernel.expression import Condition as ExactCondition
-from watersmeet.kernel.expression import tree_of
+from watersmeet.kernel.expressions.evaluate import Condition as ExactCondition
+from watersmeet.kernel.expressions.evaluate import tree_of
 from watersmeet.kernel.joined import JoinedColumn, gather
 from watersmeet.kernel.pairs import Condition, KeyColumns, find, has_match, rows_matched
 from watersmeet.measure import Measured

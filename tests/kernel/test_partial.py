@@ -11,7 +11,7 @@ import pytest
 from watersmeet.errors import EngineError
 from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, grouped
 from watersmeet.kernel.partial import ROWS, Asked, partials_of
-from watersmeet.plan.aggregate import _FROM_ROWS, SAME_IN_BOTH
+from watersmeet.plan.nodes.aggregate import _FROM_ROWS, SAME_IN_BOTH
 
 INF, NAN = float("inf"), float("nan")
 UTC = dt.UTC

@@ -7,7 +7,7 @@ import pytest
 import sqlglot
 
 from watersmeet.errors import EngineError
-from watersmeet.kernel.expression import tree_of, values
+from watersmeet.kernel.expressions.evaluate import tree_of, values
 from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.scope import Scope
 from watersmeet.spec.model import Column, Input

@@ -20,10 +20,10 @@ import signal
 import sys
 
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint import Checkpoint
-from watersmeet.engine.spark.nodes import FeedFrame, SinkFrame
-from watersmeet.engine.spark.tick import Ticks
-from watersmeet.engine.step.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
+from watersmeet.engine.spark.tick.tick import Ticks
 from watersmeet.sinks.files import FileSink
 
 

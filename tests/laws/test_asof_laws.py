@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from tests.laws.test_laws import Bag, Row, Streams, run
+from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.evaluate import near_borders
-from watersmeet.engine.step import merge
 
 CONDITIONS = {
     "backward": ("l.t >= r.t", None),
@@ -77,7 +77,7 @@ def test_however_it_is_run(
     text = query("LEFT ASOF", match, tolerance, KEYS[key], "r.i AS ri")
     first = run(text, *streams.cut(1))
     assert first == run(text, *streams.cut(5), partitions=2)
-    monkeypatch.setattr(merge, "FAN_IN", 2)
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     cut = streams.cut(12)
     assert first == run(text, *cut, partitions=3)
     assert first == run(text, *cut, partitions=7, restart=True, prepare=_at_borders)

@@ -15,9 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.engine.step.jobs import QUERY, arriving, bag, check_account, plan_of, stream
+from tests.support.ticks import (
+    QUERY,
+    arriving,
+    bag,
+    check_account,
+    plan_of,
+    stream,
+)
+from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.step import merge
+from watersmeet.engine.tasks import merge
 from watersmeet.state.store import MemoryStore
 
 Row = dict[str, Any]
@@ -164,8 +172,8 @@ def test_ingest_flushed_every_few_rows(seed: int) -> None:
 def test_runs_merged_in_every_tick(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     left, right = streams.cut(16)
     first = run(query("FULL", KEYED), left, right, partitions=2)
-    monkeypatch.setattr(merge, "FAN_IN", 2)
-    monkeypatch.setattr(merge, "SMALL_ROWS", 100)
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
+    monkeypatch.setattr(merge_policy, "SMALL_ROWS", 100)
     assert run(query("FULL", KEYED), left, right, partitions=2) == first
     monkeypatch.setattr(merge, "GROUP_ROWS", 300)
     assert run(query("FULL", KEYED), left, right, partitions=3) == first

@@ -13,8 +13,9 @@ import random
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
-from watersmeet.engine.step import merge, orders, query_tick
-from watersmeet.testing.random_cases import random_case
+from tests.support.random_cases import random_case
+from watersmeet.engine.driver import merge_policy, next_index, query_tick
+from watersmeet.engine.nodes import orders
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "72"))
 CHUNKS = 4
@@ -25,9 +26,9 @@ KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")
 def choosing(request, monkeypatch):
     """How indexes are chosen: for so few rows too, or at random."""
     monkeypatch.setattr(orders, "FEW_PAIRS", 0)
-    monkeypatch.setattr(orders, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(next_index, "FEW_CANDIDATES", 0)
     monkeypatch.setattr(orders, "SORTING", 0)
-    monkeypatch.setattr(merge, "FAN_IN", 2)
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     if request.param == "by any":
         rng = random.Random(7)
 

@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check, disagreements
+from tests.support.random_cases import random_case
+from tests.support.random_hints import hinted
+from tests.support.random_multiway import random_multiway_case
+from tests.support.random_unions import random_union_case
+from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.local import replay
-from watersmeet.engine.step import broadcast, merge
-from watersmeet.engine.step.query_tick import QueryTick
+from watersmeet.engine.nodes import broadcast
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
-from watersmeet.testing.random_cases import random_case
-from watersmeet.testing.random_hints import hinted
-from watersmeet.testing.random_multiway import random_multiway_case
-from watersmeet.testing.random_unions import random_union_case
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "60"))
 CHUNKS = 3
@@ -31,7 +32,7 @@ KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")
 
 @pytest.fixture(autouse=True)
 def merging(monkeypatch):
-    monkeypatch.setattr(merge, "FAN_IN", 2)
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
 
 
 def draw(number: int) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.random_cases import random_case
+from tests.support.random_multiway import random_multiway_case
+from tests.support.shrink import shrink
 from watersmeet.testing.cases import compare_step
-from watersmeet.testing.oracle import Unsupported, run_case_with_account
-from watersmeet.testing.random_cases import random_case
-from watersmeet.testing.random_multiway import random_multiway_case
-from watersmeet.testing.shrink import shrink
+from watersmeet.testing.oracle.case import Unsupported, run_case_with_account
 
 local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 

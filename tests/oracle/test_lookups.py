@@ -10,9 +10,9 @@ import os
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check, disagreements
+from tests.support.random_lookups import random_lookup_case
 from watersmeet.engine.local import tables
-from watersmeet.testing.oracle import run_case, run_case_with_account
-from watersmeet.testing.random_lookups import random_lookup_case
+from watersmeet.testing.oracle.case import run_case, run_case_with_account
 
 CASES = max(200, int(os.environ.get("WATERSMEET_RANDOM_CASES", "0")))
 CHUNKS = 6

@@ -13,10 +13,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from tests.support.random_cases import random_case
+from tests.support.random_multiway import random_multiway_case
 from watersmeet.testing.cases import bag, check_case
-from watersmeet.testing.oracle import Oracle, run_case, run_case_with_account
-from watersmeet.testing.random_cases import random_case
-from watersmeet.testing.random_multiway import random_multiway_case
+from watersmeet.testing.oracle.case import Oracle, run_case, run_case_with_account
 
 CASES = 150
 Case = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from watersmeet.testing.cases import check_case
-from watersmeet.testing.oracle import Unsupported, may_still_match, run_case
-from watersmeet.testing.oracle_query import read_query
+from watersmeet.testing.oracle.case import Unsupported, may_still_match, run_case
+from watersmeet.testing.oracle.query import read_query
 
 COLUMNS = {"t": "BIGINT", "k": "BIGINT", "v": "BIGINT"}
 

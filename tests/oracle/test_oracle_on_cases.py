@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from watersmeet.testing.cases import check_case, load_cases
-from watersmeet.testing.oracle import run_case, run_case_with_account
-from watersmeet.testing.oracle_windowed import has_windows, run_windowed_case
+from watersmeet.testing.oracle.case import run_case, run_case_with_account
+from watersmeet.testing.oracle.windowed import has_windows, run_windowed_case
 
 CASES = Path(os.environ.get("WATERSMEET_CASES", Path(__file__).parents[1] / "cases"))
 

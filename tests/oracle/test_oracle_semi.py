@@ -8,8 +8,8 @@ import pytest
 
 from tests.oracle.test_oracle_multiway import case, check, rows, stream
 from watersmeet.testing.cases import check_case
-from watersmeet.testing.oracle import Refused, Unsupported, run_case
-from watersmeet.testing.oracle_query import read_query
+from watersmeet.testing.oracle.case import Refused, Unsupported, run_case
+from watersmeet.testing.oracle.query import read_query
 
 NEAR = "b.t BETWEEN a.t - 1 AND a.t + 1"
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
+from tests.support.random_orders import random_order_case
 from watersmeet.engine.local import replay_case
 from watersmeet.front.case_file import case_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.testing.cases import bag
-from watersmeet.testing.oracle import run_case_with_account
-from watersmeet.testing.oracle_windowed import run_windowed_case
-from watersmeet.testing.random_orders import random_order_case
+from watersmeet.testing.oracle.case import run_case_with_account
+from watersmeet.testing.oracle.windowed import run_windowed_case
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 23
 CHUNKS = 4

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.random_cases import random_case
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.case_file import case_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.testing.oracle import Refused
-from watersmeet.testing.oracle_query import read_query
-from watersmeet.testing.random_cases import random_case
+from watersmeet.testing.oracle.case import Refused
+from watersmeet.testing.oracle.query import read_query
 
 CASES = 400
 

@@ -12,12 +12,12 @@ from collections import Counter
 import pytest
 
 from tests.oracle.test_engine_against_oracle import run_chunk
+from tests.support.random_unions import random_union_case
 from watersmeet.engine.local import replay_case
-from watersmeet.engine.local.trace import TickTrace
-from watersmeet.engine.local.tracer import Tracer
 from watersmeet.observe.account import InputAccount
-from watersmeet.testing.oracle import run_case_with_account
-from watersmeet.testing.random_unions import random_union_case
+from watersmeet.testing.oracle.case import run_case_with_account
+from watersmeet.trace.record import TickTrace
+from watersmeet.trace.recorder import Tracer
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 24
 CHUNKS = 4

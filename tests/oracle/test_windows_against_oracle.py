@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check, differences
+from tests.support.random_windows import random_window_case
 from watersmeet.testing.cases import compare_step
-from watersmeet.testing.oracle_windowed import run_windowed_case
-from watersmeet.testing.random_windows import random_window_case
+from watersmeet.testing.oracle.windowed import run_windowed_case
 
 local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import sqlglot
 from sqlglot import exp
 
-from watersmeet.plan.model import JoinPlan, QueryPlan
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import (
     Branch,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.step.jobs import QUERY, arriving, plan_of
+from tests.support.ticks import QUERY, arriving, plan_of
 from watersmeet.engine.local import LocalJob
 from watersmeet.state.store import MemoryStore
 

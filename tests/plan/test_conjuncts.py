@@ -1,7 +1,7 @@
 import pytest
 import sqlglot
 
-from watersmeet.plan.conjuncts import join_all, split, text_of
+from watersmeet.plan.conditions.conjuncts import join_all, split, text_of
 
 
 def conjuncts(sql):

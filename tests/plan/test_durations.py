@@ -1,6 +1,6 @@
 import pytest
 
-from watersmeet.plan.durations import duration, shifted
+from watersmeet.plan.explain.durations import duration, shifted
 
 
 @pytest.mark.parametrize(

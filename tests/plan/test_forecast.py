@@ -10,7 +10,7 @@ from watersmeet.engine.local import LocalJob
 from watersmeet.event_time import DAY_US, Side
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.explain import explain
-from watersmeet.plan.forecast import flows, row_bytes, side_forecasts
+from watersmeet.plan.order.forecast import flows, row_bytes, side_forecasts
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import MemoryStore
 

@@ -3,7 +3,7 @@ import pytest
 from tests.plan.building import INTS, STAMPS, joined, planned, stream
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
-from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.conditions.conjuncts import text_of
 
 BOUND = "l.t = r.t AND "
 

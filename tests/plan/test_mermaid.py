@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from watersmeet.front.sql import parse_job
-from watersmeet.plan.mermaid import mermaid
+from watersmeet.plan.explain.mermaid import mermaid
 from watersmeet.plan.planner import plan_job
 
 DECLARED = """

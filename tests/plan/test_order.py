@@ -11,8 +11,8 @@ import pytest
 import watersmeet
 from watersmeet.engine.local import LocalJob
 from watersmeet.plan import planner
-from watersmeet.plan.forecast import state_bytes
-from watersmeet.plan.model import JobPlan
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.order.forecast import state_bytes
 from watersmeet.state.store import MemoryStore
 
 UNCONNECTED = "SELECT a.n AS an, b.n AS bn, c.n AS cn FROM a, b, c WHERE {ac} AND {cb}"

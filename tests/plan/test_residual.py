@@ -8,7 +8,7 @@ import pytest
 
 from tests.plan.building import STAMPS, joined
 from watersmeet.errors import EngineError, PlanError
-from watersmeet.kernel.expression import tree_of, values
+from watersmeet.kernel.expressions.evaluate import tree_of, values
 
 ROW = pa.table(
     {

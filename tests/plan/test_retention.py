@@ -7,7 +7,7 @@ import pytest
 
 from tests.plan.building import INTS, bounds, joined, planned, stream
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Side, holds, saturate
-from watersmeet.plan.retention import limits
+from watersmeet.plan.nodes.retention import limits
 
 
 def test_the_golden():

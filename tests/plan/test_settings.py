@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from watersmeet.front.sql import parse_job
-from watersmeet.plan import bands, model
+from watersmeet.plan.conditions import bands
+from watersmeet.plan.identity.settings import (
+    OMITTED,
+    OMITTED_OPTIONS,
+    differences,
+    digest_of,
+    settings_of,
+)
+from watersmeet.plan.model import conditions, job, nodes, sides
 from watersmeet.plan.planner import plan_job
-from watersmeet.plan.settings import OMITTED, OMITTED_OPTIONS, differences, digest_of, settings_of
 from watersmeet.spec import model as spec
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -95,7 +102,7 @@ def test_no_secret_is_in_it():
 def test_what_is_left_out_is_there_and_has_a_reason():
     kinds: dict[str, Any] = {
         name: kind
-        for module in (bands, model, spec)
+        for module in (bands, conditions, sides, nodes, job, spec)
         for name, kind in vars(module).items()
         if dataclasses.is_dataclass(kind)
     }
@@ -115,6 +122,6 @@ def test_a_field_that_nobody_thought_of_counts():
 
     def with_options(value: int) -> dict[str, str]:
         changed = dataclasses.replace(query, options=Options(brand_new=value))
-        return settings_of(model.JobPlan((changed,)))
+        return settings_of(job.JobPlan((changed,)))
 
     assert differences(with_options(0), with_options(1)) == ["brand_new: 0 before, 1 now"]

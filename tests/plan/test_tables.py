@@ -9,7 +9,8 @@ import pytest
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.explain import explain
-from watersmeet.plan.model import JoinPlan, LookupPlan, QueryPlan
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan, LookupPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import JoinKind
 from watersmeet.spec.secrets import Secret, guarded, without_secrets

@@ -7,7 +7,7 @@ import sqlglot
 from tests.plan.building import INTS, STAMPS, bounds, joined, planned, stream
 from watersmeet.errors import PlanError, SeveralErrors
 from watersmeet.event_time import Side, holds
-from watersmeet.plan.linear import linear_form
+from watersmeet.plan.conditions.linear import linear_form
 from watersmeet.plan.scope import Scope, Unit
 
 H = 3_600_000_000

@@ -14,12 +14,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from tests.engine.step.jobs import QUERY, Rows
+from tests.support.ticks import QUERY, Rows
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.job import _as_written
-from watersmeet.engine.spark.checkpoint import Checkpoint, Intent
-from watersmeet.engine.spark.files_read import BatchFiles
-from watersmeet.engine.spark.restart import (
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.engine.spark.checkpoint.restart import (
     BATCH,
     check_checkpoint,
     check_settings,
@@ -27,8 +26,9 @@ from watersmeet.engine.spark.restart import (
     is_committed,
     told_of,
 )
-from watersmeet.plan.model import JobPlan
-from watersmeet.plan.settings import digest_of, settings_of
+from watersmeet.engine.spark.sources.files.read import BatchFiles
+from watersmeet.plan.identity.settings import digest_of, settings_of
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.files import FileSink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.spec.model import Column, Sink
@@ -96,7 +96,7 @@ class Hosted:
     def run(
         self, *, until: int | None = None, kill: tuple[int, str] | None = None, finish: bool = False
     ) -> None:
-        """One run, as `engine.spark.query.Run` does it.
+        """One run, as `engine.spark.job.query.Run` does it.
 
         Args:
             until: it stops when so many batches are planned.

@@ -10,15 +10,23 @@ from typing import Any
 
 import pytest
 
-from tests.engine.step.jobs import QUERY, Rows, arriving, check_account, plan_of, stream
+from tests.support.ticks import (
+    QUERY,
+    Rows,
+    arriving,
+    check_account,
+    plan_of,
+    stream,
+)
+from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.step import merge
+from watersmeet.engine.tasks import merge
 from watersmeet.errors import StateError
 from watersmeet.names import is_ours
 from watersmeet.state.run import schema_of
 from watersmeet.state.store import MemoryStore, Store
-from watersmeet.testing.oracle import run_case
-from watersmeet.testing.oracle_windowed import run_windowed_case
+from watersmeet.testing.oracle.case import run_case
+from watersmeet.testing.oracle.windowed import run_windowed_case
 
 COLUMNS = {"t": "BIGINT", "k": "STRING", "v": "BIGINT", "w": "BIGINT", "i": "BIGINT"}
 NEAR = "{}.k = {}.k AND {}.t BETWEEN {}.t - 4 AND {}.t + 4"
@@ -334,7 +342,7 @@ def test_in_changelog_mode_rows_are_taken_away_by_the_columns_that_are_left(seed
     for attempt in range(4):
         given = changes(seed + attempt)
         cut = source.randrange(2, len(given) - 1)
-        monkeypatch.setattr(merge, "FAN_IN", 2 if attempt % 2 else 8)
+        monkeypatch.setattr(merge_policy, "FAN_IN", 2 if attempt % 2 else 8)
         lines = {
             query: run_case({
                 "case": "changed", "streams": streams, "query": query, "options": CHANGELOG,
@@ -364,7 +372,7 @@ def test_in_changelog_mode_a_column_comes_back_when_no_stored_row_lacks_it() -> 
 
 
 def test_a_merge_leaves_what_is_wanted(monkeypatch) -> None:
-    monkeypatch.setattr(merge, "FAN_IN", 2)
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     store = with_rows(JOIN)
     narrow = opened(NARROW, store, 1)
     for number in range(3):

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.engine.step.jobs import Rows, arriving, plan_of, stream
 from tests.restart.hosted import Hosted, Killed
-from watersmeet.engine.step import merge
+from tests.support.ticks import Rows, arriving, plan_of, stream
+from watersmeet.engine.driver import merge_policy
 from watersmeet.errors import WatersmeetError
-from watersmeet.plan.model import JobPlan
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.sealed import sealed, unsealed
 
 ON = "l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5 AND l.v > 0"
@@ -76,7 +76,7 @@ def joined(given: list[Rows]) -> Counter[tuple[Any, Any]]:
 
 @pytest.fixture(autouse=True)
 def merge_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "FAN_IN", 2)
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # what a power failure takes is judged elsewhere
 
 

@@ -14,13 +14,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.engine.step.jobs import QUERY, Rows, arriving, bag, check_account, plan_of, stored_names, stream
+from tests.support.ticks import (
+    QUERY,
+    Rows,
+    arriving,
+    bag,
+    check_account,
+    plan_of,
+    stored_names,
+    stream,
+)
+from watersmeet.engine.driver import driver as driver_module
+from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.step import driver as driver_module
-from watersmeet.engine.step import merge
-from watersmeet.engine.step.tasks import CONTROL
+from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.errors import StateError
-from watersmeet.plan.model import JobPlan
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.store import LocalStore, MemoryStore, Store
 
 ON = "l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5"
@@ -49,7 +58,7 @@ def ticks() -> list[Rows]:
 
 @pytest.fixture(autouse=True)
 def merge_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "FAN_IN", 2)
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.kafka import JARS_VARIABLE, KafkaBroker, broker_jars
 from watersmeet.errors import WatersmeetError
-from watersmeet.testing.kafka import JARS_VARIABLE, KafkaBroker, broker_jars
 
 
 def test_missing_jars_say_how_to_get_them(tmp_path, monkeypatch):

@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from watersmeet.testing.oracle import Oracle, Refused, run_case
-from watersmeet.testing.oracle_query import read_query
-from watersmeet.testing.random_multiway import random_multiway_case
+from tests.support.random_multiway import random_multiway_case
+from watersmeet.testing.oracle.case import Oracle, Refused, run_case
+from watersmeet.testing.oracle.query import read_query
 
 CASES = 400
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from watersmeet.testing.oracle import run_case
-from watersmeet.testing.random_multiway import random_multiway_case
-from watersmeet.testing.shrink import conditions, shrink, smaller
+from tests.support.random_multiway import random_multiway_case
+from tests.support.shrink import conditions, shrink, smaller
+from watersmeet.testing.oracle.case import run_case
 
 
 def test_conditions_of_a_tree_of_joins() -> None:

@@ -32,7 +32,7 @@ class Inferring:
                 + ", ".join(map(_shown, kept))
             )
             return kept
-        from watersmeet.engine.spark.inferred import infer
+        from watersmeet.engine.spark.sources.files.inferred import infer
 
         found = infer(source)
         self.inferred[source.name] = found.columns
@@ -49,8 +49,8 @@ class Inferring:
         if self._checkpoint is None:
             return None
         if self._kept is None:
-            from watersmeet.engine.spark.checkpoint import Checkpoint
-            from watersmeet.engine.spark.inferred import kept_in
+            from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+            from watersmeet.engine.spark.sources.files.inferred import kept_in
             from watersmeet.state.manifest import load_newest
 
             manifest = load_newest(Checkpoint(self._checkpoint).store)

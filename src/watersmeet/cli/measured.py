@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, NEVER
-from watersmeet.plan.measured import Measured, MeasuredSide
-from watersmeet.plan.model import JobPlan, QueryPlan
-from watersmeet.plan.other_order import other_orders
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.order.advised import other_orders
+from watersmeet.plan.order.measured import Measured, MeasuredSide
 from watersmeet.spec.model import Insert, Job, Options
 from watersmeet.state.manifest import Arrangement, Manifest, QueryState, load_newest
 

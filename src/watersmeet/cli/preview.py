@@ -66,7 +66,7 @@ def preview_text(
 def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     """Per source and table what was read; what cannot be is refused before anything is."""
     from watersmeet.engine.local.evaluate import mentioned_by
-    from watersmeet.engine.spark.first_rows import first_rows
+    from watersmeet.engine.spark.sources.files.first_rows import first_rows
 
     zone = plan.queries[0].options.time_zone
     tables = {node.source.name: node.source for _, node in plan.lookups}

@@ -71,8 +71,8 @@ def _traced(engine: str) -> Run:
             code="wrong-option",
             hint="leave --engine out: both engines run the same ticks",
         )
-    from watersmeet.cli.trace_view import trace_text
     from watersmeet.engine.local import Tracer, replay_case
+    from watersmeet.trace.view import trace_text
 
     first = True
 

@@ -13,7 +13,7 @@ from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
 from watersmeet.observe.held import Held, Waiting
 from watersmeet.observe.progress import Backlog, InputReport, TickReport
-from watersmeet.plan.model import JobPlan
+from watersmeet.plan.model.job import JobPlan
 
 _TIMES = ("TIMESTAMP", "DATE")
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.durable import sync
-from watersmeet.engine.spark.checkpoint import NAMES, OLD, Checkpoint
-from watersmeet.engine.spark.small_files import read_value
+from watersmeet.engine.spark.checkpoint.directory import NAMES, OLD, Checkpoint
+from watersmeet.engine.spark.checkpoint.small_files import read_value
 from watersmeet.errors import StateError, WatersmeetError
-from watersmeet.plan.endpoints import ASIDE
+from watersmeet.plan.checks.endpoints import ASIDE
 from watersmeet.sinks.files import ATTEMPTS, FileSink
 from watersmeet.sinks.ownership import OWNER
 from watersmeet.sinks.part_mark import ASIDE as SET_ASIDE

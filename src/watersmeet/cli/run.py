@@ -101,7 +101,7 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
     Raises:
         WatersmeetError: all that is wrong with the sources.
     """
-    from watersmeet.engine.spark.look import notes_of, problems_of
+    from watersmeet.engine.spark.sources.look import notes_of, problems_of
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
@@ -124,8 +124,8 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
 def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str:
     """The same queries as one Mermaid flowchart."""
     from watersmeet.front.sql import parse_job
-    from watersmeet.plan.mermaid import mermaid
-    from watersmeet.plan.model import JobPlan
+    from watersmeet.plan.explain.mermaid import mermaid
+    from watersmeet.plan.model.job import JobPlan
     from watersmeet.plan.planner import plan_job
 
     job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring())
@@ -233,7 +233,7 @@ def _was_finished(job: Any, source_name: str, default_checkpoint: str) -> bool:
         StateError: it was, and there is to be more; a reset was interrupted; the state cannot be read.
     """
     from watersmeet.cli.reset import half_of
-    from watersmeet.engine.spark.checkpoint import Checkpoint
+    from watersmeet.engine.spark.checkpoint.directory import Checkpoint
     from watersmeet.errors import StateError
     from watersmeet.state.manifest import load_newest
 
@@ -308,9 +308,9 @@ def _run(
     reporter: Any,
     progress: Any,
 ) -> Any:
-    """Run on Spark; see `engine.spark.query.RunResult`."""
+    """Run on Spark; see `engine.spark.job.settings.RunResult`."""
     from watersmeet.cli.reports import waiting_of
-    from watersmeet.engine.spark.job import run_job
+    from watersmeet.engine.spark.job.job import run_job
 
     run = job.run
     result = run_job(

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from watersmeet.engine.step.query_tick import QueryResult
+from watersmeet.engine.driver.results import QueryResult
 from watersmeet.errors import SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.event_time import DAY_US, Watermark
 from watersmeet.front.case_file import case_job
 from watersmeet.names import CASE_PARTITION, SHOWN_DIFF
-from watersmeet.plan.model import JobPlan
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import OutputMode, Source
 

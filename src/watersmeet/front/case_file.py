@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from watersmeet.errors import SpecError
-from watersmeet.front.durations import duration_us
-from watersmeet.front.place import taken_name
-from watersmeet.front.query import query_of
-from watersmeet.front.settings import OPTIONS, Settings
-from watersmeet.front.types import INTEGERS, TIMES, normal_type
+from watersmeet.front.ddl.durations import duration_us
+from watersmeet.front.ddl.settings import OPTIONS, Settings
+from watersmeet.front.query.select import query_of
+from watersmeet.front.text.place import taken_name
+from watersmeet.front.types.columns import INTEGERS, TIMES, normal_type
 from watersmeet.names import ROW, is_ours
 from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, Sink, Source
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.errors import near_names
-from watersmeet.front.flow import Flow, flow_of
-from watersmeet.front.joined import Joined
-from watersmeet.front.place import Refused, Text
+from watersmeet.front.query.flow import Flow, flow_of
+from watersmeet.front.query.joined import Joined
+from watersmeet.front.text.place import Refused, Text
 from watersmeet.spec.model import Sink, Source
 
 

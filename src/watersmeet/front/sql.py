@@ -8,17 +8,17 @@ from sqlglot.tokens import Token
 
 from watersmeet.errors import SqlError, WatersmeetError, near_names
 from watersmeet.front.catalog import Catalog
-from watersmeet.front.ddl import Infer, declared_name, read_declaration
-from watersmeet.front.flow import Flow, flow_of
-from watersmeet.front.functions import OWN_FUNCTIONS
-from watersmeet.front.inserts import insert_of, insert_target
-from watersmeet.front.joined import Joined
-from watersmeet.front.place import Refused, Text
-from watersmeet.front.query import build_query
-from watersmeet.front.settings import Settings, read_set
-from watersmeet.front.tokens import Cursor, parse_tokens, statements_of
-from watersmeet.front.types import INTEGERS
-from watersmeet.front.views import select_flow
+from watersmeet.front.ddl.create import Infer, declared_name, read_declaration
+from watersmeet.front.ddl.settings import Settings, read_set
+from watersmeet.front.query.flow import Flow, flow_of
+from watersmeet.front.query.functions import OWN_FUNCTIONS
+from watersmeet.front.query.inserts import insert_of, insert_target
+from watersmeet.front.query.joined import Joined
+from watersmeet.front.query.select import build_query
+from watersmeet.front.query.views import select_flow
+from watersmeet.front.text.place import Refused, Text
+from watersmeet.front.text.tokens import Cursor, parse_tokens, statements_of
+from watersmeet.front.types.columns import INTEGERS
 from watersmeet.spec.model import Insert, Job, Query, Sink
 
 _DECLARATIONS = ("MAPPING", "TABLE", "SOURCE", "SINK")

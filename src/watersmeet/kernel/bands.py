@@ -41,7 +41,7 @@ class Band:
 
 @dataclass(frozen=True)
 class RealBand:
-    """See `plan.bands.RealBand`."""
+    """See `plan.conditions.bands.RealBand`."""
 
     left: Measured
     right: Measured

@@ -106,7 +106,7 @@ class SortedRows:
 
 
 class Asked(Protocol):
-    """A condition on pairs: `kernel.expression.Condition`, or one that is computed elsewhere."""
+    """A condition on pairs: `kernel.expressions.evaluate.Condition`, or one that is computed elsewhere."""
 
     def holds(self, pairs: pa.Table) -> Mask:
         """For which pairs it is TRUE."""

@@ -24,7 +24,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.plan.durations import rounded_up
+from watersmeet.plan.explain.durations import rounded_up
 
 
 @dataclass(frozen=True)

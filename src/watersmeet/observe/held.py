@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from watersmeet.event_time import shown_time
-from watersmeet.plan.durations import duration
+from watersmeet.plan.explain.durations import duration
 
 MOST_SHOWN = 3
 

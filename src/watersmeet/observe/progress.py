@@ -21,7 +21,7 @@ from rich.text import Text
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
 from watersmeet.observe.account import Lateness
 from watersmeet.observe.held import Held, Waiting, held_words
-from watersmeet.plan.durations import rounded_up
+from watersmeet.plan.explain.durations import rounded_up
 
 RECENT_TICKS = 10
 LINE = 120

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from watersmeet.errors import PlanError, raise_all
-from watersmeet.plan.aggregate import check_calls
-from watersmeet.plan.asof import check_asof
-from watersmeet.plan.chain import Understood, plan_nodes
-from watersmeet.plan.checks import check_query
-from watersmeet.plan.conditions import place
-from watersmeet.plan.conjuncts import join_all
-from watersmeet.plan.endpoints import check_endpoints, check_sources, loops_of
-from watersmeet.plan.fingerprint import fingerprint_of
-from watersmeet.plan.join import draft_of
-from watersmeet.plan.model import JobPlan, QueryPlan
-from watersmeet.plan.narrowed import narrowed
-from watersmeet.plan.order import in_best_order
-from watersmeet.plan.residual import after_join
+from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, loops_of
+from watersmeet.plan.checks.query import check_query
+from watersmeet.plan.checks.unbounded import Flow, check_bounded
+from watersmeet.plan.conditions.conjuncts import join_all
+from watersmeet.plan.conditions.placement import place
+from watersmeet.plan.conditions.residual import after_join
+from watersmeet.plan.identity.fingerprint import fingerprint_of
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.nodes.aggregate import check_calls
+from watersmeet.plan.nodes.asof import check_asof
+from watersmeet.plan.nodes.chain import Understood, plan_nodes
+from watersmeet.plan.nodes.join import draft_of
+from watersmeet.plan.nodes.stages import Asked, folded, named
+from watersmeet.plan.nodes.tree import Tree, tree_of
+from watersmeet.plan.order.narrowed import narrowed
+from watersmeet.plan.order.reorder import in_best_order
 from watersmeet.plan.scope import Scope, check_event_times
-from watersmeet.plan.stages import Asked, folded, named
-from watersmeet.plan.tree import Tree, tree_of
-from watersmeet.plan.unbounded import Flow, check_bounded
 from watersmeet.spec.model import Job, Options, OutputColumn, OutputMode, PlanChoice, Query, Sink
 
 

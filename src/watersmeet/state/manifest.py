@@ -141,7 +141,7 @@ class Manifest(Record):
     """See the module. ``host``: what the surrounding engine must remember with the tick (Spark's query id,
     batch id, offsets, topics, and the lists of files read: see `file_lists`). ``finished``: the input was
     ended; the job takes no more rows. ``owner``: the id of the state, by which sinks know whose their parts
-    are; ``identity``: from what the tick's rows were made (see `engine.step.identity`); ``parts``:
+    are; ``identity``: from what the tick's rows were made (see `engine.driver.identity`); ``parts``:
     per insert, of sinks that keep parts."""
 
     state_version: int = STATE_VERSION

@@ -9,10 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from watersmeet.engine.spark.checkpoint import Checkpoint
-from watersmeet.engine.spark.job import outputs_of
-from watersmeet.engine.spark.query import Run, RunResult, RunSettings
-from watersmeet.engine.step.driver import TickResult
+from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.job.job import outputs_of
+from watersmeet.engine.spark.job.query import Run
+from watersmeet.engine.spark.job.settings import RunResult, RunSettings
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 

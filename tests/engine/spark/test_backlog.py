@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from watersmeet.engine.spark.backlog import rows_behind
+from watersmeet.engine.spark.sources.backlog import rows_behind
 from watersmeet.spec.model import Source
 
 SOURCES = [Source("f", (), "file"), Source("k", (), "kafka"), Source("l", (), "kafka")]

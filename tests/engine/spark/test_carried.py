@@ -167,8 +167,9 @@ WITHIN = "b.u BETWEEN a.t AND a.t + INTERVAL '1' HOUR"
     ids=["projection", "key", "echo"],
 )
 def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query):
-    from watersmeet.engine.spark.job import outputs_of
-    from watersmeet.engine.spark.query import RunSettings, run
+    from watersmeet.engine.spark.job.job import outputs_of
+    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.settings import RunSettings
 
     hostile = [old_style(Runs(tmp_path / "made")), old_style(ERROR), forged()]
     value = (

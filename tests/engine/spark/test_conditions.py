@@ -68,8 +68,9 @@ def put(folder, number: int, found: list[dict]) -> None:
 
 
 def play(spark, sql: str, checkpoint, **settings):
-    from watersmeet.engine.spark.job import outputs_of
-    from watersmeet.engine.spark.query import RunSettings, run
+    from watersmeet.engine.spark.job.job import outputs_of
+    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.settings import RunSettings
 
     job = parse_job(sql)
     plan = plan_job(job)

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from tests.engine.spark.running import Running
-from watersmeet.engine.step.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.errors import WatersmeetError
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from watersmeet.engine.spark.early import start_workers
+from watersmeet.engine.spark.job.early import start_workers
 
 pytestmark = pytest.mark.spark
 
@@ -18,7 +18,11 @@ def daemons():
             command, parent = process.cmdline(), process.parent()
         except psutil.Error:
             continue
-        if "watersmeet.engine.spark.daemon" in command and parent is not None and parent.name() == "java":
+        if (
+            "watersmeet.engine.spark.tick.daemon" in command
+            and parent is not None
+            and parent.name() == "java"
+        ):
             found.append(process.pid)
     return found
 

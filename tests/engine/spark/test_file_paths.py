@@ -10,8 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.spark.sources import hadoop_path
-from watersmeet.engine.spark.tables import table_of
+from watersmeet.engine.spark.sources.frames import hadoop_path
+from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.errors import WatersmeetError
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Column, Source

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import pytest
 
-from watersmeet.engine.spark.checkpoint import Offsets
-from watersmeet.engine.spark.files_read import FilesRead
-from watersmeet.engine.spark.files_there import check_table
-from watersmeet.engine.spark.restart import host_of
+from watersmeet.engine.spark.checkpoint.directory import Offsets
+from watersmeet.engine.spark.checkpoint.restart import host_of
+from watersmeet.engine.spark.sources.files.read import FilesRead
+from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
 from watersmeet.state.store import MemoryStore

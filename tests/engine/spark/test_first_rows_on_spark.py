@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from watersmeet.engine.spark.first_rows import first_rows
-from watersmeet.engine.spark.split import BROKEN
-from watersmeet.engine.spark.tables import table_of
+from watersmeet.engine.spark.sources.files.first_rows import first_rows
+from watersmeet.engine.spark.sources.split import BROKEN
+from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.spec.model import Column, Source
 
 pytestmark = pytest.mark.spark

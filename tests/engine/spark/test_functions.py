@@ -10,12 +10,12 @@ from sqlglot import parse_one
 from sqlglot.errors import SqlglotError
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.spark import functions
-from watersmeet.engine.spark.function_kinds import kinds
+from watersmeet.engine.spark.catalog import functions
+from watersmeet.engine.spark.catalog.kinds import kinds
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.dialect import Watersmeet
-from watersmeet.front.functions import check_calls
-from watersmeet.front.place import Text
+from watersmeet.front.query.functions import check_calls
+from watersmeet.front.text.dialect import Watersmeet
+from watersmeet.front.text.place import Text
 from watersmeet.spec.functions import function_names, operator_refuses, signature_of, spark_version
 
 pytestmark = pytest.mark.spark

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from watersmeet.engine.spark.inferred import infer
-from watersmeet.engine.spark.parquet_types import check_types
+from watersmeet.engine.spark.sources.files.inferred import infer
+from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.errors import WatersmeetError
 from watersmeet.spec.model import Column, Source
 

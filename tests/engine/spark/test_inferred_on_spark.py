@@ -12,12 +12,13 @@ import pytest
 from pyarrow import parquet
 
 from watersmeet.cli.inferring import Inferring
-from watersmeet.engine.spark.checkpoint import Checkpoint
-from watersmeet.engine.spark.inferred import infer
-from watersmeet.engine.spark.job import outputs_of
-from watersmeet.engine.spark.query import Run, RunSettings
-from watersmeet.engine.spark.split import BROKEN
-from watersmeet.engine.spark.tables import table_of
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.job.job import outputs_of
+from watersmeet.engine.spark.job.query import Run
+from watersmeet.engine.spark.job.settings import RunSettings
+from watersmeet.engine.spark.sources.files.inferred import infer
+from watersmeet.engine.spark.sources.split import BROKEN
+from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.memory import MemorySink

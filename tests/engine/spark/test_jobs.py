@@ -38,8 +38,9 @@ INSERT INTO delivered SELECT o.order_id, d.delivery_id, o.item_id + 1 AS next_it
 @pytest.fixture
 def job(spark, tmp_path):
     """Runs the job of a SQL text over ``tmp_path``; a new memory sink for every test."""
-    from watersmeet.engine.spark.job import outputs_of
-    from watersmeet.engine.spark.query import RunSettings, run
+    from watersmeet.engine.spark.job.job import outputs_of
+    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.settings import RunSettings
 
     MemorySink.clear()
     for name in ("orders", "deliveries"):
@@ -109,7 +110,7 @@ def test_a_finished_job_takes_no_more_and_finishing_twice_is_nothing(job, put):
 
 
 def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, monkeypatch):
-    from watersmeet.engine.spark.query import Run
+    from watersmeet.engine.spark.job.query import Run
 
     put("orders", order(1, "10:00:00"))
     plain = Run._tick
@@ -130,7 +131,7 @@ def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, mo
 
 @pytest.mark.parametrize("where", ["conclude", "commit"])
 def test_a_tick_that_dies_is_repeated_with_nothing_doubled(job, put, monkeypatch, where):
-    from watersmeet.engine.step.driver import TickDriver
+    from watersmeet.engine.driver.driver import TickDriver
 
     put("orders", order(1, "10:00:00"))
     put("deliveries", delivery(1, 1, "10:40:00"))
@@ -292,9 +293,10 @@ def test_a_trigger_that_is_none_is_refused(job):
 
 
 def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_path):
-    from watersmeet.engine.spark.checkpoint import Checkpoint
-    from watersmeet.engine.spark.job import outputs_of
-    from watersmeet.engine.spark.query import Run, RunSettings
+    from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+    from watersmeet.engine.spark.job.job import outputs_of
+    from watersmeet.engine.spark.job.query import Run
+    from watersmeet.engine.spark.job.settings import RunSettings
 
     MemorySink.clear()
     (tmp_path / "orders").mkdir()
@@ -316,9 +318,10 @@ def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_
 
 
 def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put, tmp_path):
-    from watersmeet.engine.spark.checkpoint import Checkpoint
-    from watersmeet.engine.spark.job import outputs_of
-    from watersmeet.engine.spark.query import Run, RunSettings
+    from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+    from watersmeet.engine.spark.job.job import outputs_of
+    from watersmeet.engine.spark.job.query import Run
+    from watersmeet.engine.spark.job.settings import RunSettings
 
     MemorySink.clear()
     for name in ("orders", "deliveries"):
@@ -348,7 +351,7 @@ def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put,
 
 
 def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monkeypatch):
-    from watersmeet.engine.step.driver import TickDriver
+    from watersmeet.engine.driver.driver import TickDriver
 
     put("orders", order(1, "10:00:00"), order(2, "18:00:00"))
     put("deliveries", delivery(1, 7, "18:00:00"))
@@ -377,7 +380,7 @@ def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monke
 
 
 def test_an_interrupted_tick_of_which_nothing_is_out_may_be_made_in_another_way(job, put, monkeypatch):
-    from watersmeet.engine.step.driver import TickDriver
+    from watersmeet.engine.driver.driver import TickDriver
 
     put("orders", order(1, "10:00:00"), order(2, "18:00:00"))
     put("deliveries", delivery(1, 7, "18:00:00"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.spark.running import Running
-from watersmeet.engine.spark.tick import Ticks
+from watersmeet.engine.spark.tick.tick import Ticks
 from watersmeet.sinks.files import FileSink
 
 pytestmark = pytest.mark.spark

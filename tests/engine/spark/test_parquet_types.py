@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyarrow import parquet
 
-from watersmeet.engine.spark.parquet_types import check_types
+from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
 

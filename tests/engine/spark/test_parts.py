@@ -9,18 +9,18 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from watersmeet.engine.spark import session
-from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.checkpoint.restart import check_checkpoint, host_of, is_committed
 from watersmeet.engine.spark.errors import readable, readable_error
-from watersmeet.engine.spark.files_read import BatchFiles
-from watersmeet.engine.spark.generator import value_sql
-from watersmeet.engine.spark.kafka import partition_names
+from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.properties import node_of, node_text
-from watersmeet.engine.spark.restart import check_checkpoint, host_of, is_committed
-from watersmeet.engine.spark.sources import _check_parquet
+from watersmeet.engine.spark.sources.files.read import BatchFiles
+from watersmeet.engine.spark.sources.frames import _check_parquet
+from watersmeet.engine.spark.sources.generator import value_sql
+from watersmeet.engine.spark.sources.kafka import partition_names
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import EngineError, SpecError, StateError
-from watersmeet.plan.model import JobPlan
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.parquet_part import ParquetPart
 from watersmeet.spec.model import Column, Source
 from watersmeet.state.manifest import Manifest

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.spark.running import Running
-from watersmeet.engine.spark.files_read import FilesRead
+from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.errors import EngineError, StateError
 from watersmeet.sinks.memory import MemorySink
 

@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint import Checkpoint
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = pytest.mark.spark

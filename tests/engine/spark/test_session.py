@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from watersmeet.engine.spark import session
+from watersmeet.engine.spark.job import session
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.spark.checkpoint import Checkpoint
-from watersmeet.engine.spark.job import outputs_of
-from watersmeet.engine.spark.query import Run, RunSettings
-from watersmeet.engine.spark.tables import _listed
-from watersmeet.engine.step.table_files import local_files, version_of
+from watersmeet.engine.files.table_files import local_files, version_of
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.job.job import outputs_of
+from watersmeet.engine.spark.job.query import Run
+from watersmeet.engine.spark.job.settings import RunSettings
+from watersmeet.engine.spark.sources.tables import _listed
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.observe.account import InputAccount
@@ -134,7 +135,7 @@ def test_a_row_meets_the_table_as_of_its_tick(spark, folder):
 def test_a_later_run_goes_on_with_its_copy(spark, folder, monkeypatch):
     """An unchanged table is not read again, in no tick of no run; a changed one is."""
     reads = []
-    from watersmeet.engine.spark import tables
+    from watersmeet.engine.spark.sources import tables
 
     copied = tables.SparkTable._copied
     monkeypatch.setattr(tables.SparkTable, "_copied", lambda *a: reads.append(1) or copied(*a))

@@ -37,8 +37,9 @@ ROWS = """n,t
 
 @pytest.mark.parametrize("zone", ["America/New_York", "UTC"])
 def test_everything_that_spark_computes_follows_the_zone(spark, tmp_path, zone):
-    from watersmeet.engine.spark.job import outputs_of
-    from watersmeet.engine.spark.query import RunSettings, run
+    from watersmeet.engine.spark.job.job import outputs_of
+    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.settings import RunSettings
 
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "one.csv").write_text(ROWS)
@@ -70,7 +71,7 @@ def test_everything_that_spark_computes_follows_the_zone(spark, tmp_path, zone):
 
 
 def test_a_setting_of_spark_that_rows_rest_on_is_refused_before_it_starts():
-    from watersmeet.engine.spark.session import settings
+    from watersmeet.engine.spark.job.session import settings
 
     with pytest.raises(EngineError, match="SET time_zone"):
         settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
@@ -79,7 +80,7 @@ def test_a_setting_of_spark_that_rows_rest_on_is_refused_before_it_starts():
 
 
 def test_rules_of_a_zone_are_those_of_the_jvm(spark):
-    from watersmeet.engine.spark.zone_rules import check_zone, of_java, of_python
+    from watersmeet.engine.spark.job.zone_rules import check_zone, of_java, of_python
 
     for name in (
         "America/New_York",
@@ -100,7 +101,7 @@ def test_rules_that_differ_from_those_of_the_jvm_are_refused_or_told(spark, monk
     """One change of the clocks is an hour later than Java has it."""
     from datetime import UTC, datetime
 
-    from watersmeet.engine.spark import zone_rules
+    from watersmeet.engine.spark.job import zone_rules
     from watersmeet.zones import SECOND_US, zone
 
     own = zone("America/New_York")
@@ -119,7 +120,7 @@ def test_rules_that_differ_from_those_of_the_jvm_are_refused_or_told(spark, monk
 
 
 def test_a_zone_that_java_does_not_know_is_refused(spark):
-    from watersmeet.engine.spark.zone_rules import of_java
+    from watersmeet.engine.spark.job.zone_rules import of_java
 
     with pytest.raises(EngineError, match="Java does not know the time zone Mars/Olympus"):
         of_java(spark, "Mars/Olympus")

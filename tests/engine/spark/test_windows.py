@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.spark.counting import RowCounter
 from watersmeet.engine.spark.properties import NODE
 from watersmeet.engine.spark.replay import replay_case
+from watersmeet.engine.spark.tick.counting import RowCounter
 
 pytestmark = pytest.mark.spark
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.spark.words import in_words
+from watersmeet.engine.spark.job.words import in_words
 from watersmeet.errors import EngineError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job

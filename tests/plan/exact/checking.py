@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 
-from watersmeet.front.dialect import Watersmeet
-from watersmeet.kernel.expression import native, tree_of, values
-from watersmeet.kernel.functions import base
+from watersmeet.front.text.dialect import Watersmeet
+from watersmeet.kernel.expressions.evaluate import native, tree_of, values
+from watersmeet.kernel.expressions.functions import base
 from watersmeet.plan.exact import Exact, compiled
 from watersmeet.plan.scope import Scope
 from watersmeet.spec.model import Column, Input

@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 
 from tests.plan.exact.checking import compiled_text, ours
 from watersmeet.engine.spark.text import sql_of
-from watersmeet.front.dialect import Watersmeet
+from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.plan.exact import NotExact
 
 NUMBERS = [

@@ -11,7 +11,7 @@ import sqlglot
 from tests.plan.exact.checking import arrow, ours, table_of, with_fields
 from tests.plan.exact.test_nested_on_spark import EXPRESSIONS, TYPES, pools
 from watersmeet.errors import EngineError
-from watersmeet.kernel.expression import fits, tree_of, values
+from watersmeet.kernel.expressions.evaluate import fits, tree_of, values
 from watersmeet.nested import fields_of, normal
 from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.scope import Scope

@@ -2,6 +2,6 @@
 
 from watersmeet.engine.local.job import LocalJob, StepOutput
 from watersmeet.engine.local.replay import replay_case
-from watersmeet.engine.local.tracer import Tracer
+from watersmeet.trace.recorder import Tracer
 
 __all__ = ["LocalJob", "StepOutput", "Tracer", "replay_case"]

@@ -10,12 +10,14 @@ from watersmeet.engine.values import arrow_type_of
 from watersmeet.errors import EngineError
 from watersmeet.event_time import MIN_TIME
 from watersmeet.kernel.batches import one_array
-from watersmeet.kernel.expression import Computed, tree_of
+from watersmeet.kernel.expressions.evaluate import Computed, tree_of
 from watersmeet.kernel.slots import BORDER_BITS, Slots
 from watersmeet.names import DIFF, FLAG, PARTITION, SHOWN_DIFF
-from watersmeet.plan.conjuncts import text_of
+from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.exact import NotExact, exact
-from watersmeet.plan.model import BranchPlan, NodePlan, QueryPlan, SidePlan
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.plan.scope import Scope, refs
 from watersmeet.spec.model import Expr, Input, Source
 from watersmeet.spec.time_zones import UTC

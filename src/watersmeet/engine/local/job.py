@@ -1,4 +1,4 @@
-"""A job in this process: rows in, a tick, rows out. The tick is the one that Spark runs (`engine.step`)."""
+"""A job in this process: rows in, a tick, rows out. The tick is the one that Spark runs (`engine.driver`)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.driver.driver import TickDriver, TickResult
+from watersmeet.engine.driver.tables import TableReader
 from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
 from watersmeet.engine.local.tables import given_reader, reader_of
-from watersmeet.engine.step.driver import TickDriver, TickResult
-from watersmeet.engine.step.ingest import LATE, ON_TIME, IngestWriter, Judgement
-from watersmeet.engine.step.node import NodeTask
-from watersmeet.engine.step.tables import TableReader
-from watersmeet.engine.step.tasks import CONTROL, AggregateShape, NodeShape, TickStart
-from watersmeet.engine.step.write import Placing
+from watersmeet.engine.messages.shapes import CONTROL, AggregateShape, NodeShape
+from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.tasks.ingest import LATE, ON_TIME, IngestWriter, Judgement
+from watersmeet.engine.tasks.write import Placing
 from watersmeet.engine.values import HeldTables, arrow_type, to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.names import CASE_PARTITION
-from watersmeet.plan.model import AggregatePlan, JobPlan, JoinPlan, QueryPlan
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan
 from watersmeet.spec.model import Column, OutputMode
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.store import Store

@@ -7,12 +7,12 @@ from typing import Any
 
 from watersmeet.engine.local.evaluate import near_borders
 from watersmeet.engine.local.job import LocalJob
-from watersmeet.engine.local.tracer import Tracer
 from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, replay
-from watersmeet.engine.step.write import Placing
+from watersmeet.engine.tasks.write import Placing
 from watersmeet.engine.values import HeldTables
-from watersmeet.plan.model import JobPlan
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.store import LocalStore, MemoryStore, Store
+from watersmeet.trace.recorder import Tracer
 
 
 def replay_case(

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from watersmeet.engine.step.csv_header import Layout, by_name, layout_of
-from watersmeet.engine.step.table_files import Entry, local_files, version_of
-from watersmeet.engine.step.tables import TableReader, TableWriter
-from watersmeet.engine.step.tasks import SideTask
-from watersmeet.engine.step.write import Placing
+from watersmeet.engine.driver.tables import TableReader, TableWriter
+from watersmeet.engine.files.csv_header import Layout, by_name, layout_of
+from watersmeet.engine.files.table_files import Entry, local_files, version_of
+from watersmeet.engine.messages.shapes import SideTask
+from watersmeet.engine.tasks.write import Placing
 from watersmeet.engine.values import HeldTables, arrow_type_of, to_table
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.kernel.embedded import connection
 from watersmeet.nested import is_nested
-from watersmeet.plan.model import BranchPlan
+from watersmeet.plan.model.sides import BranchPlan
 from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
 from watersmeet.state.run import Run

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from watersmeet.engine.spark.carried import carried
-from watersmeet.engine.spark.spark_files import REBUILD
+from watersmeet.engine.spark.checkpoint.spark_files import REBUILD
 from watersmeet.errors import EngineError, WatersmeetError
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\][ \t]*")

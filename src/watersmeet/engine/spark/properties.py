@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import TypeAdapter
 
-from watersmeet.engine.step.asking import AnswerFile
-from watersmeet.engine.step.tasks import TickStart
+from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.tasks.asking import AnswerFile
 from watersmeet.sinks.base import ArrowPart
 from watersmeet.sinks.registry import part_from, plain_part
 

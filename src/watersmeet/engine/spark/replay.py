@@ -15,20 +15,20 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, Row, replay
-from watersmeet.engine.spark import session
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
-from watersmeet.engine.spark.ingest import SCHEMA, Ingest
-from watersmeet.engine.spark.scan import scan
-from watersmeet.engine.spark.tables import Table, table_readers
-from watersmeet.engine.spark.taken import Takings
+from watersmeet.engine.spark.job import session
+from watersmeet.engine.spark.sources.scan import scan
+from watersmeet.engine.spark.sources.tables import Table, table_readers
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.tick import Outputs, Ticks
-from watersmeet.engine.step.driver import TickDriver
+from watersmeet.engine.spark.tick.ingest import SCHEMA, Ingest
+from watersmeet.engine.spark.tick.taken import Takings
+from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.engine.values import HeldTables, to_json, to_table
 from watersmeet.names import DIFF, PARTITION, ROW
-from watersmeet.plan.model import JobPlan
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.base import Schema, WithoutParts
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Source

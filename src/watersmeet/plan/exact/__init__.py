@@ -1,4 +1,4 @@
-"""Rule: which expressions tasks compute exactly as Spark does, and what of: `kernel.functions` by name.
+"""Rule: which expressions tasks compute exactly as Spark does, by names of `kernel.expressions.functions`.
 
 The list is here and nowhere else: operators in `compiler`, functions by their family. An expression is read
 again from the very text that Spark would get, without sqlglot's own names for functions. What is not on the
@@ -8,7 +8,7 @@ A tree is plain data, for tasks: ``("column", name, type)``, ``("constant", valu
 function, arguments, options)``, ``("or_null", call, conditions)``, ``("and" | "or", left, right)``,
 ``("case", branches, otherwise, type)``, ``("first", parts)``, ``("each", lists, bound, body, function,
 stops)``, ``("fold", lists, start, names, body)``, ``("let", name, value, body)``, ``("variable", name)``: see
-`kernel.expression`.
+`kernel.expressions.evaluate`.
 """
 
 from __future__ import annotations

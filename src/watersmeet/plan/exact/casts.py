@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
-from watersmeet.plan.exact.time_casts import time_cast
+from watersmeet.plan.exact.temporal.time_casts import time_cast
 from watersmeet.plan.exact.values import (
     DAY_US,
     INTEGERS,

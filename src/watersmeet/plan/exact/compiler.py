@@ -11,11 +11,12 @@ import numpy as np
 from sqlglot import exp
 
 from watersmeet.nested import element_of, is_nested, normal
-from watersmeet.plan.coercion import canonical
-from watersmeet.plan.exact import arithmetic, casts, nested, patterns, texts, whole
+from watersmeet.plan.conditions.coercion import canonical
+from watersmeet.plan.exact import casts, nested, patterns, texts
 from watersmeet.plan.exact.functions import FUNCTIONS
-from watersmeet.plan.exact.intervals import literal_of, negated, scaled, sum_of
-from watersmeet.plan.exact.times import part_of
+from watersmeet.plan.exact.numeric import arithmetic, whole
+from watersmeet.plan.exact.temporal.intervals import literal_of, negated, scaled, sum_of
+from watersmeet.plan.exact.temporal.times import part_of
 from watersmeet.plan.exact.values import (
     INTEGERS,
     TIMES,
@@ -34,7 +35,7 @@ from watersmeet.plan.exact.values import (
     turned,
     widened,
 )
-from watersmeet.plan.model import joined_name
+from watersmeet.plan.model.sides import joined_name
 from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number

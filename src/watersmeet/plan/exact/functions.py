@@ -11,21 +11,16 @@ from watersmeet.plan.exact import (
     arrays,
     choices,
     codes,
-    instants,
-    intervals,
     lambdas,
     maps,
     nested,
-    numbers,
     patterns,
-    reals,
     texts,
-    time_patterns,
-    times,
     vectors,
-    whole,
 )
+from watersmeet.plan.exact.numeric import numbers, reals, whole
 from watersmeet.plan.exact.rules import Rule
+from watersmeet.plan.exact.temporal import instants, intervals, time_patterns, times
 
 _MODULES: dict[str, tuple[ModuleType, ...]] = {
     "Choices and NULL": (choices,),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from watersmeet.event_time import MAX_TIME
-from watersmeet.plan.conjuncts import text_of
-from watersmeet.plan.durations import distance, duration
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.explain.durations import distance, duration
 from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.joins import join_sections
 from watersmeet.plan.explain.lookups import lookup_sections
@@ -22,18 +22,10 @@ from watersmeet.plan.explain.words import (
     sink_name,
     title_of,
 )
-from watersmeet.plan.measured import Measured
-from watersmeet.plan.model import (
-    AggregatePlan,
-    BranchPlan,
-    FeedPlan,
-    JobPlan,
-    JoinPlan,
-    LookupPlan,
-    NodePlan,
-    QueryPlan,
-    SidePlan,
-)
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
+from watersmeet.plan.order.measured import Measured
 from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, StageBranch, WatermarkRule
 from watersmeet.spec.time_zones import UTC
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from watersmeet.event_time import Side
-from watersmeet.plan.durations import distance, shifted
-from watersmeet.plan.forecast import key_in_time
-from watersmeet.plan.model import AsofPlan, JoinPlan
+from watersmeet.plan.explain.durations import distance, shifted
+from watersmeet.plan.model.conditions import AsofPlan
+from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.order.forecast import key_in_time
 
 
 def nearest_lines(join: JoinPlan, asof: AsofPlan) -> Iterator[str]:

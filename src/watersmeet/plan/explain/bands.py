@@ -7,9 +7,10 @@ from decimal import Decimal
 
 from watersmeet.event_time import Side
 from watersmeet.measure import TEXT
-from watersmeet.plan.bands import ExactBand, RealBand
-from watersmeet.plan.durations import shifted
-from watersmeet.plan.model import JoinPlan, joined_name
+from watersmeet.plan.conditions.bands import ExactBand, RealBand
+from watersmeet.plan.explain.durations import shifted
+from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.model.sides import joined_name
 from watersmeet.plan.scope import unit_of_type
 
 

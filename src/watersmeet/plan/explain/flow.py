@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from watersmeet.plan.durations import distance
+from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.explain.words import kind_name, node_name
-from watersmeet.plan.forecast import Behind, flows, incoming, key_in_time
-from watersmeet.plan.model import AggregatePlan, JoinPlan, LookupPlan, QueryPlan, SidePlan
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.order.forecast import Behind, flows, incoming, key_in_time
 from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import WatermarkRule, WindowKind
 

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator
 
 from watersmeet.event_time import Side
 from watersmeet.names import shown
-from watersmeet.plan.conjuncts import text_of
-from watersmeet.plan.durations import distance, shifted
+from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.asof import nearest_lines, retention_line
 from watersmeet.plan.explain.bands import band_lines
+from watersmeet.plan.explain.durations import distance, shifted
 from watersmeet.plan.explain.spread import spread_lines
 from watersmeet.plan.explain.words import Sections, plain, qualified
-from watersmeet.plan.forecast import key_in_time
-from watersmeet.plan.model import Bound, JoinPlan, QueryPlan
+from watersmeet.plan.model.conditions import Bound
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import JoinKind
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from watersmeet.plan.durations import duration
 from watersmeet.plan.explain.bands import band_lines
+from watersmeet.plan.explain.durations import duration
 from watersmeet.plan.explain.joins import key_lines, residual_line
 from watersmeet.plan.explain.words import Sections
-from watersmeet.plan.model import LookupPlan
+from watersmeet.plan.model.nodes import LookupPlan
 from watersmeet.spec.model import JoinKind, Source
 
 JDBC_REFRESH = "60 s"

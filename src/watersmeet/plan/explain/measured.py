@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from watersmeet.plan.durations import rounded_up
+from watersmeet.plan.explain.durations import rounded_up
 from watersmeet.plan.explain.words import INDENT, number_of, size_of
-from watersmeet.plan.forecast import SideForecast
-from watersmeet.plan.measured import Measured
+from watersmeet.plan.order.forecast import SideForecast
+from watersmeet.plan.order.measured import Measured
 
 _MUCH_LONGER = 2
 """A stretch of kept rows that is this many times the forecast is worth a word."""

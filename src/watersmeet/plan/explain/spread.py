@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from watersmeet.event_time import Side
-from watersmeet.plan.forecast import SideForecast, side_forecasts
-from watersmeet.plan.model import JoinPlan, QueryPlan
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.order.forecast import SideForecast, side_forecasts
 from watersmeet.spec.model import JoinKind, OutputMode
 
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from watersmeet.event_time import Side
 from watersmeet.names import is_computed
-from watersmeet.plan.durations import distance, rounded_up
+from watersmeet.plan.explain.durations import distance, rounded_up
 from watersmeet.plan.explain.measured import known_by, now_line, order_lines, reach_advice
 from watersmeet.plan.explain.windows import pane_name
 from watersmeet.plan.explain.words import INDENT, Sections, node_name, number_of, size_of
-from watersmeet.plan.forecast import STRING_BYTES, SideForecast, side_forecasts, window_forecasts
-from watersmeet.plan.measured import Measured
-from watersmeet.plan.model import AggregatePlan, JoinPlan, QueryPlan, TimeBand
+from watersmeet.plan.model.conditions import TimeBand
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan
+from watersmeet.plan.order.forecast import STRING_BYTES, SideForecast, side_forecasts, window_forecasts
+from watersmeet.plan.order.measured import Measured
 from watersmeet.spec.model import WindowKind
 
 ASSUMED_RATE = 1000.0

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from watersmeet.names import shown
-from watersmeet.plan.durations import distance
+from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.explain.words import Sections, plain
-from watersmeet.plan.forecast import key_in_time
-from watersmeet.plan.model import AggregatePlan, QueryPlan
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan
+from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import Expr, WindowKind
 
 

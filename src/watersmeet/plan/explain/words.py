@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from watersmeet.plan.model import (
-    AggregatePlan,
-    JoinPlan,
-    LookupPlan,
-    NodePlan,
-    QueryPlan,
-    SidePlan,
-    joined_name,
-)
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import Input, JoinKind, Sink
 

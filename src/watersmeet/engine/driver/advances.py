@@ -1,0 +1,61 @@
+"""Explicit advances: promises of whoever gives them. One below the watermark takes a promise back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from watersmeet.errors import EngineError
+from watersmeet.event_time import NEVER, Watermark, shown_time
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.scope import unit_of_type
+from watersmeet.watermark.tracker import BranchRules, InputState, Seen
+
+
+@dataclass(frozen=True)
+class AdvanceBack:
+    """An advance below the watermark of ``key`` (``alias.column``): it moved nothing."""
+
+    key: str
+    watermark: Watermark
+    advance: int
+
+
+def advances_back(
+    query: QueryPlan,
+    inputs: Mapping[str, InputState],
+    rules: Mapping[str, list[BranchRules]],
+    seen: Mapping[tuple[str, int], Seen],
+) -> tuple[AdvanceBack, ...]:
+    """Those of the tick, before its watermarks move. A source that follows others while it is idle has a
+    watermark that is not its own: it may begin again below.
+
+    Raises:
+        EngineError: there is one, and the query is not lenient.
+    """
+    found: dict[str, AdvanceBack] = {}
+    for (alias, number), each in seen.items():
+        branch, rule = inputs[alias].branches[number], rules[alias][number]
+        if rule.follow_when_idle and (branch.idle or each.idle is not None):
+            continue
+        for column, advance in each.advances.items():
+            watermark = branch.watermarks.get(column, NEVER)
+            if advance < watermark:
+                found[f"{alias}.{column}"] = AdvanceBack(f"{alias}.{column}", watermark, advance)
+    if found and not query.options.lenient:
+        integer = {
+            side.watermark_key(column.name): not unit_of_type(column.type).is_time
+            for side in query.sides
+            for column in side.input.columns
+        }
+        told = [
+            f"that of {key} is {shown_time(each.watermark, integer[key])}, the advance is to "
+            f"{shown_time(each.advance, integer[key])}"
+            for key, each in sorted(found.items())
+        ]
+        raise EngineError(
+            f"a watermark never goes back: {'; '.join(told)}",
+            code="advance-goes-back",
+            hint="lenient = true passes over such an advance and reports it",
+        )
+    return tuple(found[key] for key in sorted(found))

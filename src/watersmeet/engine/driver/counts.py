@@ -1,0 +1,53 @@
+"""Counts and least times of a tick, put together over tasks and ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from watersmeet.engine.messages.reports import IngestReport
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.watermark.lateness import LateBy, summed
+
+
+def late_total(
+    before: Mapping[str, Mapping[str, LateBy]],
+    late: Sequence[tuple[str, Mapping[str, LateBy]]],
+    query: QueryPlan,
+) -> dict[str, dict[str, LateBy]]:
+    """How late the rows were that were late since the job's start, per alias and column; ``late``: in this
+    tick, by alias."""
+    found = {
+        side.name: summed([before.get(side.name, {}), *(each for alias, each in late if alias == side.name)])
+        for side in query.sides
+    }
+    return {alias: late_by for alias, late_by in found.items() if late_by}
+
+
+def added(
+    before: Mapping[str, Mapping[str, int]], counts: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """The counts of a tick on top of those before, per alias."""
+    total = {alias: dict(rows) for alias, rows in before.items()}
+    for alias, rows in counts.items():
+        known = total.setdefault(alias, {})
+        for what, number in rows.items():
+            known[what] = known.get(what, 0) + number
+    return total
+
+
+def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> dict[str, int]:
+    """Per source the rows that were read of it, each once however many branches take it: broken records and
+    rows that are no part of a branch's stream, too. Every branch of a source counts all of its rows, so one
+    of them says how many there were."""
+    asked: dict[tuple[str, int], str] = {}
+    for query in plan.queries:
+        for side in query.sides:
+            for number, branch in side.sources:
+                if branch.source.name not in asked.values():
+                    asked[f"{query.name}/{side.name}", number] = branch.source.name
+    found = dict.fromkeys(asked.values(), 0)
+    for report in reports:
+        source = asked.get((report.arrangement, report.branch))
+        if source is not None:
+            found[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
+    return found

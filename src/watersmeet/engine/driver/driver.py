@@ -1,0 +1,482 @@
+"""The tick's driver: what one process decides between the tasks. Pure but for the store.
+
+    begin ──> TickStart (to ingest tasks) ──reports──> advance
+          ──> NodeTask ──reports──> settle, for every node of every query ──> conclude ──> commit
+
+Nothing of a tick is state before `commit`; a tick that fails anywhere is simply begun again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.advances import AdvanceBack, advances_back
+from watersmeet.engine.driver.counts import rows_read
+from watersmeet.engine.driver.declared import _seen, _with_sources
+from watersmeet.engine.driver.identity import Identity, identity_of
+from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
+from watersmeet.engine.driver.late import late_below, late_columns
+from watersmeet.engine.driver.opening import check_columns, check_same_job, verify_files
+from watersmeet.engine.driver.query_tick import QueryTick
+from watersmeet.engine.driver.results import QueryResult
+from watersmeet.engine.driver.shape import node_shapes, tracker_rules
+from watersmeet.engine.driver.tables import TableReader, Tables
+from watersmeet.engine.messages.reports import IngestReport, PadFile
+from watersmeet.engine.messages.shapes import LookupShape, NodeShape
+from watersmeet.engine.messages.work import NodeWork, TickStart, read_work
+from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.tasks.write import FLUSH_BYTES, FLUSH_ROWS, Placing
+from watersmeet.errors import EngineError, StateError
+from watersmeet.event_time import Watermark
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import LookupPlan
+from watersmeet.spec.model import NullTime
+from watersmeet.state.manifest import (
+    KnownPart,
+    Manifest,
+    QueryState,
+    TableCopy,
+    collect_garbage,
+    commit,
+    load_newest,
+)
+from watersmeet.state.sealed import sealed
+from watersmeet.state.store import Store
+from watersmeet.watermark import tracker
+from watersmeet.watermark.holding import Holding, holding, unheard
+
+
+@dataclass(frozen=True)
+class TickResult:
+    """``rows_in``: rows read in this tick, per source; see `counts.rows_read`."""
+
+    tick: int
+    clock_us: int
+    queries: Mapping[str, QueryResult]
+    finished: bool
+    rows_in: Mapping[str, int]
+
+
+@dataclass
+class _OpenTick:
+    start: TickStart
+    inputs: dict[str, dict[str, tracker.InputState]]
+    late_below: dict[str, dict[str, Watermark]]
+    queries: dict[str, QueryTick] = field(default_factory=dict)
+    rows_in: dict[str, int] = field(default_factory=dict)
+    advances_back: dict[str, tuple[AdvanceBack, ...]] = field(default_factory=dict)
+    ended: bool = False
+    manifest: Manifest | None = None
+
+
+class TickDriver:
+    """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
+
+    Use `open`. ``manifest``: the last committed one, None before the first tick. ``keep_late``: late rows of
+    stages are wanted, see `aside`. ``ordered``: rows are to leave in the order in which they came
+    (a single task of each node sees them all). ``owner``: the id of the state, for sinks. ``settings``:
+    how the run is set (a digest), for `begun_with`.
+    """
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        schemas: Mapping[str, pa.Schema],
+        store: Store,
+        manifest: Manifest | None,
+        started_us: int | None,
+        tables: Mapping[str, TableReader],
+        *,
+        zoned: bool = True,
+    ) -> None:
+        self.plan = plan
+        self.store = store
+        self.manifest = manifest
+        self._previous: Manifest | None = None
+        self.shapes: dict[str, tuple[NodeShape, ...]] = {
+            query.name: node_shapes(query, schemas, zoned=zoned) for query in plan.queries
+        }
+        self._rules = {q.name: tracker_rules(q) for q in plan.queries}
+        self._open: _OpenTick | None = None
+        self._tables = Tables(tables)
+        self._idleness = Idleness(started_us, (source.idle_timeout_us for source in plan.sources))
+        self.flush_rows = FLUSH_ROWS
+        self.flush_bytes = FLUSH_BYTES
+        self.placing: Placing | None = None
+        self.keep_late = False
+        self.ordered = False
+        self.owner = "" if manifest is None else manifest.owner
+        self.settings = ""
+
+    @classmethod
+    def open(
+        cls,
+        plan: JobPlan,
+        schemas: Mapping[str, pa.Schema],
+        store: Store,
+        *,
+        started_us: int | None = None,
+        verify: bool = True,
+        tables: Mapping[str, TableReader] | None = None,
+        zoned: bool = True,
+    ) -> TickDriver:
+        """Load the newest state, if any, and check that it belongs to this plan and is whole.
+
+        Args:
+            schemas: per ``query/alias`` the kept columns in native Arrow types; see `node_shapes`.
+            started_us: the clock now: idle times start here (None: with the first tick).
+            verify: also read every run and compare checksums.
+            tables: what reads the tables that rows meet as of their tick, per ``query/alias``.
+            zoned: see `node_shapes`.
+
+        Raises:
+            StateError: the state is of another query, other sources, lacks columns, or is damaged.
+        """
+        store.check()
+        store.sweep()
+        manifest = load_newest(store)
+        if manifest is not None:
+            check_same_job(manifest, plan)
+            if verify:
+                verify_files(manifest, store)
+        driver = cls(plan, schemas, store, manifest, started_us, tables or {}, zoned=zoned)
+        if manifest is not None:
+            check_columns(manifest, driver.shapes, store)
+        return driver
+
+    def declare_partitions(self, partitions: Mapping[str, Sequence[str]]) -> None:
+        """Partitions that a source (by name) is known to have, silent ones too: they hold its watermark."""
+        for query in self.plan.queries:
+            for side in query.sides:
+                rules = self._rules[query.name][side.name]
+                for number, branch in side.sources:
+                    if branch.source.name in partitions:
+                        known = tuple(partitions[branch.source.name])
+                        rules[number] = replace(rules[number], partitions=known)
+
+    @property
+    def tick(self) -> int:
+        """The number of the last committed tick; 0 before the first."""
+        return self.manifest.tick if self.manifest else 0
+
+    def retained(self) -> dict[str, dict[str, int]]:
+        """Rows in the state as of the last tick, per query and alias."""
+        found: dict[str, dict[str, int]] = {}
+        for query in self.plan.queries:
+            nodes = self.manifest.queries[query.name].nodes if self.manifest else []
+            known = {name: a.retained for node in nodes for name, a in node.arrangements.items()}
+            found[query.name] = {side.name: known.get(side.name, 0) for side in query.sides}
+        return found
+
+    def begin(self, clock_us: int) -> TickStart:
+        """Begin the next tick, again if it was begun and not committed. ``clock_us``: its one clock."""
+        if self.manifest is not None and self.manifest.finished:
+            raise StateError(
+                "the job is finished: its input was ended and it takes no more rows",
+                code="job-finished",
+                hint="use a new checkpoint directory to run it again",
+            )
+        inputs = self._inputs(clock_us)
+        judged: dict[str, dict[str, Watermark]] = {}
+        max_ahead: dict[str, tuple[int | None, ...]] = {}
+        sources: dict[str, tuple[str, ...]] = {}
+        indexes: dict[str, str | None] = {}
+        sides = {}
+        late = {q.name: self._late_below(q, inputs[q.name]) for q in self.plan.queries}
+        for query in self.plan.queries:
+            below = late[query.name]
+            states = self.manifest.queries[query.name].nodes if self.manifest else []
+            known = {name: state.index for node in states for name, state in node.arrangements.items()}
+            for node in query.nodes:
+                for side, task in zip(node.sides, self.shapes[query.name][node.number].sides, strict=True):
+                    if not side.sources:
+                        continue
+                    sides[task.arrangement] = task
+                    judged[task.arrangement] = late_columns(side, below)
+                    branches = dict(side.sources)
+                    places = range(len(side.branches))
+                    max_ahead[task.arrangement] = tuple(
+                        branches[n].source.max_ahead_us if n in branches else None for n in places
+                    )
+                    sources[task.arrangement] = tuple(
+                        branches[n].source.name if n in branches else "" for n in places
+                    )
+                    indexes[task.arrangement] = known.get(side.name)
+        start = TickStart(
+            tick=self.tick + 1,
+            attempt=uuid.uuid4().hex,
+            clock_us=clock_us,
+            sides=sides,
+            late_below=judged,
+            max_ahead=max_ahead,
+            flush_rows=self.flush_rows,
+            flush_bytes=self.flush_bytes,
+            sources=sources,
+            indexes=indexes,
+            null_fails=self.plan.queries[0].options.null_time is NullTime.FAIL,
+            ordered=self.ordered,
+            placing=self.placing,
+        )
+        self._open = _OpenTick(start, inputs, late)
+        return start
+
+    def look(self, clock_us: int) -> None:
+        """Say that the engine is looking at its sources, at this clock.
+
+        Of the time between two looks no more than half of an idle timeout counts as silence: see
+        `tracker.pause`. An engine that never says so is always looking.
+        """
+        self._idleness.look(clock_us)
+
+    def repeat(self) -> None:
+        """The next tick was begun by an earlier run, which may have put out a part of it: what that run
+        decided about partitions (which there are, which are idle) and about tables counts, not the clock of
+        this one."""
+        self._idleness.repeat(self.store, self.tick + 1)
+        self._tables.repeat(self.store, self.tick + 1)
+
+    def begun_with(self) -> str | None:
+        """How the run was set that began the next tick (a digest); None when nothing can have come of it: no
+        node of it was run."""
+        found = None
+        for name in self.store.names("work"):
+            if name.startswith(f"work/{self.tick + 1}-") and name.endswith(FIRST_WORK):
+                found = read_work(self.store, name).settings
+        return found
+
+    def forget(self) -> None:
+        """The next tick was begun by an earlier run, and nothing of it went out: what that run decided does
+        not count, for this one is set in another way."""
+        for name in self.store.names("work"):
+            self.store.delete(name)
+
+    def going_idle(self, start: TickStart, reports: Sequence[str]) -> frozenset[str]:
+        """The sources of which `advance` would let a partition go idle, were none of them ``busy``."""
+        if self._idleness.is_decided or not any(s.idle_timeout_us for s in self.plan.sources):
+            return frozenset()
+        tick = self._tick_of(start)
+        parsed = [IngestReport.model_validate_json(report) for report in reports]
+        found: set[str] = set()
+        for query in self.plan.queries:
+            seen = _seen(query, parsed, {}, {}, {})
+            inputs, rules = tick.inputs[query.name], self._rules[query.name]
+            branches = {(s.name, n): b.source.name for s in query.sides for n, b in s.sources}
+            found |= {branches[key] for key in tracker.going_idle(inputs, rules, seen, start.clock_us)}
+        return frozenset(found)
+
+    def waiting(
+        self, clock_us: int, unread: Mapping[str, Collection[str]]
+    ) -> dict[str, dict[str, tuple[Holding, ...]]]:
+        """Per query and alias the declared partitions that never had a row, and have none to be read."""
+        inputs = self._inputs(clock_us)
+        return {
+            query.name: {
+                alias: unheard(state, self._rules[query.name][alias], names, unread)
+                for alias, state, names in _with_sources(query, inputs[query.name])
+            }
+            for query in self.plan.queries
+        }
+
+    def is_due(self, clock_us: int) -> bool:
+        """Whether a tick without rows would move anything: a partition goes idle at this clock."""
+        if self.manifest is not None and self.manifest.finished:
+            return False
+        for name, inputs in self._inputs(clock_us).items():
+            before = deepcopy(inputs)
+            tracker.advance(inputs, self._rules[name], {}, clock_us)
+            if inputs != before:
+                return True
+        return False
+
+    def _inputs(self, clock_us: int) -> dict[str, dict[str, tracker.InputState]]:
+        """Copies of the committed watermark states, fresh ones where there are none."""
+        started_us = self._idleness.started_us(clock_us)
+        states: dict[str, dict[str, tracker.InputState]] = {}
+        for query in self.plan.queries:
+            known = self.manifest.queries[query.name].inputs if self.manifest else {}
+            states[query.name] = {}
+            for alias, rules in self._rules[query.name].items():
+                states[query.name][alias] = (
+                    deepcopy(known[alias]) if alias in known else tracker.fresh_input(rules, started_us)
+                )
+            self._idleness.settle(states[query.name], self._rules[query.name], clock_us)
+        return states
+
+    def advance(
+        self,
+        start: TickStart,
+        reports: Iterable[str],
+        *,
+        advances: Mapping[str, Mapping[str, int]] | None = None,
+        idle: Mapping[str, Iterable[str]] | None = None,
+        busy: Mapping[str, Iterable[str]] | None = None,
+        end: bool = False,
+    ) -> None:
+        """Move the watermarks of the inputs by what the tick brought.
+
+        Args:
+            reports: of all ingest tasks.
+            advances: explicit watermarks, per source name and source column.
+            idle: partitions declared idle, per source name; none named: all of the source.
+            busy: partitions known to have unread rows, per source name.
+            end: end of input: every watermark becomes +∞.
+        """
+        tick = self._tick_of(start)
+        found = [IngestReport.model_validate_json(report) for report in reports]
+        tick.rows_in = rows_read(self.plan, found)
+        tick.ended = end
+        for query in self.plan.queries:
+            inputs, rules = tick.inputs[query.name], self._rules[query.name]
+            seen = _seen(query, found, advances or {}, idle or {}, busy or {})
+            self._idleness.apply(query.name, seen)
+            tick.advances_back[query.name] = advances_back(query, inputs, rules, seen)
+            tracker.advance(inputs, rules, seen, start.clock_us)
+            if end:
+                tracker.end(inputs, rules)
+            tick.queries[query.name] = QueryTick(
+                tick=start.tick,
+                query=query,
+                shapes=self.shapes[query.name],
+                before=self._before(query),
+                inputs=inputs,
+                rules=rules,
+                late_below=tick.late_below[query.name],
+                reports=found,
+                store=self.store,
+                keep_late=self.keep_late,
+            )
+
+    def _before(self, query: QueryPlan) -> QueryState:
+        return self.manifest.queries[query.name] if self.manifest else QueryState()
+
+    def _late_below(self, query: QueryPlan, inputs: Mapping[str, tracker.InputState]) -> dict[str, Watermark]:
+        """Per key: rows of the tick below are late."""
+        return late_below(query, inputs, self._before(query).late_below)
+
+    def node_task(self, query: str, number: int) -> NodeTask:
+        """A node of the open tick, to be run once per partition; those beneath it are settled.
+
+        Writes the tasks' work file.
+        """
+        tick = self._current()
+        work = tick.queries[query].work(number)
+        place = [each.name for each in self.plan.queries].index(query)
+        node = self.plan.queries[place].nodes[number]
+        if isinstance(node, LookupPlan):
+            work.table = self._met(tick, query, place, node, work)
+        name = f"work/{work.tick}-{tick.start.attempt}-{place}-{number}.json"
+        if name.endswith(FIRST_WORK):
+            work.idle, work.settings = decisions(tick.inputs), self.settings
+        self.store.write(name, sealed(name, work.model_dump_json()))
+        return NodeTask(self.shapes[query][number], self.store, name, work.tick, self.placing)
+
+    def _met(
+        self, tick: _OpenTick, query: str, place: int, node: LookupPlan, work: NodeWork
+    ) -> TableCopy | None:
+        """What the tick's rows of a join with a table meet."""
+        shape = self.shapes[query][node.number]
+        assert isinstance(shape, LookupShape)
+        return self._tables.as_of(
+            shape.table.arrangement,
+            (place, node.number),
+            node,
+            work,
+            tick.queries[query].table_before(node.number),
+            tick.start.clock_us,
+            lambda reader: reader.read(shape.table, self.store, work.tick, self.placing),
+        )
+
+    def settle(self, query: str, number: int, reports: Iterable[str], *, rows_out: int | None = None) -> None:
+        """Take the control texts of a node's tasks, one per partition (of one attempt each).
+
+        ``rows_out``, of the last node: how many rows went to the sink; None: as many as left the tasks.
+
+        Raises:
+            EngineError: a limit was reached (``max_rows``).
+        """
+        self._current().queries[query].settle(number, reports, rows_out)
+
+    def late_below(self, query: str) -> Mapping[str, Watermark]:
+        """Per key of a query's inputs: rows of the open tick below are late."""
+        return self._current().late_below[query]
+
+    def aside(self, query: str) -> Mapping[str, Sequence[PadFile]]:
+        """Files of the open tick's late rows of stages, per alias of the input to which they came too late;
+        see `engine.tasks.aside`. There are none unless `keep_late`."""
+        return self._current().queries[query].aside
+
+    def conclude(self) -> TickResult:
+        """What the tick has come to, when all nodes are settled; nothing is stored yet.
+
+        Raises:
+            EngineError: a promise of a watermark is broken (see `monotony`): a bug.
+        """
+        tick = self._current()
+        states: dict[str, QueryState] = {}
+        results: dict[str, QueryResult] = {}
+        for name, query in tick.queries.items():
+            states[name], result = query.result()
+            results[name] = replace(
+                result,
+                holding={
+                    alias: holding(state, self._rules[name][alias], names, tick.start.clock_us)
+                    for alias, state, names in _with_sources(query.query, query.inputs)
+                },
+                idle=tuple(alias for alias, state in query.inputs.items() if state.idle),
+                advances_back=tick.advances_back[name],
+            )
+        tick.manifest = Manifest(
+            tick=tick.start.tick,
+            clock_us=tick.start.clock_us,
+            fingerprints={query.name: query.fingerprint for query in self.plan.queries},
+            sources=[source.name for source in self.plan.sources],
+            queries=states,
+            finished=tick.ended,
+        )
+        return TickResult(tick.start.tick, tick.start.clock_us, results, tick.ended, tick.rows_in)
+
+    def identify(self, told: Mapping[str, str]) -> Identity:
+        """From what the rows of the tick that was concluded were made; see `identity_of`."""
+        tick = self._current()
+        assert tick.manifest is not None
+        tick.manifest.identity = identity_of(self.plan, self.manifest, tick.manifest, tick.rows_in, told)
+        return tick.manifest.identity
+
+    def commit(self, host: Mapping[str, Any] | None = None, published: Collection[str] = ()) -> None:
+        """Create the manifest of the tick that was concluded, and delete what is no longer needed.
+
+        ``published``: the inserts of which there is a part of this tick now.
+        """
+        tick = self._current()
+        assert tick.manifest is not None
+        part = KnownPart(tick=tick.start.tick, identity=tick.manifest.identity)
+        known = {} if self.manifest is None else self.manifest.parts
+        manifest = tick.manifest.model_copy(
+            update={
+                "host": dict(host or {}),
+                "owner": self.owner,
+                "parts": {**known, **dict.fromkeys(published, part)},
+            }
+        )
+        commit(self.store, manifest)
+        self._previous, self.manifest, self._open = self.manifest, manifest, None
+        self._idleness.committed(manifest.clock_us)
+        self._tables.committed()
+        collect_garbage(self.store, [m for m in (self._previous, manifest) if m is not None])
+
+    def _current(self) -> _OpenTick:
+        if self._open is None:
+            raise EngineError("no tick is open", code="no-open-tick")
+        return self._open
+
+    def _tick_of(self, start: TickStart) -> _OpenTick:
+        tick = self._current()
+        if tick.start.attempt != start.attempt:
+            raise EngineError("the tick was begun anew: this attempt is stale", code="stale-attempt")
+        return tick

@@ -1,0 +1,32 @@
+"""Below which times the rows of a tick are late, by the watermarks before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from watersmeet.event_time import NEVER, Watermark, shift
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.watermark.tracker import InputState
+
+
+def lateness_of(query: QueryPlan, side: SidePlan) -> int:
+    """What is still to be taken off an input's watermarks: those that stages have a part in have it off."""
+    return 0 if side.feed is not None or side.stages else query.options.allowed_lateness
+
+
+def late_below(
+    query: QueryPlan, inputs: Mapping[str, InputState], before: Mapping[str, Watermark]
+) -> dict[str, Watermark]:
+    """Per key of the inputs: rows below are late, once their watermarks are these; never below ``before``."""
+    found = dict(before)
+    for side in query.sides:
+        for column, watermark in inputs[side.name].watermarks.items():
+            key = side.watermark_key(column)
+            found[key] = max(shift(watermark, -lateness_of(query, side)), found.get(key, NEVER))
+    return found
+
+
+def late_columns(side: SidePlan, late_below: Mapping[str, Watermark]) -> dict[str, Watermark]:
+    """The same for one input, per event time."""
+    return {column: late_below.get(side.watermark_key(column), NEVER) for column in side.event_times}

@@ -1,0 +1,83 @@
+"""What is checked when state is opened: that it belongs to this plan, and that it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from watersmeet.engine.messages.shapes import AggregateShape, NodeShape, SideTask
+from watersmeet.errors import StateError
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.state.columns import lacking
+from watersmeet.state.manifest import Manifest
+from watersmeet.state.marks import stored_marks
+from watersmeet.state.run import Run, schema_of, verify_run
+from watersmeet.state.store import Store
+
+_AS_IT_WAS = "run the query that the checkpoint was made with, or use a new checkpoint directory"
+
+
+def check_same_job(manifest: Manifest, plan: JobPlan) -> None:
+    """Raises: StateError when the state is of another query or other sources."""
+    fingerprints = {query.name: query.fingerprint for query in plan.queries}
+    if manifest.fingerprints != fingerprints:
+        changed = sorted(
+            name
+            for name in {*manifest.fingerprints, *fingerprints}
+            if manifest.fingerprints.get(name) != fingerprints.get(name)
+        )
+        raise StateError(
+            f"the stored state is of another query: {', '.join(changed)} changed",
+            code="changed-query",
+            hint=_AS_IT_WAS,
+        )
+    sources = [source.name for source in plan.sources]
+    if manifest.sources != sources:
+        raise StateError(
+            f"the sources are {', '.join(sources)}, "
+            f"but the state was made with {', '.join(manifest.sources)}",
+            code="changed-sources",
+            hint="keep the sources and their order, or use a new checkpoint directory",
+        )
+
+
+def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]], store: Store) -> None:
+    """Whether the stored rows have what the query needs of them. They may have more: in changelog mode a row
+    is then taken away by one that is equal to it in what the query needs, and which of those is all the same.
+
+    Raises:
+        StateError: a column is not in some of the stored rows, or is made of something else there.
+    """
+    for shape, side, run in _stored(manifest, shapes):
+        schema = schema_of(store, run)
+        missing = lacking(schema, side.layout.columns)
+        rows = f'rows of "{shape.query}" that are retained ({side.name}, as of tick {run.tick})'
+        if missing:
+            names = ", ".join(column.text for column in missing)
+            raise StateError(
+                f"the {rows} were stored for another query: they lack {names}, or it was another expression "
+                "or type then",
+                code="changed-query",
+                hint="leave that out of the query until those rows are released, or " + _AS_IT_WAS,
+            )
+
+
+def _stored(
+    manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]]
+) -> Iterator[tuple[NodeShape, SideTask, Run]]:
+    """All runs of sides, with what they are of."""
+    for name, query in manifest.queries.items():
+        for shape, state in zip(shapes[name], query.nodes, strict=True):
+            for side in shape.sides:
+                if isinstance(shape, AggregateShape) and shape.partial is not None:
+                    side = shape.partial.side
+                for live in state.arrangements[side.name].runs if side.name in state.arrangements else ():
+                    yield shape, side, live.run
+
+
+def verify_files(manifest: Manifest, store: Store) -> None:
+    """Read all that the manifest names. Raises: StateError when something is missing or damaged."""
+    for live in manifest.runs():
+        verify_run(store, live.run)
+        for segments in live.marks.values():
+            for segment in segments:
+                stored_marks(store, segment, verify=True)

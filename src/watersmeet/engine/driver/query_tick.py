@@ -1,0 +1,471 @@
+"""One query's nodes within one tick, one after the other: what each node's tasks are told, what becomes of
+their reports, and which watermarks a node hands on to the next.
+
+Nodes beneath come first, so a row that arrives leaves the last node in the same tick. An input that stages
+feed moves its watermarks when they have settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.asof_limits import asof_work, in_order
+from watersmeet.engine.driver.counts import added, late_total
+from watersmeet.engine.driver.kinds import Outgoing, kind_of
+from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
+from watersmeet.engine.driver.merge_policy import choose
+from watersmeet.engine.driver.monotony import check_promises
+from watersmeet.engine.driver.next_index import next_index
+from watersmeet.engine.driver.results import QueryResult
+from watersmeet.engine.messages.reports import (
+    FeedReport,
+    IngestReport,
+    NodeReport,
+    PadFile,
+    SideReport,
+    lower,
+)
+from watersmeet.engine.messages.shapes import AggregateShape, JoinShape, NodeShape, place_of
+from watersmeet.engine.messages.work import AsofWork, NodeWork, SideWork
+from watersmeet.errors import EngineError
+from watersmeet.event_time import NEVER, Watermark, shift
+from watersmeet.kernel.batches import same_rows
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.spec.model import WatermarkRule
+from watersmeet.state.manifest import (
+    Arrangement,
+    AsofState,
+    LiveRun,
+    NodeState,
+    QueryState,
+    TableCopy,
+)
+from watersmeet.state.marks import Segment, overlay, unite
+from watersmeet.state.pace import Pace
+from watersmeet.state.run import Run, whole_run_released
+from watersmeet.state.store import Store
+from watersmeet.watermark.lateness import LateBy
+from watersmeet.watermark.output import risen
+from watersmeet.watermark.tracker import BranchRules, InputState, from_stages
+
+
+@dataclass
+class QueryTick:
+    """The nodes of one query in the tick at hand, after the watermarks of its sources have moved.
+
+    Args:
+        before: the state as of the last tick.
+        inputs: watermarks of the inputs, as of this tick; those of stages are still to come.
+        rules: what makes them, per alias and branch.
+        late_below: per key, lesser times are late in this tick.
+        reports: of the ingest tasks, of all queries.
+        store: where marks are put that several tasks found.
+        keep_late: late rows of stages are wanted.
+    """
+
+    tick: int
+    query: QueryPlan
+    shapes: Sequence[NodeShape]
+    before: QueryState
+    inputs: dict[str, InputState]
+    rules: Mapping[str, Sequence[BranchRules]]
+    late_below: Mapping[str, Watermark]
+    reports: Sequence[IngestReport]
+    store: Store
+    keep_late: bool = False
+    nodes: list[NodeState] = field(default_factory=list)
+    aside: dict[str, list[PadFile]] = field(default_factory=dict)
+    """Files of late rows of stages, per alias."""
+    _work: dict[int, NodeWork] = field(default_factory=dict)
+    _fed: dict[int, list[FeedReport]] = field(default_factory=dict)
+    _counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    _rows_out: int = 0
+    _matches: int = 0
+    _missing: list[tuple[str, str]] = field(default_factory=list)
+    _least_out: list[dict[str, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._counts = _ingest_counts(self.query, self.reports)
+
+    def work(self, number: int) -> NodeWork:
+        """What the tasks of node ``number`` need; all nodes beneath it are settled."""
+        node = self.query.nodes[number]
+        for side in node.sides:
+            if side.stages:
+                self._hear_stages(side)
+        found, asof = self._limits(node), None
+        if isinstance(node, JoinPlan) and node.asof is not None:
+            asof, found = self._asof_work(node)
+        parent = self.query.parent(number)
+        fed = None if parent is None or parent[1].feed is not None else parent[1]
+        work = NodeWork(
+            tick=self.tick,
+            sides=[self._side_work(node, side, found) for side in node.sides],
+            fed_late_below={} if fed is None else late_columns(fed, self.late_below),
+            keep_late=self.keep_late,
+            fed_index=self._fed_index(number),
+            asof=asof,
+        )
+        self._work[number] = work
+        return work
+
+    def table_before(self, number: int) -> TableCopy | None:
+        """The copy of a table that rows of node ``number`` met last."""
+        return self._node_before(number).table
+
+    def _fed_index(self, number: int) -> str | None:
+        """By what the runs for the node above are sorted."""
+        parent = self.query.parent(number)
+        if parent is None:
+            return None
+        known = self._node_before(parent[0].number).arrangements.get(parent[1].name, Arrangement())
+        return known.index
+
+    def _hear_stages(self, side: SidePlan) -> None:
+        """Move the watermarks of an input with stages."""
+        told: dict[int, tuple[dict[str, Watermark], bool]] = {}
+        for number, feed in side.stages:
+            emitted = self.nodes[feed.node].emitted
+            watermarks = {column: emitted.get(key, NEVER) for column, key in feed.event_times}
+            told[number] = (watermarks, self._is_idle(feed.node))
+        from_stages(self.inputs[side.name], self.rules[side.name], told)
+
+    def _is_idle(self, number: int) -> bool:
+        """All inputs beneath a node are idle."""
+        return all(
+            self.inputs[side.name].idle if side.feed is None else self._is_idle(side.feed.node)
+            for side in self.query.nodes[number].sides
+        )
+
+    def settle(self, number: int, reports: Iterable[str], rows_out: int | None = None) -> None:
+        """Take the control texts of the node's tasks, one per partition (of one attempt each). ``rows_out``:
+        how many rows went to the sink, where these are not the ones that left the tasks.
+
+        Raises:
+            EngineError: a limit was reached (``max_rows``).
+        """
+        node, work = self.query.nodes[number], self._work[number]
+        found = [NodeReport.model_validate_json(text) for text in reports]
+        found.sort(key=lambda report: report.partition)
+        arrangements: dict[str, Arrangement] = {}
+        least: dict[str, int] = {}
+        for place, side in enumerate(node.sides):
+            own = [report.sides[place] for report in found]
+            if isinstance(node, LookupPlan):  # all its rows have left
+                arrangements[side.name] = Arrangement(limits=work.sides[place].new_limits)
+            else:
+                arrangements[side.name] = self._next_arrangement(number, place, work.sides[place], own)
+            for report in own:
+                for column, time in report.least.items():
+                    lower(least, side.watermark_key(column), time)
+                self._add_counts(side.name, report.counts)
+        _check_max_rows(self.query, node, arrangements)
+        emitted = kind_of(node).outputs(
+            node,
+            Outgoing(
+                watermarks=self._watermarks(node, less_lateness=True),
+                limits=self._limits(node),
+                least=least,
+                emitted=self._node_before(number).emitted,
+                tight=self.query.options.watermark_rule is WatermarkRule.TIGHT or work.asof is not None,
+            ),
+        )
+        asof = self._asof_state(node, work, least)
+        self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted, asof=asof, table=work.table))
+        self._take_fed(number, [report.fed for report in found if report.fed is not None])
+        self._matches += sum(report.matches for report in found)
+        self._rows_out = sum(report.rows_out for report in found) if rows_out is None else rows_out
+        least_out: dict[str, int] = {}
+        for each in found:
+            for key, time in each.least_out.items():
+                lower(least_out, key, time)
+        self._least_out.append(least_out)
+        self._missing += [
+            (side.name, row)
+            for report in found
+            for side, told in zip(node.sides, report.sides, strict=False)
+            for row in told.missing
+        ]
+
+    def _take_fed(self, number: int, fed: list[FeedReport]) -> None:
+        self._fed[number] = fed
+        parent = self.query.parent(number)
+        if parent is None:
+            return
+        for report in fed:
+            self._add_counts(parent[1].name, report.counts)
+            self.aside.setdefault(parent[1].name, []).extend(report.aside)
+
+    def _add_counts(self, alias: str, counts: Mapping[str, int]) -> None:
+        known = self._counts.get(alias)
+        if known is None:  # rows on their way from join to join
+            return
+        for what, rows in counts.items():
+            known[what] = known.get(what, 0) + rows
+
+    def result(self) -> tuple[QueryState, QueryResult]:
+        """The query's next state, and what there is to say of the tick; all nodes are settled.
+
+        Raises:
+            EngineError: a promise is broken (see `monotony`).
+        """
+        before = self._node_before(len(self.query.nodes) - 1).emitted
+        emitted = self.nodes[-1].emitted
+        held = {
+            side.name: node.arrangements[side.name].retained
+            for side in self.query.accounted
+            for node in self.nodes
+            if side.name in node.arrangements
+        }
+        state = {side.name: held[side.name] for side in self.query.sides if side.name in held}
+        account = added(self.before.account, self._counts)
+        after = QueryState(
+            inputs=self.inputs,
+            nodes=self.nodes,
+            late_below=late_below(self.query, self.inputs, self.before.late_below),
+            account=account,
+            late=late_total(self.before.late, self._late_by(), self.query),
+            rows_out=self.before.rows_out + self._rows_out,
+        )
+        check_promises(self.query.name, self.before, after, self._least_out)
+        return after, QueryResult(
+            watermarks=risen(before, emitted),
+            outputs=emitted,
+            inputs={f"{a}.{c}": w for a, i in self.inputs.items() for c, w in i.watermarks.items()},
+            state=state,
+            counts=self._counts,
+            account={alias: {**rows, "retained": held[alias]} for alias, rows in account.items()},
+            rows_out=self._rows_out,
+            total_rows_out=after.rows_out,
+            matches=self._matches,
+            state_bytes=sum(
+                live.run.nbytes
+                for node in self.nodes
+                for arrangement in node.arrangements.values()
+                for live in arrangement.runs
+            ),
+            missing_deletes=tuple(self._missing),
+            late=after.late,
+        )
+
+    def _late_by(self) -> list[tuple[str, Mapping[str, LateBy]]]:
+        """How late the tick's rows were: per alias, of each report."""
+        found: list[tuple[str, Mapping[str, LateBy]]] = []
+        for report in self.reports:
+            name, _, alias = report.arrangement.rpartition("/")
+            if name == self.query.name:
+                found.append((alias, report.late))
+        for side in self.query.sides:
+            for _, feed in side.stages:
+                found += [(side.name, report.late) for report in self._fed[feed.node]]
+        return found
+
+    def _node_before(self, number: int) -> NodeState:
+        return self.before.nodes[number] if self.before.nodes else NodeState()
+
+    def _watermarks(self, node: NodePlan, *, less_lateness: bool) -> dict[str, Watermark]:
+        """Of the keys of all sides: of inputs, or as put out by the node beneath."""
+        found: dict[str, Watermark] = {}
+        for side in node.sides:
+            if side.feed is not None:
+                found |= self.nodes[side.feed.node].emitted
+            else:
+                late = lateness_of(self.query, side) if less_lateness else 0
+                for column, watermark in self.inputs[side.name].watermarks.items():
+                    found[side.watermark_key(column)] = shift(watermark, -late)
+        return found
+
+    def _limits(self, node: NodePlan) -> dict[str, Watermark]:
+        """Per key: rows below are released."""
+        lateness = {
+            side.watermark_key(column): lateness_of(self.query, side)
+            for side in node.sides
+            for column in side.event_times
+        }
+        return kind_of(node).limits(node, self._watermarks(node, less_lateness=False), lateness)
+
+    def _asof_work(self, join: JoinPlan) -> tuple[AsofWork, dict[str, Watermark]]:
+        """What the tasks of an ASOF join are told besides, and the limits of its sides."""
+        shape = self.shapes[join.number]
+        assert isinstance(shape, JoinShape)
+        assert shape.reach is not None
+        left = join.left.watermark_key(shape.reach.left)
+        right = join.right.watermark_key(shape.reach.right)
+        watermarks = self._watermarks(join, less_lateness=True)
+        work, decided, asked = asof_work(
+            shape.reach,
+            self._node_before(join.number).asof,
+            watermarks.get(left, NEVER),
+            watermarks.get(right, NEVER),
+            [run for report in self._brought(join.left) for run in report.runs],
+        )
+        return work, {left: decided, right: asked}
+
+    def _asof_state(self, node: NodePlan, work: NodeWork, least: Mapping[str, int]) -> AsofState | None:
+        if work.asof is None or not isinstance(node, JoinPlan):
+            return None
+        waiting = least.get(node.left.watermark_key(node.bands[0].left_column))
+        return AsofState(settled=work.asof.settled, asked=work.asof.least, waiting=waiting)
+
+    def _brought(self, side: SidePlan) -> Sequence[IngestReport | FeedReport]:
+        """What the tick brought for a side."""
+        name = f"{self.query.name}/{side.name}"
+        brought: list[IngestReport | FeedReport] = [r for r in self.reports if r.arrangement == name]
+        for feed in side.feeds:
+            brought += self._fed[feed.node]
+        return brought
+
+    def _side_work(self, node: NodePlan, side: SidePlan, new_limits: Mapping[str, Watermark]) -> SideWork:
+        arrangement = self._node_before(node.number).arrangements.get(side.name, Arrangement())
+        brought = self._brought(side)
+        return SideWork(
+            runs=arrangement.runs,
+            new_runs=in_order([run for report in brought for run in report.runs]),
+            pads=[file for report in brought for file in report.pads],
+            old_limits=arrangement.limits,
+            new_limits={
+                column: max(
+                    new_limits.get(side.watermark_key(column), NEVER), arrangement.limits.get(column, NEVER)
+                )
+                for column in side.event_times
+            },
+            merges=choose(arrangement.runs, combining=_combines(self.shapes[node.number])),
+            index=arrangement.index,
+        )
+
+    def _next_arrangement(
+        self, number: int, place: int, work: SideWork, found: Sequence[SideReport]
+    ) -> Arrangement:
+        merged_away = {name for group in work.merges for name in group}
+        old = [live for live in work.runs if live.run.name not in merged_away]
+        if not self.shapes[number].kept_anew:
+            old += [LiveRun(run=run) for run in work.new_runs]
+        releasing = self.shapes[number].sides[place].layout.releasing
+        runs: list[LiveRun] = []
+        by_several: dict[str, list[Segment]] = {}
+        for live in old:
+            released = live.released + sum(report.released.get(live.run.name, 0) for report in found)
+            released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in found)
+            if released >= live.run.rows or whole_run_released(live.run, releasing, work.new_limits):
+                continue
+            marks = dict(live.marks)
+            for report in found:
+                for kind, segments in report.marks.get(live.run.name, {}).items():
+                    if kind == "matched" and self._is_broadcast(number, place) and len(found) > 1:
+                        by_several.setdefault(live.run.name, []).extend(segments)
+                    else:
+                        marks[kind] = overlay(marks.get(kind, ()), segments)
+            told = [report.cursors[live.run.name] for report in found if live.run.name in report.cursors]
+            cursors = {column: min(each[column] for each in told) for column in told[0]} if told else {}
+            runs.append(
+                LiveRun(
+                    run=live.run,
+                    released=released,
+                    released_rows=released_rows,
+                    marks=marks,
+                    cursors=cursors or live.cursors,
+                )
+            )
+        self._check_merged(number, place, work, merged_away, found)
+        self._unite(runs, by_several)
+        for report in found:
+            fresh = [*report.merged, *report.inserted]
+            runs += [live for live in fresh if live.released < live.run.rows]
+        runs.sort(key=lambda live: live.run.tick)  # else as they came: a repeated tick repeats itself
+        side = self.query.nodes[number].sides[place]
+        before = self._node_before(number).arrangements.get(side.name, Arrangement())
+        layout = self.shapes[number].sides[place].layout
+        index, candidates = next_index(layout, before.index, before.candidates, found)
+        return Arrangement(
+            index=index,
+            candidates=candidates,
+            runs=runs,
+            limits=work.new_limits,
+            retained=sum(live.retained for live in runs),
+            most=max(before.most, sum(live.stored for live in runs)),
+            paces=self._paces(number, place, before, work.new_runs),
+        )
+
+    def _check_merged(
+        self, number: int, place: int, work: SideWork, merged_away: set[str], found: Sequence[SideReport]
+    ) -> None:
+        """Merged runs hold, or stand for, the rows that the runs before them did, less those released."""
+        combined = _combines(self.shapes[number])
+        gone = sum(
+            rows
+            for report in found
+            for name, rows in (report.released_rows if combined else report.released).items()
+            if name in merged_away
+        )
+        before = sum(live.retained for live in work.runs if live.run.name in merged_away)
+        side = self.query.nodes[number].sides[place]
+        after = sum(live.retained for report in found for live in report.merged)
+        same_rows(f'merging runs of "{side.title}"', before - gone, after)
+
+    def _is_broadcast(self, number: int, place: int) -> bool:
+        shape = self.shapes[number]
+        if not isinstance(shape, JoinShape) or shape.broadcast is None:
+            return False
+        return place_of(shape.broadcast) == place
+
+    def _unite(self, runs: Sequence[LiveRun], found: Mapping[str, Sequence[Segment]]) -> None:
+        """Add what several tasks found of rows that every one of them has."""
+        marked = {
+            live.run.name: (live.run.rows, live.marks.get("matched", ()), found[live.run.name])
+            for live in runs
+            if live.run.name in found
+        }
+        united = unite(self.store, self.tick, marked)
+        for live in runs:
+            if live.run.name in united:
+                live.marks = {**live.marks, "matched": united[live.run.name]}
+
+    def _paces(self, number: int, place: int, before: Arrangement, new: Sequence[Run]) -> dict[str, Pace]:
+        """How fast the rows of a side come, per event time."""
+        node, task = self.query.nodes[number], self.shapes[number].sides[place]
+        marks = self._watermarks(node, less_lateness=False)  # another run may allow more
+        rows, side = sum(run.rows for run in new), node.sides[place]
+        return {
+            column: before.paces.get(column, Pace()).moved(
+                rows,
+                [] if column in task.nullable else [run.spans[column] for run in new],
+                marks.get(side.watermark_key(column), NEVER),
+                timed=not pa.types.is_integer(task.schema.field(column).type),
+            )
+            for column in side.event_times
+        }
+
+
+def _combines(shape: NodeShape) -> bool:
+    """Merging its runs leaves fewer rows."""
+    return isinstance(shape, AggregateShape) and shape.partial is not None
+
+
+def _ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {side.name: {} for side in query.accounted}
+    for report in reports:
+        name, _, alias = report.arrangement.rpartition("/")
+        if name == query.name:
+            for what, rows in report.counts.items():
+                if what != "kept":
+                    counts[alias][what] = counts[alias].get(what, 0) + rows
+    return counts
+
+
+def _check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str, Arrangement]) -> None:
+    state = {side.title: arrangements[side.name].stored for side in node.sides}
+    most, held = query.options.max_rows, sum(state.values())
+    if most is not None and held > most:
+        sizes = ", ".join(f"{title}: {rows}" for title, rows in state.items())
+        which = "" if len(query.nodes) == 1 else f"{' and '.join(state)} in "
+        what = "join of " if isinstance(node, JoinPlan) else ""
+        raise EngineError(
+            f'the {what}{which}"{query.name}" retains {held} rows ({sizes}), more than max_rows = {most}',
+            code="max-rows",
+            hint="raise max_rows, narrow the time bounds, or find out which input's watermark stands still",
+        )

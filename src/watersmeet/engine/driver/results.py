@@ -1,0 +1,40 @@
+"""What is known of a query after a tick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from watersmeet.engine.driver.advances import AdvanceBack
+from watersmeet.event_time import Watermark
+from watersmeet.watermark.holding import Holding
+from watersmeet.watermark.lateness import LateBy
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """Of one query and tick. ``watermarks``: output watermarks that rose; ``state``: retained rows per alias;
+    ``inputs``: all input watermarks per key; ``counts``: of this tick, per alias (see `engine.tasks.ingest`
+    and matched, padded, released_unmatched, retained); ``account``: the same, since the start of the job;
+    ``late``: how late the late rows since then were, per alias and column; ``holding``: per alias the silent
+    partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle;
+    ``advances_back``: explicit advances that were below their watermarks (see `Options.lenient`);
+    ``missing_deletes``: some of the rows that were to be deleted and were not there, as (alias, JSON of the
+    columns that the query keeps).
+    ``rows_out``: rows that went to the sink in this tick, ``total_rows_out``: since the start."""
+
+    watermarks: Mapping[str, Watermark]
+    outputs: Mapping[str, Watermark]
+    inputs: Mapping[str, Watermark]
+    state: Mapping[str, int]
+    counts: Mapping[str, Mapping[str, int]]
+    account: Mapping[str, Mapping[str, int]]
+    rows_out: int
+    total_rows_out: int
+    matches: int
+    state_bytes: int
+    missing_deletes: tuple[tuple[str, str], ...] = ()
+    late: Mapping[str, Mapping[str, LateBy]] = field(default_factory=dict)
+    holding: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
+    advances_back: tuple[AdvanceBack, ...] = ()

@@ -1,0 +1,147 @@
+"""Headers of CSV files: which of their columns are the declared ones, by name, in whatever order they stand.
+
+Spark's reader takes columns by their place, and compares the header with the declared names. So what it is
+told is the header's order, with the columns that nobody asked for as text; a file with another header is
+refused by it, by name. A header that cannot be read here (another compression, another file system) is left
+to Spark.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import os
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from watersmeet.engine.files.table_files import Entry
+from watersmeet.errors import EngineError, near_names
+from watersmeet.spec.model import Column, Source
+
+csv.field_size_limit(1 << 30)
+"""Python's is 128 KiB; Spark's reader has none."""
+
+SEPARATORS = ";\t|,"
+"""Other ones than that of a source, which a header of one column may be meant to have."""
+
+MOST_FILES = 1000
+"""Headers that are read: of the oldest and the newest files, half and half."""
+
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+UNREADABLE = frozenset({".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".zip", ".xz"})
+
+Layout = tuple[tuple[str, Column | None], ...]
+"""The columns of a file in their order: the name in the header, and which declared one it is, if any."""
+
+
+def by_name(options: Mapping[str, str]) -> bool:
+    """Whether columns are matched by name: there is a header, and it is not to be passed over. ``options``:
+    with names in lower case."""
+    header = options.get("header", "true").strip().lower()
+    return header == "true" and options.get("enforceschema", "false").strip().lower() != "true"
+
+
+def layout_of(what: str, source: Source, files: Sequence[Entry], options: Mapping[str, str]) -> Layout | None:
+    """The columns of all the files; None where no header can be read.
+
+    Args:
+        what: the source, for messages (``file source "a"``).
+        options: of the source, with names in lower case.
+
+    Raises:
+        EngineError: a declared column is missing, a name stands twice, or two files have other headers.
+    """
+    ordered = sorted(files, key=lambda entry: (entry[2], entry[0]))
+    if len(ordered) > MOST_FILES:
+        ordered = [*ordered[: MOST_FILES // 2], *ordered[-MOST_FILES // 2 :]]
+    first: tuple[str, list[str]] | None = None
+    for name, size, _ in ordered:
+        header = header_of(name, options) if size else None
+        if header is None:
+            continue
+        if first is None:
+            first = name, header
+        elif [each.lower() for each in header] != [each.lower() for each in first[1]]:
+            raise EngineError(
+                f"{what}: its files have other columns, or in another order: {first[0]} has"
+                f" {', '.join(first[1])}; {name} has {', '.join(header)}",
+                code="wrong-columns",
+                hint="put files of one kind into a directory of their own, and UNION ALL the sources",
+            )
+    return None if first is None else _layout(what, source, *first)
+
+
+def header_of(file: str, options: Mapping[str, str]) -> list[str] | None:
+    """The first record of a file that is not empty or a comment; None if there is none, or it is not text
+    that is read here."""
+    suffix = os.path.splitext(file)[1].lower()
+    if suffix in UNREADABLE:
+        return None
+    encoding = (options.get("encoding") or options.get("charset") or "utf-8").strip()
+    if encoding.lower() in ("utf-8", "utf8"):
+        encoding = "utf-8-sig"
+    try:
+        with OPENERS.get(suffix, open)(file, "rt", encoding=encoding, newline="") as text:
+            return next(records(text, options), None)
+    except (OSError, UnicodeError, LookupError, csv.Error, EOFError):
+        return None
+
+
+def other_separator(header: Sequence[str]) -> str | None:
+    """What to do about a header that is one column, with separators in it."""
+    if len(header) != 1:
+        return None
+    other = next((each for each in SEPARATORS if each in header[0]), None)
+    if other is None:
+        return None
+    written = {"\t": "\\t"}.get(other, other)
+    shown = header[0].replace("\t", "\\t")
+    return f"its header is one column, {shown[:80]}: if {written} separates columns, say 'sep' = '{written}'"
+
+
+def records(text: Any, options: Mapping[str, str]) -> Any:
+    """The records of an open file, each a list of texts, without empty lines and comments."""
+    comment = options.get("comment", "")
+    quote = options.get("quote", '"')
+    lines = (line for line in text if not (comment and line.startswith(comment)))
+    reader = csv.reader(
+        lines,
+        delimiter=_character(options.get("sep", options.get("delimiter", ","))),
+        quotechar=quote[:1] or None,
+        quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+        escapechar=options.get("escape", "\\")[:1] or None,
+    )
+    trims = options.get("ignoreleadingwhitespace", "").lower() == "true"
+    for record in islice(reader, None):
+        if record:
+            yield [each.strip() for each in record] if trims else record
+
+
+def _character(written: str) -> str:
+    return {"\\t": "\t"}.get(written, written)[:1] or ","
+
+
+def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:
+    declared = {column.name.lower(): column for column in source.columns}
+    known = [name.lower() for name in header]
+    in_path = {part.partition("=")[0].lower() for part in file.split(os.sep) if "=" in part}
+    missing = [c.name for name, c in declared.items() if name not in known and name not in in_path]
+    if missing:
+        raise EngineError(
+            f"{what}: {file} has no column {', '.join(missing)}",
+            code="wrong-columns",
+            hint=other_separator(header)
+            or near_names(missing[0], header)
+            or f"its columns are {', '.join(header)}",
+        )
+    twice = sorted({name for name in known if known.count(name) > 1})
+    if twice:
+        raise EngineError(
+            f"{what}: {file} has two columns {f'named {twice[0]}' if twice[0] else 'without a name'}",
+            code="wrong-columns",
+            hint="name them in its header; 'enforceSchema' = 'true' takes columns by their place, and passes"
+            " over the header",
+        )
+    return tuple((name, declared.get(name.lower())) for name in header)

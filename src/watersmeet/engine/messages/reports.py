@@ -1,0 +1,86 @@
+"""What tasks report to the driver, as JSON text."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from pydantic import Field
+
+from watersmeet.engine.messages.shapes import place_of
+from watersmeet.event_time import Side
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import Marks
+from watersmeet.state.record import Record
+from watersmeet.state.run import Run
+from watersmeet.watermark.lateness import LateBy
+
+
+class PadFile(Record):
+    """Rows that are not retained and go out in this tick, as stored columns, in no order: pads of rows that
+    can match nothing, and all rows that pass."""
+
+    name: str
+    rows: int
+
+
+class IngestReport(Record):
+    """Of one ingest task, for one branch of one input."""
+
+    arrangement: str
+    branch: int
+    runs: list[Run] = Field(default_factory=list)
+    pads: list[PadFile] = Field(default_factory=list)
+    greatest: dict[str, dict[str, int]] = Field(default_factory=dict)
+    counts: dict[str, int] = Field(default_factory=dict)
+    late: dict[str, LateBy] = Field(default_factory=dict)
+
+
+class SideReport(Record):
+    """``released``: rows per run, ``released_rows``: how many rows of the side these stood for, where they
+    are partial aggregates; ``marks``: new segments per run and kind; ``merged``: new runs with their marks;
+    ``inserted``: new runs that are kept instead of the side's own; ``missing``: some rows that were deleted
+    but are not there; ``least``: per event time over the retained rows of the runs that this task answers
+    for; ``candidates``: how many look-ups into this side would find by each index, about; ``cursors``: per
+    run, see `LiveRun`."""
+
+    released: dict[str, int] = Field(default_factory=dict)
+    released_rows: dict[str, int] = Field(default_factory=dict)
+    marks: dict[str, Marks] = Field(default_factory=dict)
+    merged: list[LiveRun] = Field(default_factory=list)
+    inserted: list[LiveRun] = Field(default_factory=list)
+    least: dict[str, int] = Field(default_factory=dict)
+    counts: dict[str, int] = Field(default_factory=dict)
+    candidates: dict[str, float] = Field(default_factory=dict)
+    missing: list[str] = Field(default_factory=list)
+    cursors: dict[str, dict[str, int]] = Field(default_factory=dict)
+
+
+class FeedReport(Record):
+    """What a task of a node wrote for the next one. Of a stage's rows also what became of them, as of an
+    input's (see `engine.tasks.ingest`): ``counts``, ``late``; ``aside``: files of the late ones."""
+
+    runs: list[Run] = Field(default_factory=list)
+    pads: list[PadFile] = Field(default_factory=list)
+    counts: dict[str, int] = Field(default_factory=dict)
+    late: dict[str, LateBy] = Field(default_factory=dict)
+    aside: list[PadFile] = Field(default_factory=list)
+
+
+class NodeReport(Record):
+    """Of one task of a node. ``fed``: for a node whose rows go to another one. ``rows_out``: rows that left
+    the task, before the query's last filter. ``least_out``: per watermark key the least time among them."""
+
+    partition: int
+    sides: list[SideReport]
+    fed: FeedReport | None = None
+    rows_out: int = 0
+    matches: int = 0
+    least_out: dict[str, int] = Field(default_factory=dict)
+
+    def side(self, side: Side) -> SideReport:
+        return self.sides[place_of(side)]
+
+
+def lower(least: MutableMapping[str, int], name: str, time: int) -> None:
+    """Bring the least time of ``name`` down to ``time``."""
+    least[name] = min(least.get(name, time), time)

@@ -1,0 +1,246 @@
+"""The shape of a node: what its tasks know before any tick. Small, plain, free of expressions.
+
+Made from the plan and the types that an engine found (`engine.driver.shape`).
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import PlainSerializer, PlainValidator
+
+from watersmeet.event_time import Side
+from watersmeet.kernel.aggregate import AggregateColumn
+from watersmeet.kernel.asof import Reach
+from watersmeet.kernel.expressions.evaluate import Computed
+from watersmeet.kernel.joined import JoinedColumn
+from watersmeet.kernel.pairs import Condition
+from watersmeet.kernel.partial import Partials
+from watersmeet.names import DIFF, ours
+from watersmeet.spec.model import TASK_MEMORY, WINDOW_END, WINDOW_START, JoinKind, WindowKind
+from watersmeet.state.run import RunLayout
+
+CONTROL = ours("control")
+"""Column of a node task's output that is NULL in rows and holds the report in the one control row."""
+
+
+def _schema_of(value: Any) -> pa.Schema:
+    return (
+        value if isinstance(value, pa.Schema) else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value)))
+    )
+
+
+def _schema_text(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode()
+
+
+TaskSchema = Annotated[pa.Schema, PlainValidator(_schema_of), PlainSerializer(_schema_text)]
+"""A schema that is Arrow's own bytes when it goes to tasks as JSON."""
+
+
+@dataclass(frozen=True)
+class SideTask:
+    """One side of a node as tasks see it.
+
+    ``name``: as in the plan. ``schema``: the kept columns in their native types. ``keys``: those that are
+    hashed. ``nullable``: event times that may be NULL, in rows of a join or stage. ``carried``: columns that
+    leave the node. ``changes``: rows carry diffs. ``passes``: rows are not retained, and go out in their
+    tick. ``hides_released``: rows that are released may still meet the condition, and are to be left out.
+    ``memory``: bytes that a task may hold at once, see `engine.tasks.memory`.
+    """
+
+    query: str
+    name: str
+    layout: RunLayout
+    schema: TaskSchema
+    keys: tuple[str, ...]
+    nullable: tuple[str, ...]
+    padded: bool
+    carried: tuple[str, ...]
+    changes: bool
+    passes: bool = False
+    hides_released: bool = False
+    memory: int = TASK_MEMORY
+
+    @property
+    def arrangement(self) -> str:
+        return f"{self.query}/{self.name}"
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """The kept columns as runs hold them: event times are int64 without NULLs; where one is NULL is in a
+        column of its own."""
+        fields = [
+            pa.field(f.name, pa.int64() if f.name in self.layout.event_times else f.type) for f in self.schema
+        ]
+        return pa.schema([*fields, *(pa.field(null_column(name), pa.bool_()) for name in self.nullable)])
+
+
+def null_column(name: str) -> str:
+    """The stored column that is TRUE where the event time ``name`` is NULL."""
+    return ours(f"null:{name}")
+
+
+def place_of(side: Side) -> int:
+    """The number of a join's side among the sides of a node."""
+    return 0 if side is Side.LEFT else 1
+
+
+@dataclass(frozen=True)
+class FeedShape:
+    """How rows of a node become rows of ``side``, of another node; see `plan.model.sides.FeedPlan`.
+
+    ``copied``: (name, column of the rows); ``computed``: of the rows. ``beneath``: rows that fail are
+    none of the side's. ``of_stage``: the side is an input, and judges the rows as it does those of sources.
+    """
+
+    side: SideTask
+    copied: tuple[tuple[str, str], ...]
+    computed: tuple[Computed, ...]
+    beneath: tuple[str, ...]
+    filters: tuple[str, ...]
+    conditions: tuple[str, ...]
+    not_null: tuple[str, ...]
+    matchable: bool
+    of_stage: bool
+    timed: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeShape:
+    """A node as its tasks see it: the sides, the columns that leave, and where to (None: to the sink)."""
+
+    query: str
+    number: int
+    sides: tuple[SideTask, ...]
+    columns: tuple[JoinedColumn, ...]
+    changelog: bool
+    feed: FeedShape | None = None
+    reach: Reach | None = None
+
+    def side(self, side: Side) -> SideTask:
+        return self.sides[place_of(side)]
+
+    @property
+    def kept_anew(self) -> bool:
+        """Tasks write what is kept of this tick's rows; the runs that brought them are not."""
+        return self.changelog
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a task may hold at once."""
+        return self.sides[0].memory
+
+    @cached_property
+    def joined_schema(self) -> pa.Schema:
+        """The columns that leave, named ``alias.column``."""
+        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The rows that leave: `joined_schema`, and `DIFF` in changelog mode."""
+        return self.joined_schema.append(pa.field(DIFF, pa.int64())) if self.changelog else self.joined_schema
+
+    @property
+    def event_times(self) -> tuple[str, ...]:
+        """Those of the columns that leave that are watermark keys."""
+        return tuple(c.name for c in self.columns if c.column in self.side(c.side).layout.event_times)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """`row_schema` and the control column."""
+        return self.row_schema.append(pa.field(CONTROL, pa.string()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassShape(NodeShape):
+    """Rows of one side go out as they come."""
+
+
+@dataclass(frozen=True)
+class PartialShape:
+    """What is kept instead of rows: partial ``aggregates``, per group and pane of this ``width``.
+
+    ``side``: of the runs that hold them, where the time column holds the pane's start.
+    """
+
+    side: SideTask
+    width: int
+    aggregates: Partials
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregateShape(NodeShape):
+    """Windows over the time ``time`` of the one side, and groups in them; see `plan.model.AggregatePlan`.
+
+    ``columns``: what rows have that are to be grouped. ``by``: columns of the side that hold the keys;
+    ``keys``: (name in the result, column). ``aggregates`` None: Spark aggregates, and rows go out with the
+    windows that they are in. ``window_type``: of window_start and window_end. ``partial`` None: rows are
+    kept.
+    """
+
+    kind: WindowKind
+    time: str
+    size: int
+    slide: int
+    keys: tuple[tuple[str, str], ...]
+    aggregates: tuple[AggregateColumn, ...] | None
+    window_type: pa.DataType
+    partial: PartialShape | None
+
+    @property
+    def kept_anew(self) -> bool:
+        return self.partial is not None
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column for _, column in self.keys))
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        windows = [pa.field(name, self.window_type) for name in (WINDOW_START, WINDOW_END)]
+        kinds = {column.name: column.type for column in self.columns}
+        if self.aggregates is None:
+            return pa.schema([*windows, *(pa.field(name, kind) for name, kind in kinds.items())])
+        keys = [pa.field(name, kinds[column]) for name, column in self.keys]
+        return pa.schema([*windows, *keys, *(pa.field(each.name, each.type) for each in self.aggregates)])
+
+    @property
+    def event_times(self) -> tuple[str, ...]:
+        return (WINDOW_START, WINDOW_END)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinShape(NodeShape):
+    """``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match.
+    ``broadcast``: the side of which every task has all rows; see `engine.nodes.broadcast`."""
+
+    kind: JoinKind
+    condition: Condition
+    broadcast: Side | None = None
+
+    @property
+    def left(self) -> SideTask:
+        return self.sides[0]
+
+    @property
+    def right(self) -> SideTask:
+        return self.sides[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupShape(JoinShape):
+    """Rows of the one side meet a copy of a table, whose rows are as those of ``table``."""
+
+    table: SideTask
+
+    @property
+    def right(self) -> SideTask:
+        return self.table
+
+    def side(self, side: Side) -> SideTask:
+        return self.left if side is Side.LEFT else self.table

@@ -1,0 +1,104 @@
+"""What the driver tells tasks in a tick.
+
+`TickStart` goes to ingest tasks. Lists of runs travel in a file of the store (`NodeWork`), not in closures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from watersmeet.engine.messages.reports import PadFile
+from watersmeet.engine.messages.shapes import SideTask, place_of
+from watersmeet.event_time import NEVER, Side, Watermark
+from watersmeet.state.manifest import LiveRun, TableCopy
+from watersmeet.state.record import Record
+from watersmeet.state.run import Run
+from watersmeet.state.sealed import unsealed
+from watersmeet.state.store import Store
+
+
+@dataclass(frozen=True)
+class TickStart:
+    """What ingest needs to know of the tick. ``late_below``: per arrangement and event-time column;
+    ``max_ahead``: per arrangement and branch, µs after the tick's clock (None: off); ``sources``: their
+    names, likewise; ``indexes``: by what each arrangement's runs are sorted. ``null_fails``: a row without
+    an event time fails the tick; ``ordered``: runs say in which order their rows came."""
+
+    tick: int
+    attempt: str
+    clock_us: int
+    sides: Mapping[str, SideTask]
+    late_below: Mapping[str, Mapping[str, Watermark]]
+    max_ahead: Mapping[str, tuple[int | None, ...]]
+    flush_rows: int
+    flush_bytes: int
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    indexes: Mapping[str, str | None] = field(default_factory=dict)
+    null_fails: bool = False
+    ordered: bool = False
+    placing: Annotated[
+        Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]] | None, Field(exclude=True)
+    ] = None
+    """For tests: where in the hash space keys fall. Told to tasks of this process alone."""
+
+
+class SideWork(Record):
+    """What a task needs of one side of its node: live runs, new runs, limits before and after, merges asked
+    for. ``index``: by what new runs are sorted."""
+
+    runs: list[LiveRun]
+    new_runs: list[Run]
+    pads: list[PadFile]
+    old_limits: dict[str, Watermark]
+    new_limits: dict[str, Watermark]
+    merges: list[list[str]] = Field(default_factory=list)
+    index: str | None = None
+
+
+class AsofWork(Record):
+    """What the tasks of an ASOF join are told besides; see `engine.driver.asof_limits`.
+
+    ``settled``: no later right row has a lesser time; ``settled_before``: the same a tick ago. Of the right
+    rows below ``asked`` one per key is kept; ``asked_before``: the same a tick ago. ``least``: the least left
+    time that may ask from the next tick on; ``waiting``: the least one that was retained a tick ago.
+    """
+
+    settled: Watermark = NEVER
+    settled_before: Watermark = NEVER
+    asked: Watermark = NEVER
+    asked_before: Watermark = NEVER
+    least: Watermark = NEVER
+    waiting: int | None = None
+
+
+class NodeWork(Record):
+    """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
+    stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
+    late ones are wanted. ``fed_index``: by what runs that it writes for another node are sorted. ``table``:
+    what the rows meet, as it is in this tick. ``idle``, in the first of a tick: what the attempt decided, per
+    query, alias and branch: all partitions, and which are idle. ``settings``, there too: how the run was set
+    (a digest)."""
+
+    tick: int
+    sides: list[SideWork]
+    fed_late_below: dict[str, Watermark] = Field(default_factory=dict)
+    keep_late: bool = False
+    fed_index: str | None = None
+    asof: AsofWork | None = None
+    table: TableCopy | None = None
+    idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
+    settings: str = ""
+
+    def side(self, side: Side) -> SideWork:
+        return self.sides[place_of(side)]
+
+
+def read_work(store: Store, name: str) -> NodeWork:
+    """What a work file says. Raises: StateError when it is missing or damaged."""
+    return NodeWork.model_validate_json(unsealed(name, bytes(store.read(name))))

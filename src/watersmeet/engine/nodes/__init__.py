@@ -1,0 +1,1 @@
+"""What tasks do by kind of node: joins of all kinds, look-ups, windows."""

@@ -1,0 +1,354 @@
+"""The second half of a tick in changelog mode, for one hash range: every result is a change with a diff.
+
+    Δout = ΔL × R_before + L_after × ΔR            (semantics.md, section 5, for two inputs)
+
+This tick's rows are summed per equal row first: what is left are inserts, which become a new run, and
+deletes, which take away one equal row each by a mark (``gone``). Rows of a padded side carry the count of
+their live matches; a pad goes out while it is 0 and is taken back when it rises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.engine.messages.reports import NodeReport, SideReport, lower
+from watersmeet.engine.messages.shapes import JoinShape, SideTask
+from watersmeet.engine.tasks.memory import check_held
+from watersmeet.engine.tasks.merge import merge_runs
+from watersmeet.engine.tasks.results import (
+    count,
+    least_alive,
+    pad,
+    pad_files,
+    put_out,
+    with_diffs,
+)
+from watersmeet.engine.tasks.share import Share
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
+from watersmeet.event_time import Mask, Side, below
+from watersmeet.kernel.bands import Band, RealBand
+from watersmeet.kernel.batches import MOST_BYTES, one_array, same_rows, take_rows
+from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find
+from watersmeet.kernel.pieces import whole
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import BUCKET_MASK
+from watersmeet.kernel.times import to_native
+from watersmeet.measure import REAL
+from watersmeet.names import DIFF, ours
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, places_among
+from watersmeet.state.run import sort_rows, write_run
+
+_BUCKET = ours("bucket")
+_SAMPLES = 5
+
+
+@dataclass
+class Change:
+    """Inserts or deletes of one side. ``matches``: per row, how many live partners it has (inserts: after the
+    tick; deletes: before it)."""
+
+    rows: SortedRows
+    diff: int
+    matches: npt.NDArray[np.int64]
+
+
+def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice]) -> Iterator[pa.RecordBatch]:
+    report = share.report
+    inserts, deletes = {}, {}
+    for side in Side:
+        inserts[side], deletes[side] = _changes(slices[side], report.side(side))
+    left, right = slices[Side.LEFT], slices[Side.RIGHT]
+    for change in (inserts[Side.LEFT], deletes[Side.LEFT]):
+        for piece in right.old:
+            yield from _pairs(shape, Side.LEFT, change, piece, piece.were, report)
+    for change in (inserts[Side.RIGHT], deletes[Side.RIGHT]):
+        for piece in left.old:
+            yield from _pairs(shape, Side.RIGHT, change, piece, piece.are, report)
+        yield from _new_pairs(shape, inserts[Side.LEFT], change, report)
+    # A deleted right row's partners before the tick include left rows deleted in this tick.
+    _count_lost_partners(shape, deletes[Side.RIGHT], left)
+
+    marks = MarkWriter()
+    for side in Side:
+        own = slices[side]
+        if own.task.padded:
+            yield from _pad_changes(shape, side, own, inserts[side], deletes[side])
+        for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
+            diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
+            yield from with_diffs(pad(shape, side, batch, np.arange(low, high)), diffs)
+        inserted = _write_inserts(own, inserts[side], share.tick, report.side(side), marks)
+        _release(own, report.side(side))
+        report.side(side).merged = merge_runs(own, share.tick, marks)
+        merged_away = {name for group in own.work.merges for name in group}
+        for piece in own.old:
+            if piece.name not in merged_away:
+                piece.keep_marks(marks)
+        report.side(side).inserted = inserted
+        _least(own, inserts[side], report.side(side))
+    written = marks.write(share.store, share.tick)
+    for side in Side:
+        fresh = {live.run.name: live for live in [*report.side(side).merged, *report.side(side).inserted]}
+        names = {piece.name for piece in slices[side].old}
+        for name, found in written.items():
+            if name in fresh:
+                fresh[name].marks = found
+            elif name in names:
+                report.side(side).marks[name] = found
+
+
+def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change | None]:
+    """This tick's rows, summed per equal row: inserts, and deletes after taking their rows away."""
+    if own.new is None:
+        return None, None
+    rows = own.new.rows
+    batch = whole(rows.batch)
+    check_held(f'the changes of "{own.task.name}" in a tick', [batch], own.task.memory, MOST_BYTES)
+    table = pa.Table.from_batches([batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
+    keys = [name for name in table.column_names if name != DIFF]
+    summed = table.group_by(keys, use_threads=False).aggregate([(DIFF, "sum")])
+    same_rows(
+        "sum changes up",
+        int(pc.sum(table.column(DIFF)).as_py() or 0),
+        int(pc.sum(summed.column(f"{DIFF}_sum")).as_py() or 0),
+    )
+    net = summed.column(f"{DIFF}_sum").to_numpy().astype(np.int64)
+    schema = own.task.stored_schema
+    batch = pa.RecordBatch.from_arrays(
+        [one_array(summed.column(name)) for name in schema.names], schema=schema
+    )
+    buckets = summed.column(_BUCKET).to_numpy()
+    added = np.repeat(np.arange(len(net)), np.maximum(net, 0))
+    gone = np.flatnonzero(net < 0)
+    inserts = None
+    if len(added):
+        sorted_rows, _ = sort_rows(take_rows(batch, added), buckets[added], own.task.layout, own.work.index)
+        inserts = Change(sorted_rows, 1, np.zeros(len(sorted_rows), dtype=np.int64))
+    deletes = None
+    if len(gone):
+        needles, order = sort_rows(take_rows(batch, gone), buckets[gone], own.task.layout, own.work.index)
+        taken = _take_away(own, needles, -net[gone][order], report)
+        if len(taken):
+            deletes = Change(needles_at(needles, taken), -1, np.zeros(len(taken), dtype=np.int64))
+    return inserts, deletes
+
+
+def needles_at(rows: SortedRows, positions: Rows) -> SortedRows:
+    """The rows at ascending positions (repeats allowed), still sorted."""
+    return SortedRows(
+        rows.slots[positions],
+        rows.base,
+        rows.shift,
+        rows.greatest,
+        take_rows(rows.batch, positions),
+        rows.index,
+        rows.spans,
+        rows.by_value,
+    )
+
+
+def _take_away(
+    own: SideSlice, needles: SortedRows, wanted: npt.NDArray[np.int64], report: SideReport
+) -> Rows:
+    """Mark one equal live row as gone per delete; the needles that take effect, with repeats."""
+    equal = _equality(own.task)
+    left_over = wanted.copy()
+    for piece in own.old:
+        for needle, row in find(equal, needles, Side.LEFT, piece.rows):
+            alive = ~piece.are("gone", row) & ~_released(own, piece.rows, row)
+            needle, row = needle[alive], row[alive]
+            first = np.searchsorted(needle, needle, side="left")
+            chosen = np.arange(len(needle)) - first < left_over[needle]
+            needle, row = needle[chosen], row[chosen]
+            if len(row):
+                piece.mark("gone", row)
+                np.subtract.at(left_over, needle, 1)
+                report.released[piece.name] = report.released.get(piece.name, 0) + len(row)
+                count(report, "deleted", len(row))
+    # A row that was released cannot be found, but its partners are all still here: the delete applies.
+    released = _released(own, needles, np.arange(len(needles)))
+    missing = np.where(released, 0, left_over)
+    count(report, "missing_deletes", int(missing.sum()))
+    report.missing = _as_json(own.task, take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]))
+    effective = wanted - missing
+    return np.repeat(np.arange(len(needles)), effective)
+
+
+def _released(own: SideSlice, among: SortedRows, rows: Rows) -> Mask:
+    """Which of these rows were released before this tick."""
+    released = np.zeros(len(rows), dtype=np.bool_)
+    for column in own.task.layout.releasing:
+        released |= below(among.times(column)[rows], own.work.old_limits.get(column, float("-inf")))
+    return released
+
+
+def _as_json(side: SideTask, rows: pa.RecordBatch) -> list[str]:
+    """The kept columns of stored rows, as a JSON object per row."""
+    columns = {f.name: to_native(rows.column(f.name), f.type).to_pylist() for f in side.schema}
+    return [
+        json.dumps({name: _plain(values[row]) for name, values in columns.items()}, ensure_ascii=False)
+        for row in range(rows.num_rows)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat()
+    return str(value)
+
+
+def _equality(side: SideTask) -> Condition:
+    """Rows equal in every kept column, NULLs equal."""
+    exact = [index for index in side.layout.indexes if index.measure != REAL]
+    decided = {index.column for index in exact if index.measure.tells_apart}
+    return Condition(
+        keys=tuple(KeyColumns(name, name, True) for name in side.schema.names if name not in decided),
+        bands=tuple(Band(index.column, index.column, 0, 0, index.measure) for index in exact),
+        comparisons=(),
+        rechecks=(),
+        slack=0,
+        residual=None,
+        residual_columns=(),
+        reals=tuple(
+            RealBand(index, index, 0.0, 0.0, 0.0, 0.0, 2.0**1022, (), None)
+            for index in side.layout.indexes
+            if index.measure == REAL
+        ),
+    )
+
+
+def _pairs(
+    shape: JoinShape,
+    side: Side,
+    change: Change | None,
+    piece: RunSlice,
+    marks: Callable[[MarkKind, Rows], MarkArray],
+    report: NodeReport,
+) -> Iterator[pa.RecordBatch]:
+    """Changes of ``side`` × rows of the other side's old run that are not gone, by these ``marks``: those of
+    the piece before this tick, or now."""
+    if change is None:
+        return
+    for needle, row in find(shape.condition, change.rows, side, piece.looked_up):
+        alive = ~marks("gone", row)
+        needle, row = needle[alive], row[alive]
+        if not len(row):
+            continue
+        np.add.at(change.matches, needle, 1)
+        piece.add(row, change.diff)
+        report.matches += len(row)
+        if side is Side.LEFT:
+            found = put_out(shape, change.rows.batch, needle, piece.rows.batch, row)
+        else:
+            found = put_out(shape, piece.rows.batch, row, change.rows.batch, needle)
+        yield from with_diffs(found, np.full(len(row), change.diff))
+
+
+def _new_pairs(
+    shape: JoinShape, inserts: Change | None, change: Change | None, report: NodeReport
+) -> Iterator[pa.RecordBatch]:
+    """Left inserts × right changes of the same tick."""
+    if inserts is None or change is None:
+        return
+    for needle, row in find(shape.condition, inserts.rows, Side.LEFT, change.rows):
+        np.add.at(inserts.matches, needle, change.diff)
+        if change.diff > 0:
+            np.add.at(change.matches, row, 1)
+        report.matches += len(row)
+        yield from with_diffs(
+            put_out(shape, inserts.rows.batch, needle, change.rows.batch, row),
+            np.full(len(row), change.diff),
+        )
+
+
+def _count_lost_partners(shape: JoinShape, right: Change | None, left: SideSlice) -> None:
+    """Add the left rows that were deleted in this tick to the partners of the right ones that were."""
+    if right is None:
+        return
+    for piece in left.old:
+        lost = piece.newly("gone")
+        if len(lost):
+            for needle, row in find(shape.condition, right.rows, Side.RIGHT, piece.rows):
+                np.add.at(right.matches, needle[places_among(row, lost) >= 0], 1)
+
+
+def _pad_changes(
+    shape: JoinShape,
+    side: Side,
+    own: SideSlice,
+    inserts: Change | None,
+    deletes: Change | None,
+) -> Iterator[pa.RecordBatch]:
+    for piece in own.old:
+        if "count" not in piece.touched:
+            continue
+        changed, old, new = piece.counts_changed()
+        alive = ~piece.are("gone", changed)
+        for rows, diff in (
+            (changed[alive & (old == 0) & (new > 0)], -1),
+            (changed[alive & (old > 0) & (new == 0)], 1),
+        ):
+            if len(rows):
+                yield from with_diffs(pad(shape, side, piece.rows.batch, rows), np.full(len(rows), diff))
+    for change in (inserts, deletes):
+        if change is not None:
+            rows = np.flatnonzero(change.matches == 0)
+            if len(rows):
+                yield from with_diffs(
+                    pad(shape, side, change.rows.batch, rows), np.full(len(rows), change.diff)
+                )
+
+
+def _write_inserts(
+    own: SideSlice, inserts: Change | None, tick: int, report: SideReport, marks: MarkWriter
+) -> list[LiveRun]:
+    if inserts is None:
+        return []
+    run = write_run(own.store, own.task.arrangement, inserts.rows, own.task.layout, tick=tick)
+    if inserts.matches.any():
+        marks.add(run.name, "count", 0, inserts.matches)
+    gone = np.zeros(len(inserts.rows), dtype=np.bool_)
+    for column in own.task.layout.releasing:
+        gone |= below(inserts.rows.times(column), own.work.new_limits.get(column, float("-inf")))
+    _count_released(own, report, inserts.matches[gone])
+    return [LiveRun(run=run, released=int(gone.sum()))]
+
+
+def _release(own: SideSlice, report: SideReport) -> None:
+    for piece in own.old:
+        rows = own.released(piece, is_new=False)
+        rows = rows[~piece.are("gone", rows)]
+        if len(rows):
+            report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+            _count_released(own, report, piece.are("count", rows))
+
+
+def _count_released(own: SideSlice, report: SideReport, matches: npt.NDArray[np.int64]) -> None:
+    hits = int((matches > 0).sum())
+    count(report, "matched", hits)
+    count(report, "padded" if own.task.padded else "released_unmatched", len(matches) - hits)
+
+
+def _least(own: SideSlice, inserts: Change | None, report: SideReport) -> None:
+    """The least event times over this task's retained rows. Cost: see `least_alive`, and the inserts."""
+    least_alive(own, own.old, report)
+    if inserts is None:
+        return
+    live = np.ones(len(inserts.rows), dtype=np.bool_)
+    for releasing in own.task.layout.releasing:
+        limit = own.work.new_limits.get(releasing, float("-inf"))
+        live &= ~below(inserts.rows.times(releasing), limit)
+    if live.any():
+        for column in own.task.layout.event_times:
+            lower(report.least, column, int(inserts.rows.times(column)[live].min()))

@@ -1,0 +1,94 @@
+"""SEMI and ANTI joins: of a left row only counts whether it has a match.
+
+By a SEMI join a left row leaves with its first match, and is gone from the state (mark ``gone``). By an ANTI
+join matches are only marked; what never matched leaves when it is released, as the pads of an outer join do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.messages.reports import NodeReport, SideReport
+from watersmeet.engine.messages.shapes import JoinShape
+from watersmeet.engine.tasks.results import NO_ROWS, count, put_out
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
+from watersmeet.event_time import Mask, Side
+from watersmeet.kernel.pairs import SortedRows, find, has_match, rows_matched
+from watersmeet.kernel.pieces import Columns
+from watersmeet.kernel.probe import Rows
+from watersmeet.spec.model import JoinKind
+
+
+def first_matches(
+    shape: JoinShape, own: Mapping[Side, SideSlice], reach: Mapping[Side, SideSlice], report: NodeReport
+) -> Iterator[pa.RecordBatch]:
+    """Mark own rows that have a match; by a SEMI join, give out the left ones that have their first.
+
+    Args:
+        reach: per side, all rows that may match own ones of the other side.
+    """
+    left, right = own[Side.LEFT], own[Side.RIGHT]
+    left_around, right_around = reach[Side.LEFT], reach[Side.RIGHT]
+    hits = [(piece, _hits(shape, piece, right_around)) for piece in left.old]
+    if right.new is not None:
+        for piece in left_around.old:
+            for needle, row in find(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up):
+                if len(row):
+                    right.new.matched[needle[there(piece, row)]] = True
+        if left_around.new is not None:
+            found = has_match(shape.condition, right.new.rows, Side.RIGHT, left_around.new.looked_up)
+            right.new.matched |= found
+    if left_around.new is not None:
+        for piece in right.old:
+            piece.mark_matched(
+                rows_matched(shape.condition, left_around.new.rows, Side.LEFT, piece.looked_up)
+            )
+    if left.new is not None:
+        for rows_around in _all_rows(right_around):
+            left.new.matched |= has_match(shape.condition, left.new.rows, Side.LEFT, rows_around)
+        if shape.kind is JoinKind.SEMI and left.new.matched.any():
+            first = left.new.as_they_came(np.flatnonzero(left.new.matched))
+            yield from _left_rows(shape, left.new.rows.batch, first, report)
+    for piece, chosen in hits:
+        if not len(chosen):
+            continue
+        if shape.kind is JoinKind.SEMI:
+            mark_gone(piece, chosen, report.side(Side.LEFT))
+            yield from _left_rows(shape, piece.rows.batch, chosen, report)
+        else:
+            piece.mark_matched(chosen)
+
+
+def mark_gone(piece: RunSlice, rows: Rows, report: SideReport, what: str = "matched") -> None:
+    """Rows that are not retained though no limit releases them: of a SEMI join those that had their first
+    match, of sessions those of closed ones. ``what``: they are counted as."""
+    piece.mark("gone", rows)
+    report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+    count(report, what, len(rows))
+
+
+def there(piece: RunSlice, rows: Rows) -> Mask:
+    """Which of the rows have not left with a match in an earlier tick. By an ANTI join none ever does."""
+    there: Mask = ~piece.are("gone", rows)
+    return there
+
+
+def _hits(shape: JoinShape, piece: RunSlice, right: SideSlice) -> Rows:
+    """The rows of an old left run that have a match among the tick's new right rows. Marks are read only
+    where there is one."""
+    if right.new is None:
+        return NO_ROWS
+    hits = rows_matched(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up)
+    return hits[there(piece, hits)] if len(hits) else hits
+
+
+def _all_rows(side: SideSlice) -> list[SortedRows]:
+    return [piece.looked_up for piece in side.old] + ([] if side.new is None else [side.new.looked_up])
+
+
+def _left_rows(shape: JoinShape, batch: Columns, rows: Rows, report: NodeReport) -> Iterator[pa.RecordBatch]:
+    report.matches += len(rows)
+    return put_out(shape, batch, rows, None, NO_ROWS)

@@ -1,0 +1,198 @@
+"""A join in append mode, for one share: match, release, pad, merge.
+
+new left × old right, new left × new right, old left × new right    each pair with a new row, once
+released rows of a padded side that never matched                   pads
+runs that the driver wants merged                                   new runs, with their marks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.messages.reports import NodeReport, SideReport, lower
+from watersmeet.engine.messages.shapes import JoinShape
+from watersmeet.engine.nodes.asof import AsofTask
+from watersmeet.engine.nodes.broadcast import all_rows, settle
+from watersmeet.engine.nodes.changelog import run_changelog
+from watersmeet.engine.nodes.existence import first_matches, mark_gone
+from watersmeet.engine.nodes.orders import choose_orders
+from watersmeet.engine.nodes.ranges import matches_by_range, owned, reach_of
+from watersmeet.engine.tasks.matches import Sought, put_matches
+from watersmeet.engine.tasks.merge import merge_runs
+from watersmeet.engine.tasks.results import count, least_alive, pad, pad_files
+from watersmeet.engine.tasks.share import Share
+from watersmeet.engine.tasks.slice import HashRange, NewRows, SideSlice
+from watersmeet.event_time import Side
+from watersmeet.kernel.pairs import Search
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import order_of
+from watersmeet.spec.model import JoinKind
+from watersmeet.state.marks import MarkWriter
+from watersmeet.state.run import OpenRun
+
+
+def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """Joined and padded rows of the share: of its hash range; of a range of values, where there is no key; of
+    a part of one side and all of the other, where that is broadcast."""
+    reach = whole = None
+    if shape.broadcast is not None and share.partitions > 1:
+        slices = owned(shape, share)
+        if shape.broadcast is Side.LEFT and shape.kind is JoinKind.SEMI:
+            reach = {side: all_rows(shape, share, side) for side in Side}
+        else:
+            whole = all_rows(shape, share, shape.broadcast)
+    elif shape.left.layout.by_value:
+        slices = owned(shape, share)
+        if share.partitions > 1:
+            reach = reach_of(shape, share, slices)
+    else:
+        own = HashRange.of_share(share)
+        slices = {
+            side: SideSlice(shape.side(side), share.work.side(side), share.store, own, own) for side in Side
+        }
+    looked_up = slices if whole is None or shape.broadcast is None else {**slices, shape.broadcast: whole}
+    _choose_orders(shape, looked_up, reach, share.report)
+    if shape.changelog:
+        yield from run_changelog(shape, share, slices)
+    else:
+        yield from _run_append(shape, share, slices, looked_up, reach)
+
+
+def _choose_orders(
+    shape: JoinShape,
+    slices: Mapping[Side, SideSlice],
+    reach: Mapping[Side, SideSlice] | None,
+    report: NodeReport,
+) -> None:
+    for side in Side:
+        for own, others in ((slices, reach or slices), (reach, slices)):
+            if own is not None:
+                new = others[side.other].new
+                needles = None if new is None else new.rows
+                new_too = not shape.changelog and (side is Side.RIGHT or own is not slices)
+                choose_orders(shape, side, own[side], needles, report.side(side), new_too=new_too)
+
+
+def _run_append(
+    shape: JoinShape,
+    share: Share,
+    slices: dict[Side, SideSlice],
+    looked_up: dict[Side, SideSlice],
+    reach: Mapping[Side, SideSlice] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Match, then release, pad and merge what the task owns.
+
+    Args:
+        slices: what the task owns.
+        looked_up: the same, or all of a broadcast side.
+    """
+    report, asof = share.report, share.work.asof
+    if asof is not None:
+        yield from AsofTask(shape, slices, asof, report).run()
+    elif shape.kind.hides_right:
+        yield from first_matches(shape, looked_up, reach or looked_up, report)
+    elif reach is None:
+        yield from _matches(shape, looked_up, report)
+    else:
+        yield from matches_by_range(shape, slices, reach, report)
+    marks = MarkWriter()
+    for side in Side:
+        own = slices[side]
+        leaves = side is Side.LEFT and shape.kind is JoinKind.SEMI
+        if looked_up[side] is not own:
+            settle(shape, share, side, own, looked_up[side], marks)
+        elif asof is None:
+            _settle_new(own, leaves, report.side(side))
+        if asof is None:
+            yield from _release(shape, side, own, report.side(side), leaves=leaves)
+        for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
+            yield from pad(shape, side, batch, np.arange(low, high))
+        merged = merge_runs(own, share.tick, marks)
+        gone = {name for group in own.work.merges for name in group}
+        for piece in [*own.old, *own.new_runs]:
+            if piece.name not in gone:
+                piece.keep_marks(marks)
+        report.side(side).merged = merged
+        if leaves:
+            least_alive(own, [*own.old, *own.new_runs], report.side(side))
+        elif asof is None:
+            _least(own, report.side(side), share.partition, share.partitions)
+    written = marks.write(share.store, share.tick)
+    for side in Side:
+        own = slices[side]
+        merged_runs = {live.run.name: live for live in report.side(side).merged}
+        names = {live.run.name for live in own.work.runs} | {run.name for run in own.work.new_runs}
+        for name, found in written.items():
+            if name in merged_runs:
+                merged_runs[name].marks = found
+            elif name in names:
+                report.side(side).marks[name] = found
+
+
+def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport) -> Iterator[pa.RecordBatch]:
+    """New left rows with all right ones; then new right rows with old left ones."""
+    for side in Side:
+        own, other = slices[side].new, slices[side.other]
+        if own is None:
+            continue
+        pieces = [
+            Sought(
+                partial(piece.search, shape.condition, own.rows, side), piece.rows.batch, piece.mark_matched
+            )
+            for piece in other.old
+        ]
+        if side is Side.LEFT and other.new is not None:
+            found = partial(Search.of, shape.condition, own.rows, side, other.new.looked_up)
+            pieces.append(Sought(found, other.new.rows.batch, other.new.mark_matched))
+
+        def hit(rows: Rows, own: NewRows = own) -> None:
+            own.mark_matched(rows)
+            report.matches += len(rows)
+
+        yield from put_matches(shape, side, own.rows, own.arrival, pieces, hit)
+
+
+def _settle_new(own: SideSlice, leaves: bool, report: SideReport) -> None:
+    """Carry what is known of the merged new rows over to the runs that they came from."""
+    for piece, rows in own.matched_new():
+        if leaves:
+            mark_gone(piece, rows, report)
+        else:
+            piece.mark_matched(rows)
+
+
+def _release(
+    shape: JoinShape, side: Side, own: SideSlice, report: SideReport, *, leaves: bool = False
+) -> Iterator[pa.RecordBatch]:
+    for pieces, is_new in ((own.old, False), (own.new_runs, True)):
+        for piece in pieces:
+            rows = own.released(piece, is_new=is_new)
+            if leaves and len(rows):
+                rows = rows[~piece.are("gone", rows)]
+            if not len(rows):
+                continue
+            report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+            matched = piece.are("matched", rows)
+            hits = int(matched.sum())
+            count(report, "matched", hits)
+            count(report, "padded" if own.task.padded else "released_unmatched", len(rows) - hits)
+            if own.task.padded and hits < len(rows):
+                alone, arrival = np.sort(rows[~matched]), piece.arrival() if is_new else None
+                if arrival is not None:
+                    alone = alone[order_of(arrival[alone])]
+                yield from pad(shape, side, piece.rows.batch, alone)
+
+
+def _least(own: SideSlice, report: SideReport, partition: int, partitions: int) -> None:
+    """The least event times over the retained rows of the runs that this task answers for (whole runs)."""
+    runs = [*(live.run for live in own.work.runs), *own.work.new_runs]
+    for number, run in enumerate(runs):
+        if number % partitions != partition:
+            continue
+        found = OpenRun.open(own.store, run, own.task.layout).least(own.work.new_limits)
+        for column, time in (found or {}).items():
+            lower(report.least, column, time)

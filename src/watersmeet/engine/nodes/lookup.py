@@ -1,0 +1,94 @@
+"""A join with a table as of the tick: the tick's rows of the left side are looked up in a copy of the table,
+go out with what they found, and are not retained.
+
+With equality keys a task owns a hash range of the rows and of the copy. Without, it takes its share of the
+rows and looks at the whole copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.messages.shapes import LookupShape
+from watersmeet.engine.messages.work import SideWork
+from watersmeet.engine.tasks.matches import Sought, put_matches
+from watersmeet.engine.tasks.results import (
+    NO_ROWS,
+    count,
+    pad,
+    pad_files,
+    put_out,
+)
+from watersmeet.engine.tasks.share import Share
+from watersmeet.engine.tasks.slice import HashRange, NewRows, RunSlice, SideSlice
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Side
+from watersmeet.kernel.pairs import Search, has_match
+from watersmeet.kernel.probe import Rows
+from watersmeet.spec.model import JoinKind
+from watersmeet.state.manifest import LiveRun
+
+
+def lookup_rows(shape: LookupShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """Rows with their partners; then those of a padded side that found none."""
+    own = HashRange.of_share(share) if shape.left.keys else HashRange(MIN_TIME, MAX_TIME + 1)
+    left = SideSlice(shape.left, share.work.sides[0], share.store, own, own)
+    if left.new is not None:
+        new = left.new if shape.left.keys else _share_of(left.new, share)
+        rows, hits = new.rows, new.matched
+        yield from _found(shape, new, _table(shape, share, own), share)
+        report = share.report.sides[0]
+        found = int(hits.sum())
+        count(report, "matched", found)
+        count(report, "padded" if shape.left.padded else "released_unmatched", len(rows) - found)
+        if shape.left.padded and found < len(rows):
+            yield from pad(shape, Side.LEFT, rows.batch, new.as_they_came(np.flatnonzero(~hits)))
+    for batch, first, end in pad_files(share.work.sides[0], share.store, share.partition, share.partitions):
+        yield from pad(shape, Side.LEFT, batch, np.arange(first, end))
+
+
+def _share_of(new: NewRows, share: Share) -> NewRows:
+    low, high = (len(new.rows) * part // share.partitions for part in (share.partition, share.partition + 1))
+    arrival = None if new.arrival is None else new.arrival[low:high]
+    return NewRows(
+        new.rows.part(low, high), new.origin[low:high], new.position[low:high], new.matched[low:high], arrival
+    )
+
+
+def _table(shape: LookupShape, share: Share, own: HashRange) -> list[RunSlice]:
+    """The slices of the copy that may hold partners."""
+    copy = share.work.table
+    runs = [] if copy is None else [LiveRun(run=run) for run in copy.runs]
+    work = SideWork(runs=runs, new_runs=[], pads=[], old_limits={}, new_limits={})
+    return SideSlice(shape.table, work, share.store, own, own).old
+
+
+def _found(shape: LookupShape, new: NewRows, table: list[RunSlice], share: Share) -> Iterator[pa.RecordBatch]:
+    """Joined rows; of a SEMI join the rows that have a partner, of an ANTI join none. Marks those that do."""
+    rows, report = new.rows, share.report
+    if shape.kind.hides_right:
+        for piece in table:
+            new.matched |= has_match(shape.condition, rows, Side.LEFT, piece.rows)
+        if shape.kind is JoinKind.SEMI and new.matched.any():
+            report.matches += int(new.matched.sum())
+            yield from put_out(
+                shape, rows.batch, new.as_they_came(np.flatnonzero(new.matched)), None, NO_ROWS
+            )
+        return
+
+    def hit(rows: Rows) -> None:
+        new.mark_matched(rows)
+        report.matches += len(rows)
+
+    pieces = [
+        Sought(partial(Search.of, shape.condition, rows, Side.LEFT, piece.rows), piece.rows.batch, _unmarked)
+        for piece in table
+    ]
+    yield from put_matches(shape, Side.LEFT, rows, new.arrival, pieces, hit)
+
+
+def _unmarked(rows: Rows) -> None:
+    """Rows of a table have no marks."""

@@ -1,0 +1,190 @@
+"""Windows that close, for one hash range of grouping keys, from partial aggregates: no row is kept.
+
+A pane is a stretch of time as wide as the greatest common divisor of a window's size and slide, so that every
+window consists of whole panes (of TUMBLE: of one). The tick's rows are grouped by pane and keys; what is kept
+is one partial row for each, hashed as its rows are, with the pane's start as its time. Partial rows of one
+pane and group that came in different ticks are combined when their runs are merged. A window that closes is
+made of the partial rows of its panes. They are released as rows are: by a plain limit on the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.messages.reports import SideReport
+from watersmeet.engine.messages.shapes import AggregateShape, PartialShape
+from watersmeet.engine.nodes.windows import (
+    NUMBER,
+    in_parts,
+    last_end,
+    limits,
+    of_piece,
+    passed,
+    result_rows,
+)
+from watersmeet.engine.tasks.memory import check_held, run_bytes
+from watersmeet.engine.tasks.merge import merge_runs
+from watersmeet.engine.tasks.results import NO_ROWS, count, cut
+from watersmeet.engine.tasks.share import Share
+from watersmeet.engine.tasks.slice import HashRange, RunSlice, SideSlice
+from watersmeet.event_time import below
+from watersmeet.kernel.aggregate import AggregateColumn, grouped
+from watersmeet.kernel.batches import MOST_BYTES, narrowed, one_array, one_batch, size, take_rows
+from watersmeet.kernel.joined import gather
+from watersmeet.kernel.partial import ROWS
+from watersmeet.kernel.pieces import whole
+from watersmeet.kernel.slots import BUCKET_MASK, Slots
+from watersmeet.kernel.windows import closing, window_times
+from watersmeet.names import ours
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import MarkWriter
+from watersmeet.state.run import sort_rows, write_run
+
+MOST_PARTS = 1_024
+"""Into so many parts, at most, a task divides its hash range."""
+GROUPED_ROWS = 1_000_000
+"""About so many of the tick's rows are grouped at once."""
+
+BUCKET = ours("bucket")
+_BUCKET = AggregateColumn(BUCKET, f'min("{BUCKET}")', pa.int64())
+
+Partial = tuple[pa.RecordBatch, Slots]
+"""Partial rows, as runs hold them, and the upper halves of their slots."""
+
+
+def closed_panes(shape: AggregateShape, partial: PartialShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """The results of the windows that close in this tick, of the share's hash range. Where the rows of the
+    tick are many bytes, one part of the range after the other."""
+    work, report = share.work.sides[0], share.report.sides[0]
+    brought = work.model_copy(update={"runs": [], "merges": []})
+    there = work.model_copy(update={"new_runs": []})
+    held = sum(run.nbytes for run in work.new_runs) // share.partitions
+    parts = min(MOST_PARTS, -(-held // run_bytes(shape.memory)) or 1)
+    for part in range(parts):
+        place, places = share.partition * parts + part, share.partitions * parts
+        hashes = HashRange.of_share(replace(share, partition=place, partitions=places))
+        rows = SideSlice(shape.sides[0], brought, share.store, hashes, hashes)
+        kept = SideSlice(partial.side, there, share.store, hashes, hashes)
+        new = _made(shape, partial, rows.new_runs)
+        yield from _closed(shape, partial, kept, new)
+        _release(kept, report)
+        if new is not None:
+            _keep(shape, kept, new, share.tick, report)
+    if parts > 1:
+        hashes = HashRange.of_share(share)
+        kept = SideSlice(partial.side, there, share.store, hashes, hashes)
+    report.merged = merge_runs(kept, share.tick, MarkWriter(), lambda *rows: combined(shape, partial, *rows))
+
+
+def combined(shape: AggregateShape, partial: PartialShape, batch: pa.RecordBatch, buckets: Slots) -> Partial:
+    """One partial row for each pane and group."""
+    table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
+    found = grouped(table, [shape.time, *shape.by], [*partial.aggregates.combine, _BUCKET], in_order=False)
+    return _stored(partial, found)
+
+
+def _made(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunSlice]) -> Partial | None:
+    """The tick's rows as partial ones; None of none."""
+    parts: list[Partial] = []
+    held: list[RunSlice] = []
+    for number, piece in enumerate(pieces, 1):
+        held.append(piece)
+        held_bytes = sum(size(whole(each.rows.batch).columns) for each in held)
+        rows = sum(len(each.rows) for each in held)
+        if number == len(pieces) or rows >= GROUPED_ROWS or held_bytes >= run_bytes(shape.memory):
+            parts.append(_of_rows(shape, partial, held))
+            held = []
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    together = one_batch([batch for batch, _ in parts])
+    return combined(shape, partial, together, np.concatenate([buckets for _, buckets in parts]))
+
+
+def _of_rows(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunSlice]) -> Partial:
+    batch = one_batch([piece.rows.batch for piece in pieces])
+    slots = np.concatenate([piece.rows.slots for piece in pieces])
+    times = batch.column(shape.time).to_numpy(zero_copy_only=True)
+    given = gather(shape.columns, batch, np.arange(batch.num_rows), None, NO_ROWS)
+    columns = {name: given.column(name) for name in given.schema.names}
+    panes = np.floor_divide(times, np.int64(partial.width))
+    table = pa.table(columns | {NUMBER: pa.array(panes), BUCKET: pa.array(slots & BUCKET_MASK)})
+    found = grouped(table, [NUMBER, *shape.by], [*partial.aggregates.make, _BUCKET], in_order=False)
+    starts, _ = window_times(found.column(NUMBER).to_numpy(), partial.width, partial.width)
+    return _stored(partial, found.set_column(0, shape.time, pa.array(starts)))
+
+
+def _stored(partial: PartialShape, found: pa.Table) -> Partial:
+    schema = partial.side.schema
+    arrays = [one_array(found.column(name)) for name in schema.names]
+    check_held("the partial aggregates of a tick", [pa.record_batch(arrays, names=schema.names)], MOST_BYTES)
+    arrays = [narrowed(array, field.type) for array, field in zip(arrays, schema, strict=True)]
+    buckets: Slots = found.column(BUCKET).to_numpy()
+    return pa.RecordBatch.from_arrays(arrays, schema=schema), buckets
+
+
+def _closed(
+    shape: AggregateShape, partial: PartialShape, kept: SideSlice, new: Partial | None
+) -> Iterator[pa.RecordBatch]:
+    before, now = limits(shape, kept)
+    since, until = last_end(shape, before), last_end(shape, now)
+    chosen = []
+    for piece in kept.old:
+        rows = np.sort(passed(piece, shape.time, before, until))
+        if len(rows):
+            chosen.append(of_piece(piece, rows))
+    if new is not None:
+        rows = np.flatnonzero(below(_starts(shape, new[0]), until))
+        if len(rows):
+            chosen.append((*new, rows))
+    for part in in_parts(chosen, shape.memory):
+        batches = [take_rows(batch, rows) for batch, _, rows in part]
+        check_held(f'the partial aggregates of "{shape.query}" that a tick closes', batches, shape.memory)
+        batch = one_batch(batches)
+        for rows, numbers in closing(_starts(shape, batch), shape.size, shape.slide, since, until):
+            table = pa.Table.from_batches([take_rows(batch, rows)]).append_column(NUMBER, pa.array(numbers))
+            found = grouped(table, [*shape.by, NUMBER], partial.aggregates.finish)
+            starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
+            yield from cut(shape, result_rows(shape, found, starts, ends, dict(shape.keys)))
+
+
+def _release(kept: SideSlice, report: SideReport) -> None:
+    for piece in kept.old:
+        rows = kept.released(piece, is_new=False)
+        if len(rows):
+            stood_for = int(piece.rows.batch.column(ROWS).to_numpy(zero_copy_only=True)[rows].sum())
+            report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+            report.released_rows[piece.name] = report.released_rows.get(piece.name, 0) + stood_for
+            count(report, "grouped", stood_for)
+
+
+def _keep(shape: AggregateShape, kept: SideSlice, new: Partial, tick: int, report: SideReport) -> None:
+    """Write the partial rows of panes that are in windows still open."""
+    batch, buckets = new
+    gone = below(_starts(shape, batch), kept.work.new_limits.get(shape.time, float("-inf")))
+    stand_for = batch.column(ROWS).to_numpy(zero_copy_only=True)
+    count(report, "grouped", int(stand_for[gone].sum()))
+    if gone.all():
+        return
+    rows = np.flatnonzero(~gone)
+    layout = kept.task.layout
+    sorted_rows, _ = sort_rows(take_rows(batch, rows), buckets[rows], layout, kept.work.index)
+    run = write_run(
+        kept.store,
+        kept.task.arrangement,
+        sorted_rows,
+        layout,
+        tick=tick,
+        group=f"{tick}-new",
+        stands_for=int(stand_for[rows].sum()),
+    )
+    report.inserted.append(LiveRun(run=run))
+
+
+def _starts(shape: AggregateShape, batch: pa.RecordBatch) -> Slots:
+    """Of the panes."""
+    starts: Slots = batch.column(shape.time).to_numpy(zero_copy_only=True)
+    return starts

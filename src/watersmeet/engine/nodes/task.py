@@ -1,0 +1,145 @@
+"""The second half of a tick, for one share of one node: rows in, rows out, a report.
+
+What a kind of node does with its rows is in `KINDS`, a function per kind of shape. Here is what all kinds
+share: the work file, where rows go, the report.
+
+A task does nothing that depends on running once: it writes files under new names and reports them in its last
+row; only a report that the driver commits counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.engine.messages.reports import NodeReport, SideReport
+from watersmeet.engine.messages.shapes import (
+    CONTROL,
+    AggregateShape,
+    JoinShape,
+    LookupShape,
+    NodeShape,
+    PassShape,
+)
+from watersmeet.engine.messages.work import read_work
+from watersmeet.engine.nodes.aggregate import aggregate_rows
+from watersmeet.engine.nodes.join import join_rows
+from watersmeet.engine.nodes.lookup import lookup_rows
+from watersmeet.engine.nodes.passing import pass_rows
+from watersmeet.engine.tasks.asking import AnswerFile, answered, questions
+from watersmeet.engine.tasks.feed import FeedWriter
+from watersmeet.engine.tasks.memory import output_bytes
+from watersmeet.engine.tasks.results import note_least
+from watersmeet.engine.tasks.share import Share
+from watersmeet.engine.tasks.write import Placing, SideWriter
+from watersmeet.kernel.batches import one_batch, size
+from watersmeet.state.store import Store
+
+OUTPUT_ROWS = 200_000
+"""Small results are collected into batches of about this many rows before they leave."""
+
+KINDS: dict[type[NodeShape], Callable[[Any, Share], Iterator[pa.RecordBatch]]] = {
+    JoinShape: join_rows,
+    LookupShape: lookup_rows,
+    PassShape: pass_rows,
+    AggregateShape: aggregate_rows,
+}
+"""Per kind of shape: the rows that a task puts out, while it notes in its report what it did."""
+
+
+@dataclass(frozen=True)
+class NodeTask:
+    """One node of one tick, to be run once per partition. ``work``: its work file; ``placing``: for tests.
+    ``answers``: per partition, files with what was computed elsewhere of the node's condition."""
+
+    shape: NodeShape
+    store: Store
+    work: str
+    tick: int
+    placing: Placing | None = None
+    answers: Mapping[int, Sequence[AnswerFile]] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.shape.schema
+
+    def ask(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
+        """Candidate pairs of the share that ``answers`` says nothing of; nothing is written."""
+        assert isinstance(self.shape, JoinShape)
+        work = read_work(self.store, self.work)
+        report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
+        share = Share(self.store, self.tick, work, report, partition, partitions)
+        files = self.answers.get(partition, ())
+        return questions(self.shape, share, KINDS[type(self.shape)], files)
+
+    def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
+        """Rows of the ``partition``-th of ``partitions`` shares, and last the control row.
+
+        Rows that another node takes are written for it instead; then there is only the control row.
+        """
+        work = read_work(self.store, self.work)
+        report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
+        share = Share(self.store, self.tick, work, report, partition, partitions)
+        shape = answered(self.shape, self.store, self.answers.get(partition, ()))
+        feed = self.shape.feed
+        writer = None
+        if feed is not None:
+            writer = FeedWriter(
+                feed,
+                SideWriter(
+                    feed.side,
+                    self.store,
+                    self.tick,
+                    placing=self.placing,
+                    index=work.fed_index,
+                    ordered=partitions == 1,
+                ),
+                work,
+                self.store,
+            )
+        for batch in _collect(KINDS[type(self.shape)](shape, share), output_bytes(shape.memory)):
+            report.rows_out += batch.num_rows
+            note_least(self.shape, batch, report.least_out)
+            if writer is not None:
+                writer.add(batch)
+            else:
+                yield _with_control(batch, self.schema, None)
+        report.fed = None if writer is None else writer.finish()
+        empty = pa.RecordBatch.from_arrays(
+            [pa.nulls(1, field.type) for field in self.shape.row_schema], schema=self.shape.row_schema
+        )
+        yield _with_control(empty, self.schema, report.model_dump_json())
+
+
+def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, small batches put together, up to about ``most`` bytes."""
+    held: list[pa.RecordBatch] = []
+    rows = held_bytes = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        of_batch = size(batch.columns)
+        if held and held_bytes + of_batch > most:
+            yield one_batch(held)
+            held, rows, held_bytes = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        held_bytes += of_batch
+        if rows >= OUTPUT_ROWS:
+            yield one_batch(held)
+            held, rows, held_bytes = [], 0, 0
+    if held:
+        yield one_batch(held)
+
+
+def _with_control(batch: pa.RecordBatch, schema: pa.Schema, control: str | None) -> pa.RecordBatch:
+    column = pa.nulls(batch.num_rows, pa.string())
+    if control is not None:
+        column = pa.array([control] * batch.num_rows, type=pa.string())
+    arrays = [*batch.columns, column]
+    if [array.type for array in arrays] == schema.types:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, CONTROL]).cast(schema)

@@ -1,0 +1,85 @@
+"""What all windows share within a tick: limits, rows by their time, results as rows of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.messages.shapes import AggregateShape
+from watersmeet.engine.tasks.memory import run_bytes
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
+from watersmeet.event_time import NEVER, Times, Watermark
+from watersmeet.kernel.batches import cuts, one_array
+from watersmeet.kernel.pieces import Columns, row_sizes
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import BUCKET_MASK, Slots
+from watersmeet.kernel.times import to_native
+from watersmeet.names import ours
+from watersmeet.spec.model import WINDOW_END, WINDOW_START
+
+NUMBER = ours("window")
+"""Column of rows to be grouped: the number of their window, or pane."""
+
+
+def limits(shape: AggregateShape, own: SideSlice) -> tuple[Watermark, Watermark]:
+    """Of the last tick and of this one: rows below are released, or (sessions) have been looked at."""
+    before, now = (limits.get(shape.time, NEVER) for limits in (own.work.old_limits, own.work.new_limits))
+    return before, now
+
+
+def last_end(shape: AggregateShape, limit: Watermark) -> Watermark:
+    """The end of the last window that begins below a limit, which is where one begins."""
+    return limit if isinstance(limit, float) else limit - shape.slide + shape.size
+
+
+def passed(piece: RunSlice, column: str, since: Watermark, now: Watermark) -> Rows:
+    """Rows of the slice with a time in [since, now), in order of it."""
+    rows = piece.run.between(column, since, now)
+    return rows[(rows >= piece.start) & (rows < piece.stop)] - piece.start
+
+
+Chosen = tuple[Columns, Slots, Rows]
+"""Rows of a batch, and the slots of all its rows."""
+
+
+def of_piece(piece: RunSlice, rows: Rows) -> Chosen:
+    return piece.rows.batch, piece.rows.slots, rows
+
+
+def in_parts(found: Sequence[Chosen], memory: int) -> Iterator[list[Chosen]]:
+    """Rows that are to be grouped: all of them, or, where they are many bytes, those of one range of hashes
+    after the other, so that rows of one group stay together. Cost: these rows, for each part."""
+    rows = [chosen for *_, chosen in found]
+    of_rows = [row_sizes(batch, batch.schema.names, chosen) for batch, _, chosen in found]
+    if sum(int(each.sum()) for each in of_rows) <= run_bytes(memory):
+        if found:
+            yield list(found)
+        return
+    hashes = [slots[chosen] & BUCKET_MASK for _, slots, chosen in found]
+    each, place = np.unique(np.concatenate(hashes), return_inverse=True)
+    held = np.bincount(place, weights=np.concatenate(of_rows)).astype(np.int64)
+    for low, high in pairwise(cuts(held, run_bytes(memory))):
+        own = [(given >= each[low]) & (given <= each[high - 1]) for given in hashes]
+        yield [
+            (batch, slots, chosen[mine])
+            for (batch, slots, _), chosen, mine in zip(found, rows, own, strict=True)
+            if mine.any()
+        ]
+
+
+def result_rows(
+    shape: AggregateShape, found: pa.Table, starts: Times, ends: Times, held: Mapping[str, str]
+) -> pa.RecordBatch:
+    """``held``: columns of ``found`` that have another name there. Wide columns may have 64-bit offsets."""
+    kind = shape.row_schema.field(WINDOW_START).type
+    windows = {WINDOW_START: starts, WINDOW_END: ends}
+    arrays = []
+    for field in shape.row_schema:
+        if field.name in windows:
+            arrays.append(to_native(pa.array(windows[field.name]), kind))
+        else:
+            arrays.append(one_array(found.column(held.get(field.name, field.name))))
+    return pa.RecordBatch.from_arrays(arrays, names=shape.row_schema.names)

@@ -1,0 +1,194 @@
+"""Spark's checkpoint: found damaged, and made anew from the manifest, which knows offsets and files.
+
+A manifest's ``host`` has the text of the offsets of its batch, and names lists of all files read. From these
+Spark goes on with the next batch as if its own files had never been lost. What a killed run had planned
+beyond the manifest is planned anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from watersmeet.durable import make_folders, sync
+from watersmeet.engine.spark.checkpoint.directory import OLD, Checkpoint, Offsets
+from watersmeet.engine.spark.checkpoint.spark_files import COMPACT, SparkFiles, log_text
+from watersmeet.engine.spark.sources.files.read import step_of
+from watersmeet.engine.spark.sources.files.there import is_odd, local_of, mixed, shown
+from watersmeet.errors import StateError
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.model import Source
+from watersmeet.state import file_lists
+from watersmeet.state.file_lists import FileRead
+
+QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS = "query_id", "batch", "offsets", "sources", "topics"
+"""Of a manifest's ``host``; also `file_lists.KEY` and `files_read.CHANGED`."""
+
+COMPACT_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
+
+
+def offsets_in(host: Mapping[str, Any]) -> Offsets:
+    """The offsets of the batch that a manifest was made by."""
+    return Offsets.of(int(host[BATCH]), str(host[OFFSETS]))
+
+
+def find_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) -> str | None:
+    """What of Spark's files, up to the batch of ``host``, is not as it was; None: all is there."""
+    spark, batch = checkpoint.spark_files, int(host[BATCH])
+    try:
+        text = (spark.root / "offsets" / str(batch)).read_text()
+    except (OSError, ValueError):
+        return f"its offsets of batch {batch} cannot be read"
+    if text != host[OFFSETS]:
+        return f"its offsets of batch {batch} are others than those that the state was made by"
+    if batch > 0:
+        try:
+            checkpoint.offsets(batch - 1)
+        except StateError:
+            return f"its offsets of batch {batch - 1} cannot be read"
+    offsets = offsets_in(host)
+    read = list(file_lists.read(checkpoint.store, file_lists.lists_of(host)))
+    try:
+        for number in _file_sources(plan):
+            expected = {(each.batch, each.path) for each in read if each.source == number and each.batch >= 0}
+            spark.check_file_log(number, step_of(offsets, number), expected)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) -> str | None:
+    """The same of the batch that comes next, if one is planned."""
+    spark, batch = checkpoint.spark_files, int(host[BATCH]) + 1 if host else 0
+    planned = batch in spark.numbers("offsets")
+    before = offsets_in(host) if host else None
+    try:
+        if not planned:
+            for number in _file_sources(plan):
+                last = -1 if before is None else step_of(before, number)
+                _check_log(spark, number, plan.sources[number], last + 1, spark.last_step(number))
+            return None
+        if spark.query_id() is None:
+            return "its metadata cannot be read"
+        offsets = checkpoint.offsets(batch)
+        if len(offsets.sources) != len(plan.sources):
+            return f"its offsets of batch {batch} are not whole"
+        for number, source in enumerate(plan.sources):
+            if before is not None and _goes_back(
+                source.connector, before.sources[number], offsets.sources[number]
+            ):
+                return f"its offsets of batch {batch} are behind those of batch {batch - 1}"
+        for number in _file_sources(plan):
+            last = -1 if before is None else step_of(before, number)
+            _check_log(spark, number, plan.sources[number], last + 1, step_of(offsets, number))
+    except StateError:
+        return f"its offsets of batch {batch} cannot be read"
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _check_log(spark: SparkFiles, number: int, source: Source, first: int, last: int) -> None:
+    """Raises: ValueError when it is not whole, or when no tick was made of it for the files that it names."""
+    entries = [each for step in range(first, last + 1) for each in spark.file_log(number, step)]
+    paths = [path for each in entries if (path := local_of(str(each["path"]))) is not None]
+    for path in paths:
+        if is_odd(path):
+            raise ValueError(f"it lists {shown(path)}, which Spark takes for a pattern")
+    plain = mixed(source, paths)
+    if plain is not None:
+        raise ValueError(f"it lists {shown(plain)}, which Spark passes over")
+
+
+def put_aside(checkpoint: Checkpoint) -> Path:
+    """Move Spark's files out of the way; where they are now."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    names = (f"{OLD}{stamp}{more}" for more in ("", *(f"-{n}" for n in range(2, 1000))))
+    kept = next(path for path in map(checkpoint.root.joinpath, names) if not path.exists())
+    os.rename(checkpoint.spark, kept)
+    sync(checkpoint.root)
+    return kept
+
+
+def rebuild(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan, interval: int) -> Path | None:
+    """Make Spark's files anew; where the old ones are, if there were any.
+
+    Args:
+        interval: every how many steps Spark compacts the log of a file source.
+
+    Raises:
+        StateError: a list of files read is damaged.
+    """
+    offsets, batch = offsets_in(host), int(host[BATCH])
+    by_source: dict[int, dict[int, list[FileRead]]] = {}
+    for each in file_lists.read(checkpoint.store, file_lists.lists_of(host)):
+        if each.batch >= 0:
+            by_source.setdefault(each.source, {}).setdefault(each.batch, []).append(each)
+    fresh = checkpoint.root / "spark.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    _write(fresh / "metadata", json.dumps({"id": host[QUERY_ID]}, separators=(",", ":")))
+    for number in range(
+        max(0, batch - 1), batch + 1
+    ):  # Spark wants the one before, though it makes no use of it
+        _write(fresh / "offsets" / str(number), str(host[OFFSETS]))
+    _write(fresh / "commits" / str(batch), log_text([{"nextBatchWatermarkMs": 0}]))
+    for number in _file_sources(plan):
+        folder, steps = fresh / "sources" / str(number), by_source.get(number, {})
+        for name, lines in _log(steps, step_of(offsets, number), interval):
+            _write(folder / name, log_text(lines))
+    kept = put_aside(checkpoint) if checkpoint.spark.exists() else None
+    os.rename(fresh, checkpoint.spark)
+    sync(checkpoint.root)
+    return kept
+
+
+def _log(
+    steps: Mapping[int, Sequence[FileRead]], last: int, interval: int
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The files of a source's log: one with all up to the last compaction, and one per step since."""
+    compacted = (last + 1) // interval * interval - 1
+    if compacted >= 0:
+        every = [each for step in range(compacted + 1) for each in steps.get(step, ())]
+        yield f"{compacted}{COMPACT}", _entries(every)
+    for step in range(compacted + 1, last + 1):
+        yield str(step), _entries(steps.get(step, ()))
+
+
+def _entries(files: Iterable[FileRead]) -> list[dict[str, Any]]:
+    return [{"path": each.path, "timestamp": each.time_ms, "batchId": each.batch} for each in files]
+
+
+def _write(path: Path, text: str) -> None:
+    make_folders(path.parent)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    sync(path.parent)
+
+
+def _file_sources(plan: JobPlan) -> list[int]:
+    return [number for number, source in enumerate(plan.sources) if source.connector == "file"]
+
+
+def _goes_back(connector: str, before: str, after: str) -> bool:
+    """Whether a source would read anew what it has read."""
+    if before == "-":
+        return False
+    if after == "-":
+        return True
+    old, new = json.loads(before), json.loads(after)
+    if connector == "file":
+        return bool(new["logOffset"] < old["logOffset"])
+    if connector == "kafka":
+        return any(
+            new.get(topic, {}).get(number, -1) < end
+            for topic, ends in old.items()
+            for number, end in ends.items()
+        )
+    return False

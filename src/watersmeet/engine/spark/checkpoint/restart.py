@@ -1,0 +1,271 @@
+"""What must fit before a job goes on: Spark's checkpoint against our manifest.
+
+Spark may repeat the last batch (killed between our commit and Spark's); nothing else. A repeated batch is
+skipped only if everything recorded about it is equal; whatever does not fit stops the job with what to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Offsets
+from watersmeet.engine.spark.checkpoint.rebuild import (
+    BATCH,
+    OFFSETS,
+    QUERY_ID,
+    SOURCES,
+    TOPICS,
+    find_damage,
+    find_damage_ahead,
+    put_aside,
+    rebuild,
+)
+from watersmeet.engine.spark.checkpoint.spark_files import REBUILD
+from watersmeet.engine.spark.sources.files.inferred import COLUMNS, as_kept
+from watersmeet.engine.spark.sources.files.read import CHANGED, BatchFiles
+from watersmeet.engine.spark.sources.topics import TopicIds
+from watersmeet.errors import StateError
+from watersmeet.plan.identity.settings import differences, digest_of
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.model import Column
+from watersmeet.state import file_lists
+from watersmeet.state.manifest import Manifest
+
+READ = "read"
+"""Where a host has the digest of the batch's own files."""
+
+_TOLD = (QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS, READ)
+"""Of a host, what tells one tick's input from another's."""
+
+_ANEW = "restore the checkpoint directory from a copy, or start anew with an empty one (and an empty sink)"
+
+
+def host_of(
+    query_id: str,
+    offsets: Offsets,
+    plan: JobPlan,
+    topics: TopicIds,
+    files: BatchFiles,
+    inferred: Mapping[str, Sequence[Column]] | None = None,
+) -> dict[str, Any]:
+    """What a manifest remembers of a batch: all that Spark's checkpoint can be made anew from, and all that
+    tells one batch from another. The same for a batch that is repeated, if it has the same rows. Also the
+    columns that were ``inferred``: of what is there later, others might be."""
+    return {
+        **_batch_of(query_id, offsets, plan),
+        TOPICS: topics,
+        READ: files.digest,
+        file_lists.KEY: [each.model_dump() for each in files.lists],
+        CHANGED: {name: asdict(found) for name, found in files.changed.items()},
+        COLUMNS: {name: as_kept(columns) for name, columns in (inferred or {}).items()},
+    }
+
+
+def _batch_of(query_id: str, offsets: Offsets, plan: JobPlan) -> dict[str, Any]:
+    return {QUERY_ID: query_id, BATCH: offsets.batch, OFFSETS: offsets.text, SOURCES: sources_of(plan)}
+
+
+def sources_of(plan: JobPlan) -> list[str]:
+    """The sources in the union's order."""
+    return [f"{source.connector} {source.name}" for source in plan.sources]
+
+
+def told_of(host: Mapping[str, Any], settings: str) -> dict[str, str]:
+    """By what a tick is known besides its rows; see `engine.driver.identity`. ``settings``: their digest."""
+    batch = json.dumps([host.get(name) for name in _TOLD])
+    return {"offsets": batch, "settings": settings}
+
+
+def check_settings(
+    checkpoint: Checkpoint, settings: Mapping[str, str], begun: str | None, may_be_out: Sequence[str]
+) -> bool:
+    """Whether a tick that an earlier run began was begun with these settings. If it was not, and rows of it
+    may be out, it is not repeated: some rows would be made in one way, and some in another.
+
+    Args:
+        settings: those of this run.
+        begun: the digest of those that the next tick was begun with; None: it was not begun, so that nothing
+            of it is out.
+        may_be_out: sinks, in words, that have rows of it, or of which that cannot be told.
+
+    Raises:
+        StateError: the settings are others, and rows may be out.
+    """
+    digest, kept = digest_of(settings), checkpoint.settings()
+    as_begun = begun in (None, digest)
+    if not as_begun and may_be_out:
+        before = kept[1] if kept is not None and kept[0] == begun else None
+        raise StateError(
+            "the last run ended in the middle of a tick, of which rows may be out "
+            f"({', '.join(may_be_out)}). It has to be repeated as it was, but the job is set in another way "
+            f"now. {_what_differs(before, settings)}",
+            code="interrupted-tick",
+            hint="run the job once as it was, with --until-caught-up: that repeats the tick. Then change it",
+        )
+    if kept is None or kept[0] != digest:
+        checkpoint.keep_settings(digest, settings)
+    return as_begun
+
+
+def _what_differs(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
+    if before is None:
+        return "How it was set then is not known any more"
+    return "; ".join(differences(before, now))
+
+
+def check_checkpoint(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: JobPlan) -> None:
+    """Before the query starts, after `recover`.
+
+    Args:
+        host: what the manifest remembers; None: there is no manifest.
+
+    Raises:
+        StateError: one of the two is lost, belongs to another job, or is behind the other.
+    """
+    query_id, planned = checkpoint.query_id(), checkpoint.last_planned()
+    committed = checkpoint.last_committed()
+    if host is None:
+        if committed is not None:
+            raise StateError(
+                f"the state is gone: {checkpoint.state} holds no manifest, but Spark has committed "
+                f"batch {committed}. What was put out is whole; nothing was read",
+                code="state-lost",
+                hint=f"joining from nothing would lose matches: {_ANEW}",
+            )
+        return
+    if not host:
+        return
+    check_sources(host, plan)
+    if query_id is None or planned is None:
+        raise StateError(
+            f"Spark's checkpoint in {checkpoint.spark} is gone, or its metadata is; the state is whole, as of"
+            f" batch {host[BATCH]}",
+            code="spark-checkpoint-lost",
+            hint=REBUILD,
+        )
+    if host[QUERY_ID] != query_id:
+        raise StateError(
+            f"Spark's checkpoint in {checkpoint.spark} is not the one that the state was made with",
+            code="spark-checkpoint-changed",
+            hint=REBUILD,
+        )
+    if (
+        planned < host[BATCH]
+        or planned > host[BATCH] + 1
+        or (committed is not None and committed > host[BATCH])
+    ):
+        raise StateError(
+            f"Spark's checkpoint is at batch {planned if committed is None else committed}, "
+            f"the state at batch {host[BATCH]}: one of them is of another time",
+            code="checkpoint-gap",
+            hint=f"if the state in {checkpoint.state} is the one to go on from, {REBUILD}",
+        )
+    damage = find_damage(checkpoint, host, plan)
+    if damage is not None:
+        raise StateError(
+            f"Spark's checkpoint in {checkpoint.spark} is damaged: {damage}; the state is whole",
+            code="spark-checkpoint-damaged",
+            hint=REBUILD,
+        )
+
+
+def recover(
+    checkpoint: Checkpoint,
+    manifest: Manifest | None,
+    plan: JobPlan,
+    note: Callable[[str], None],
+    *,
+    interval: int,
+    accepted: Mapping[str, str] | None = None,
+    asked: bool = False,
+) -> dict[str, Any]:
+    """Mend of Spark's checkpoint what can be mended without losing anything; the host to go on from.
+
+    What a power failure took of a batch that was only planned goes: nothing of it was published, for that
+    waits until its files are on disk. So do commits: Spark gives the batch again.
+
+    Args:
+        note: told what was done.
+        interval: see `rebuild`.
+        accepted: sources that go on from other offsets, as somebody wants it.
+        asked: make the checkpoint anew whatever it looks like.
+
+    Raises:
+        StateError: there is nothing to make it from.
+    """
+    host = dict(manifest.host) if manifest is not None else {}
+    if not host:
+        if asked:
+            raise StateError(
+                f"there is no state in {checkpoint.state} that Spark's checkpoint could be made from",
+                code="state-lost" if manifest is None else "nothing-to-rebuild",
+                hint="without the option the job starts from the beginning of its input",
+            )
+        if checkpoint.last_committed() is None and find_damage_ahead(checkpoint, host, plan):
+            note(f"the first batch had only been planned when the power failed: {put_aside(checkpoint)}")
+        return host
+    check_sources(host, plan)
+    if accepted:
+        host |= _going_on_from(host, plan, accepted)
+    torn = checkpoint.spark_files.drop_torn_commits()
+    if torn:
+        note(f"Spark's commits of batches {torn} were not whole: they are given again, and passed over")
+    ahead = None
+    if not (asked or accepted or find_damage(checkpoint, host, plan)):
+        ahead = find_damage_ahead(checkpoint, host, plan)
+    if asked or accepted or ahead:
+        kept = rebuild(checkpoint, host, plan, interval)
+        why = f" ({ahead}: a batch that was only planned)" if ahead else ""
+        note(
+            f"Spark's checkpoint was made anew from the state of batch {host[BATCH]}{why}"
+            + (f"; the old one is in {kept}" if kept else "")
+        )
+    return host
+
+
+def _going_on_from(host: Mapping[str, Any], plan: JobPlan, accepted: Mapping[str, str]) -> dict[str, Any]:
+    lines = str(host[OFFSETS]).split("\n")
+    for number, source in enumerate(plan.sources):
+        lines[2 + number] = accepted.get(source.name, lines[2 + number])
+    topics = {name: ids for name, ids in host.get(TOPICS, {}).items() if name not in accepted}
+    return {OFFSETS: "\n".join(lines), TOPICS: topics}
+
+
+def check_sources(host: Mapping[str, Any], plan: JobPlan) -> None:
+    """Raises: StateError when the state was made with other sources, or in another order."""
+    if host[SOURCES] != sources_of(plan):
+        raise StateError(
+            f"the sources are {_listed(sources_of(plan))}; the state was made with {_listed(host[SOURCES])}, "
+            "in this order",
+            code="sources-changed",
+            hint="name the same sources in the same order, or start anew with an empty checkpoint directory",
+        )
+
+
+def is_committed(manifest: Manifest | None, query_id: str, offsets: Offsets, plan: JobPlan) -> bool:
+    """Whether the batch that Spark gives is the one committed last.
+
+    Raises:
+        StateError: it is neither that nor the next one.
+    """
+    host = manifest.host if manifest is not None else {}
+    last = int(host.get(BATCH, -1))
+    if offsets.batch == last + 1:
+        return False
+    found = _batch_of(query_id, offsets, plan)
+    if host and found == {name: host.get(name) for name in found}:
+        return True
+    raise StateError(
+        f"Spark gives batch {offsets.batch}, the state is at batch {last}"
+        + (", with other offsets" if offsets.batch == last else "")
+        + ": Spark's checkpoint and the state are not of the same time; nothing of this batch was put out",
+        code="checkpoint-gap",
+        hint=_ANEW,
+    )
+
+
+def _listed(sources: list[str]) -> str:
+    return ", ".join(f'"{each}"' for each in sources)

@@ -1,0 +1,115 @@
+"""A job from its description to its end on Spark: session, sinks, run. What the command line calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.spark.job import session
+from watersmeet.engine.spark.job.query import run
+from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
+from watersmeet.engine.spark.sources.backlog import Backlog
+from watersmeet.engine.spark.sources.look import problems_of
+from watersmeet.engine.spark.tick.tick import BROKEN_INSERT, LATE_INSERT, Outputs
+from watersmeet.errors import SpecError, near_names, raise_all
+from watersmeet.plan.checks.endpoints import ASIDE
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.sinks.base import RowPrinter, Sink
+from watersmeet.sinks.registry import make_sink
+from watersmeet.spec.model import Column, Job
+
+OnTick = Callable[[TickResult, float, Mapping[str, float]], None]
+
+
+def run_job(
+    job: Job,
+    plan: JobPlan,
+    *,
+    checkpoint: str,
+    partitions: int | None = None,
+    trigger: str | None = None,
+    master: str | None = None,
+    jars: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    until_caught_up: bool = False,
+    finish: bool = False,
+    set_aside_newer_parts: bool = False,
+    rebuild: bool = False,
+    accept_loss: Collection[str] = (),
+    inferred: Mapping[str, Sequence[Column]] | None = None,
+    on_start: OnStart | None = None,
+    on_notice: Callable[[str], None] | None = None,
+    on_backlog: Callable[[Backlog], None] | None = None,
+    on_tick: OnTick | None = None,
+    on_note: Callable[[str], None] | None = None,
+    console: RowPrinter | None = None,
+) -> RunResult:
+    """Run ``plan``, the plan of ``job``, until it ends or is stopped; see `RunSettings` for the arguments.
+
+    Args:
+        console: shows the rows of console sinks.
+
+    Raises:
+        WatersmeetError: whatever went wrong, readable.
+    """
+    settings = RunSettings(
+        checkpoint=checkpoint,
+        partitions=partitions,
+        trigger=trigger or DEFAULT_TRIGGER,
+        until_caught_up=until_caught_up or finish,
+        finish=finish,
+        run=job.run,
+        set_aside_newer_parts=set_aside_newer_parts,
+        rebuild=rebuild,
+        accept_loss=accept_loss,
+        inferred=inferred or {},
+        on_start=on_start,
+        on_notice=on_notice,
+        on_backlog=on_backlog,
+        on_tick=on_tick,
+    )
+    outputs = outputs_of(job, plan, console)
+    raise_all(problems_of(plan))
+    connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
+    conf = session.settings(
+        master=master, conf=conf, jars=jars, kafka="kafka" in connectors, time_zone=job.options.time_zone
+    )
+    spark = session.start(conf)
+    return run(spark, plan, settings, outputs)
+
+
+def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
+    """The sinks of all queries, one object per declared sink, and those for rows set aside.
+
+    Raises:
+        SpecError: ``late_output`` or ``broken_output`` names no sink of the job, or options are wrong.
+    """
+    made: dict[str, Sink] = {}
+
+    def sink_named(name: str) -> Sink:
+        if name not in made:
+            made[name] = make_sink(declared[name], console=console)
+        return made[name]
+
+    declared = {query.sink.name: query.sink for query in plan.queries}
+    declared = {sink.name: sink for sink in job.sinks} | declared
+    for name in (LATE_INSERT, BROKEN_INSERT):
+        if any(query.name == name for query in plan.queries):
+            raise SpecError(
+                f'"{name}" is kept for rows set aside; no INSERT may go by it',
+                code="reserved-name",
+                hint="give the sink another name",
+            )
+    queries = {query.name: sink_named(query.sink.name) for query in plan.queries}
+    aside: dict[str, Sink | None] = {}
+    for setting in ASIDE:
+        wanted = job.run.get(setting)
+        if wanted is not None and wanted not in declared:
+            raise SpecError(
+                f'{setting} = "{wanted}" is no sink of this job',
+                code="unknown-sink",
+                hint=near_names(wanted, declared)
+                or "declare one: CREATE MAPPING late TYPE File OPTIONS ('path' = 'out/late')",
+            )
+        aside[setting] = None if wanted is None else sink_named(wanted)
+    return Outputs(queries, late=aside["late_output"], broken=aside["broken_output"])

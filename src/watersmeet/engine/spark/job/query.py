@@ -1,0 +1,476 @@
+"""A job on Spark from start to end: one streaming query whose batches are ticks.
+
+    run ── checkpoint, session, scan, driver, checks, sinks ── stream: batch → tick, … ── (end of input) ──
+    result
+
+Stopping (SIGINT, SIGTERM, `Run.stop`) lets the tick in hand finish. What a run leaves behind, the next goes
+on with.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.spark.carried import Carrying
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.engine.spark.checkpoint.rebuild import (
+    BATCH,
+    COMPACT_INTERVAL,
+    OFFSETS,
+    TOPICS,
+    offsets_in,
+)
+from watersmeet.engine.spark.checkpoint.restart import (
+    check_checkpoint,
+    check_settings,
+    check_sources,
+    host_of,
+    is_committed,
+    recover,
+    told_of,
+)
+from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.job.run_settings import all_settings
+from watersmeet.engine.spark.job.session import hold_fixed
+from watersmeet.engine.spark.job.settings import RunResult, RunSettings
+from watersmeet.engine.spark.job.words import in_words
+from watersmeet.engine.spark.job.zone_rules import check_zone
+from watersmeet.engine.spark.sources import generator
+from watersmeet.engine.spark.sources.backlog import Backlog, rows_behind
+from watersmeet.engine.spark.sources.brokers import Brokers
+from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead
+from watersmeet.engine.spark.sources.frames import read
+from watersmeet.engine.spark.sources.scan import scan
+from watersmeet.engine.spark.sources.tables import table_of, table_readers
+from watersmeet.engine.spark.sources.topics import TopicIds, Topics, accepted
+from watersmeet.engine.spark.tick.ingest import SCHEMA, Ingest
+from watersmeet.engine.spark.tick.taken import Takings
+from watersmeet.engine.spark.tick.tick import UNKNOWN, Outputs, Ticks
+from watersmeet.errors import SpecError, near_names
+from watersmeet.plan.identity.settings import digest_of
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.state.manifest import Manifest
+from watersmeet.state.store import make_private
+
+LONGEST_IDLE_S, SHORTEST_IDLE_S = 5.0, 1.0
+"""Ticks without rows, made when a source may go idle, come this far apart."""
+
+_POLL_S = 0.2
+
+_GRACE_S = 4.0
+"""When a stop has waited so long for the tick in hand, it looks whether a broker is away."""
+
+_STILL_STOPPING = "failed to stop within"
+
+
+class _Stopping(Exception):
+    """Ends a stream between ticks."""
+
+
+class _Failed(Exception):
+    """What Spark is told of a tick that failed.
+
+    Spark keeps what a batch raises, in a thread that never ends. The error itself would be kept with all
+    frames that it passed, and what these hold: at exit, libraries would report what they could not free.
+    """
+
+
+@dataclass
+class Run:
+    """One run of a job; use `run`."""
+
+    spark: SparkSession
+    plan: JobPlan
+    settings: RunSettings
+    outputs: Outputs
+    checkpoint: Checkpoint
+    result: RunResult = field(default_factory=RunResult)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _failure: BaseException | None = None
+    _cancelled: bool = False
+    _left_behind: bool = False
+    _query: StreamingQuery | None = None
+    _reading: BatchFiles | None = None
+    _host: dict[str, Any] = field(default_factory=dict)
+    _topics: TopicIds = field(default_factory=dict)
+    _planned_before: int | None = None
+    _last_tick: float = field(default_factory=time.monotonic)
+
+    def stop(self) -> None:
+        """End the run after the tick in hand. May be called from any thread, and from a signal handler."""
+        self._stop.set()
+
+    def execute(self) -> RunResult:
+        """The whole run, in this thread. Raises: WatersmeetError."""
+        self.topics, self.takings = Topics(self.spark, self.plan.sources), Takings(self.spark)
+        try:
+            return self._execute()
+        finally:
+            self.topics.close()
+            self.takings.close()
+
+    def _execute(self) -> RunResult:
+        with self.checkpoint.locked(), self._sinks_closed():
+            self._build()
+            manifest = self.driver.manifest
+            intent = self.checkpoint.intent()
+            if manifest is not None and manifest.finished:
+                if not self.settings.finish:
+                    self.driver.begin(_now_us())  # says that the job takes no more
+                self.result.finished = True
+                return self.result
+            self._host = self._recovered(manifest)
+            check_checkpoint(self.checkpoint, None if manifest is None else self._host, self.plan)
+            self._planned_before = self.checkpoint.last_planned()
+            self.files = FilesRead(
+                self.plan.sources,
+                self.checkpoint.spark_files,
+                self.checkpoint.store,
+                self._host,
+                self._note,
+            )
+            self.result.changed = self.files.changed
+            self._topics = {**self.topics.ids(), **self._host.get(TOPICS, {})}
+            self.files.start()
+            repeated = intent if intent is not None and intent.tick == self.driver.tick + 1 else None
+            pending = repeated is not None or self._batch_is_due()
+            if not self._as_begun(pending):
+                self.driver.forget()
+            elif pending:
+                self.driver.repeat()
+            owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
+            aside = self.settings.set_aside_newer_parts
+            for said in self.ticks.prepare(owner, pending=pending, set_aside=aside):
+                if self.settings.on_notice is not None:
+                    self.settings.on_notice(said)
+            if self.settings.on_start is not None:
+                offsets = self._host[OFFSETS].split("\n")[2:] if self._host else None
+                self.settings.on_start(self.driver.waiting(_now_us(), self.brokers.to_be_read(offsets)))
+            if repeated is not None:
+                self._own_tick(repeated)
+            if not self.result.finished:
+                self._stream()
+                if self.settings.until_caught_up and not self._stop.is_set():
+                    self.files.finish()
+                if self.settings.finish and not self._stop.is_set():
+                    self._own_tick(self._intended(end=True))
+        self.result.stopped = self._stop.is_set()
+        return self.result
+
+    def _as_begun(self, pending: bool) -> bool:
+        """Whether the next tick, if it was begun, was begun with the settings of this run."""
+        conf = self.spark.sparkContext.getConf().getAll()
+        settings = all_settings(self.plan, self.settings.run, conf)
+        self.driver.settings = digest_of(settings)
+        begun = self.driver.begun_with() if pending else None
+        out = self.ticks.may_be_out() if begun is not None else []
+        if self.settings.set_aside_newer_parts:
+            out = [said for said in out if said.endswith(UNKNOWN)]  # parts will be moved away
+        return check_settings(self.checkpoint, settings, begun, out)
+
+    @contextmanager
+    def _sinks_closed(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for sink in self.outputs.sinks:
+                sink.close()
+
+    def _recovered(self, manifest: Manifest | None) -> dict[str, Any]:
+        """What the manifest remembers, when rows that are gone and files that were lost are seen to."""
+        host = manifest.host if manifest is not None else {}
+        kafkas = [source.name for source in self.plan.sources if source.connector == "kafka"]
+        for name in self.settings.accept_loss:
+            if name not in kafkas:
+                raise SpecError(
+                    f'--accept-loss {name}: there is no Kafka source "{name}" in this job',
+                    code="wrong-option",
+                    hint=near_names(name, kafkas) or "the job has no Kafka sources",
+                )
+        on: dict[str, str] = {}
+        if host and self.topics:
+            check_sources(host, self.plan)
+            found = self.topics.losses(host.get(TOPICS, {}), offsets_in(host).sources)
+            on = accepted(found, self.settings.accept_loss)
+            for loss in found:
+                self._note(f"accepted: {loss.error.message}")
+        return recover(
+            self.checkpoint,
+            manifest,
+            self.plan,
+            self._note,
+            interval=int(self.spark.conf.get(COMPACT_INTERVAL, "10") or 10),
+            accepted=on,
+            asked=self.settings.rebuild,
+        )
+
+    def _note(self, text: str) -> None:
+        if self.settings.on_notice is not None:
+            self.settings.on_notice(text)
+
+    def _build(self) -> None:
+        settings, spark = self.settings, self.spark
+        trigger_s = settings.trigger_ms / 1000
+        sources = self.plan.sources
+        self.brokers = Brokers(spark, sources)
+        partitions = self.brokers.partitions()
+        found = scan(
+            spark,
+            self.plan,
+            lambda source: read(spark, source, sources=len(sources), trigger_s=trigger_s),
+            keep_late=self.outputs.late is not None,
+            keep_broken=self.outputs.broken is not None,
+        )
+        store = self.checkpoint.store
+        tables = table_readers(self.plan, found, lambda source: table_of(spark, source))
+        self.driver = TickDriver.open(self.plan, found.schemas, store, started_us=_now_us(), tables=tables)
+        self.driver.declare_partitions(partitions)
+        self._reports = found.frame.mapInArrow(Carrying(Ingest(found.split, store)), SCHEMA)
+        count = settings.partitions or spark.sparkContext.defaultParallelism
+        self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count, self.takings)
+
+    def _stream(self) -> None:
+        """Ticks from the stream until it is stopped, caught up, or fails."""
+        with self._heartbeat():
+            while not self._stop.is_set():
+                self._stream_once()
+                if not self.settings.until_caught_up or not self._generators_have_more():
+                    return
+
+    def _stream_once(self) -> None:
+        writer = self._reports.writeStream.foreachBatch(self._batch)
+        writer = writer.option("checkpointLocation", self.checkpoint.spark_url)
+        name = self.plan.queries[0].name
+        if all(each.name != name for each in self.spark.streams.active):  # else one was left behind
+            writer = writer.queryName(name)
+        if self.settings.until_caught_up:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds")
+        make_private(self.checkpoint.spark)
+        query = self._query = writer.start()
+        try:
+            while not self._stop.is_set():
+                if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
+                    return
+                self.files.look_if_due()
+            self._end_between_ticks(query)
+        except Exception as error:
+            if not isinstance(self._failure, _Stopping):
+                raise readable_error(self._failure or error) from None
+        finally:
+            if query.isActive and not self._left_behind:
+                self._stop.set()
+                self._end_between_ticks(query)
+
+    def _end_between_ticks(self, query: StreamingQuery) -> None:
+        while not self._lock.acquire(timeout=_GRACE_S):
+            if self.brokers.away():  # it would wait for rows for minutes; the next run repeats it
+                self._cancelled = True
+                self.spark.sparkContext.cancelJobGroup(str(query.runId))
+        self._lock.release()  # the tick in hand is done, and no other will begin
+        try:
+            query.stop()
+        except Exception as error:
+            if _STILL_STOPPING not in str(error):
+                raise
+            self._left_behind = True  # its thread waits for a broker; it can begin no tick
+
+    def _batch(self, reports: DataFrame, batch: int) -> None:
+        """What Spark calls for every batch."""
+        try:
+            with self._lock:
+                if self._stop.is_set():
+                    raise _Stopping
+                query_id = self.checkpoint.query_id() or ""
+                offsets = self.checkpoint.offsets(batch)
+                if is_committed(self.driver.manifest, query_id, offsets, self.plan):
+                    return
+                self.checkpoint.spark_files.sync(batch)
+                again = self._planned_before is not None and batch <= self._planned_before
+                files = self.files.of_batch(offsets, again=again)
+                host = host_of(query_id, offsets, self.plan, self._topics, files, self.settings.inferred)
+                self.driver.declare_partitions(self.brokers.in_offsets(offsets.sources))
+
+                def check() -> None:
+                    self.files.check(files)
+                    self.topics.check(self._topics)
+
+                self._reading = files
+                self._tick(reports, offsets.clock_us, host, check=check)
+                self.files.committed(files)
+                self._host = host
+        except BaseException as error:
+            if self._failure is None or not isinstance(error, _Stopping):
+                self._failure = _Stopping() if self._cancelled else error
+            failed = str(error)
+        else:
+            return
+        raise _Failed(failed)
+
+    def _tick(
+        self,
+        reports: DataFrame | None,
+        clock_us: int,
+        host: Mapping[str, Any],
+        *,
+        check: Callable[[], None] | None = None,
+        end: bool = False,
+    ) -> None:
+        before = time.perf_counter()
+        self.driver.look(_now_us())  # a batch of an earlier run has that one's clock
+        try:
+            result = self.ticks.run(
+                reports,
+                clock_us,
+                host=host,
+                told=told_of(host, self.driver.settings),
+                unread=lambda names: self._unread(names, host),
+                check=check,
+                end=end,
+            )
+        except Exception as error:
+            raise in_words(error, self.plan) from None
+        self._last_tick = time.monotonic()
+        self.result.ticks += 1
+        self.result.last = result
+        if self.settings.on_backlog is not None:
+            self.settings.on_backlog(self._backlog(host))
+        if self.settings.on_tick is not None:
+            self.settings.on_tick(result, time.perf_counter() - before, self.ticks.timings.parts)
+
+    def _backlog(self, host: Mapping[str, Any]) -> Backlog:
+        """What is not read yet, as far as it is known."""
+        sources = self.plan.sources
+        found = {name: (count, "files") for name, count in self.files.behind(self._reading).items()}
+        if self._query is not None and host and any(source.connector == "kafka" for source in sources):
+            progress: Any = self._query._jsq.lastProgress()
+            report = None if progress is None else str(progress.json())
+            offsets = host[OFFSETS].split("\n")[2:]
+            found |= {name: (count, "rows") for name, count in rows_behind(report, sources, offsets).items()}
+        return found
+
+    def _intended(self, *, end: bool) -> Intent:
+        """The next tick as one of our own, recorded: after a crash it comes first, as it was."""
+        intent = Intent(self.driver.tick + 1, _now_us(), end)
+        self.checkpoint.intend(intent)
+        return intent
+
+    def _own_tick(self, intent: Intent) -> None:
+        self._tick(None, intent.clock_us, self._host, end=intent.end)
+        self.result.finished = intent.end
+
+    def _own_tick_is_due(self) -> bool:
+        """Whether something goes idle, and no source has rows left to read: a tick with those comes first."""
+        if not self.driver.is_due(_now_us()) or self._batch_is_due():
+            return False
+        return not any(self._unread([source.name for source in self.plan.sources], self._host).values())
+
+    def _unread(self, names: Collection[str], host: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """The partitions of these sources that have rows which ``host``'s batch did not read."""
+        return self.brokers.unread(names, host[OFFSETS].split("\n")[2:]) if host else {}
+
+    def _batch_is_due(self) -> bool:
+        """Whether Spark has planned a batch that is no tick yet: a killed run may have put out part of it."""
+        planned = self.checkpoint.last_planned()
+        return planned is not None and planned > self._host.get(BATCH, -1)
+
+    @contextmanager
+    def _heartbeat(self) -> Iterator[None]:
+        """Ticks without rows while the stream gives none, if a source may go idle."""
+        timeouts = [s.idle_timeout_us for s in self.plan.sources if s.idle_timeout_us is not None]
+        if not timeouts or self.settings.until_caught_up:
+            yield
+            return
+        pause_s = min(LONGEST_IDLE_S, max(SHORTEST_IDLE_S, min(timeouts) / 2e6))
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(pause_s / 2) and not self._stop.is_set():
+                with self._lock:
+                    self.driver.look(_now_us())
+                    if self._stop.is_set() or time.monotonic() - self._last_tick < pause_s or not self._host:
+                        continue
+                    try:
+                        if self._own_tick_is_due():
+                            self._own_tick(self._intended(end=False))
+                    except BaseException as error:
+                        self._failure = error
+                        self._stop.set()
+
+        thread = threading.Thread(target=beat, name="idle-ticks", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+        if self._failure is not None and not isinstance(self._failure, _Stopping):
+            raise readable_error(self._failure) from None
+
+    def _generators_have_more(self) -> bool:
+        """A pass over what is available takes one batch of a generator; bounded ones go on to their end."""
+        batches = (self.checkpoint.last_committed() or 0) + 1
+        trigger_s = self.settings.trigger_ms / 1000
+        for source in self.plan.sources:
+            if source.connector == "generator":
+                total = generator.total_rows(source)
+                if total is not None and batches * generator.rows_per_tick(source, trigger_s) < total:
+                    return True
+        return False
+
+
+def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outputs) -> RunResult:
+    """Run ``plan`` until it ends or is stopped by SIGINT or SIGTERM (a second one stops at once).
+
+    Raises:
+        WatersmeetError: whatever went wrong, readable.
+    """
+    time_zone = plan.queries[0].options.time_zone
+    hold_fixed(spark, time_zone)
+    said = check_zone(spark, time_zone)
+    if said is not None and settings.on_notice is not None:
+        settings.on_notice(said)
+    started = Run(spark, plan, settings, outputs, Checkpoint(settings.checkpoint))
+    with _stopped_by_signals(started):
+        try:
+            return started.execute()
+        except Exception as error:
+            raise readable_error(error) from None
+        finally:
+            started._failure = None
+
+
+@contextmanager
+def _stopped_by_signals(started: Run) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if started._stop.is_set():
+            raise KeyboardInterrupt
+        started.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,72 @@
+"""How a run is set, as far as the rows of its ticks depend on it: the plan, the run's own settings, Spark's
+configuration, and versions.
+
+As in `plan.identity.settings` everything counts, but for what is listed here with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+import pyspark
+
+from watersmeet.plan.identity.settings import settings_of
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.secrets import public
+
+_PLACE = "where something is kept, or runs"
+_END = "when a run ends, not what a tick has"
+
+OMITTED_RUN: Mapping[str, str] = {
+    "checkpoint": _PLACE,
+    "master": _PLACE,
+    "jars": _PLACE,
+    "partitions": "which task makes a row is no part of it",
+    "trigger": "when ticks come (of a generator also how many rows they have: there it counts)",
+    "until_caught_up": _END,
+    "finish": _END,
+    "set_aside_newer_parts": "what becomes of the parts of other ticks",
+}
+"""Settings of a run -> why the rows of a tick do not depend on them."""
+
+COUNTED_SPARK = ("spark.sql.", "spark.hadoop.")
+"""All else of Spark is about resources, places, and logs."""
+
+OMITTED_SPARK: Mapping[str, str] = {
+    "spark.sql.streaming.": "when batches come and how they are remembered",
+    "spark.sql.ui.": "for people",
+    "spark.sql.warehouse.dir": _PLACE,
+    "spark.sql.artifact.": _PLACE,
+    "spark.sql.shuffle.partitions": "which task makes a row is no part of it",
+    "spark.sql.adaptive.": "which task makes a row is no part of it",
+    "spark.sql.files.": "how files are cut for tasks; how they are written",
+    "spark.sql.execution.": "how rows travel",
+    "spark.sql.catalogImplementation": "jobs use no catalog",
+    "spark.hadoop.fs.file.impl": "ours, for speed",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "ours, for speed",
+}
+"""Settings of Spark, or how their names begin -> why the rows of a tick do not depend on them."""
+
+
+def all_settings(plan: JobPlan, run: Mapping[str, str], spark: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Name -> value, as text for people.
+
+    Args:
+        run: the settings of the run, as the job or its flags say.
+        spark: the session's whole configuration.
+    """
+    found = settings_of(plan)
+    generated = any(source.connector == "generator" for source in plan.sources)
+    for name, value in run.items():
+        if name not in OMITTED_RUN or (name == "trigger" and generated):
+            found[name] = value
+    for name, value in spark:
+        if name.startswith(COUNTED_SPARK) and not name.startswith(tuple(OMITTED_SPARK)):
+            found[name] = str(public(name, value))
+    try:
+        found["version of watersmeet"] = version("watersmeet")
+    except PackageNotFoundError:  # it runs from a source tree
+        found["version of watersmeet"] = "none"
+    found["version of Spark"] = pyspark.__version__
+    return found

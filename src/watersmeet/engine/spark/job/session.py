@@ -1,0 +1,293 @@
+"""The Spark session: what a tick needs of it, and what makes ticks cheap.
+
+What settings were worth per tick of 1,000 rows, which took 550 ms with Spark's defaults:
+
+* Python workers behind Unix sockets (Spark 4.1 and newer): 45 ms per job with Python in it. Over loopback
+  TCP each such job waits for a delayed ACK.
+* Hadoop's local file systems without checksum files, and renames by the one that asks for no status: 100 ms.
+  Without Hadoop's native library every file made, renamed or looked at forks a process (``chmod``,
+  ``stat``), and a tick makes four files before its own: offsets, commit, and a log per file source.
+* The JVM's optimising compiler held back (`COMPILER`): it took nearly half of the JVM's time in the first
+  dozen ticks, for code that runs for milliseconds a tick.
+* A daemon that forks workers with libraries loaded and frozen: 25 to 50 ms of garbage collection per task,
+  and a second per worker, once. It is started at once, while the job is planned (`early`).
+
+This module reads no plan and starts no query.
+"""
+
+from __future__ import annotations
+
+import codecs
+import locale
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from pyspark import SparkConf, SparkContext, __version__
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from watersmeet.engine.spark.errors import readable
+from watersmeet.engine.spark.job.early import start_workers
+from watersmeet.errors import EngineError
+from watersmeet.spec.spark_settings import FIXED, TIME_ZONE, problem_of
+from watersmeet.spec.time_zones import UTC
+
+JARS_VARIABLE = "WATERSMEET_SPARK_JARS"
+LONGEST_SOCKET_FOLDER = 60
+"""Paths of Unix sockets end at 108 bytes; Spark adds a file name to the folder."""
+
+ROWS_PER_BATCH = 100_000
+BYTES_PER_BATCH = 64 << 20
+"""Of what Spark hands to Python; Spark 4.0 knows the number of rows alone."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+LANGUAGE = "-Duser.language=en"
+"""Upper and lower case go by the machine's language, as Turkish has a dotted I. The last option counts."""
+COLLECTOR = "-XX:+UseParallelGC"
+COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""The optimising compiler comes ten times later than by default: only to what stays hot."""
+LOG_LEVEL = "FATAL"
+MOST_WORDS = 5
+"""Lines of what Spark said that are shown when it did not start."""
+OFF = logging.CRITICAL + 1
+
+
+def settings(
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    jars: str | None = None,
+    kafka: bool = False,
+    time_zone: str = UTC,
+) -> dict[str, str]:
+    """Spark's configuration for a job: ours, then what the user asks for.
+
+    Args:
+        jars: directory of jars, or jars separated by commas; None: the variable WATERSMEET_SPARK_JARS.
+        kafka: the job needs Spark's Kafka connector: from ``jars``, else by Maven coordinates.
+        time_zone: that of the job.
+
+    Raises:
+        EngineError: ``conf`` sets what rows rest on.
+    """
+    _refuse_fixed((conf or {}).items(), "", time_zone)
+    found = {
+        "spark.master": "local[*]",
+        "spark.app.name": "watersmeet",
+        "spark.pyspark.python": sys.executable,
+        "spark.python.worker.reuse": "true",
+        "spark.python.unix.domain.socket.enabled": str(_sockets_fit()).lower(),
+        "spark.python.daemon.module": "watersmeet.engine.spark.tick.daemon",
+        TIME_ZONE: time_zone,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_PER_BATCH),
+        **{name: only for name, (only, _) in FIXED.items()},
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "200",
+        "spark.sql.streaming.numRecentProgressUpdates": "5",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        # stopping waits for a request to Kafka that is under way, and without a broker that is for minutes
+        "spark.sql.streaming.stopTimeout": "8s",
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+        "spark.sql.streaming.checkpointFileManagerClass": _file_manager(),
+        JAVA_OPTIONS: f"{COLLECTOR} {COMPILER} {LANGUAGE}",
+        EXECUTOR_OPTIONS: LANGUAGE,
+        "spark.log.level": LOG_LEVEL,
+    }
+    if master:
+        found["spark.master"] = master
+    asked = dict(conf or {})
+    if (master or asked.get("spark.master") or found["spark.master"]).startswith("local"):
+        found["spark.driver.host"] = found["spark.driver.bindAddress"] = "127.0.0.1"
+    local = local_jars(jars)
+    if local:
+        found["spark.jars"] = ",".join(local)
+    elif kafka:
+        found["spark.jars.packages"] = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{__version__}"
+    for name in ("spark.jars", "spark.jars.packages"):
+        if name in found and asked.get(name):
+            asked[name] = f"{found[name]},{asked[name]}"
+    if JAVA_OPTIONS in asked:
+        ours = [COMPILER] if "GC" in asked[JAVA_OPTIONS] else [COLLECTOR, COMPILER]
+        asked[JAVA_OPTIONS] = " ".join([*ours, asked[JAVA_OPTIONS], LANGUAGE])
+    if EXECUTOR_OPTIONS in asked:
+        asked[EXECUTOR_OPTIONS] = f"{asked[EXECUTOR_OPTIONS]} {LANGUAGE}"
+    return {**found, **asked}
+
+
+def local_jars(jars: str | None) -> list[str]:
+    """Paths of the jars that were named. Raises: EngineError for one that is not there."""
+    named = jars or os.environ.get(JARS_VARIABLE, "")
+    paths: list[str] = []
+    for part in filter(None, (each.strip() for each in named.split(","))):
+        path = Path(part).expanduser()
+        found = sorted(path.glob("*.jar")) if path.is_dir() else [path] if path.is_file() else []
+        if not found:
+            raise EngineError(
+                f'no jars at "{part}"',
+                code="jars-missing",
+                hint="name a directory of jars (Spark's Kafka connector), or jars, separated by commas",
+            )
+        paths.extend(str(each.resolve()) for each in found)
+    return paths
+
+
+def _refuse_fixed(conf: Iterable[tuple[str, str]], where: str, time_zone: str) -> None:
+    for name, value in conf:
+        if (name, value) == (TIME_ZONE, time_zone):  # the job's own, said once more
+            continue
+        problem = problem_of(name, value)
+        if problem is not None:
+            raise EngineError(f"{problem[0]}{where}", code="fixed-setting", hint=problem[1])
+
+
+def start(conf: Mapping[str, str]) -> SparkSession:
+    """A session with ``conf`` (see `settings`); the one that runs, if there is one, in the job's time zone.
+
+    Raises:
+        EngineError: the packages cannot be resolved, Spark does not start, or a file of Spark's own sets what
+            rows rest on.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        hold_fixed(running, conf[TIME_ZONE])
+        return running
+    # The setting alone is for spark-submit: a session that Python makes starts what this variable names.
+    os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
+    _let_workers_import()
+    builder: Any = SparkSession.builder
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    _hush()
+    with tempfile.TemporaryFile() as words, _names_in_utf8():
+        try:
+            _launch(conf, words)
+            session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            words.seek(0)
+            raise _not_started(error, conf, words.read().decode(errors="replace")) from None
+        except BaseException as interrupt:
+            _end_half_started(interrupt)
+            raise
+    others = [each for each in session.sparkContext.getConf().getAll() if each[0] not in conf]
+    try:
+        _refuse_fixed(others, " (it is set by a file of Spark's own, spark-defaults.conf)", conf[TIME_ZONE])
+    except EngineError:
+        session.stop()
+        raise
+    session.sparkContext.setLogLevel(conf["spark.log.level"])
+    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None  # the JVM went away: whoever waits for it says so
+    if str(session.sparkContext.master).startswith("local"):
+        start_workers(session)
+    return session
+
+
+def hold_fixed(session: SparkSession, time_zone: str) -> None:
+    """Let a session that runs already mean by expressions what the job does."""
+    session.conf.set(TIME_ZONE, time_zone)
+    for name, (only, _) in FIXED.items():
+        session.conf.set(name, only)
+
+
+def _launch(conf: Mapping[str, str], words: IO[bytes]) -> None:
+    """Start the JVM; what it says goes into ``words``, or to standard error if a log level was asked for."""
+    if SparkContext._gateway is None and conf["spark.log.level"] == LOG_LEVEL:
+        asked = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+        gateway = launch_gateway(asked, popen_kwargs={"stderr": words})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def _names_in_utf8() -> Iterator[None]:
+    """Within, a Java process is started that knows file names of all characters. By a locale such as C it
+    would know those of ASCII, and pass over the other files of a directory."""
+    before = os.environ.get("LC_ALL")
+    if sys.platform == "linux" and codecs.lookup(locale.getencoding()).name != "utf-8":
+        os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("LC_ALL", None)
+        else:
+            os.environ["LC_ALL"] = before
+
+
+def _end_half_started(interrupt: BaseException) -> None:
+    """Kill the JVM that PySpark was waiting for. It would never end: the directory in which it is to leave
+    its port is gone, that throws, and the thread that serves the port keeps it alive."""
+    for frame, _ in traceback.walk_tb(interrupt.__traceback__):
+        process = frame.f_locals.get("proc")
+        if isinstance(process, subprocess.Popen):
+            process.kill()
+            process.wait()
+
+
+def _hush() -> None:
+    """PySpark and py4j print the stack of an error that they raise: whoever catches it shows it. Before they
+    are first called: Ctrl-C may come while Spark starts."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(OFF)
+    logging.getLogger("py4j").setLevel(OFF)
+    logging.getLogger().addFilter(_is_not_py4j)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
+
+
+def _file_manager() -> str:
+    package = "org.apache.spark.sql.execution.streaming"
+    if tuple(int(part) for part in __version__.split(".")[:2]) >= (4, 1):
+        package += ".checkpointing"
+    return f"{package}.FileSystemBasedCheckpointFileManager"
+
+
+def _sockets_fit() -> bool:
+    return len(tempfile.gettempdir()) <= LONGEST_SOCKET_FOLDER and sys.platform != "win32"
+
+
+def _let_workers_import() -> None:
+    """Workers import this package from where this process did, installed or not."""
+    root = str(Path(__file__).resolve().parents[3])
+    paths = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
+
+
+def _not_started(error: Exception, conf: Mapping[str, str], words: str) -> EngineError:
+    SparkContext._gateway = None  # a gateway that died would be taken for a live one
+    packages = conf.get("spark.jars.packages")
+    if packages:
+        return EngineError(
+            f"Spark did not start: could not resolve {packages}",
+            code="packages-unresolved",
+            hint="check the network and the Maven repositories (--conf spark.jars.ivySettings=…), "
+            "or put the jars into a directory and name it: --jars DIR, SET jars = 'DIR', "
+            f"or the variable {JARS_VARIABLE}",
+        )
+    return EngineError(
+        "\n".join([f"Spark did not start: {readable(error)}", *words.splitlines()[-MOST_WORDS:]]),
+        code="spark-not-started",
+        hint="Spark 4 needs Java 17 or newer",
+    )

@@ -1,0 +1,85 @@
+"""How a job is run, and what is told of it in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.spark.sources.backlog import Backlog
+from watersmeet.engine.spark.sources.files.read import Changed
+from watersmeet.errors import SpecError
+from watersmeet.spec.intervals import IntervalError, trigger_ms
+from watersmeet.spec.model import Column
+from watersmeet.watermark.holding import Holding
+
+DEFAULT_TRIGGER = "1 second"
+"""Spark's own default, without a pause, takes a fifth of a core when there is nothing to do."""
+
+
+OnStart = Callable[[Mapping[str, Mapping[str, tuple[Holding, ...]]]], None]
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a job is run.
+
+    Args:
+        checkpoint: the directory of the job's state.
+        partitions: hash ranges per join; None: Spark's default parallelism. Free to change between runs.
+        trigger: time between ticks, such as ``2 seconds``; ``0``: as soon as there are rows.
+        until_caught_up: end when the input that is there is used up.
+        finish: then end the input too: all rows are released, the job is over.
+        run: the settings of the run as the job has them, for what a tick's rows depend on.
+        set_aside_newer_parts: parts of sinks of ticks that the state has not come to are moved out of
+            readers' sight, instead of being refused.
+        on_notice: called with what a person should know and does not stop the job.
+        rebuild: make Spark's checkpoint anew from the state.
+        accept_loss: names of Kafka sources that go on though rows are gone before they were read.
+        inferred: per source the columns that were inferred, which the state is to remember.
+        on_start: called before the first tick with the partitions without rows, per query and alias, that
+            hold a watermark back from the start.
+        on_backlog: called before that with what is not read yet.
+        on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
+    """
+
+    checkpoint: str
+    partitions: int | None = None
+    trigger: str = DEFAULT_TRIGGER
+    until_caught_up: bool = False
+    finish: bool = False
+    run: Mapping[str, str] = field(default_factory=dict)
+    set_aside_newer_parts: bool = False
+    rebuild: bool = False
+    accept_loss: Collection[str] = ()
+    inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)
+    on_start: OnStart | None = None
+    on_notice: Callable[[str], None] | None = None
+    on_backlog: Callable[[Backlog], None] | None = None
+    on_tick: Callable[[TickResult, float, Mapping[str, float]], None] | None = None
+
+    def __post_init__(self) -> None:
+        _trigger_ms(self.trigger)
+
+    @property
+    def trigger_ms(self) -> int:
+        return _trigger_ms(self.trigger)
+
+
+def _trigger_ms(trigger: str) -> int:
+    try:
+        return trigger_ms(trigger)
+    except IntervalError as error:
+        raise SpecError(f'the trigger is "{trigger}"', code="bad-setting", hint=error.hint) from None
+
+
+@dataclass
+class RunResult:
+    """``ticks``: of this run; ``last``: the last tick's result; ``stopped``: by a signal; ``changed``: files
+    that are not in the result as they are now, per source, since the job's start."""
+
+    ticks: int = 0
+    last: TickResult | None = None
+    finished: bool = False
+    stopped: bool = False
+    changed: Mapping[str, Changed] = field(default_factory=dict)

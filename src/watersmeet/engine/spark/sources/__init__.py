@@ -1,0 +1,1 @@
+"""Sources: from declarations to frames, and what can be asked of them beside reading."""

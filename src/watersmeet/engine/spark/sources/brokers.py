@@ -1,0 +1,218 @@
+"""What Kafka's brokers are asked beside Spark's reading: which partitions there are, which have unread rows.
+
+By the client's admin calls, in Spark's Java process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from watersmeet.engine.spark.sources import kafka
+from watersmeet.errors import EngineError, near_names
+from watersmeet.spec.model import Source
+
+ADMIN_TIMEOUT_MS = 15_000
+LOOK_TIMEOUT_MS = 2_000
+
+Offsets = dict[tuple[str, int], int]
+"""(topic, partition) -> the offset of the first row that was not read."""
+
+
+class Brokers:
+    """The brokers of a job's Kafka sources; other sources are passed over."""
+
+    def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
+        self._spark = spark
+        self._sources = sources
+
+    def partitions(self) -> dict[str, tuple[str, ...]]:
+        """Per source the partitions that its topics have now. Raises: EngineError as `find_partitions`."""
+        return {each.name: find_partitions(self._spark, each) for each in self._kafka(self._sources)}
+
+    def away(self) -> bool:
+        """Whether one of the brokers does not answer."""
+        return any(_not_empty(self._spark, source) is None for source in self._kafka(self._sources))
+
+    def unread(self, names: Collection[str], offsets: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Of the sources so named, those partitions that have rows behind what was read; see `unread`.
+
+        Args:
+            offsets: Spark's text per source of the job, in the plan's order.
+        """
+        return {
+            source.name: unread(self._spark, source, text)
+            for source, text in zip(self._sources, offsets, strict=True)
+            if source.name in names and source.connector == "kafka" and text != "-"
+        }
+
+    def to_be_read(self, offsets: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
+        """Per source the partitions that have rows for a run that begins now. A source is left out when that
+        cannot be told.
+
+        Args:
+            offsets: as for `unread`; None: nothing was read yet.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        for number, source in enumerate(self._sources):
+            if source.connector != "kafka":
+                continue
+            start = kafka.reader_options(source).get("startingOffsets", "earliest").strip().lower()
+            if offsets is not None and offsets[number] != "-":
+                found[source.name] = unread(self._spark, source, offsets[number])
+            elif start == "earliest" and "startingTimestamp" not in kafka.reader_options(source):
+                partitions = _not_empty(self._spark, source)
+                if partitions is not None:
+                    found[source.name] = partitions
+        return found
+
+    def in_offsets(self, offsets: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Per source the partitions that Spark's offsets name: those that it reads, new ones among them."""
+        return {
+            source.name: tuple(_names(source, _parsed(text)))
+            for source, text in zip(self._sources, offsets, strict=True)
+            if source.connector == "kafka" and text != "-"
+        }
+
+    @staticmethod
+    def _kafka(sources: Iterable[Source]) -> list[Source]:
+        return [source for source in sources if source.connector == "kafka"]
+
+
+def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
+    """The partitions that the broker has, as rows name them.
+
+    Raises:
+        EngineError: the broker does not answer, or a topic is not there; both are named.
+    """
+    topics = kafka.topics_of(source)
+    servers = kafka.servers_of(source)
+    jvm: Any = spark.sparkContext._jvm
+    asked = properties(jvm, source, ADMIN_TIMEOUT_MS)
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(asked)
+    except TypeError:
+        raise EngineError(
+            "Spark's Kafka connector is not loaded",
+            code="kafka-connector-missing",
+            hint="name its jars: --jars DIR, SET jars = 'DIR', or the variable WATERSMEET_SPARK_JARS",
+        ) from None
+    except Exception as error:
+        raise unreachable(source, servers, str(error)) from None
+    try:
+        known = [str(name) for name in admin.listTopics().names().get()]
+        for topic in topics:
+            if topic not in known:
+                raise EngineError(
+                    f'Kafka source "{source.name}": there is no topic "{topic}" at {servers}',
+                    code="topic-missing",
+                    hint=near_names(topic, known) or "the broker has no topics",
+                )
+        found = _described(jvm, admin, topics)
+    except EngineError:
+        raise
+    except Exception as error:
+        raise unreachable(source, servers, str(error)) from None
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(1))
+    return tuple(_names(source, dict.fromkeys(found, 0)))
+
+
+def unread(spark: SparkSession, source: Source, offsets: str) -> tuple[str, ...]:
+    """The partitions that have rows behind ``offsets`` (Spark's JSON of the source), as rows name them; also
+    those that it does not name yet. When the broker does not answer: all, for they may have some."""
+    read = _parsed(offsets)
+    jvm: Any = spark.sparkContext._jvm
+    client = jvm.org.apache.kafka
+    try:
+        admin = client.clients.admin.AdminClient.create(properties(jvm, source, LOOK_TIMEOUT_MS))
+    except Exception:
+        return tuple(_names(source, read))
+    try:
+        wanted = jvm.java.util.HashMap()
+        for topic, number in read:
+            wanted.put(client.common.TopicPartition(topic, number), client.clients.admin.OffsetSpec.latest())
+        ends = admin.listOffsets(wanted).all().get()
+        behind = {
+            (topic, number): end
+            for (topic, number), end in read.items()
+            if ends.get(client.common.TopicPartition(topic, number)).offset() > end
+        }
+        new = [each for each in _described(jvm, admin, kafka.topics_of(source)) if each not in read]
+        return tuple(_names(source, behind | dict.fromkeys(new, 0)))
+    except Exception:
+        return tuple(_names(source, read))
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(0))
+
+
+def _not_empty(spark: SparkSession, source: Source) -> tuple[str, ...] | None:
+    """The partitions that have rows; None when the broker does not answer."""
+    jvm: Any = spark.sparkContext._jvm
+    client = jvm.org.apache.kafka
+    try:
+        admin = client.clients.admin.AdminClient.create(properties(jvm, source, LOOK_TIMEOUT_MS))
+    except Exception:
+        return None
+    try:
+        partitions = _described(jvm, admin, kafka.topics_of(source))
+        ends: list[list[int]] = []
+        for spec in (client.clients.admin.OffsetSpec.earliest(), client.clients.admin.OffsetSpec.latest()):
+            wanted = jvm.java.util.HashMap()
+            for topic, number in partitions:
+                wanted.put(client.common.TopicPartition(topic, number), spec)
+            got = admin.listOffsets(wanted).all().get()
+            ends.append([got.get(client.common.TopicPartition(*each)).offset() for each in partitions])
+        full = [each for each, first, last in zip(partitions, *ends, strict=True) if last > first]
+        return _names(source, dict.fromkeys(full, 0))
+    except Exception:
+        return None
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(0))
+
+
+def _described(jvm: Any, admin: Any, topics: Sequence[str]) -> list[tuple[str, int]]:
+    wanted = jvm.java.util.ArrayList()
+    for topic in topics:
+        wanted.add(topic)
+    found = admin.describeTopics(wanted).allTopicNames().get()
+    return [(topic, each.partition()) for topic in topics for each in found.get(topic).partitions()]
+
+
+def _parsed(offsets: str) -> Offsets:
+    return {
+        (topic, int(number)): int(end)
+        for topic, ends in json.loads(offsets).items()
+        for number, end in ends.items()
+    }
+
+
+def _names(source: Source, partitions: Offsets) -> tuple[str, ...]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    return kafka.partition_names(source, by_topic)
+
+
+def properties(jvm: Any, source: Source, timeout_ms: int) -> Any:
+    """What an admin client for the source is told."""
+    properties = jvm.java.util.Properties()
+    for name, value in kafka.reader_options(source).items():
+        if name.startswith("kafka."):
+            properties.setProperty(name.removeprefix("kafka."), value)
+    properties.setProperty("request.timeout.ms", str(timeout_ms))
+    properties.setProperty("default.api.timeout.ms", str(timeout_ms))
+    return properties
+
+
+def unreachable(source: Source, servers: str, detail: str) -> EngineError:
+    """For an admin call that failed with ``detail``."""
+    reason = "does not answer" if "Timeout" in detail else "cannot be used"
+    return EngineError(
+        f'Kafka source "{source.name}": the broker at {servers} {reason}',
+        code="kafka-unreachable",
+        hint="check 'bootstrap.servers', and that the broker runs and can be reached",
+    )

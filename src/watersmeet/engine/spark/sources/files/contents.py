@@ -1,0 +1,226 @@
+"""What is wrong with the files of a source by their beginnings and their footers: torn Parquet, text in
+another encoding, another format, files that Spark passes over. Looked for on request, without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from watersmeet.engine.files.csv_header import MOST_FILES, OPENERS, UNREADABLE
+from watersmeet.engine.spark.sources.files.there import (
+    MIXED,
+    There,
+    files_of,
+    hidden_of,
+    mixed,
+    shown,
+)
+from watersmeet.errors import EngineError
+from watersmeet.spec.files import format_of
+from watersmeet.spec.model import Source
+
+START = 64 << 10
+"""Bytes of text that are looked at."""
+
+_MAGIC = b"PAR1"
+_WHOLE = (
+    "write it elsewhere on the same file system and move it here when it is whole; mend it, or take it away"
+)
+_UTF_8 = "write it as UTF-8, such as by: iconv -f {} -t UTF-8"
+_BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_LINES = 20
+_NOT_TEXT = frozenset(range(32)) - frozenset(b"\t\n\r\x0c\x1b")
+
+
+class Wrong(NamedTuple):
+    """``what`` is wrong with a file, and what to do. ``certain``: a run cannot read it."""
+
+    what: str
+    hint: str
+    certain: bool = True
+
+
+def problems_in(what: str, source: Source, *, table: bool = False) -> list[EngineError]:
+    """All that is wrong, one error per kind with the first file of it.
+
+    Args:
+        what: the source, for messages (``file source "a"``).
+    """
+    there = list(files_of(source))
+    found: list[EngineError] = []
+    passed_over = [each for each in there if each.passed_over]
+    for why in dict.fromkeys(each.passed_over for each in passed_over):
+        files = [each.path for each in passed_over if each.passed_over == why]
+        found.append(_error(f"{what}: Spark passes over", files, "file-unread", str(why)))
+    found += _other_partitions(what, [each.path for each in there if not each.passed_over])
+    plain = mixed(source, (each.path for each in there if not each.passed_over))
+    if plain is not None and not table:  # of tables it was said before
+        found.append(_error(f"{what}: Spark passes over", [plain], "file-unread", MIXED))
+    by_kind: dict[Wrong, list[str]] = {}
+    for path, wrong in _wrong(source, there):
+        if wrong.certain:
+            by_kind.setdefault(wrong, []).append(path)
+    for wrong, files in by_kind.items():
+        found.append(_error(f"{what}: {wrong.what}:", files, "file-unreadable", wrong.hint))
+    return found
+
+
+def _other_partitions(what: str, files: Sequence[str]) -> list[EngineError]:
+    """Spark stops at directories of partitions by other columns than others."""
+    first: dict[tuple[str, ...], str] = {}
+    for path in files:
+        parts = os.path.dirname(path).split(os.sep)
+        first.setdefault(tuple(part.partition("=")[0] for part in parts if "=" in part), path)
+    kinds = [(", ".join(names), path) for names, path in first.items() if names]
+    if len(kinds) < 2:
+        return []
+    (names, path), (others, other) = kinds[:2]
+    return [
+        EngineError(
+            f"{what}: directories of partitions are by {names} ({shown(path)}) and by {others} "
+            f"({shown(other)})",
+            code="file-unread",
+            hint="Spark stops at that: let all have the same columns in the same order",
+        )
+    ]
+
+
+def notes_in(what: str, source: Source) -> Iterator[str]:
+    """What a person should know of files, and does not keep a run from reading them."""
+    hidden = hidden_of(source)
+    if hidden:
+        yield f"{what}: files whose names begin with _ or . are not read: {_named(hidden)}"
+    by_kind: dict[Wrong, list[str]] = {}
+    for path, wrong in _wrong(source, list(files_of(source))):
+        if not wrong.certain:
+            by_kind.setdefault(wrong, []).append(path)
+    for wrong, files in by_kind.items():
+        yield f"{what}: {wrong.what}: {_named(files)}; {wrong.hint}"
+
+
+def no_text(start: bytes, encoding: str = "utf-8") -> Wrong | None:
+    """What the first bytes of a file are, if no text of that encoding."""
+    if start.startswith(_MAGIC):
+        return Wrong("it is a Parquet file", "'format' = 'parquet' reads it")
+    if start.startswith(b"\x1f\x8b"):
+        return Wrong("it is compressed with gzip", "name it ….gz: Spark goes by names")
+    if encoding.lower() not in ("utf-8", "utf8"):
+        return _not_in(start, encoding)
+    bom = _BOMS.get(start[:2])
+    if bom is None and start.count(0) * 5 > len(start):
+        bom = "UTF-16LE" if start[1::2].count(0) > start[::2].count(0) else "UTF-16BE"
+    if bom is not None:
+        return Wrong(f"it is {bom}, not UTF-8 text", _UTF_8.format(bom))
+    if sum(byte in _NOT_TEXT for byte in start) * 10 > len(start):
+        return Wrong("it is no text", "'format' says what the files are; take away what is none")
+    return _not_in(start, "utf-8")
+
+
+def _not_in(start: bytes, encoding: str) -> Wrong | None:
+    try:
+        start.decode(encoding)
+    except UnicodeDecodeError as error:
+        if len(start) - error.start < 4:  # a character that is cut
+            return None
+        return Wrong(
+            f"not all of it is {encoding.upper()} text (at byte {error.start:,}), and Spark reads such places"
+            " as \ufffd, or such records as broken",
+            "'encoding' says which text CSV files are, or write them as UTF-8",
+            certain=False,
+        )
+    except LookupError:
+        return None  # Spark knows more of them
+    return None
+
+
+def _wrong(source: Source, there: Sequence[There]) -> Iterator[tuple[str, Wrong]]:
+    options = {name.lower(): value for name, value in source.options.items()}
+    if "pathglobfilter" in options:
+        return
+    wanted = format_of(source.options)
+    files = sorted((e for e in there if not e.passed_over and e.found[0]), key=lambda e: (e.found[1], e.path))
+    if len(files) > MOST_FILES:
+        files = [*files[: MOST_FILES // 2], *files[-MOST_FILES // 2 :]]
+    for each in files:
+        wrong = _parquet(each.path) if wanted == "parquet" else _text(each.path, wanted, options)
+        if wrong is not None:
+            yield each.path, wrong
+
+
+def _parquet(path: str) -> Wrong | None:
+    try:
+        parquet.read_metadata(path)
+    except pa.ArrowException:
+        with open(path, "rb") as file:
+            start = file.read(START)
+        if start.startswith(_MAGIC):
+            return Wrong("it is no whole Parquet file: its end is missing or damaged", _WHOLE)
+        text = no_text(start)
+        said = "text" if text is None or not text.certain else "something else"
+        return Wrong(f"it is no Parquet file, but {said}", "'format' = 'csv' or 'json' reads text")
+    except OSError as error:
+        return _unreadable(error)
+    return None
+
+
+def _text(path: str, wanted: str, options: Mapping[str, str]) -> Wrong | None:
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in UNREADABLE:
+        return None
+    opened: Any = OPENERS.get(suffix, open)
+    try:
+        with opened(path, "rb") as file:
+            start: bytes = file.read(START)
+    except (EOFError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.strerror:
+            return _unreadable(error)
+        return Wrong(f"it is no whole {suffix} file", _WHOLE)
+    wrong = no_text(start, (options.get("encoding") or options.get("charset") or "utf-8").strip())
+    if wrong is not None or wanted != "json":
+        return wrong
+    return None if options.get("multiline", "").strip().lower() == "true" else _no_lines(start)
+
+
+def _no_lines(start: bytes) -> Wrong | None:
+    """Of JSON whether one of the first lines is a record."""
+    lines = start.split(b"\n")
+    if len(start) == START:
+        lines.pop()
+    lines = [line for line in lines if line.strip()][:_LINES]
+    if not lines or any(_is_record(line) for line in lines):
+        return None
+    whole = lines[0].lstrip(b"\xef\xbb\xbf \t")[:1] in (b"[", b"{")
+    return Wrong(
+        "none of its first lines is a JSON object",
+        "'multiLine' = 'true' reads files that are one value over several lines"
+        if whole
+        else "'format' says what the files are",
+    )
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line.decode("utf-8-sig", "replace")), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _unreadable(error: OSError) -> Wrong:
+    return Wrong(f"it cannot be read: {error.strerror or error}", "the job needs the right to read it")
+
+
+def _error(words: str, files: Sequence[str], code: str, hint: str) -> EngineError:
+    return EngineError(f"{words} {_named(files)}", code=code, hint=hint)
+
+
+def _named(files: Iterable[str]) -> str:
+    files = list(files)
+    more = f", and {len(files) - 1:,} more" if len(files) > 1 else ""
+    return f"{shown(files[0])}{more}"

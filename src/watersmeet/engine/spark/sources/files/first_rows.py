@@ -1,0 +1,484 @@
+"""The first rows of a file source, read in this process: of each record what Spark would read, or nothing.
+
+Records of which that is not certain here (malformed ones, quotes within quotes, numbers in another spelling)
+are left out and counted; options and types of which it is not known are refused by name.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from watersmeet.engine.files.csv_header import OPENERS, UNREADABLE, layout_of
+from watersmeet.engine.spark.sources.files.inferred import NO_VALUE, files_in_order
+from watersmeet.engine.spark.sources.files.inferred_parquet import spark_type
+from watersmeet.engine.spark.sources.files.inferred_types import (
+    DATE,
+    INT,
+    LOCAL,
+    NUMBER,
+    ZONED,
+    kind_of_text,
+)
+from watersmeet.engine.spark.sources.files.there import shown
+from watersmeet.errors import EngineError
+from watersmeet.nested import element_of, entry_of, fields_of, is_nested, normal
+from watersmeet.spec.files import OF_SOURCES, format_of, local_path, path_of
+from watersmeet.spec.model import Column, Source
+from watersmeet.spec.time_zones import UTC as UTC_ZONE
+from watersmeet.zones import zone
+
+Row = dict[str, Any]
+
+_OPTIONS = {
+    "parquet": frozenset({"mergeschema"}),
+    "json": frozenset[str](),
+    "csv": frozenset({"header", "sep", "delimiter", "nullvalue", "comment"}),
+}
+_ANY = frozenset({*OF_SOURCES, "maxfilespertrigger", "maxbytespertrigger", "recursivefilelookup"})
+_AS_THEY_ARE = {
+    "multiline": "false",
+    "enforceschema": "false",
+    "encoding": "utf-8",
+    "charset": "utf-8",
+    "quote": '"',
+}
+"""Options that may be said if they say what holds anyway."""
+
+_WHOLE = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_FIXED = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?")
+_OLDEST = datetime(1900, 1, 1)
+_BLANK = "".join(map(chr, range(33)))
+
+
+class _Unsure(Exception):
+    """What Spark reads here is not known."""
+
+
+@dataclass
+class FirstRows:
+    """``rows``: of Python's values, TIMESTAMPs as naive UTC. ``left_out``: records that were not taken, the
+    first of them ``example``. ``more``: there are others that were not looked at. ``unchecked``: columns
+    whose values were not looked at."""
+
+    rows: list[Row] = field(default_factory=list)
+    files: int = 0
+    left_out: int = 0
+    example: str = ""
+    more: bool = False
+    unchecked: tuple[str, ...] = ()
+
+    def leave_out(self, record: str) -> None:
+        self.left_out += 1
+        self.example = self.example or record[:80]
+
+
+def first_rows(
+    source: Source, count: int, time_zone: str = UTC_ZONE, *, needed: frozenset[str] = frozenset()
+) -> FirstRows:
+    """At most ``count`` records, of the oldest files first.
+
+    Args:
+        needed: the columns that must be there; others that have parts which only Spark reads are left out.
+
+    Raises:
+        EngineError: there is no file, one cannot be read, or only Spark knows how.
+    """
+    options = {name.lower(): value for name, value in source.options.items()}
+    wanted = format_of(source.options)
+    _check_options(source, wanted, options)
+    files = files_in_order(source, path_of(source.options), options)
+    found = FirstRows()
+    readers: dict[str, Any] = {"parquet": _parquet, "csv": _csv, "json": _json}
+    for number, each in enumerate(files):
+        if len(found.rows) + found.left_out >= count:
+            found.more = True
+            break
+        found.files = number + 1
+        of_path = _of_path(source, each.path, time_zone, options)
+        readers[wanted](source, each.path, of_path, options, time_zone, found, count)
+    missed = [column for column in source.columns if column.name in needed and column.name in found.unchecked]
+    if missed:
+        named = ", ".join(f"{column.name} as {column.type}" for column in missed)
+        raise _refused(source, f"how {named} is read, only Spark knows")
+    return found
+
+
+def _check_options(source: Source, wanted: str, options: Mapping[str, str]) -> None:
+    for name, value in options.items():
+        same = _AS_THEY_ARE.get(name) == value.strip().lower().replace("utf8", "utf-8")
+        if name not in _ANY and name not in _OPTIONS[wanted] and not same:
+            raise _refused(source, f"what the option '{name}' means for {wanted}, only Spark knows")
+
+
+def _of_path(source: Source, file: str, time_zone: str, options: Mapping[str, str]) -> Row:
+    """Columns of directories of partitions (``k=v``)."""
+    root = os.path.abspath(local_path(path_of(source.options)) or "")
+    if not os.path.isdir(root) or options.get("recursivefilelookup", "").strip().lower() == "true":
+        return {}
+    found: Row = {}
+    declared = {column.name.lower(): column for column in source.columns}
+    for part in os.path.dirname(file.removeprefix(root)).split(os.sep):
+        name, equals, value = part.partition("=")
+        column = declared.get(unquote(name).lower()) if equals else None
+        if column is None:
+            continue
+        convert = _of_text(source, column, time_zone)
+        try:
+            found[column.name] = None if convert is None or value == NO_VALUE else convert(unquote(value))
+        except _Unsure:
+            raise _refused(source, f"how {part} is read as {column.type}, only Spark knows") from None
+    return found
+
+
+def _parquet(
+    source: Source, file: str, of_path: Row, options: Any, time_zone: str, found: FirstRows, count: int
+) -> None:
+    try:
+        opened = parquet.ParquetFile(file)
+        fields = {each.name.lower(): each for each in opened.schema_arrow}
+        leaves = [opened.metadata.schema.column(n) for n in range(len(opened.metadata.schema))]
+    except (OSError, pa.ArrowException):
+        raise _refused(source, f"{shown(file)} is no whole Parquet file") from None
+    physical = {leaf.path: leaf.physical_type for leaf in leaves}
+    chosen: dict[str, Column] = {}
+    for column in source.columns:
+        each = fields.get(column.name.lower())
+        if column.name in of_path or each is None:
+            continue
+        has = spark_type(each.type, physical.get(each.name, ""))
+        wider = column.type in _WHOLE and has in _WHOLE and _WHOLE[has] <= _WHOLE[column.type]
+        if (has is None or normal(has, _plain) != normal(column.type, _plain)) and not wider:
+            if is_nested(column.type):
+                found.unchecked = tuple(dict.fromkeys((*found.unchecked, column.name)))
+                continue
+            raise _refused(
+                source, f"how {column.name} ({each.type}) is read as {column.type}, only Spark knows"
+            )
+        chosen[each.name] = column
+    left = count - len(found.rows)
+    found.more = found.more or opened.metadata.num_rows > left
+    for batch in opened.iter_batches(min(left, 10_000), columns=list(chosen)):
+        batch = batch.slice(0, left)
+        values = [_values(source, batch.column(name), chosen[name]) for name in batch.schema.names]
+        names = [chosen[name].name for name in batch.schema.names]
+        for number in range(batch.num_rows):
+            found.rows.append({n: each[number] for n, each in zip(names, values, strict=True)} | of_path)
+        left -= batch.num_rows
+        if not left:
+            return
+
+
+def _values(source: Source, array: pa.Array, column: Column) -> list[Any]:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_timestamp(array.type):
+        if column.type == "BIGINT":
+            array = array.cast(pa.int64())
+        elif array.type.unit == "ns":  # rounded down, as Spark does
+            us = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // 1000
+            missing = array.is_null().to_numpy(zero_copy_only=False)
+            array = pa.array(us, mask=missing).cast(pa.timestamp("us"))
+        else:
+            array = array.cast(pa.timestamp("us"))
+    try:
+        values: list[Any] = array.to_pylist()
+    except (ValueError, OverflowError, UnicodeDecodeError):
+        raise _refused(source, f"a value of {column.name} is one that only Spark reads") from None
+    nested = is_nested(column.type)
+    old = [
+        v for v in (_leaves(values) if nested else values) if isinstance(v, date) and v.year < _OLDEST.year
+    ]
+    if old:
+        raise _refused(source, f"how times before 1900 ({column.name}: {old[0]}) are read, only Spark knows")
+    return values
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What nested values come down to."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value
+
+
+def _csv(
+    source: Source, file: str, of_path: Row, options: Any, time_zone: str, found: FirstRows, count: int
+) -> None:
+    separator = {"\\t": "\t"}.get(written := options.get("sep", options.get("delimiter", ",")), written)
+    if len(separator) != 1:
+        raise _refused(source, f"how the separator {written!r} is taken, only Spark knows")
+    comment = options.get("comment", "")
+    null = options.get("nullvalue", "")
+    s = re.escape(separator)
+    plain = re.compile(rf'(?:"[^"\\]*"|[^"\\{s}]*)(?:{s}(?:"[^"\\]*"|[^"\\{s}]*))*')
+    columns: Sequence[Column | None] | None = None
+    if options.get("header", "true").strip().lower() != "true":
+        columns = [column for column in source.columns if column.name not in of_path]
+    converters: list[tuple[str, Callable[[str], Any]] | None] = []
+    for line in _lines(source, file):
+        if not line.strip(_BLANK) or (comment and line.startswith(comment)):
+            continue
+        if columns is None:
+            layout = layout_of(f'"{source.name}"', source, [(file, 1, 0)], options)
+            columns = [] if layout is None else [column for _, column in layout]
+            converters = [_converter(source, column, time_zone) for column in columns]
+            continue
+        if len(found.rows) + found.left_out >= count:
+            found.more = True
+            return
+        converters = converters or [_converter(source, column, time_zone) for column in columns]
+        try:
+            found.rows.append(_record(line, separator, plain, null, converters) | of_path)
+        except _Unsure:
+            found.leave_out(line)
+
+
+def _record(line: str, separator: str, plain: re.Pattern[str], null: str, converters: Sequence[Any]) -> Row:
+    if not plain.fullmatch(line) or '""' in line or not _is_text(line):
+        raise _Unsure
+    (values,) = csv.reader([line], delimiter=separator)
+    if len(values) != len(converters):
+        raise _Unsure
+    row: Row = {}
+    for value, converter in zip(values, converters, strict=True):
+        if converter is None:
+            continue
+        if value == "" and null != "":
+            raise _Unsure
+        name, convert = converter
+        row[name] = None if value == null else convert(value)
+    return row
+
+
+def _converter(
+    source: Source, column: Column | None, time_zone: str
+) -> tuple[str, Callable[[str], Any]] | None:
+    """None: nobody asked for the column."""
+    if column is None:
+        return None
+    convert = _of_text(source, column, time_zone)
+    if convert is None:
+        raise _refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
+    return column.name, convert
+
+
+def _json(
+    source: Source, file: str, of_path: Row, options: Any, time_zone: str, found: FirstRows, count: int
+) -> None:
+    converters: dict[str, Callable[[Any], Any] | None] = {}
+    for column in source.columns:
+        if column.name not in of_path:
+            converters[column.name] = _of_json(source, column, time_zone)
+    found.unchecked = tuple(name for name, convert in converters.items() if convert is None)
+    for line in _lines(source, file):
+        if not line.strip(_BLANK):
+            continue
+        if len(found.rows) + found.left_out >= count:
+            found.more = True
+            return
+        try:
+            found.rows.append(_object(line, converters) | of_path)
+        except _Unsure:
+            found.leave_out(line)
+
+
+def _object(line: str, converters: Mapping[str, Callable[[Any], Any] | None]) -> Row:
+    try:
+        value = json.loads(line, parse_float=Decimal, parse_constant=_unsure, object_pairs_hook=_pairs)
+    except (ValueError, RecursionError, ArithmeticError):
+        raise _Unsure from None
+    if not isinstance(value, dict) or not _is_text(line):
+        raise _Unsure
+    if "\\u" in line and not _is_text(json.dumps(value, ensure_ascii=False, default=str)):
+        raise _Unsure  # half of a character, also in what nobody declared
+    row: Row = {}
+    for name, convert in converters.items():
+        given = value.get(name)
+        if convert is None:
+            row[name] = None
+        else:
+            row[name] = None if given is None else convert(given)
+    return row
+
+
+def _unsure(_: Any) -> Any:
+    raise _Unsure
+
+
+def _pairs(pairs: Sequence[tuple[str, Any]]) -> Any:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Unsure
+    return found
+
+
+def _of_json(source: Source, column: Column, time_zone: str) -> Callable[[Any], Any] | None:
+    """None: it has parts of which it is not known here how they are read."""
+    if is_nested(column.type):
+        return _of_parts(source, column, time_zone)
+    texts = _of_text(source, column, time_zone)
+    if texts is None:
+        raise _refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
+
+    def convert(value: Any) -> Any:
+        if column.type == "BOOLEAN":
+            return value if isinstance(value, bool) else _unsure(value)
+        if column.type in ("STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+            return texts(value) if isinstance(value, str) and _is_text(value) else _unsure(value)
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            raise _Unsure
+        if column.type == "DOUBLE":
+            return float(value)
+        return texts(str(value))
+
+    return convert
+
+
+def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any], Any] | None:
+    """Of an ARRAY, a MAP or a STRUCT. A part that is not there is NULL, one that nobody declared is left."""
+
+    def part(type_: str) -> Callable[[Any], Any] | None:
+        known = _KNOWN_PART.fullmatch(type_) or is_nested(type_)
+        convert = _of_json(source, Column(column.name, type_), time_zone) if known else None
+        return None if convert is None else lambda value: None if value is None else convert(value)
+
+    element, entry, fields = element_of(column.type), entry_of(column.type), fields_of(column.type)
+    if element is not None:
+        each = part(element)
+        return each and (lambda value: [*map(each, value)] if isinstance(value, list) else _unsure(value))
+    if entry is not None:
+        item = part(entry[1]) if entry[0] == "STRING" else None
+        return item and (
+            lambda value: (
+                {_text(key): item(own) for key, own in value.items()}
+                if isinstance(value, dict)
+                else _unsure(value)
+            )
+        )
+    parts = {name: part(type_) for name, type_ in fields or ()}
+    if not parts or None in parts.values():
+        return None
+    return lambda value: (
+        {name: own(value.get(name)) for name, own in parts.items() if own is not None}
+        if isinstance(value, dict)
+        else _unsure(value)
+    )
+
+
+_KNOWN_PART = re.compile(
+    r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\s*\d+\)|DOUBLE|STRING|BOOLEAN|DATE|TIMESTAMP|TIMESTAMP_NTZ"
+)
+
+
+def _text(value: str) -> str:
+    return value if _is_text(value) else _unsure(value)
+
+
+def _of_text(source: Source, column: Column, time_zone: str) -> Callable[[str], Any] | None:
+    """What a text in its one certain spelling is as a value of the column; None: that is not known here."""
+    decimal = _DECIMAL.fullmatch(column.type)
+    if column.type in _WHOLE:
+        limit = 1 << _WHOLE[column.type]
+        return lambda text: _sure(text, kind_of_text(text, {})[0] == INT and -limit <= int(text) < limit, int)
+    if decimal is not None:
+        digits, scale = int(decimal[1]), int(decimal[2])
+        return lambda text: _sure(text, _fits(text, digits, scale), Decimal)
+    if column.type == "DOUBLE":
+        return lambda text: (
+            float("nan") if text == "NaN" else _sure(text, bool(NUMBER.fullmatch(text)), float)
+        )
+    if column.type == "STRING":
+        return str
+    if column.type == "BOOLEAN":
+        return lambda text: _sure(
+            text, text.lower() in ("true", "false"), lambda given: given.lower() == "true"
+        )
+    if column.type == "DATE":
+        return lambda text: _sure(text, kind_of_text(text, {})[0] == DATE, date.fromisoformat)
+    if column.type == "TIMESTAMP":
+        return lambda text: _instant(text, time_zone)
+    if column.type == "TIMESTAMP_NTZ":
+        return lambda text: _sure(text, kind_of_text(text, {})[0] == LOCAL, datetime.fromisoformat)
+    return None
+
+
+def _sure(text: str, certain: bool, convert: Callable[[str], Any]) -> Any:
+    return convert(text) if certain else _unsure(text)
+
+
+def _fits(text: str, digits: int, scale: int) -> bool:
+    found = _FIXED.fullmatch(text)
+    if found is None:
+        return False
+    fraction = len(found[1] or "")
+    whole = len(text.lstrip("-").split(".")[0].lstrip("0"))
+    return fraction <= scale and whole <= digits - scale
+
+
+def _instant(text: str, time_zone: str) -> datetime:
+    kind, _ = kind_of_text(text, {})
+    if kind not in (LOCAL, ZONED):
+        raise _Unsure
+    found = datetime.fromisoformat(text)
+    try:
+        if kind == ZONED:
+            return found.astimezone(UTC).replace(tzinfo=None)
+        if time_zone == UTC_ZONE:
+            return found
+        epoch = datetime(1970, 1, 1)
+        wall = np.array([(found - epoch) // timedelta(microseconds=1)], dtype=np.int64)
+        return epoch + timedelta(microseconds=int(zone(time_zone).to_instant(wall)[0]))
+    except (OverflowError, ValueError):
+        raise _Unsure from None
+
+
+def _plain(type_: str) -> str:
+    return type_.replace(" ", "").upper()
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _lines(source: Source, file: str) -> Iterator[str]:
+    """Without their ends; what is no UTF-8 stays as it is (see `_is_text`)."""
+    suffix = os.path.splitext(file)[1].lower()
+    if suffix in UNREADABLE:
+        raise _refused(source, f"{shown(file)} is compressed in a way that only Spark reads")
+    opened: Callable[..., Any] = OPENERS.get(suffix, open)
+    try:
+        with opened(file, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=None) as text:
+            for line in text:
+                yield line.rstrip("\n")
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise _refused(source, f"{shown(file)} cannot be read: {reason}") from None
+
+
+def _refused(source: Source, why: str) -> EngineError:
+    return EngineError(
+        f'"{source.name}": {why}',
+        code="not-previewed",
+        hint="watersmeet run reads it; there is no preview of it",
+    )

@@ -1,0 +1,177 @@
+"""Names and types of a file source's columns, read from the files that are there: footers of Parquet, headers
+and samples of CSV and JSON.
+
+What is inferred must be read by Spark as the sample was: where there is doubt, a column is STRING, and that
+is said. Only this process looks at the files; Spark is not started.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from watersmeet.engine.files.csv_header import MOST_FILES
+from watersmeet.engine.spark.sources.files import inferred_text
+from watersmeet.engine.spark.sources.files.inferred_parquet import columns_of
+from watersmeet.engine.spark.sources.files.inferred_types import Seen, Told, type_of
+from watersmeet.engine.spark.sources.files.there import There, files_of, shown
+from watersmeet.errors import EngineError, raise_all
+from watersmeet.names import is_ours
+from watersmeet.spec.files import format_of, local_path, path_of, source_problems
+from watersmeet.spec.model import Column, Source
+
+SAMPLED = 20
+"""So many files are sampled, or their footers compared: the oldest and the newest, half and half. Of Parquet
+it is `csv_header.MOST_FILES`."""
+
+COLUMNS = "columns"
+"""Where a manifest's ``host`` has, per source, the columns that were inferred when the job began."""
+
+_DECLARE = "declare its columns: CREATE TABLE … (name type, …) WITH (…)"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """``columns``: in the files' order, then those of partitions' directories. ``files``: how many were
+    looked at; ``records``: how many of these were sampled (None: nothing had to be). ``notes``: what a person
+    should know of some columns."""
+
+    columns: tuple[Column, ...]
+    files: int
+    records: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def infer(source: Source) -> Inferred:
+    """The columns of ``source``. Those that it declares stand as declared, and must be in the files.
+
+    Raises:
+        EngineError: there is nothing to infer from, or the files have other columns than each other.
+        SpecError: options are wrong.
+    """
+    if source.connector != "file":
+        raise EngineError(
+            f'"{source.name}": only columns of files can be inferred, not of a {source.connector} source',
+            code="cannot-infer",
+            hint=_DECLARE,
+        )
+    raise_all([each for each in source_problems(source) if each.code in ("missing-option", "unknown-format")])
+    options = {name.lower(): value for name, value in source.options.items()}
+    path, wanted = path_of(source.options), format_of(source.options)
+    files = files_in_order(source, path, options)
+    declared = {column.name.lower(): column for column in source.columns}
+    if wanted == "parquet":
+        told = columns_of(source.name, _ends(files, MOST_FILES))
+    else:
+        told = inferred_text.columns_of(source.name, wanted, _ends(files, SAMPLED), options)
+    notes = list(told.notes)
+    found = dict(told.types)
+    for name, kind, note in of_directories(path, files, options):
+        if name.lower() in {each.lower() for each in found}:
+            raise EngineError(
+                f'"{source.name}": the column {name} is in the files, and in the names of their directories',
+                code="cannot-infer",
+                hint=_DECLARE,
+            )
+        found[name] = kind
+        notes += note
+    columns = [
+        declared.get(name.lower()) or Column(name, kind)
+        for name, kind in found.items()
+        if _can_be_named(name, notes)
+    ]
+    missing = [column.name for name, column in declared.items() if name not in {n.lower() for n in found}]
+    if missing:
+        raise EngineError(
+            f'"{source.name}": the files at {path} have no column {", ".join(missing)}',
+            code="wrong-columns",
+            hint=f"their columns are {', '.join(found)}",
+        )
+    if not columns:
+        raise EngineError(
+            f'"{source.name}": the files at {path} have no column that can be read',
+            code="cannot-infer",
+            hint=_DECLARE,
+        )
+    kept = {column.name.lower() for column in columns} - set(declared)
+    said = tuple(
+        text for name, text in notes if name is None or name.lower() in kept | {""} or name not in found
+    )
+    return Inferred(tuple(columns), told.files, told.records, said)
+
+
+def as_kept(columns: Iterable[Column]) -> list[list[str]]:
+    """For a manifest's ``host``."""
+    return [[column.name, column.type] for column in columns]
+
+
+def kept_in(host: Mapping[str, Any]) -> dict[str, tuple[Column, ...]]:
+    """Per source what was inferred when the job began; empty where nothing was."""
+    return {name: tuple(Column(*each) for each in columns) for name, columns in host.get(COLUMNS, {}).items()}
+
+
+def files_in_order(source: Source, path: str, options: Mapping[str, str]) -> list[There]:
+    """Those that Spark will read and that have content, the oldest first."""
+    local = local_path(path)
+    if local is None or "pathglobfilter" in options:
+        what = f"{path} is no local path" if local is None else "'pathGlobFilter' is Spark's to apply"
+        raise EngineError(
+            f'"{source.name}": its columns cannot be inferred: {what}', code="cannot-infer", hint=_DECLARE
+        )
+    found = [each for each in files_of(source) if each.passed_over is None and each.found[0]]
+    if not found:
+        there = os.path.exists(local)
+        what = "there is no file with content at" if there else "there is no"
+        raise EngineError(
+            f'"{source.name}": its columns cannot be inferred: {what} "{path}"',
+            code="cannot-infer" if there else "path-missing",
+            hint=f"put a first file there, or {_DECLARE}",
+        )
+    return sorted(found, key=lambda each: (each.found[1], each.path))
+
+
+def _ends(files: Sequence[There], most: int) -> list[str]:
+    """The oldest and the newest of files in order."""
+    if len(files) > most:
+        files = [*files[: most // 2], *files[-(most // 2) :]]
+    return [each.path for each in files]
+
+
+def of_directories(
+    path: str, files: Sequence[There], options: Mapping[str, str]
+) -> Iterator[tuple[str, str, list[Told]]]:
+    """Columns of partitions' directories (``k=v``): name, type, notes."""
+    root = os.path.abspath(local_path(path) or path)
+    if not os.path.isdir(root) or options.get("recursivefilelookup", "").strip().lower() == "true":
+        return
+    seen: dict[str, Seen] = {}
+    for each in files:
+        for part in os.path.dirname(each.path.removeprefix(root)).split(os.sep):
+            name, equals, value = part.partition("=")
+            if equals:
+                written = None if value == NO_VALUE else unquote(value)
+                seen.setdefault(unquote(name), Seen()).add_text(written, {})
+    for name, values in seen.items():
+        kind, why = type_of(values)
+        if kind == "TIMESTAMP":  # times have colons, which directories' names have in other spellings
+            kind, why = "STRING", "times in directories' names are left as they are"
+        yield name, kind, [(name, f"{name} is {kind}: {why}")] if why else []
+
+
+def _can_be_named(name: str, notes: list[Told]) -> bool:
+    """Whether a column of that name can be declared; else that is noted."""
+    why = None
+    if not name.strip():
+        why = "a column without a name (name it in the files' headers to read it)"
+    elif is_ours(name):
+        why = f"the column {name}, whose name is taken by the engine"
+    elif not name.isprintable():
+        why = f"the column {shown(name)!r}, whose name is not printable"
+    if why is None:
+        return True
+    notes.append((None, f"{why} is left out"))
+    return False

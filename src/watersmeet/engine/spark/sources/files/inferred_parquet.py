@@ -1,0 +1,123 @@
+"""The columns of Parquet files by their footers, as Spark reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from watersmeet.engine.spark.sources.files.inferred_types import LONGEST_DECIMAL, Told
+from watersmeet.engine.spark.sources.files.parquet_types import types_of
+from watersmeet.engine.spark.sources.files.there import shown
+from watersmeet.engine.spark.text import quoted
+from watersmeet.errors import EngineError
+
+_NEAREST = {
+    pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.uint8(): "SMALLINT", pa.uint16(): "INT",
+}  # fmt: skip
+
+
+@dataclass
+class Found:
+    """What files say of their columns: ``types`` by name, in their order."""
+
+    types: dict[str, str] = field(default_factory=dict)
+    notes: list[Told] = field(default_factory=list)
+    files: int = 0
+    records: int | None = None
+
+
+def columns_of(name: str, files: Sequence[str]) -> Found:
+    """The columns that all ``files`` have; ``name``: of the source.
+
+    Raises:
+        EngineError: one cannot be read, or has others than another.
+    """
+    first: tuple[str, Found] | None = None
+    for file in files:
+        found = _of_file(name, file)
+        if first is None:
+            first = file, found
+        elif _lowered(found) != _lowered(first[1]):
+            raise EngineError(
+                f'"{name}": its files have other columns: {shown(first[0])} has {_said(first[1])}; '
+                f"{shown(file)} has {_said(found)}",
+                code="wrong-columns",
+                hint="declare the columns that are meant; in a file that lacks one it is NULL",
+            )
+    assert first is not None
+    first[1].files = len(files)
+    return first[1]
+
+
+def _lowered(found: Found) -> dict[str, str]:
+    return {name.lower(): kind for name, kind in found.types.items()}
+
+
+def _said(found: Found) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in found.types.items())
+
+
+def _of_file(name: str, file: str) -> Found:
+    try:
+        meta = parquet.read_metadata(file)
+        fields = meta.schema.to_arrow_schema()
+    except (OSError, pa.ArrowException) as error:
+        reason = (
+            error.strerror if isinstance(error, OSError) and error.strerror else "it is no whole Parquet file"
+        )
+        raise EngineError(
+            f'"{name}": {shown(file)} cannot be read: {reason}',
+            code="cannot-infer",
+            hint="mend it, or take it away; 'format' says what the files are, if it is not parquet",
+        ) from None
+    leaves = {
+        leaf.path: leaf.physical_type for leaf in (meta.schema.column(n) for n in range(len(meta.schema)))
+    }
+    found = Found()
+    for each in fields:
+        if each.name.lower() in _lowered(found):
+            raise EngineError(
+                f'"{name}": {shown(file)} has two columns named {each.name}, which Spark does not tell apart',
+                code="wrong-columns",
+                hint="declare the columns that are meant, without that one",
+            )
+        kind = spark_type(each.type, leaves.get(each.name, ""))
+        if kind is None:
+            found.notes.append((None, f"the column {each.name} is left out: Spark reads no {each.type} here"))
+            continue
+        found.types[each.name] = kind
+        if pa.types.is_timestamp(each.type) and kind == "BIGINT":
+            note = f"{each.name} is BIGINT: nanoseconds since 1970, of which Spark reads no TIMESTAMP"
+            found.notes.append((each.name, note))
+    return found
+
+
+def spark_type(kind: pa.DataType, physical: str) -> str | None:
+    """As Spark infers it; None: that is not known here.
+
+    Args:
+        physical: Parquet's type of a column that is not nested, such as ``INT96``.
+    """
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        element = spark_type(kind.value_type, "")
+        return element and f"ARRAY<{element}>"
+    if pa.types.is_map(kind):
+        key, item = spark_type(kind.key_type, ""), spark_type(kind.item_type, "")
+        return key and item and f"MAP<{key}, {item}>"
+    if pa.types.is_struct(kind):
+        parts = [(each.name, spark_type(each.type, "")) for each in kind]
+        if not parts or any(part is None for _, part in parts):
+            return None
+        return f"STRUCT<{', '.join(f'{quoted(name)}: {part}' for name, part in parts)}>"
+    if pa.types.is_timestamp(kind) and kind.unit == "ns" and not physical:
+        return None
+    if pa.types.is_decimal(kind) and kind.precision > LONGEST_DECIMAL:
+        return None
+    if kind in _NEAREST:
+        return _NEAREST[kind]
+    return next(iter(types_of(kind, physical)), None)

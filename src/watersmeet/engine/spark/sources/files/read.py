@@ -1,0 +1,356 @@
+"""The files of a job's file sources: which were read, and whether they still are what they were.
+
+Spark reads a file once, by its path, as it is at that moment, and never looks at it again. So a file is
+looked at before the rows of its tick are read and after: one that was changed in between was read in part.
+All that were read are listed now and then, at the start and at the end: one with another size or time of
+change has rows that were never read. Both stop the job, or are counted and named (``on_changed_file``).
+
+Local and mounted paths only; of other file systems files are remembered, not looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from watersmeet.engine.spark.checkpoint.directory import Offsets
+from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
+from watersmeet.engine.spark.sources.files.there import (
+    MIXED,
+    NESTED,
+    Found,
+    files_of,
+    hidden_of,
+    is_odd,
+    local_of,
+    mixed,
+    shown,
+    stat_of,
+)
+from watersmeet.errors import EngineError, StateError
+from watersmeet.spec.files import warns_of_changes
+from watersmeet.spec.model import Source
+from watersmeet.state import file_lists
+from watersmeet.state.file_lists import FileList, FileRead
+from watersmeet.state.store import Store
+
+CHANGED = "changed"
+"""Where a manifest's ``host`` has, per source, how many files were not read as they are now."""
+
+LOOK_EVERY_S = 5.0
+LOOK_SHARE = 0.05
+"""Of the time, at most so much goes into listing files that were read."""
+
+NAMED = 5
+"""So many files are named in a message."""
+
+SEEN_CHANGED = -1
+"""As the step of a file that was read before, and was then found changed."""
+
+_WHAT = {
+    "changed": "changed after it was read",
+    "torn": "changed while it was read",
+    "gone": "gone before it was read",
+    "unread": "not read",
+    "vanished": "there when the run started, and gone before it was read",
+}
+
+_HINTS = {
+    "changed": "the rows that it had are in the result, those that came since are not: put new rows into new "
+    "files. To go on, put the file back as it was (content and time), or say 'on_changed_file' = 'warn': "
+    "such files are then counted and named",
+    "torn": "nothing of this tick was put out. Write files elsewhere on the same file system and move them "
+    "here when they are whole; when this one is, run again: it is then read as it is",
+    "gone": "nothing of this tick was put out. Put the file back and run again, or say 'on_changed_file' = "
+    "'warn': such files are then counted and named, and their rows are not in the result",
+    "unread": NESTED,
+    "vanished": "if it had rows that are meant, put it back and run again. Write files elsewhere on the same "
+    "file system, or under names that begin with a dot, and move them here when they are whole",
+}
+
+_NO_FILE = (-1, -1)
+
+
+@dataclass
+class Changed:
+    """Files of a source that are not in the result as they are now, each once. ``names``: the first of
+    them."""
+
+    files: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, path: str) -> None:
+        self.files += 1
+        if len(self.names) < NAMED:
+            self.names.append(shown(path))
+
+
+@dataclass
+class BatchFiles:
+    """The files of one batch, as they were before it was read."""
+
+    files: list[FileRead]
+    lists: list[FileList]
+    changed: dict[str, Changed]
+
+    @property
+    def digest(self) -> str:
+        """By what the batch's files are known. Not by those of other batches that were found changed: when
+        that is found is no part of the batch."""
+        own = [each for each in self.files if each.batch != SEEN_CHANGED]
+        return hashlib.blake2b(json.dumps(own).encode(), digest_size=16).hexdigest()
+
+
+class FilesRead:
+    """Of one run of a job; see the module.
+
+    Args:
+        host: of the manifest that the run goes on from.
+        note: told, once each, what is counted and does not stop the job.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        spark: SparkFiles,
+        store: Store,
+        host: Mapping[str, Any],
+        note: Callable[[str], None],
+    ) -> None:
+        self._spark = spark
+        self._store = store
+        self._note = note
+        self._sources = {
+            number: source for number, source in enumerate(sources) if source.connector == "file"
+        }
+        self._lock = threading.RLock()  # the stream's thread reads, another one looks
+        self._lists = file_lists.lists_of(host)
+        self._last = dict.fromkeys(self._sources, -1)
+        self._known: dict[int, dict[str, Found]] = {number: {} for number in self._sources}
+        self._counted: set[tuple[int, str]] = set()
+        for each in file_lists.read(store, self._lists):
+            self._remember(each)
+        self.changed = {name: Changed(**found) for name, found in host.get(CHANGED, {}).items()}
+        self._corrections: list[FileRead] = []
+        self._waiting: dict[int, dict[str, Found]] = {}
+        self._unread: dict[int, dict[str, Found]] = {}
+        self._started_ns = time.time_ns()
+        self._next_look = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
+    def start(self) -> None:
+        """Look before anything is read. Raises: EngineError as `look`."""
+        self._waiting = self.look()
+        for source in self._sources.values():
+            hidden = hidden_of(source)
+            if hidden:
+                self._note(
+                    f'"{source.name}": files whose names begin with _ or . are not read: {_named(hidden)}'
+                )
+
+    def look_if_due(self) -> None:
+        """As `look`, when the last one is long enough ago."""
+        if self._sources and time.monotonic() >= self._next_look:
+            self.look()
+
+    def look(self) -> dict[int, dict[str, Found]]:
+        """List what is there, and compare it with what was read.
+
+        Returns:
+            Per source the files that are still to be read.
+
+        Raises:
+            EngineError: a file was changed, or Spark passes over it.
+        """
+        before = time.monotonic()
+        unread: dict[int, dict[str, Found]] = {number: {} for number in self._sources}
+        for number, source in self._sources.items():
+            known = self._known[number]
+            for path, found, passed_over in files_of(source):
+                was = known.get(path)
+                if was == found:
+                    continue
+                if was is None and passed_over is None:
+                    unread[number][path] = found
+                elif was is None:
+                    self._report("unread", number, path, found, passed_over)
+                else:
+                    self._compare(number, path)
+        now = time.monotonic()
+        self._unread = unread
+        self._next_look = now + max(LOOK_EVERY_S, (now - before) / LOOK_SHARE)
+        return unread
+
+    def behind(self, batch: BatchFiles | None) -> dict[str, int]:
+        """Per source, how many files of the last look are neither read nor in ``batch``."""
+        with self._lock:
+            files = [] if batch is None else batch.files
+            reading = {(each.source, local_of(each.path)) for each in files}
+            return {
+                self._sources[number].name: sum(
+                    path not in self._known[number] and (number, path) not in reading for path in paths
+                )
+                for number, paths in self._unread.items()
+            }
+
+    def _compare(self, number: int, path: str) -> None:
+        """Anew: the stream may have read the file since it was listed."""
+        with self._lock:
+            found = stat_of(path)
+            if found is not None and found != self._known[number].get(path):
+                self._report("changed", number, path, found)
+
+    def finish(self) -> None:
+        """When all that was there is read: whether it was. Raises: EngineError as `look`."""
+        unread = self.look()
+        for number, source in self._sources.items():
+            if any(name.lower() == "pathglobfilter" for name in source.options):
+                continue
+            for path, found in self._waiting.get(number, {}).items():
+                if path in self._known[number]:
+                    continue
+                now = unread[number].get(path)
+                if now is None:
+                    self._report("vanished", number, path, None)
+                elif now == found:
+                    self._report("unread", number, path, found)
+
+    def of_batch(self, offsets: Offsets, *, again: bool) -> BatchFiles:
+        """The files that a batch is about to read, recorded as they are.
+
+        Args:
+            again: Spark listed them for an earlier run; only now it lists their sizes anew.
+
+        Raises:
+            StateError: Spark's list of them is damaged.
+            EngineError: one is gone, or was changed since Spark listed it, or Spark would read it twice, or
+                not at all.
+        """
+        with self._lock:
+            files = []
+            for number, source in self._sources.items():
+                last = step_of(offsets, number)
+                read = [
+                    self._looked_at(number, source, step, entry, again)
+                    for step in range(self._last[number] + 1, last + 1)
+                    for entry in self._log(number, step)
+                ]
+                plain = mixed(source, (path for each in read if (path := local_of(each.path)) is not None))
+                if plain is not None:
+                    raise EngineError(
+                        f'file source "{source.name}": Spark would pass over {shown(plain)}',
+                        code="file-unread",
+                        hint=f"nothing of this tick was put out; {MIXED}",
+                    )
+                files += read
+            files = [*self._corrections, *files]
+            lists = file_lists.add(self._store, self._lists, files)
+            return BatchFiles(files, lists, self.changed)
+
+    def check(self, batch: BatchFiles) -> None:
+        """After the rows were read: whether the files are what they were before. Raises: EngineError."""
+        with self._lock:
+            for each in batch.files:
+                path = local_of(each.path)
+                if path is None or each.size < 0 or each.batch == SEEN_CHANGED:
+                    continue
+                found = stat_of(path)
+                if found != (each.size, each.changed_ns):
+                    self._report("gone" if found is None else "torn", each.source, path, found)
+
+    def committed(self, batch: BatchFiles) -> None:
+        """The batch is a tick now."""
+        with self._lock:
+            self._lists = batch.lists
+            self._corrections = [each for each in self._corrections if each not in batch.files]
+            for each in batch.files:
+                self._remember(each)
+
+    def _remember(self, file: FileRead) -> None:
+        path = local_of(file.path)
+        if path is not None:
+            self._known[file.source][path] = (file.size, file.changed_ns)
+            if file.batch == SEEN_CHANGED:
+                self._counted.add((file.source, path))
+        self._last[file.source] = max(self._last[file.source], file.batch)
+
+    def _log(self, number: int, step: int) -> list[dict[str, Any]]:
+        try:
+            return self._spark.file_log(number, step)
+        except ValueError as error:
+            raise StateError(
+                f"Spark's list of files read is damaged: {error}",
+                code="spark-checkpoint-damaged",
+                hint=REBUILD,
+            ) from None
+
+    def _looked_at(
+        self, number: int, source: Source, step: int, entry: Mapping[str, Any], again: bool
+    ) -> FileRead:
+        url, time_ms = str(entry["path"]), int(entry["timestamp"])
+        path = local_of(url)
+        if path is None:
+            return FileRead(number, step, url, time_ms, *_NO_FILE)
+        if is_odd(path):
+            raise EngineError(
+                f'file source "{source.name}": Spark takes {shown(path)} for a pattern, and would read rows '
+                "twice",
+                code="file-name",
+                hint="nothing of this tick was put out. Rename it and run again: no [ ] { } * ? or backslash "
+                "in names of files and directories",
+            )
+        found = stat_of(path)
+        if found is None:
+            self._report("gone", number, path, None)
+            return FileRead(number, step, url, time_ms, *_NO_FILE)
+        listed_now = again and found[1] < self._started_ns
+        if not listed_now and not _same_time(time_ms, found[1]):
+            self._report("torn", number, path, found)
+        return FileRead(number, step, url, time_ms, *found)
+
+    def _report(
+        self, what: str, number: int, path: str, found: Found | None, hint: str | None = None
+    ) -> None:
+        """Stop the job for a file, or count it once and name it. As it is now it is known from then on."""
+        source = self._sources[number]
+        if not warns_of_changes(source.options):
+            raise EngineError(
+                f'file source "{source.name}": {shown(path)} was {_WHAT[what]}',
+                code=f"file-{what}",
+                hint=hint or _HINTS[what],
+            )
+        with self._lock:
+            if what != "vanished":  # that one may come back, and be read
+                self._known[number][path] = found or _NO_FILE
+            if (number, path) in self._counted:
+                return
+            self._counted.add((number, path))
+            self.changed.setdefault(source.name, Changed()).add(path)
+            self._note(f'"{source.name}": {shown(path)} was {_WHAT[what]}; it is counted')
+            if what != "vanished":
+                self._corrections.append(FileRead(number, SEEN_CHANGED, path, 0, *(found or _NO_FILE)))
+
+
+def step_of(offsets: Offsets, source: int) -> int:
+    """The last step of a file source that a batch reads; -1 when it has read nothing yet."""
+    text = offsets.sources[source]
+    return -1 if text == "-" else int(json.loads(text)["logOffset"])
+
+
+def _same_time(time_ms: int, changed_ns: int) -> bool:
+    """Whether Hadoop's time of change is that of the file; where it has seconds alone, of the second."""
+    if time_ms % 1000 == 0 and changed_ns // 1_000_000_000 == time_ms // 1000:
+        return True
+    return abs(changed_ns // 1_000_000 - time_ms) <= 1
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = len(paths) - NAMED
+    return ", ".join(map(shown, paths[:NAMED])) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,220 @@
+"""The files that are at the path of a file source now, and which of them Spark's listing passes over.
+
+As Spark lists them: right in the directory, or in directories of partitions (``k=v``) and all beneath these,
+or all beneath it when the source says so; names that begin with ``_`` or ``.`` are not for readers.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from watersmeet.engine.files.table_files import beneath, is_hidden
+from watersmeet.errors import EngineError
+from watersmeet.spec.files import local_path, path_of
+from watersmeet.spec.model import Source
+
+Found = tuple[int, int]
+"""Of a file: size, and the time of its last change in ns."""
+
+PATTERN = frozenset("{}[]*?\\")
+"""Characters by which Spark takes a path for a pattern."""
+
+_COMPANIONS = (
+    "_SUCCESS",
+    "_committed_",
+    "_started_",
+    "_temporary",
+    "_spark_metadata",
+    "_delta_log",
+    "_metadata",
+)
+
+NESTED = (
+    "a directory's own files are read: for those in subdirectories say 'recursiveFileLookup' = 'true', or "
+    "'false' when they are not meant"
+)
+UNEVEN = (
+    "of directories of partitions (k=v) with others above them or between them Spark takes some for "
+    "partitions and stops at others: let those of partitions come first, or say 'recursiveFileLookup' = "
+    "'true' (then no columns come from directories), or 'false' when it is not meant"
+)
+MIXED = (
+    "it lies beside directories of partitions (k=v), and Spark reads those alone: move it into a directory "
+    "of its own, or into one of partitions"
+)
+_TOO_OLD = "its time of change is before 1970, and Spark passes over such files: give it another (touch)"
+_HIDDEN = "files whose names begin with _ or . are not read: rename it"
+_NOT_UTF_8 = "its name is not UTF-8, and Java does not find it: rename it"
+
+
+class There(NamedTuple):
+    """A file that is there. ``passed_over``: why Spark does not read it, and what to do; None: it does."""
+
+    path: str
+    found: Found
+    passed_over: str | None
+
+
+def files_of(source: Source) -> Iterator[There]:
+    """All files of a source but hidden ones; none where its path is not local.
+
+    Raises:
+        EngineError: a directory cannot be listed.
+    """
+    nested_too, roots = _looks_beneath(source), _roots(source)
+    for root in roots:
+        if is_hidden(os.path.basename(root)) and os.path.isfile(root):
+            found = stat_of(root)
+            if found is not None and roots == [os.path.abspath(local_path(path_of(source.options)) or "")]:
+                yield There(root, found, _HIDDEN)
+            continue
+        try:
+            for path, size, changed_ns in beneath(root):
+                nested = None if nested_too else _nested(root, path)
+                yield There(path, (size, changed_ns), _why_passed_over(path, changed_ns, nested))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise EngineError(
+                f'file source "{source.name}": {shown(error.filename or root)} cannot be listed: '
+                f"{error.strerror}",
+                code="path-not-readable",
+                hint="the job needs the right to read it, and links that do not go in circles",
+            ) from None
+
+
+def mixed(source: Source, paths: Iterable[str]) -> str | None:
+    """Of files that are read at once, one in no directory of partitions beside others that are in some: Spark
+    reads the latter alone, and says nothing. None: there is no such file."""
+    local = local_path(path_of(source.options))
+    if local is None or not os.path.isdir(local) or _is_true(source, "recursivefilelookup"):
+        return None
+    root = os.path.abspath(local)
+    plain: str | None = None
+    partitioned = False
+    for path in paths:
+        if "=" in os.path.dirname(path.removeprefix(root)):
+            partitioned = True
+        else:
+            plain = plain or path
+    return plain if partitioned else None
+
+
+def check_table(source: Source) -> None:
+    """Whether Spark reads all files of a table.
+
+    Raises:
+        EngineError: it would pass over one.
+    """
+    there = list(files_of(source))
+    if any(name.lower() == "pathglobfilter" for name in source.options):
+        return
+    odd = next(
+        ((each.path, each.passed_over) for each in there if each.passed_over in (NESTED, UNEVEN)), None
+    )
+    plain = mixed(source, (each.path for each in there))
+    if odd is None and plain is not None:
+        odd = (plain, MIXED)
+    if odd is not None:
+        raise EngineError(
+            f'table "{source.name}": Spark passes over {shown(odd[0])}', code="file-unread", hint=odd[1]
+        )
+
+
+def hidden_of(source: Source) -> list[str]:
+    """Files with content that Spark passes over by their names, but for those that go with others."""
+    found = []
+    for root in _roots(source):
+        try:
+            with os.scandir(root) as entries:
+                found += [entry.path for entry in entries if _is_left_out(entry)]
+        except OSError:  # a file, or it is gone
+            continue
+    return sorted(found)
+
+
+def stat_of(path: str) -> Found | None:
+    """None: there is no such file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def local_of(path: str) -> str | None:
+    """What Spark calls a file, as the operating system has it; None: it has not. A plain path is itself."""
+    if path.startswith("/"):
+        return path
+    parts = urlsplit(path)
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def is_odd(path: str) -> bool:
+    """Whether Spark takes a file's path for a pattern, or cannot name it at all."""
+    return bool(PATTERN & set(path)) or not _is_utf_8(path)
+
+
+def shown(path: str) -> str:
+    """A path for messages, whatever its bytes."""
+    return path if _is_utf_8(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _roots(source: Source) -> list[str]:
+    """The directories and files that the source's path stands for, as Spark has them."""
+    local = local_path(path_of(source.options))
+    if local is None:
+        return []
+    path = os.path.abspath(local)
+    return [path] if os.path.exists(path) else sorted(glob.glob(path))
+
+
+def _is_true(source: Source, option: str) -> bool:
+    return any(k.lower() == option and v.strip().lower() == "true" for k, v in source.options.items())
+
+
+def _looks_beneath(source: Source) -> bool:
+    """Whether the user has said which files of subdirectories are meant."""
+    return any(name.lower() == "recursivefilelookup" for name in source.options)
+
+
+def _nested(root: str, path: str) -> str | None:
+    """What to do about a file that lies neither right in the directory nor in one of partitions."""
+    folders = os.path.dirname(path.removeprefix(root).lstrip(os.sep))
+    partitions = ["=" in each for each in folders.split(os.sep)]
+    if not any(partitions):
+        return NESTED if folders else None
+    return None if partitions == sorted(partitions, reverse=True) else UNEVEN
+
+
+def _why_passed_over(path: str, changed_ns: int, nested: str | None) -> str | None:
+    if nested is not None:
+        return nested
+    if changed_ns < 0:
+        return _TOO_OLD
+    return None if _is_utf_8(path) else _NOT_UTF_8
+
+
+def _is_left_out(entry: os.DirEntry[str]) -> bool:
+    try:
+        return (
+            is_hidden(entry.name)
+            and not entry.name.startswith(_COMPANIONS)
+            and not entry.name.endswith(".crc")
+            and entry.is_file()
+            and entry.stat().st_size > 0
+        )
+    except OSError:
+        return False
+
+
+def _is_utf_8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,289 @@
+"""A declared source → a streaming frame with its columns, `PARTITION` and `BROKEN`.
+
+* `PARTITION`: what the source's watermark is kept by: the Kafka partition (``topic/partition`` for several
+  topics), NULL for sources that are one partition.
+* `BROKEN`: STRING, the raw record when it does not parse into the declared columns, else NULL. A broken
+  record's columns may be NULL or half read: whoever uses the frame drops them, and counts.
+
+Options that are not known are refused; those of Spark's readers go there. How much one tick reads is bounded
+by default.
+"""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StringType, StructField, StructType
+
+from watersmeet.engine.files import csv_header
+from watersmeet.engine.files.table_files import local_files
+from watersmeet.engine.spark.sources import generator, kafka
+from watersmeet.engine.spark.sources.files.parquet_types import check_types
+from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
+from watersmeet.engine.spark.sources.split import BROKEN
+from watersmeet.engine.spark.text import quoted
+from watersmeet.errors import EngineError, SpecError, near_names, raise_all
+from watersmeet.names import PARTITION
+from watersmeet.spec.files import OF_SOURCES, format_of, local_path, path_of, source_problems
+from watersmeet.spec.model import Source
+
+BYTES_PER_TICK = str(32 << 20)
+
+NO_AGE = "1000000d"
+"""Spark passes files over that are so much older than the newest, a week by default. Modification times say
+nothing about what was read."""
+
+_BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
+
+
+def read(spark: SparkSession, source: Source, *, sources: int = 1, trigger_s: float = 1.0) -> DataFrame:
+    """The streaming frame of ``source``; see the module.
+
+    Args:
+        sources: how many sources the job reads; a tick's rows are shared among them.
+        trigger_s: seconds between ticks, for sources whose rows per tick follow from a rate.
+
+    Raises:
+        EngineError: what it reads from is not there.
+        SpecError: an option is missing or wrong.
+    """
+    if source.connector == "kafka":
+        return kafka.read(spark, source, sources)
+    if source.connector == "file":
+        return _read_files(spark, source)
+    if source.connector == "generator":
+        return generator.read(spark, source, trigger_s)
+    raise SpecError(
+        f'"{source.name}": there is no source of type "{source.connector}" on Spark',
+        code="unknown-connector",
+        hint=near_names(source.connector, ("kafka", "file", "generator")),
+    )
+
+
+def parses(source: Source) -> bool:
+    """Whether a record of ``source`` can be broken."""
+    wanted = lowered(source.options).get("format", "").strip().lower()
+    if source.connector == "kafka":
+        return wanted != "raw"
+    return source.connector == "file" and wanted in ("json", "csv")
+
+
+def has_partitions(source: Source) -> bool:
+    return source.connector in ("kafka", "memory") or bool(source.partitions)
+
+
+def declared(source: Source) -> str:
+    """The declared columns as DDL."""
+    return ", ".join(f"{quoted(column.name)} {column.type}" for column in source.columns)
+
+
+def _read_files(spark: SparkSession, source: Source) -> DataFrame:
+    given = lowered(source.options)
+    check_files(source)
+    path, wanted = path_of(source.options), format_of(source.options)
+    check_path(spark, f'file source "{source.name}"', path)
+    options = {name: value for name, value in given.items() if name not in OF_SOURCES}
+    options["maxfileage"] = NO_AGE
+    if not _BOUNDS & set(options):
+        options["maxbytespertrigger"] = BYTES_PER_TICK
+    frame = read_records(spark.readStream, source, wanted, path, options)
+    null = F.lit(None).cast("string")
+    columns = [F.col(quoted(column.name)) for column in source.columns]
+    return frame.select(
+        *columns, null.alias(PARTITION), F.col(BROKEN) if parses(source) else null.alias(BROKEN)
+    )
+
+
+def check_files(source: Source) -> None:
+    """What can be seen of a file source without Spark: options, whether there is something at its path, and
+    the columns of CSV and Parquet files.
+
+    Raises:
+        EngineError: there is nothing there, or it has other columns.
+        SpecError: an option is missing or wrong.
+    """
+    given = lowered(source.options)
+    raise_all(source_problems(source))
+    path, wanted = path_of(source.options), format_of(source.options)
+    check_there(f'file source "{source.name}"', path)
+    _check_names(source, path)
+    if "pathglobfilter" in given or local_path(path) is None:
+        return
+    if wanted == "parquet":
+        _check_parquet(source, path)
+    elif wanted == "csv" and csv_header.by_name(given):
+        layout_at(f'file source "{source.name}"', source, path, given)
+
+
+def layout_at(what: str, source: Source, path: str, options: Mapping[str, str]) -> csv_header.Layout | None:
+    """The columns of the CSV files at a path, as `csv_header.layout_of`; None where that is not local."""
+    local = local_path(path)
+    if local is None or "pathglobfilter" in options:
+        return None
+    return csv_header.layout_of(what, source, local_files(source, local), options)
+
+
+def read_records(
+    reading: DataFrameReader | DataStreamReader,
+    source: Source,
+    wanted: str,
+    path: str,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The declared columns of the files at ``path``, and for formats that parse `BROKEN`.
+
+    Args:
+        options: for the reader; None: those of ``source``.
+    """
+    if options is None:
+        options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
+    reader: Any = reading.format(wanted).options(**options)
+    where = hadoop_path(path, stream=isinstance(reading, DataStreamReader))
+    if wanted == "parquet":
+        found: DataFrame = reader.schema(declared(source)).load(where)
+        return found
+    schema: Any = StructType.fromDDL(f"{declared(source)}, {BROKEN} STRING")
+    if wanted == "csv":
+        reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
+        reader = reader.option("header", options.get("header", "true"))
+        # or columns in another order are taken by their place, whatever the header says
+        reader = reader.option("enforceSchema", options.get("enforceschema", "false"))
+        if csv_header.by_name(options):
+            schema = _in_the_files_order(source, path, options, schema)
+    reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
+    found = reader.schema(schema).load(where)
+    return found.select(*(F.col(quoted(name)) for name in (*(c.name for c in source.columns), BROKEN)))
+
+
+def hadoop_path(path: str, *, stream: bool) -> str:
+    """The path for Spark: one file for a stream is a pattern that only it matches, for Spark takes a plain
+    path for a directory."""
+    local = local_path(path)
+    if local is None:
+        return path
+    if not os.path.exists(local):
+        return local if path.startswith("~") else path
+    plain = os.path.abspath(local)
+    if stream and not os.path.isdir(plain):
+        plain = f"{plain[:-1]}[{plain[-1]}]"
+    return f"file:{plain}" if path.startswith("file:") else plain
+
+
+def _in_the_files_order(
+    source: Source, path: str, options: Mapping[str, str], schema: StructType
+) -> StructType:
+    """The schema with the columns as they stand in the header of the files that are there, and those that
+    nobody asked for as text. Without files: as declared."""
+    layout = layout_at(f'"{source.name}"', source, path, options)
+    if layout is None:
+        return schema
+    types = {field.name: field for field in schema.fields}
+    fields = [
+        StructField(name, StringType()) if column is None else types.pop(column.name)
+        for name, column in layout
+    ]
+    return StructType([*fields, *types.values()])
+
+
+def check_path(spark: SparkSession, what: str, path: str) -> None:
+    """`check_there`, and that Spark's process reads names of files as they are."""
+    if local_path(path) is None:
+        return
+    check_there(what, path)
+    java: Any = spark._jvm
+    encoding = str(java.java.lang.System.getProperty("sun.jnu.encoding"))
+    if codecs.lookup(encoding).name != "utf-8":
+        raise EngineError(
+            f"{what}: Spark's Java process takes file names for {encoding}, and passes over others",
+            code="file-names-encoding",
+            hint="start it with a locale of UTF-8: LC_ALL=C.UTF-8",
+        )
+
+
+def check_there(what: str, path: str) -> None:
+    """That there is something at a local path, and that Spark will find it; others are checked by Spark when
+    it lists them.
+
+    Raises:
+        EngineError: there is nothing, or Spark would pass over what is there.
+    """
+    local = local_path(path)
+    if local is None:
+        return
+    whole = os.path.abspath(local)
+    exists = os.path.exists(whole)
+    if exists and PATTERN & set(whole):
+        raise EngineError(
+            f'{what}: Spark takes "{path}" for a pattern, not for the path that is there',
+            code="path-is-pattern",
+            hint=f"rename it, or name a link to it, in whose path is none of {' '.join(sorted(PATTERN))}",
+        )
+    if not exists and not glob.glob(whole):
+        raise EngineError(
+            f'{what}: there is no "{path}"',
+            code="path-missing",
+            hint="name a directory that exists (it may be empty, and grow)",
+        )
+
+
+def _check_names(source: Source, path: str) -> None:
+    """Spark takes the paths of the files of a batch for patterns: where they have brackets and the like, it
+    reads each of n files n times."""
+    local = local_path(path)
+    if local is None:
+        return
+    odd = [name for name, _, _ in local_files(source, os.path.abspath(local)) if is_odd(name)]
+    if odd:
+        raise EngineError(
+            f'file source "{source.name}": Spark takes {shown(odd[0])} for a pattern, and would read rows '
+            "twice, or does not find it",
+            code="file-name",
+            hint="rename it: no [ ] { } * ? or backslash in names of files and directories, and UTF-8 only",
+        )
+
+
+def _check_parquet(source: Source, path: str) -> None:
+    """Parquet files know their columns; one that is in none would be NULL in every row, and one of another
+    type is not read. The oldest and the newest file that are there are looked at: columns may have been added
+    in between."""
+    what = f'file source "{source.name}"'
+    local = local_path(path)
+    if local is None:
+        return
+    files = sorted(local_files(source, local), key=lambda entry: entry[2])
+    found: list[str] = []
+    for name, _, _ in [*files[:1], *files[1:][-1:]]:
+        try:
+            found += parquet.read_schema(name).names
+            check_types(what, source, name)
+        except (OSError, pa.ArrowInvalid):
+            return  # half written, or no Parquet: reading it says so
+        found += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
+    if found:
+        check_columns(what, source, found, f"the files at {path} have")
+
+
+def check_columns(what: str, source: Source, found: Sequence[str], where: str) -> None:
+    """Raises: EngineError naming the declared columns that ``where`` ("the files have") has not."""
+    known = {name.lower() for name in found}
+    missing = [column.name for column in source.columns if column.name.lower() not in known]
+    if missing:
+        raise EngineError(
+            f"{what}: {where} no column {', '.join(missing)}",
+            code="wrong-columns",
+            hint=near_names(missing[0], found) or f"its columns are {', '.join(found)}",
+        )
+
+
+def lowered(options: Mapping[str, str]) -> dict[str, str]:
+    """Options by their names in lower case: Spark does not tell letters' cases apart, so nothing here may."""
+    return {name.lower(): value for name, value in options.items()}

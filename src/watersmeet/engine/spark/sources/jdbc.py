@@ -1,0 +1,141 @@
+"""What a database holds, as a table: Spark's JDBC reader, with Spark's own options.
+
+Columns are found by name and cast to their declared types. Passwords go to the reader and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.sources.frames import check_columns
+from watersmeet.engine.spark.text import quoted
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names
+from watersmeet.spec.model import Source
+from watersmeet.spec.secrets import without_secrets
+
+PROPERTIES = "properties."
+"""Options that begin so are the driver's own, such as ``properties.sslmode``."""
+
+KNOWN = (
+    "url", "dbtable", "query", "prepareQuery", "user", "password", "driver", "partitionColumn", "lowerBound",
+    "upperBound", "numPartitions", "queryTimeout", "fetchsize", "sessionInitStatement", "customSchema",
+    "preferTimestampNTZ", "pushDownPredicate", "keytab", "principal", "refreshKrb5Config",
+    "connectionProvider", "hint", "timestampNTZFormat",
+)  # fmt: skip
+
+_POINTLESS = {
+    "username": "the option is called 'user'",
+    "table-name": "the option is called 'dbtable'",
+    "table": "the option is called 'dbtable'",
+    "batchsize": "it is for writing",
+    "truncate": "it is for writing",
+    "isolationlevel": "it is for writing",
+    "createtableoptions": "it is for writing",
+}
+_DRIVERS = {
+    "jdbc:postgresql:": ("org.postgresql.Driver", "org.postgresql:postgresql:42.7.7"),
+    "jdbc:mysql:": ("com.mysql.cj.jdbc.Driver", "com.mysql:mysql-connector-j:9.3.0"),
+    "jdbc:mariadb:": ("org.mariadb.jdbc.Driver", "org.mariadb.jdbc:mariadb-java-client:3.5.3"),
+}
+"""Per beginning of the URL, the driver's class and where Maven has it."""
+
+_NO_DRIVER = ("No suitable driver", "ClassNotFoundException", "ClassNotFound")
+
+
+def checked(spark: SparkSession, source: Source) -> Callable[[], DataFrame]:
+    """What gives the table's frame, after a look at whether the table is there and has the columns.
+
+    Raises:
+        EngineError: the driver, the database, the table or a column is not there.
+        SpecError: an option is missing or wrong.
+    """
+    options = reader_options(source)
+
+    def made() -> DataFrame:
+        frame = spark.read.format("jdbc").options(**options).load()
+        where = options.get("dbtable", "the query")
+        check_columns(f'table "{source.name}"', source, frame.columns, f"{where} has")
+        found = {name.lower(): name for name in frame.columns}
+        return frame.select(
+            *(
+                F.col(quoted(found[column.name.lower()])).cast(column.type).alias(column.name)
+                for column in source.columns
+            )
+        )
+
+    try:
+        made()
+    except Exception as error:
+        raise readable(source, error) from None
+    return made
+
+
+def reader_options(source: Source) -> dict[str, str]:
+    """The options for Spark's reader. Raises: SpecError."""
+    known = {name.lower(): name for name in KNOWN}
+    found: dict[str, str] = {}
+    for name, value in source.options.items():
+        if name.lower().startswith(PROPERTIES):
+            found[name[len(PROPERTIES) :]] = str(value)
+        elif name.lower() in known:
+            found[known[name.lower()]] = str(value)
+        else:
+            hint = _POINTLESS.get(name.lower()) or near_names(name, KNOWN)
+            raise SpecError(
+                f'jdbc table "{source.name}" has no option "{name}"',
+                code="unknown-option",
+                hint=f"{hint}; properties of the driver are written '{PROPERTIES}{name}'",
+            )
+    if not found.get("url"):
+        raise SpecError(
+            f'jdbc table "{source.name}" needs the option "url"',
+            code="missing-option",
+            hint="'url' = 'jdbc:postgresql://localhost:5432/shop'",
+        )
+    if not found["url"].startswith("jdbc:"):
+        raise SpecError(
+            f'jdbc table "{source.name}": "{without_secrets(found["url"])}" does not begin with jdbc:',
+            code="bad-option",
+            hint="'url' = 'jdbc:postgresql://localhost:5432/shop'",
+        )
+    if ("dbtable" in found) == ("query" in found):
+        raise SpecError(
+            f'jdbc table "{source.name}" needs one of the options "dbtable" and "query"',
+            code="missing-option",
+            hint="'dbtable' = 'public.customers', or 'query' = 'SELECT … FROM …'",
+        )
+    driver = _driver(found["url"])
+    if driver is not None:
+        found.setdefault("driver", driver[0])
+    # As an instant such a time would be read by the clock of the machine, and event times are UTC.
+    found.setdefault("preferTimestampNTZ", "true")
+    return found
+
+
+def _driver(url: str) -> tuple[str, str] | None:
+    return next((found for start, found in _DRIVERS.items() if url.startswith(start)), None)
+
+
+def readable(source: Source, error: Exception) -> WatersmeetError:
+    """What a user is shown for an error of the reader."""
+    if isinstance(error, WatersmeetError):
+        return error
+    url = next((str(value) for name, value in source.options.items() if name.lower() == "url"), "")
+    text = f"{error} {getattr(error, 'java_exception', '')}"
+    if any(sign in text for sign in _NO_DRIVER):
+        known = _driver(url)
+        package = known[1] if known is not None else "group:artifact:version"
+        return EngineError(
+            f'table "{source.name}": no JDBC driver for {without_secrets(url)} is loaded',
+            code="jdbc-driver-missing",
+            hint=f"name its jar: --jars FILE, SET jars = 'FILE', or --conf spark.jars.packages={package}",
+        )
+    found = readable_error(error, f'table "{source.name}" ({without_secrets(url)})')
+    password = next((str(v) for name, v in source.options.items() if name.lower() == "password"), "")
+    if password and password in str(found):
+        found = type(found)(found.message.replace(password, "***"), code=found.code, hint=found.hint)
+    return found

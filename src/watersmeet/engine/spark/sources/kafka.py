@@ -1,0 +1,171 @@
+"""Kafka topics as sources: value formats ``json``, ``csv`` and ``raw``, per-partition watermarks.
+
+Options: ``bootstrap.servers``, ``topic`` (several with commas), ``format`` (json), ``startingOffsets``
+(earliest), ``maxOffsetsPerTrigger``; ``metadata.<column>`` = key | topic | partition | offset | timestamp
+fills a column from the record and not from its value; ``csv.<name>`` / ``json.<name>`` go to the parser;
+any other with a dot is Kafka's own. Records of transactions that were aborted are not read, unless
+``isolation.level`` says ``read_uncommitted``. In format raw the column ``value`` (or the only one that is not
+metadata) is the value, and columns named like metadata are metadata.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark.sources.split import BROKEN
+from watersmeet.engine.spark.text import literal, quoted
+from watersmeet.errors import SpecError, near_names
+from watersmeet.names import PARTITION, ours
+from watersmeet.spec.kafka import servers_text, topics_in
+from watersmeet.spec.model import Source
+
+_PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
+
+FORMATS = ("json", "csv", "raw")
+METADATA = ("key", "topic", "partition", "offset", "timestamp")
+OFFSETS_PER_TICK = 500_000
+
+_SPARKS = {
+    name.lower(): name
+    for name in (
+        "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "failOnDataLoss",
+        "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "groupIdPrefix",
+        "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
+    )
+}  # fmt: skip
+_OURS = frozenset({"bootstrap.servers", "kafka.bootstrap.servers", "topic", "topics", "format"})
+
+
+def read(spark: SparkSession, source: Source, sources: int) -> DataFrame:
+    """The streaming frame; see `sources`."""
+    topics = topics_of(source)
+    options = {
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(max(1, OFFSETS_PER_TICK // sources)),
+    }
+    options |= reader_options(source)
+    raw = spark.readStream.format("kafka").options(**options).option("subscribe", ",".join(topics)).load()
+    partition = F.expr("CAST(partition AS STRING)")
+    if len(topics) > 1:
+        partition = F.expr("concat(topic, '/', CAST(partition AS STRING))")
+    return _parsed(raw, source, partition)
+
+
+def topics_of(source: Source) -> list[str]:
+    """The topics. Raises: SpecError when none is named."""
+    topics = topics_in(source.options)
+    if not topics:
+        raise SpecError(
+            f'Kafka source "{source.name}" needs the option "topic"',
+            code="missing-option",
+            hint="'topic' = 'orders'",
+        )
+    return topics
+
+
+def partition_names(source: Source, partitions: dict[str, list[int]]) -> tuple[str, ...]:
+    """The names that rows carry in `PARTITION`, of partitions per topic."""
+    if len(topics_of(source)) == 1:
+        return tuple(str(number) for numbers in partitions.values() for number in sorted(numbers))
+    return tuple(f"{topic}/{number}" for topic in sorted(partitions) for number in sorted(partitions[topic]))
+
+
+def servers_of(source: Source) -> str:
+    """Where the brokers are. Raises: SpecError when it is not said."""
+    servers = servers_text(source.options)
+    if not servers:
+        raise SpecError(
+            f'Kafka source "{source.name}" needs the option "bootstrap.servers"',
+            code="missing-option",
+            hint="'bootstrap.servers' = 'localhost:9092'",
+        )
+    return servers
+
+
+def reader_options(source: Source) -> dict[str, str]:
+    """What Spark's reader is told; names that start with ``kafka.`` go on to Kafka. Raises: SpecError."""
+    options = {"kafka.bootstrap.servers": servers_of(source), "kafka.isolation.level": "read_committed"}
+    for name, value in source.options.items():
+        if name in _OURS or name.startswith(("metadata.", "csv.", "json.")):
+            continue
+        if name.lower() == "failondataloss" and value.strip().lower() != "true":
+            raise SpecError(
+                f'Kafka source "{source.name}": with "{name}" = \'{value}\' rows would be lost in silence',
+                code="wrong-option",
+                hint="leave it out: the job stops and says how many rows are gone; --accept-loss "
+                f"{source.name} then goes on without them",
+            )
+        if name.lower() in _SPARKS:
+            options[_SPARKS[name.lower()]] = value
+        elif "." in name:
+            options[name if name.startswith("kafka.") else f"kafka.{name}"] = value
+        else:
+            raise SpecError(
+                f'Kafka source "{source.name}" has no option "{name}"',
+                code="unknown-option",
+                hint=near_names(name, ["topic", "format", "bootstrap.servers", *_SPARKS.values()]),
+            )
+    return options
+
+
+def _metadata(source: Source, wanted: str) -> dict[str, str]:
+    """Column -> which metadata fills it."""
+    found = {
+        name.removeprefix("metadata."): v.strip().lower()
+        for name, v in source.options.items()
+        if name.startswith("metadata.")
+    }
+    if wanted == "raw":
+        found |= {
+            column.name: column.name.lower() for column in source.columns if column.name.lower() in METADATA
+        }
+    for column, what in found.items():
+        if what not in METADATA:
+            raise SpecError(
+                f'Kafka source "{source.name}": "metadata.{column}" is "{what}"',
+                code="unknown-option",
+                hint=near_names(what, METADATA),
+            )
+    return found
+
+
+def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame:
+    wanted = source.options.get("format", "json").strip().lower()
+    if wanted not in FORMATS:
+        raise SpecError(
+            f'Kafka source "{source.name}" cannot read format "{wanted}"',
+            code="unknown-format",
+            hint=near_names(wanted, FORMATS),
+        )
+    metadata = _metadata(source, wanted)
+    values = [column for column in source.columns if column.name not in metadata]
+    by_name = {
+        column.name: F.expr(f"CAST({metadata[column.name]} AS {column.type})").alias(column.name)
+        for column in source.columns
+        if column.name in metadata
+    }
+    tail = [partition.alias(PARTITION)]
+    if wanted == "raw":
+        if len(values) > 1:
+            raise SpecError(
+                f'Kafka source "{source.name}": format raw fills one column, {len(values)} are declared',
+                code="raw-needs-one-column",
+                hint="the others must be metadata: key, topic, partition, offset, timestamp",
+            )
+        by_name |= {c.name: F.expr(f"CAST(value AS {c.type})").alias(c.name) for c in values}
+        columns = [by_name[column.name] for column in source.columns]
+        return raw.select(*columns, *tail, F.lit(None).cast("string").alias(BROKEN))
+    prefix = f"{wanted}."
+    parser = {k.removeprefix(prefix): v for k, v in source.options.items() if k.startswith(prefix)}
+    parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(parser.items()))
+    schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in values)
+    parse = f"from_{wanted}(CAST(value AS STRING), {literal(schema + f', {_CORRUPT} STRING')}, map({given}))"
+    carried = [quoted(name) for name in sorted(set(metadata.values()) | {"value"})]
+    frame = raw.select(F.expr(parse).alias(_PARSED), *(F.col(name) for name in carried), *tail)
+    by_name |= {c.name: F.col(f"{_PARSED}.{quoted(c.name)}").alias(c.name) for c in values}
+    broken = f"IF({_PARSED} IS NULL, coalesce(CAST(value AS STRING), ''), {_PARSED}.{_CORRUPT})"
+    columns = [by_name[column.name] for column in source.columns]
+    return frame.select(*columns, F.col(PARTITION), F.expr(broken).alias(BROKEN))

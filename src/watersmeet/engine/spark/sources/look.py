@@ -1,0 +1,74 @@
+"""What can be known of a job's sources without starting Spark: paths, headers and columns of files, options
+of generators, what files hold, and whether a Kafka broker answers and has the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from watersmeet.engine.spark.sources import generator
+from watersmeet.engine.spark.sources.files.contents import notes_in, problems_in
+from watersmeet.engine.spark.sources.frames import check_files
+from watersmeet.engine.spark.sources.tables import check_table_files
+from watersmeet.engine.spark.sources.topic_check import check_topics, is_plain
+from watersmeet.errors import SeveralErrors, WatersmeetError
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.files import local_path, path_of
+from watersmeet.spec.model import Source
+
+
+def problems_of(plan: JobPlan, *, thorough: bool = False) -> list[WatersmeetError]:
+    """What is wrong with the plan's sources and tables, as far as this process can see.
+
+    Args:
+        thorough: look into files and ask Kafka brokers, too.
+    """
+    found: list[WatersmeetError] = []
+    for source, table in _all(plan):
+        try:
+            _look(source, table, thorough)
+            if thorough and source.connector == "file":
+                found += problems_in(_what(source, table), source, table=table)
+        except SeveralErrors as several:
+            found += several.errors
+        except WatersmeetError as error:
+            found.append(error)
+    return found
+
+
+def notes_of(plan: JobPlan) -> list[str]:
+    """What a person should know of the sources, and what `problems_of` cannot see, in words."""
+    words = []
+    for source, table in _all(plan):
+        what = f'{"table" if table else "source"} "{source.name}"'
+        if source.connector == "kafka":
+            if not is_plain(source):
+                words.append(f"{what}: a broker answers; Spark looks for its topics when the job runs")
+        elif source.connector == "jdbc":
+            words.append(f"{what}: a database is asked by Spark alone, when the job runs")
+        elif source.connector == "file" and local_path(path_of(source.options)) is not None:
+            words += notes_in(_what(source, table), source)
+        elif source.connector == "file":
+            words.append(
+                f"{what}: {path_of(source.options)} is no local path, and is looked at by Spark alone"
+            )
+    return words
+
+
+def _what(source: Source, table: bool) -> str:
+    return f'{"table" if table else "file source"} "{source.name}"'
+
+
+def _all(plan: JobPlan) -> Iterable[tuple[Source, bool]]:
+    """Every source, and whether it is read as a table."""
+    tables = {node.source.name: node.source for _, node in plan.lookups}
+    yield from ((source, False) for source in plan.sources)
+    yield from ((source, True) for source in tables.values())
+
+
+def _look(source: Source, table: bool, thorough: bool) -> None:
+    if source.connector == "file":
+        (check_table_files if table else check_files)(source)
+    elif source.connector == "generator":
+        generator.check(source)
+    elif source.connector == "kafka" and thorough:
+        check_topics(source)

@@ -1,0 +1,329 @@
+"""One frame for a whole job: the union of all sources, in the plan's order, each read once.
+
+Every distinct expression of every branch of every query is evaluated once per source, by Spark. Columns of
+the union are *slots*: sources share them by type, since NULL-filled columns cost as much as full ones. What
+a slot holds for which branch is in the `Split`. The order of sources is part of what a restart is checked
+for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType
+
+from watersmeet.engine.spark.sources.frames import has_partitions, parses
+from watersmeet.engine.spark.sources.split import (
+    BROKEN,
+    LATE,
+    TAG,
+    BranchView,
+    SourceView,
+    Split,
+)
+from watersmeet.engine.spark.text import quoted, sql_of
+from watersmeet.engine.spark.unresolved import naming
+from watersmeet.event_time import Side
+from watersmeet.names import DIFF, FLAG, PARTITION, is_ours, ours
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan, LookupPlan
+from watersmeet.plan.model.sides import BranchPlan, SidePlan
+from watersmeet.spec.model import Source
+
+Read = Callable[[Source], DataFrame]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The frame, how to take it apart, and the Arrow types of the kept columns per ``query/alias``.
+
+    ``tables``: of tables that rows meet as of their tick, which are no part of the frame, per ``query/alias``
+    what is asked of their rows: (Spark SQL over the declared columns, name), `FLAG` if some can match
+    nothing.
+    """
+
+    frame: DataFrame
+    split: Split
+    schemas: Mapping[str, pa.Schema]
+    tables: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+
+@dataclass
+class _Branch:
+    """A branch of an input while its expressions are being collected: name -> SQL text over its source."""
+
+    arrangement: str
+    number: int
+    sql: dict[str, str]
+
+
+@dataclass
+class _Source:
+    source: Source
+    frame: DataFrame
+    branches: list[_Branch] = field(default_factory=list)
+    late: dict[str, str] | None = None
+    types: dict[str, DataType] = field(default_factory=dict)
+
+    def texts(self) -> list[str]:
+        """Every distinct expression, in order of first use."""
+        found = [text for branch in self.branches for text in branch.sql.values()]
+        return list(dict.fromkeys(found + list((self.late or {}).values())))
+
+
+def scan(
+    spark: SparkSession, plan: JobPlan, read: Read, *, keep_late: bool = False, keep_broken: bool = False
+) -> Scan:
+    """The scan of ``plan`` over the frames that ``read`` gives (batch or streaming).
+
+    Args:
+        keep_late: rejected rows go to a side output: carry all declared columns.
+        keep_broken: the text of broken records does.
+    """
+    sources = [_Source(source, read(source)) for source in plan.sources]
+    by_name = {each.source.name: each for each in sources}
+    frames = {each.source.name: each.frame for each in sources}
+    for _, node in plan.lookups:
+        frames.setdefault(node.source.name, _declared_rows(spark, node.source))
+    tables: dict[str, tuple[tuple[str, str], ...]] = {}
+    for query in plan.queries:
+        casts = _key_casts(spark, query, frames)
+        for lookup in query.nodes:
+            if isinstance(lookup, LookupPlan):
+                name = f"{query.name}/{lookup.table.name}"
+                tables[name] = _table_sql(lookup, casts.get(lookup.table.name, {}))
+        for side in query.sides:
+            wanted = _meeting_stages(side) | casts.get(side.name, {})
+            for number, branch in side.sources:
+                sql = _branch_sql(branch, wanted)
+                owner = by_name[branch.source.name]
+                owner.branches.append(_Branch(f"{query.name}/{side.name}", number, sql))
+    for each in sources:
+        if keep_late:
+            each.late = {f"{LATE}{column.name}": quoted(column.name) for column in each.source.columns}
+    _find_types(sources)
+    _unify_branches(spark, sources)
+    found = _union(sources, keep_broken)
+    schemas = {**found.schemas, **_declared_schemas(spark, plan)}
+    for query, node in plan.lookups:
+        name = f"{query.name}/{node.table.name}"
+        schemas[name] = _table_schema(frames[node.source.name], tables[name])
+    return replace(found, schemas=schemas, tables=tables)
+
+
+def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
+    return _empty(spark, {column.name: column.type for column in source.columns})
+
+
+def _table_sql(node: LookupPlan, casts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    ((_, branch),) = node.table.sources
+    found = [
+        (f"CAST({sql_of(expr)} AS {casts[name]})" if name in casts else sql_of(expr), name)
+        for name, expr in branch.columns
+    ]
+    if branch.flag is not None:
+        found.append((f"CAST({sql_of(branch.flag)} AS TINYINT)", FLAG))
+    return tuple(found)
+
+
+def _table_schema(declared: DataFrame, columns: Sequence[tuple[str, str]]) -> pa.Schema:
+    fields = declared.selectExpr(*(f"{text} AS {quoted(name)}" for text, name in columns)).schema.fields
+    return pa.schema([pa.field(f.name, _arrow_type(f.dataType)) for f in fields if f.name != FLAG])
+
+
+def _meeting_stages(side: SidePlan) -> dict[str, str]:
+    """Of an input with sources and stages: column -> the type in which their rows meet."""
+    if not side.stages:
+        return {}
+    return {column.name: column.type for column in side.input.columns if column.name in side.kept}
+
+
+def _declared_schemas(spark: SparkSession, plan: JobPlan) -> dict[str, pa.Schema]:
+    """Of inputs that only stages feed, the kept columns in native types, as far as these are declared."""
+    schemas = {}
+    for query in plan.queries:
+        for side in query.sides:
+            if not side.sources:
+                known = {c.name: c.type for c in side.input.columns if c.type not in ("UNKNOWN", "VOID")}
+                types = {name: known[name] for name in side.kept if name in known}
+                fields = _empty(spark, types).schema.fields if types else []
+                schemas[f"{query.name}/{side.name}"] = pa.schema(
+                    [pa.field(field.name, _arrow_type(field.dataType)) for field in fields]
+                )
+    return schemas
+
+
+def _branch_sql(branch: BranchPlan, casts: Mapping[str, str]) -> dict[str, str]:
+    sql = {
+        name: f"CAST({sql_of(expr)} AS {casts[name]})" if name in casts else sql_of(expr)
+        for name, expr in branch.columns
+    }
+    if branch.flag is not None:
+        sql[FLAG] = f"CAST({sql_of(branch.flag)} AS TINYINT)"
+    if has_partitions(branch.source):
+        sql[PARTITION] = PARTITION
+    if branch.source.changes or branch.source.is_table:
+        sql[DIFF] = f"CAST({DIFF} AS BIGINT)"
+    return sql
+
+
+def _common_type(spark: SparkSession, types: Sequence[DataType]) -> str | None:
+    """What Spark compares the two sides of a key as, when they are of different types."""
+    if types[0] == types[1]:
+        return None
+    both = _empty(spark, {"l": types[0].simpleString(), "r": types[1].simpleString()})
+    analyzed: Any = both.selectExpr("l = r AS e")._jdf.queryExecution().analyzed()
+    return str(analyzed.expressions().head().child().left().dataType().sql())
+
+
+def _key_casts(
+    spark: SparkSession, query: QueryPlan, frames: Mapping[str, DataFrame]
+) -> dict[str, dict[str, str]]:
+    """Per input, computed key columns -> the type that Spark compares the key as, where its two sides are of
+    different types."""
+    casts: dict[str, dict[str, str]] = {}
+    for join in query.nodes:
+        if not isinstance(join, JoinPlan) or join.left.feeds or join.right.feeds:
+            continue  # the planner has seen to one type
+        for key in join.keys:
+            types = [_first_type(join.side(side), key.column(side), frames) for side in Side]
+            common = _common_type(spark, types)
+            for side in Side:
+                if common is not None and is_ours(key.column(side)):
+                    casts.setdefault(join.side(side).name, {})[key.column(side)] = common
+    return casts
+
+
+def _first_type(side: SidePlan, column: str, frames: Mapping[str, DataFrame]) -> DataType:
+    """The type that a kept column has in the first branch of an input."""
+    _, branch = side.sources[0]
+    text = sql_of(dict(branch.columns)[column])
+    return frames[branch.source.name].selectExpr(f"{text} AS k").schema[0].dataType
+
+
+def _empty(spark: SparkSession, columns: Mapping[str, str]) -> DataFrame:
+    return spark.range(0).selectExpr(
+        *(f"CAST(NULL AS {type_}) AS {quoted(name)}" for name, type_ in columns.items())
+    )
+
+
+def _find_types(sources: Sequence[_Source]) -> None:
+    for each in sources:
+        texts = each.texts()
+        with naming(f'source "{each.source.name}"', partial(_one_by_one, each)):
+            fields = each.frame.selectExpr(*(f"{text} AS c{n}" for n, text in enumerate(texts))).schema.fields
+        each.types = {text: field.dataType for text, field in zip(texts, fields, strict=True)}
+
+
+def _one_by_one(each: _Source) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Every expression of a source with the query that asks for it."""
+    for branch in each.branches:
+        query, _, alias = branch.arrangement.partition("/")
+        for text in branch.sql.values():
+            yield f'INSERT "{query}", input {alias}: {text}', partial(each.frame.selectExpr, text)
+
+
+def _unify_branches(spark: SparkSession, sources: Sequence[_Source]) -> None:
+    """Cast the branches of a UNION ALL to the types that Spark gives the union."""
+    by_column: dict[tuple[str, str], list[tuple[_Source, _Branch]]] = {}
+    for each in sources:
+        for branch in each.branches:
+            for name in branch.sql:
+                by_column.setdefault((branch.arrangement, name), []).append((each, branch))
+    for (_, name), users in by_column.items():
+        types = [owner.types[branch.sql[name]] for owner, branch in users]
+        if all(type_ == types[0] for type_ in types):
+            continue
+        values = ", ".join(f"CAST(NULL AS {type_.simpleString()})" for type_ in types)
+        common = spark.range(0).selectExpr(f"coalesce({values})").schema[0].dataType
+        for owner, branch in users:
+            branch.sql[name] = f"CAST({branch.sql[name]} AS {common.simpleString()})"
+            owner.types[branch.sql[name]] = common
+
+
+def _union(sources: Sequence[_Source], keep_broken: bool) -> Scan:
+    numbers: dict[str, int] = {}
+    placed = [_place(each, numbers) for each in sources]
+    slots: dict[str, DataType] = {}
+    for each, slot_of in zip(sources, placed, strict=True):
+        slots |= {slot: each.types[text] for text, slot in slot_of.items()}
+    broken = keep_broken and any(parses(each.source) for each in sources)
+    frames, views = [], []
+    for tag, (each, slot_of) in enumerate(zip(sources, placed, strict=True)):
+        text_of = {slot: text for text, slot in slot_of.items()}
+        columns = [f"{_tag_sql(each.source, tag)} AS {TAG}"]
+        if broken:
+            columns.append(f"{BROKEN if parses(each.source) else 'CAST(NULL AS STRING)'} AS {BROKEN}")
+        columns += [
+            f"{text_of.get(slot) or f'CAST(NULL AS {type_.simpleString()})'} AS {slot}"
+            for slot, type_ in slots.items()
+        ]
+        frames.append(each.frame.selectExpr(*columns))
+        views.append(_view(each, slot_of, broken and parses(each.source)))
+    frame = reduce(DataFrame.unionAll, frames)
+    return Scan(frame, Split(tuple(views), tuple(slots)), _schemas(sources))
+
+
+def _place(each: _Source, numbers: dict[str, int]) -> dict[str, str]:
+    """Expression -> slot. The n-th expression of a type takes the n-th slot of that type, in every source.
+
+    Args:
+        numbers: type -> its number in the names of slots; grows.
+    """
+    taken: Counter[int] = Counter()
+    slot_of = {}
+    for text in each.texts():
+        number = numbers.setdefault(each.types[text].simpleString(), len(numbers))
+        slot_of[text] = ours(f"{number}_{taken[number]}")
+        taken[number] += 1
+    return slot_of
+
+
+def _tag_sql(source: Source, tag: int) -> str:
+    if parses(source):
+        return f"CAST(IF({BROKEN} IS NULL, {tag}, {-1 - tag}) AS SMALLINT)"
+    return f"CAST({tag} AS SMALLINT)"
+
+
+def _view(each: _Source, slot_of: Mapping[str, str], broken: bool) -> SourceView:
+    branches = tuple(
+        BranchView(
+            branch.arrangement,
+            branch.number,
+            tuple((name, slot_of[text]) for name, text in branch.sql.items()),
+        )
+        for branch in each.branches
+    )
+    late = None
+    if each.late is not None:
+        late = tuple((name.removeprefix(LATE), slot_of[text]) for name, text in each.late.items())
+    return SourceView(each.source.name, branches, late, BROKEN if broken else None)
+
+
+def _schemas(sources: Sequence[_Source]) -> dict[str, pa.Schema]:
+    schemas: dict[str, pa.Schema] = {}
+    for each in sources:
+        for branch in each.branches:
+            if branch.arrangement not in schemas:
+                fields = [
+                    pa.field(name, _arrow_type(each.types[text]))
+                    for name, text in branch.sql.items()
+                    if name not in (FLAG, PARTITION, DIFF)
+                ]
+                schemas[branch.arrangement] = pa.schema(fields)
+    return schemas
+
+
+def _arrow_type(type_: DataType) -> pa.DataType:
+    """What Spark sends to Python for a type, in the session's time zone, which is UTC."""
+    try:
+        return to_arrow_type(type_, timezone="UTC")
+    except TypeError:  # Spark 4.0: UTC without being told
+        return to_arrow_type(type_)

@@ -1,0 +1,218 @@
+"""Whether Kafka's topics still are those that a job has read, and still have what it is to read next.
+
+A topic that was deleted and made again has the old one's name and another id: offsets mean other rows in it.
+Rows go before they are read when they expire, and when a broker comes back without the newest ones. Each is
+refused, with how many rows are gone; whoever says so (``--accept-loss``) goes on without them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from watersmeet.engine.spark.sources import brokers, kafka
+from watersmeet.errors import EngineError
+from watersmeet.spec.model import Source
+
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What brokers without ids of topics (before Kafka 2.8) give."""
+
+TopicIds = dict[str, dict[str, str]]
+"""Source -> topic -> id."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Rows of a source that the job can read no more. ``error``: the refusal; ``offsets``: Spark's text from
+    which the source goes on without them."""
+
+    source: str
+    error: EngineError
+    offsets: str
+
+
+class Topics:
+    """Of a job's Kafka sources. Its connections stay open: `close` them."""
+
+    def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        self._sources = [(n, each) for n, each in enumerate(sources) if each.connector == "kafka"]
+        self._admins: dict[str, Any] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
+    def close(self) -> None:
+        for admin in self._admins.values():
+            admin.close(self._jvm.java.time.Duration.ofSeconds(0))
+        self._admins.clear()
+
+    def ids(self) -> TopicIds:
+        """What the topics are now. Raises: EngineError when a broker does not answer or a topic is gone."""
+        return {
+            source.name: {topic: found[0] for topic, found in self._described(source).items()}
+            for _, source in self._sources
+        }
+
+    def check(self, known: Mapping[str, Mapping[str, str]]) -> None:
+        """Whether the topics are those that were ``known`` before their rows were read.
+
+        Raises:
+            EngineError: one was deleted, and made again or not.
+        """
+        for _, source in self._sources:
+            found = {topic: each[0] for topic, each in self._described(source).items()}
+            replaced = _replaced(known.get(source.name, {}), found)
+            if replaced:
+                raise _made_again(source, replaced, "while the job ran; nothing of this tick was put out")
+
+    def losses(self, known: Mapping[str, Mapping[str, str]], offsets: Sequence[str]) -> list[Loss]:
+        """What of the sources is gone before it was read, and how each could go on.
+
+        Args:
+            offsets: Spark's text per source of the job, in the plan's order.
+
+        Raises:
+            EngineError: a broker does not answer, or a topic is not there.
+        """
+        found = []
+        for number, source in self._sources:
+            if offsets[number] == "-":
+                continue
+            read: dict[str, dict[str, int]] = json.loads(offsets[number])
+            described = self._described(source)
+            replaced = _replaced(known.get(source.name, {}), {t: each[0] for t, each in described.items()})
+            first, last = self._ends(source, {topic: each[1] for topic, each in described.items()})
+            gone, go_on = [], {}
+            for topic, ends in read.items():
+                if topic in replaced or topic not in described:
+                    go_on[topic] = {str(n): first[topic, n] for n in described.get(topic, ("", []))[1]}
+                    continue
+                go_on[topic] = {}
+                for name, end in ends.items():
+                    place = topic, int(name)
+                    if place not in first:
+                        gone.append(f"partition {name} of {topic} is not there any more")
+                    elif first[place] > end:
+                        rows = first[place] - end
+                        gone.append(
+                            f"partition {name} of {topic} begins at offset {first[place]:,}, and the job has"
+                            f" read up to {end:,}: {rows:,} rows have expired"
+                        )
+                        go_on[topic][name] = first[place]
+                    elif last[place] < end:
+                        gone.append(
+                            f"partition {name} of {topic} ends at offset {last[place]:,}, and the job has"
+                            f" read up to {end:,}: the broker has lost its last {end - last[place]:,} rows; "
+                            "whatever it takes next gets their offsets"
+                        )
+                        go_on[topic][name] = last[place]
+                    else:
+                        go_on[topic][name] = end
+            error = None
+            if replaced:
+                error = _made_again(source, replaced, "since the job ran last")
+            elif gone:
+                error = _gone(source, gone)
+            if error is not None:
+                found.append(Loss(source.name, error, json.dumps(go_on, separators=(",", ":"))))
+        return found
+
+    def _described(self, source: Source) -> dict[str, tuple[str, list[int]]]:
+        """Topic -> its id and partitions. Asked again for a while when a broker does not answer."""
+        topics, servers = kafka.topics_of(source), kafka.servers_of(source)
+        until = time.monotonic() + brokers.ADMIN_TIMEOUT_MS / 1000
+        wanted = self._jvm.java.util.ArrayList()
+        for topic in topics:
+            wanted.add(topic)
+        while True:
+            try:
+                found = self._admin(source).describeTopics(wanted).allTopicNames().get()
+                return {
+                    topic: (
+                        str(found.get(topic).topicId().toString()),
+                        [int(each.partition()) for each in found.get(topic).partitions()],
+                    )
+                    for topic in topics
+                }
+            except Exception as error:
+                if "UnknownTopicOrPartition" in str(error):
+                    raise EngineError(
+                        f'Kafka source "{source.name}": a topic of {", ".join(topics)} is not there any'
+                        f" more at {servers}",
+                        code="topic-missing",
+                        hint="the state is whole; nothing of this tick was put out. Was the topic deleted?"
+                        f" When it is made again: --accept-loss {source.name} goes on with the new one",
+                    ) from None
+                if time.monotonic() > until:
+                    raise brokers.unreachable(source, servers, str(error)) from None
+
+    def _ends(
+        self, source: Source, partitions: Mapping[str, Sequence[int]]
+    ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        """The first and the last offsets of partitions."""
+        client = self._jvm.org.apache.kafka
+        found: list[dict[tuple[str, int], int]] = []
+        for spec in (client.clients.admin.OffsetSpec.earliest(), client.clients.admin.OffsetSpec.latest()):
+            wanted = self._jvm.java.util.HashMap()
+            places = [(topic, number) for topic, numbers in partitions.items() for number in numbers]
+            for topic, number in places:
+                wanted.put(client.common.TopicPartition(topic, number), spec)
+            try:
+                got = self._admin(source).listOffsets(wanted).all().get()
+            except Exception as error:
+                raise brokers.unreachable(source, kafka.servers_of(source), str(error)) from None
+            found.append(
+                {each: int(got.get(client.common.TopicPartition(*each)).offset()) for each in places}
+            )
+        return found[0], found[1]
+
+    def _admin(self, source: Source) -> Any:
+        if source.name not in self._admins:
+            properties = brokers.properties(self._jvm, source, brokers.ADMIN_TIMEOUT_MS)
+            self._admins[source.name] = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(
+                properties
+            )
+        return self._admins[source.name]
+
+
+def accepted(losses: Sequence[Loss], sources: Collection[str]) -> dict[str, str]:
+    """Of the sources whose losses were accepted, from where they go on. Raises: the other losses."""
+    refused = [each.error for each in losses if each.source not in sources]
+    if refused:
+        raise refused[0]
+    return {each.source: each.offsets for each in losses}
+
+
+def _replaced(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    return [
+        topic
+        for topic, was in known.items()
+        if topic in found and NO_ID not in (was, found[topic]) and was != found[topic]
+    ]
+
+
+def _made_again(source: Source, topics: Sequence[str], when: str) -> EngineError:
+    return EngineError(
+        f'Kafka source "{source.name}": topic "{", ".join(topics)}" was deleted and made again {when};'
+        " the job's offsets are those of the old one",
+        code="topic-made-again",
+        hint="the state and what was put out are whole; rows of the old topic that were not read are gone. "
+        f"--accept-loss {source.name} goes on, and reads the new topic from its beginning (its rows below "
+        "the watermark are late, and counted). Or start anew: a new checkpoint directory and an empty sink",
+    )
+
+
+def _gone(source: Source, what: Sequence[str]) -> EngineError:
+    return EngineError(
+        f'Kafka source "{source.name}": rows are gone before they were read: {"; ".join(what)}',
+        code="offsets-expired",
+        hint="the state and what was put out are whole. If the topic can be restored, do that and run again. "
+        f"--accept-loss {source.name} goes on without those rows: what they would have matched is padded or "
+        "left out. Raise the topic's retention, or run the job more often",
+    )

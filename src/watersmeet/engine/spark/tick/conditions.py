@@ -1,0 +1,126 @@
+"""Conditions that Spark computes over candidate pairs, before the tick's task decides what matches.
+
+    range(P) → the task's first pass: candidates → select: the condition → their truth, as a file per task
+
+One stage, no shuffle; then the node's own job, which is told the files. What a task asks does not depend on
+the answers, but where one side is broadcast: there it may ask more once it knows some, and is asked again
+until nothing is new.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from watersmeet.engine.messages.shapes import JoinShape
+from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.spark.carried import Carrying
+from watersmeet.engine.spark.errors import condition_of, readable_error
+from watersmeet.engine.spark.properties import NODE, Answered, node_of, node_text
+from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.tasks.asking import AnswerFile, AnswerWriter, question_schema
+from watersmeet.errors import EngineError
+from watersmeet.kernel.elsewhere import ASK, HOLDS
+from watersmeet.kernel.expressions.evaluate import guard_of
+from watersmeet.state.store import Store
+
+_FILE = "partition INT, name STRING, checksum BIGINT, asked BIGINT"
+
+
+@dataclass(frozen=True)
+class _ToCandidates:
+    shape: JoinShape
+    store: Store
+    partitions: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        owned = [number for batch in batches for number in batch.column(0).to_pylist()]
+        work, tick, answers = _told()
+        for partition in owned:
+            task = NodeTask(self.shape, self.store, work, tick, answers=answers)
+            yield from task.ask(partition, self.partitions)
+
+
+@dataclass(frozen=True)
+class _ToFile:
+    store: Store
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = AnswerWriter()
+        for batch in batches:
+            writer.add(batch)
+        context = TaskContext.get()
+        assert context is not None
+        (name, checksum), asked = writer.write(self.store, f"work/answers-{uuid.uuid4().hex}")
+        row = ([context.partitionId()], [name], [checksum], [asked])
+        kinds = (pa.int32(), pa.string(), pa.int64(), pa.int64())
+        columns = [pa.array(value, kind) for value, kind in zip(row, kinds, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, names=["partition", "name", "checksum", "asked"])
+
+
+def _told() -> tuple[str, int, Answered]:
+    context = TaskContext.get()
+    text = context.getLocalProperty(NODE) if context is not None else None
+    if not text:
+        raise EngineError("candidates were asked for outside of a tick", code="internal")
+    work, tick, _, answers = node_of(text)
+    return work, tick, answers
+
+
+class ConditionFrame:
+    """The condition of one node, to be computed within a tick.
+
+    Args:
+        sql: the condition as Spark SQL over the joined columns; ``text``: as it was written.
+    """
+
+    def __init__(
+        self, spark: SparkSession, shape: JoinShape, store: Store, partitions: int, sql: str, text: str
+    ) -> None:
+        self._spark = spark
+        self._text = text
+        self._asks_again = shape.broadcast is not None and partitions > 1
+        numbers = spark.range(0, partitions, 1, partitions)
+        schema = from_arrow_schema(question_schema(shape))
+        candidates = numbers.mapInArrow(Carrying(_ToCandidates(shape, store, partitions)), schema)
+        truth = candidates.select(F.col(quoted(ASK)), F.expr(f"({sql}) IS TRUE").alias(HOLDS))
+        self._frame = truth.mapInArrow(Carrying(_ToFile(store)), _FILE)
+
+    def answers(self, task: NodeTask) -> NodeTask:
+        """``task`` with what Spark says of its candidates.
+
+        Raises:
+            EngineError: the condition fails on a pair.
+        """
+        files: dict[int, tuple[AnswerFile, ...]] = {}
+        while True:
+            told = node_text(task.work, task.tick, answers=files)
+            self._spark.sparkContext.setLocalProperty(NODE, told)
+            try:
+                rows = self._frame.collect()
+            except Exception as error:
+                raise self._failed(error) from None
+            if files and not any(row.asked for row in rows):
+                return replace(task, answers=files)
+            for row in rows:
+                files[row.partition] = (*files.get(row.partition, ()), (row["name"], row.checksum))
+            if not self._asks_again:
+                return replace(task, answers=files)
+
+    def _failed(self, error: Exception) -> Exception:
+        found = readable_error(error)
+        if found.code != "spark-failed":
+            return found
+        name = condition_of(error)
+        return EngineError(
+            f"the condition {self._text} failed: {'' if name is None else f'[{name}] '}{found.message}",
+            code="condition-failed",
+            hint=guard_of(name),
+        )

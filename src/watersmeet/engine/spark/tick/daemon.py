@@ -1,0 +1,44 @@
+"""The process that Spark forks Python workers from, with the libraries of the tasks already loaded.
+
+Spark runs this module instead of ``pyspark.daemon`` (``spark.python.daemon.module``). Each worker is a
+fork, so what is imported here is imported once and not once per worker. And it is frozen: a reused worker
+collects garbage after every task, which takes 25 to 50 ms with all of these modules to walk through, and
+nothing without. What is loaded only later, in a worker, would be loaded by each and walked through.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import os
+
+
+def preload() -> None:
+    """Import what tasks use. Nothing here may start threads: workers are forked."""
+    for library in ("OMP", "OPENBLAS", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    import numpy  # noqa: F401
+    import pyarrow.compute
+    import pyarrow.ipc  # noqa: F401
+    import pyspark.sql.pandas.serializers
+    import pyspark.worker  # noqa: F401
+
+    import watersmeet.engine.spark.tick.ingest
+    import watersmeet.engine.spark.tick.nodes
+    import watersmeet.sinks.parquet_part  # noqa: F401
+
+    with contextlib.suppress(ImportError):
+        import pandas  # noqa: F401  (pyarrow loads it, if it is there, when it first makes an array)
+
+    gc.collect()
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # or libraries report at exit what was not collected
+
+
+if __name__ == "__main__":
+    from pyspark.daemon import manager
+
+    with contextlib.suppress(ImportError):  # a worker will say what is missing, where it can be heard
+        preload()
+    manager()

@@ -1,0 +1,164 @@
+"""The ingest task: Arrow batches of the scan → runs in the store, one report per branch.
+
+Runs inside of the streaming plan (`mapInArrow` on the scan), so that its plan is made once per batch and
+rows are not copied again. What differs from tick to tick comes as a local property of the job, not in the
+closure: the pickled function is the same for the life of the query.
+
+Rows of its output: ``kind`` (`REPORT` or `ASIDE`) and ``text`` (JSON).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.spark.properties import START, start_of
+from watersmeet.engine.spark.sources.split import TAG, BranchView, SourceView, Split
+from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
+from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, IngestWriter
+from watersmeet.engine.tasks.memory import RUN_BYTES
+from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import size
+from watersmeet.state.store import Store
+
+REPORT, ASIDE = "report", "aside"
+SCHEMA = "kind STRING, text STRING"
+BROKEN_REASON = "broken"
+"""Of files of rows set aside; those of broken records hold the first alone."""
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """The function given to `mapInArrow`."""
+
+    split: Split
+    store: Store
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        start: TickStart | None = None
+        tasks: dict[int, _SourceTask] = {}
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            start = start or _start()
+            tags = batch.column(TAG).to_numpy(zero_copy_only=False)
+            for tag in np.unique(tags).tolist():
+                rows = batch if (tags == tag).all() else batch.filter(pa.array(tags == tag))
+                number = tag if tag >= 0 else -1 - tag
+                if number not in tasks:
+                    tasks[number] = _SourceTask(self.split.sources[number], start, self.store)
+                if tag >= 0:
+                    tasks[number].add(rows)
+                else:
+                    tasks[number].add_broken(rows)
+        found = [row for task in tasks.values() for row in task.finish()]
+        if found:
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([kind for kind, _ in found]), pa.array([text for _, text in found])],
+                names=["kind", "text"],
+            )
+
+
+@dataclass
+class _SourceTask:
+    """One source's rows within one task."""
+
+    view: SourceView
+    start: TickStart
+    store: Store
+    writers: list[tuple[BranchView, IngestWriter]] = field(init=False)
+    rejected: list[tuple[str, str, pa.RecordBatch]] = field(default_factory=list)
+    aside: list[tuple[str, str]] = field(default_factory=list)
+    held: int = 0
+    """Bytes of ``rejected``."""
+
+    def __post_init__(self) -> None:
+        self.writers = [
+            (branch, IngestWriter(self.start, branch.arrangement, branch.branch, self.store, _task()))
+            for branch in self.view.branches
+        ]
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        for branch, writer in self.writers:
+            names = [name for name, _ in branch.columns]
+            arrays = [rows.column(slot) for _, slot in branch.columns]
+            judgement = writer.add(pa.RecordBatch.from_arrays(arrays, names=names))
+            if self.view.late is None or not judgement.any():
+                continue
+            record = pa.StructArray.from_arrays(
+                [rows.column(slot) for _, slot in self.view.late], names=[name for name, _ in self.view.late]
+            )
+            for code in np.unique(judgement).tolist():
+                if code != ON_TIME:
+                    mask = judgement == code
+                    arrays = [record.filter(pa.array(mask)), *writer.missed_columns(mask)]
+                    chosen = pa.RecordBatch.from_arrays(arrays, names=list(ASIDE_COLUMNS))
+                    self._reject(branch.arrangement, REASONS[code], chosen)
+
+    def add_broken(self, rows: pa.RecordBatch) -> None:
+        """Records that did not parse: counted for every branch, rows of none."""
+        for _, writer in self.writers:
+            counts = writer.report.counts
+            for what in ("in", "broken"):
+                counts[what] = counts.get(what, 0) + rows.num_rows
+        if self.view.broken is not None:
+            text = pa.RecordBatch.from_arrays([rows.column(self.view.broken)], names=["record"])
+            self._reject(self.view.source, BROKEN_REASON, text)
+
+    def finish(self) -> Iterator[tuple[str, str]]:
+        for _, writer in self.writers:
+            yield REPORT, writer.finish()
+        self._write_aside()
+        yield from self.aside
+
+    def _reject(self, owner: str, reason: str, rows: pa.RecordBatch) -> None:
+        """Rows set aside; where they are many, written at once."""
+        self.rejected.append((owner, reason, rows))
+        self.held += size(rows.columns)
+        if self.held >= RUN_BYTES:
+            self._write_aside()
+
+    def _write_aside(self) -> None:
+        kinds = dict.fromkeys((owner, reason) for owner, reason, _ in self.rejected)
+        for owner, reason in kinds:
+            batches = [each for o, r, each in self.rejected if (o, r) == (owner, reason)]
+            file = write_aside(self.store, reason, self.start.tick, batches)
+            told = {
+                "source": self.view.source,
+                "owner": owner,
+                "reason": reason,
+                "name": file.name,
+                "rows": file.rows,
+            }
+            self.aside.append((ASIDE, json.dumps(told)))
+        self.rejected, self.held = [], 0
+
+
+def _task() -> int:
+    """The number of this task among those of the scan: in the order of sources and their partitions."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _start() -> TickStart:
+    context = TaskContext.get()
+    text = context.getLocalProperty(START) if context is not None else None
+    if not text:
+        raise EngineError(
+            "the rows of the scan were evaluated outside of a tick",
+            code="internal",
+            hint="please report this",
+        )
+    return _parsed_start(text)
+
+
+@lru_cache(maxsize=2)
+def _parsed_start(text: str) -> TickStart:
+    return start_of(text)

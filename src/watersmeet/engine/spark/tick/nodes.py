@@ -1,0 +1,246 @@
+"""The nodes of one query on Spark: ``range(P)`` → the node's task, of the last node → filter and projection.
+
+A frame is made once per node and evaluated once per tick (or more often, if a sink asks for it): what
+differs per tick comes as a local property. A node whose rows go to another one gives nothing out: its tasks
+write runs. Reports do not travel with the rows but by an accumulator: Spark
+adds up those of tasks that succeeded, and of several for one partition any will do, since their rows are
+the same and their files are new ones. (`observe` does the same with one more expression per row, and a plan
+that is new in every tick.) Rows that leave as they are go straight from the task into the sink, where the
+sink can take them (`Sink.arrow_part`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark import Accumulator, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from watersmeet.engine.messages.reports import NodeReport
+from watersmeet.engine.messages.shapes import CONTROL, AggregateShape, NodeShape
+from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.spark.carried import Carrying
+from watersmeet.engine.spark.lists import Lists
+from watersmeet.engine.spark.properties import NODE, node_of, node_text
+from watersmeet.engine.spark.tick.counting import RowCounter
+from watersmeet.engine.spark.tick.taken import Takings, Took, check_taken
+from watersmeet.engine.spark.unresolved import naming
+from watersmeet.errors import EngineError
+from watersmeet.sinks.base import ArrowPart, Sink
+from watersmeet.state.store import Store
+
+Report = tuple[str, str, int, str]
+"""Work file, query, partition, the report's text."""
+
+
+@dataclass(frozen=True)
+class ToSink:
+    """The function given to `mapInArrow`: rows out, the report to the accumulator.
+
+    Args:
+        outputs: (joined column, name): instead of giving rows out, stage them in the sink, so named.
+    """
+
+    shape: NodeShape
+    store: Store
+    partitions: int
+    reports: Accumulator[list[Report]]
+    outputs: tuple[tuple[str, str], ...] | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        owned = _owned(batches)
+        task, part = _told(self.shape, self.store)
+        for partition in owned:
+            rows = self._rows(task, partition)
+            if self.outputs is None or part is None:
+                yield from rows
+            else:
+                names = [column for column, _ in self.outputs]
+                schema = staged_schema(self.shape, self.outputs)
+                chosen = (
+                    pa.RecordBatch.from_arrays(batch.select(names).columns, schema=schema) for batch in rows
+                )
+                part.write(partition, schema, chosen)
+
+    def _rows(self, task: NodeTask, partition: int) -> Iterator[pa.RecordBatch]:
+        for batch in task.run(partition, self.partitions):
+            control = batch.column(CONTROL)
+            if control.null_count == batch.num_rows:
+                yield batch.drop_columns([CONTROL])
+            else:
+                self.reports.add([(task.work, self.shape.query, partition, control[0].as_py())])
+
+
+def _owned(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [number for batch in batches for number in batch.column(0).to_pylist()]
+
+
+def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
+    """The task at hand, as this tick's local property says."""
+    context = TaskContext.get()
+    text = context.getLocalProperty(NODE) if context is not None else None
+    if not text:
+        raise EngineError(
+            "a node was evaluated outside of a tick", code="internal", hint="please report this"
+        )
+    work, tick, part, answers = node_of(text)
+    return NodeTask(shape, store, work, tick, answers=answers), part
+
+
+@dataclass(frozen=True)
+class ToNode:
+    """The function given to `mapInArrow` for a node whose rows go to another one: only reports come out."""
+
+    shape: NodeShape
+    store: Store
+    partitions: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        owned = _owned(batches)
+        task, _ = _told(self.shape, self.store)
+        for partition in owned:
+            for batch in task.run(partition, self.partitions):
+                yield batch.select([CONTROL])
+
+
+class FeedFrame:
+    """A node of one query whose rows go to another one, to be evaluated within a tick."""
+
+    def __init__(self, spark: SparkSession, shape: NodeShape, store: Store, partitions: int) -> None:
+        self._spark = spark
+        numbers = spark.range(0, partitions, 1, partitions)
+        self._frame = numbers.mapInArrow(Carrying(ToNode(shape, store, partitions)), f"{CONTROL} STRING")
+
+    def run(self, task: NodeTask) -> list[str]:
+        """Run ``task`` in all partitions; one report of each."""
+        told = node_text(task.work, task.tick, answers=task.answers)
+        self._spark.sparkContext.setLocalProperty(NODE, told)
+        return [row[0] for row in self._frame.collect()]
+
+
+def staged_schema(shape: NodeShape, outputs: Sequence[tuple[str, str]]) -> pa.Schema:
+    """The joined columns of ``outputs`` under their names."""
+    return pa.schema([pa.field(name, shape.row_schema.field(column).type) for column, name in outputs])
+
+
+def _one_by_one(
+    frame: DataFrame, outputs: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    for sql, name in outputs:
+        yield f"column {name} = {sql}", partial(frame.selectExpr, sql)
+
+
+class SinkFrame:
+    """The rows of one query's last node, filtered and projected, to be evaluated within a tick.
+
+    Args:
+        where, outputs: Spark SQL over columns named ``alias.column``; outputs are (SQL, name).
+        plain: (joined column, name) of all outputs, when rows leave as they are.
+        results: what ``where`` and ``outputs`` are asked of, from the tasks' rows; None: of these themselves.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        shape: NodeShape,
+        store: Store,
+        partitions: int,
+        where: str | None,
+        outputs: list[tuple[str, str]],
+        plain: tuple[tuple[str, str], ...] | None,
+        sink: Sink,
+        takings: Takings,
+        results: Callable[[DataFrame], DataFrame] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._query = shape.query
+        self._partitions = partitions
+        self._sink = sink
+        self._takings = takings
+        self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Lists())
+        schema = from_arrow_schema(shape.row_schema)
+        numbers = spark.range(0, partitions, 1, partitions)
+        staging = ToSink(shape, store, partitions, self._reports, plain)
+        self._staging = numbers.mapInArrow(Carrying(staging), "_ STRING")
+        self._staged = None if plain is None else staged_schema(shape, plain)
+        grouped = isinstance(shape, AggregateShape) and shape.aggregates is None
+        self._is_cut = grouped or where is not None
+        self._left_out = sink.leaves_out(len(outputs))
+        told = sink.tells_rows and self._left_out is None
+        self._counter = RowCounter(spark) if self._is_cut and not told else None
+
+        def made() -> DataFrame:
+            frame = numbers.mapInArrow(Carrying(ToSink(shape, store, partitions, self._reports)), schema)
+            if results is not None:
+                frame = results(frame)
+            if where is not None:
+                with naming(f'INSERT "{self._query}", its filter {where}', tuple):
+                    frame = frame.where(where)
+            if self._counter is not None:
+                frame = self._counter.over_groups(frame) if grouped else self._counter.over(frame)
+            with naming(f'INSERT "{self._query}"', lambda: _one_by_one(frame, outputs)):
+                return frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
+
+        self.frame = made()
+        self._anew = made if results is not None else None
+
+    def write(self, task: NodeTask, attempt: str) -> tuple[list[str], int | None]:
+        """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there
+        (None: those that left the tasks).
+
+        Raises:
+            EngineError: not all partitions have been evaluated.
+        """
+        part = None
+        if self._staged is not None:
+            part = self._sink.arrow_part(self._staged, self._query, task.tick, attempt)
+        self._reports.value = []
+        if self._counter is not None:
+            self._counter.begin()
+        told = node_text(task.work, task.tick, part, task.answers)
+        self._spark.sparkContext.setLocalProperty(NODE, told)
+
+        def write() -> None:
+            if part is None:
+                # A frame that shuffles would take what it shuffled in the tick before.
+                frame = self.frame if self._anew is None else self._anew()
+                self._sink.write(frame, self._query, task.tick, attempt)
+            else:
+                self._staging.collect()
+
+        def given() -> int:
+            return _put_out(self._found(task).values()) if self._counter is None else self._counter.rows(told)
+
+        took = self._takings.of(self._sink, self._query, task.tick, attempt, write, given)
+        found = self._found(task)
+        if len(found) != self._partitions:
+            raise EngineError(
+                f'the sink of "{self._query}" took the rows of {len(found)} of {self._partitions} partitions',
+                code="internal",
+                hint="a sink must evaluate the whole frame",
+            )
+        rows = given()
+        if self._counter is not None:
+            check_taken(self._query, Took(rows), _put_out(found.values()), cut=True)
+        cut = self._is_cut and self._counter is None
+        check_taken(self._query, took, rows, left_out=self._left_out, cut=cut)
+        if not self._is_cut:
+            return list(found.values()), None
+        return list(found.values()), rows if self._counter is not None or took is None else took.rows
+
+    def _found(self, task: NodeTask) -> dict[int, str]:
+        """The reports of the task's partitions."""
+        return {
+            partition: text
+            for work, query, partition, text in self._reports.value
+            if (work, query) == (task.work, self._query)
+        }
+
+
+def _put_out(reports: Iterable[str]) -> int:
+    return sum(NodeReport.model_validate_json(text).rows_out for text in reports)

@@ -1,0 +1,326 @@
+"""One tick on Spark: ingest job, advance, the jobs of nodes into their sinks, publish, commit.
+
+Works on any frame of the scan's reports, streaming or not. A tick that fails anywhere has committed nothing
+and is begun again; sinks have staged at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from watersmeet.engine.driver.driver import TickDriver, TickResult
+from watersmeet.engine.messages.shapes import AggregateShape, JoinShape
+from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.spark.properties import START, start_text
+from watersmeet.engine.spark.text import quoted, sql_of
+from watersmeet.engine.spark.tick.aggregate import needs_spark, results_of
+from watersmeet.engine.spark.tick.conditions import ConditionFrame
+from watersmeet.engine.spark.tick.ingest import ASIDE, REPORT
+from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
+from watersmeet.engine.spark.tick.side_output import Aside, side_frame
+from watersmeet.engine.spark.tick.taken import Takings, check_taken
+from watersmeet.engine.tasks.asking import asked_elsewhere
+from watersmeet.names import DIFF, SHOWN_DIFF
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, NodePlan
+from watersmeet.sinks.base import Sink
+from watersmeet.sinks.part_mark import Resumed
+from watersmeet.spec.model import OutputMode
+from watersmeet.spec.spark_settings import FIXED
+
+TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+"""The one such setting that says nothing else than what tasks write anyway."""
+
+Unread = Callable[[Collection[str]], Mapping[str, Iterable[str]]]
+
+UNKNOWN = "whether it has some cannot be told"
+
+LATE_INSERT, BROKEN_INSERT = "late-rows", "broken-records"
+"""Names of the parts of rows set aside; no query may be named so."""
+
+
+@dataclass
+class Outputs:
+    """Where the rows of a job go: a sink per query, and those for rows set aside, if asked for."""
+
+    queries: Mapping[str, Sink]
+    late: Sink | None = None
+    broken: Sink | None = None
+
+    @property
+    def sinks(self) -> list[Sink]:
+        found = [*self.queries.values(), self.late, self.broken]
+        return list({id(sink): sink for sink in found if sink is not None}.values())
+
+    def inserts_of(self, sink: Sink) -> Iterator[str]:
+        """What goes to a sink."""
+        yield from (name for name, each in self.queries.items() if each is sink)
+        if self.late is sink:
+            yield LATE_INSERT
+        if self.broken is sink:
+            yield BROKEN_INSERT
+
+
+@dataclass
+class Timings:
+    """Seconds that the parts of the last tick took."""
+
+    parts: dict[str, float] = field(default_factory=dict)
+    _last: float = field(default_factory=time.perf_counter)
+
+    def mark(self, part: str) -> None:
+        now = time.perf_counter()
+        self.parts[part] = self.parts.get(part, 0.0) + now - self._last
+        self._last = now
+
+
+class Ticks:
+    """Runs the ticks of one job, one after the other.
+
+    Args:
+        partitions: into how many hash ranges a join is cut.
+        takings: asked what sinks took; to be closed when all ticks are done.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: JobPlan,
+        driver: TickDriver,
+        outputs: Outputs,
+        partitions: int,
+        takings: Takings,
+    ) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._outputs = outputs
+        self._partitions = partitions
+        self.driver = driver
+        self.timings = Timings()
+        self._takings = takings
+        self._frames = {query.name: self._sink_frame(query) for query in plan.queries}
+        self._feeds = {
+            (query.name, node.number): FeedFrame(
+                spark, driver.shapes[query.name][node.number], driver.store, partitions
+            )
+            for query in plan.queries
+            for node in query.nodes[:-1]
+        }
+        self._conditions = {
+            (query.name, node.number): frame
+            for query in plan.queries
+            for node in query.nodes
+            if (frame := self._condition_frame(query, node)) is not None
+        }
+        driver.keep_late = outputs.late is not None
+        driver.ordered = partitions == 1
+
+    def prepare(self, owner: str, *, pending: bool = False, set_aside: bool = False) -> list[str]:
+        """Let every sink check what it can; see `Sink.prepare` and `Sink.resume`.
+
+        Args:
+            pending: the next tick was begun by an earlier run, and is repeated.
+            set_aside: parts of later ticks are set aside, not refused.
+
+        Returns:
+            What was set aside, in words.
+        """
+        self.driver.owner = owner
+        for query in self._plan.queries:
+            self._outputs.queries[query.name].prepare(self._frames[query.name].frame.schema, owner)
+        for sink in (self._outputs.late, self._outputs.broken):
+            if sink is not None:
+                sink.prepare(side_frame(self._spark, self.driver.store, []).schema, owner)
+        manifest = self.driver.manifest
+        known = {} if manifest is None else manifest.parts
+        resumed = Resumed(
+            self.driver.tick, pending, {name: (p.tick, p.identity) for name, p in known.items()}, set_aside
+        )
+        return [
+            said
+            for sink in self._outputs.sinks
+            for said in sink.resume(list(self._outputs.inserts_of(sink)), resumed)
+        ]
+
+    def may_be_out(self) -> list[str]:
+        """Sinks that have rows of the next tick, which an earlier run began, in words."""
+        found = []
+        for sink in self._outputs.sinks:
+            for insert in self._outputs.inserts_of(sink):
+                if not sink.idempotent:
+                    found.append(f'"{insert}": {UNKNOWN}')
+                elif sink.has_part(insert, self.driver.tick + 1):
+                    found.append(f'"{insert}": there is a part of tick {self.driver.tick + 1}')
+        return found
+
+    def run(
+        self,
+        reports: DataFrame | None,
+        clock_us: int,
+        *,
+        host: Mapping[str, Any],
+        told: Mapping[str, str] | None = None,
+        advances: Mapping[str, Mapping[str, int]] | None = None,
+        idle: Mapping[str, Iterable[str]] | None = None,
+        unread: Unread | None = None,
+        check: Callable[[], None] | None = None,
+        end: bool = False,
+    ) -> TickResult:
+        """One tick.
+
+        Args:
+            reports: the scan with `Ingest` over it; None: a tick without rows.
+            host: what the manifest remembers for this engine.
+            told: what tells the tick from others of its number, by name; see `identity_of`.
+            advances, idle, end: see `TickDriver.advance`.
+            unread: of sources, the partitions that have unread rows. Asked in ticks alone in which a
+                partition would go idle; one that has some does not.
+            check: called when the rows were read, before any goes out; raises if they are not to be trusted.
+        """
+        self.timings = Timings()
+        start = self.driver.begin(clock_us)
+        self.timings.mark("begin")
+        rows: list[Any] = []
+        if reports is not None:
+            self._spark.sparkContext.setLocalProperty(START, start_text(start))
+            rows = reports.collect()
+        if check is not None:
+            check()
+        self.timings.mark("ingest")
+        texts = [row[1] for row in rows if row[0] == REPORT]
+        going = frozenset[str]() if unread is None or end else self.driver.going_idle(start, texts)
+        busy = unread(going) if unread is not None and going else None
+        self.driver.advance(start, texts, advances=advances, idle=idle, busy=busy, end=end)
+        self.timings.mark("advance")
+        aside = [Aside.from_json(row[1]) for row in rows if row[0] == ASIDE]
+        published = self._write(start.tick, start.attempt, aside)
+        result = self.driver.conclude()
+        identity = self.driver.identify(told or {})
+        for sink, insert in published:
+            sink.check(insert, start.tick, identity)
+        parts = [
+            insert for sink, insert in published if sink.publish(insert, start.tick, start.attempt, identity)
+        ]
+        self.timings.mark("publish")
+        self.driver.commit(host, parts)
+        self.timings.mark("commit")
+        return result
+
+    def _write(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
+        """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""
+        published: list[tuple[Sink, str]] = []
+        try:
+            published += [(self._run_nodes(query, attempt), query.name) for query in self._plan.queries]
+            self.timings.mark("join and write")
+            published += self._write_aside(tick, attempt, aside + self._late_of_stages())
+        except BaseException:
+            for sink in self._outputs.sinks:
+                sink.discard(attempt)
+            raise
+        return published
+
+    def _run_nodes(self, query: QueryPlan, attempt: str) -> Sink:
+        """Run the nodes of a query, those beneath first; the last one stages its rows in the sink."""
+        for node in query.nodes[:-1]:
+            task = self._task(query.name, node.number)
+            reports = self._feeds[query.name, node.number].run(task)
+            self.driver.settle(query.name, node.number, reports)
+        sink, last = self._outputs.queries[query.name], query.root.number
+        task = self._task(query.name, last)
+        reports, rows_out = self._frames[query.name].write(task, attempt)
+        self.driver.settle(query.name, last, reports, rows_out=rows_out)
+        return sink
+
+    def _task(self, query: str, number: int) -> NodeTask:
+        """A node's task, with what Spark computes of its condition."""
+        task = self.driver.node_task(query, number)
+        condition = self._conditions.get((query, number))
+        return task if condition is None else condition.answers(task)
+
+    def _condition_frame(self, query: QueryPlan, node: NodePlan) -> ConditionFrame | None:
+        shape = self.driver.shapes[query.name][node.number]
+        if asked_elsewhere(shape) is None or not isinstance(node, JoinPlan) or node.residual is None:
+            return None
+        assert isinstance(shape, JoinShape)
+        sql, text = sql_of(node.residual), text_of(node.residual).replace("`", "")
+        return ConditionFrame(self._spark, shape, self.driver.store, self._partitions, sql, text)
+
+    def _late_of_stages(self) -> list[Aside]:
+        return [
+            Aside(source=alias, owner=f"{query.name}/{alias}", reason="late", name=file.name, rows=file.rows)
+            for query in self._plan.queries
+            for alias, files in self.driver.aside(query.name).items()
+            for file in files
+        ]
+
+    def _write_aside(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
+        published = []
+        for sink, insert in ((self._outputs.late, LATE_INSERT), (self._outputs.broken, BROKEN_INSERT)):
+            files = [file for file in aside if (file.reason == "broken") == (insert == BROKEN_INSERT)]
+            if sink is not None and files:
+                self._write_files(sink, insert, tick, attempt, files)
+                published.append((sink, insert))
+        if published:
+            self.timings.mark("side outputs")
+        return published
+
+    def _write_files(self, sink: Sink, insert: str, tick: int, attempt: str, files: list[Aside]) -> None:
+        frame, rows = side_frame(self._spark, self.driver.store, files), sum(file.rows for file in files)
+        took = self._takings.of(
+            sink, insert, tick, attempt, lambda: sink.write(frame, insert, tick, attempt), lambda: rows
+        )
+        check_taken(insert, took, rows)
+
+    def _sink_frame(self, query: QueryPlan) -> SinkFrame:
+        outputs = [(sql_of(output.expr), output.name) for output in query.outputs]
+        if query.options.output_mode is OutputMode.CHANGELOG:
+            outputs.append((quoted(DIFF), SHOWN_DIFF))
+        where = None if query.where is None else sql_of(query.where)
+        shape = self.driver.shapes[query.name][query.root.number]
+        plain = None if where is not None or _writer_is_set(self._spark) else _plain_outputs(query)
+        results, root = None, query.root
+        if isinstance(root, AggregatePlan) and isinstance(shape, AggregateShape) and needs_spark(shape, root):
+            plain, results = None, partial(results_of, shape=shape, node=root)
+        store = self.driver.store
+        sink = self._outputs.queries[query.name]
+        return SinkFrame(
+            self._spark,
+            shape,
+            store,
+            self._partitions,
+            where,
+            outputs,
+            plain,
+            sink,
+            self._takings,
+            results,
+        )
+
+
+def _writer_is_set(spark: SparkSession) -> bool:
+    """Whether the user told Spark how to write files: then Spark writes them. What every session has from
+    here is written by tasks in the same way."""
+    ours = {TIMESTAMPS, *FIXED}
+    return any(
+        name.startswith(("spark.sql.parquet.", "spark.sql.files.")) and name not in ours
+        for name, _ in spark.sparkContext.getConf().getAll()
+    )
+
+
+def _plain_outputs(query: QueryPlan) -> tuple[tuple[str, str], ...] | None:
+    """(joined column, name) of all outputs when each is a column as it is and no name comes twice."""
+    found = [
+        (output.expr.name, output.name) for output in query.outputs if isinstance(output.expr, exp.Column)
+    ]
+    if query.options.output_mode is OutputMode.CHANGELOG:
+        return None
+    whole = len(found) == len(query.outputs) == len({name for _, name in found})
+    return tuple(found) if whole else None

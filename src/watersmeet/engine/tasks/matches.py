@@ -1,0 +1,147 @@
+"""Pairs of one side's rows with those of several pieces of the other, and the order in which they leave.
+
+Rows that look up (needles) lie in the order of their slots, and each piece of the other side gives its pairs
+in that order. They are put together over the pieces before they are gathered: `HELD` pairs or so at once.
+
+Where it is known in which order the needles came, they leave in that order, each with its partners together,
+older pieces first. Then pairs of so many needles are held at once that they had about `CHUNK` candidates;
+those of a single needle with more leave as they are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.messages.shapes import NodeShape
+from watersmeet.engine.tasks.results import put_out
+from watersmeet.event_time import Side
+from watersmeet.kernel.batches import cuts
+from watersmeet.kernel.pairs import Search, SortedRows
+from watersmeet.kernel.pieces import Columns, Parts
+from watersmeet.kernel.probe import CHUNK, Rows
+from watersmeet.kernel.slots import order_of
+
+HELD = 200_000
+
+
+@dataclass(frozen=True)
+class Sought:
+    """A piece that is looked through: where the candidates are (None: there are none), the piece's columns,
+    and who is told which of its rows were found."""
+
+    search: Callable[[], Search | None]
+    batch: Columns
+    hit: Callable[[Rows], None]
+
+
+_Found = tuple[Rows, Rows, Columns]
+"""Needles and as many rows of a piece."""
+
+
+def put_matches(
+    shape: NodeShape,
+    side: Side,
+    needles: SortedRows,
+    arrival: Rows | None,
+    pieces: Sequence[Sought],
+    hit: Callable[[Rows], None],
+) -> Iterator[pa.RecordBatch]:
+    """Joined rows of the needles, rows of ``side``, with all that they match.
+
+    Args:
+        arrival: by which the needles are in the order in which they came, each number once; None: they leave
+            in the order of their slots.
+        hit: is told which needles have a match.
+    """
+    if arrival is None:
+        found, held = list[_Found](), 0
+        for piece in pieces:
+            search = piece.search()
+            for needle, row in () if search is None else search.pairs():
+                hit(needle)
+                piece.hit(row)
+                found.append((needle, row, piece.batch))
+                held += len(needle)
+                if held >= HELD:
+                    yield from _joined(shape, side, needles, None, found)
+                    found, held = [], 0
+        if found:
+            yield from _joined(shape, side, needles, None, found)
+        return
+    asked = [(search, piece) for piece in pieces if (search := piece.search()) is not None]
+    for chosen in _blocks([search for search, _ in asked], arrival):
+        alone = chosen is not None and len(chosen) == 1
+        found = []
+        for search, piece in asked:
+            for needle, row in search.pairs(chosen):
+                hit(needle)
+                piece.hit(row)
+                found.append((needle, row, piece.batch))
+                if alone:
+                    yield from _joined(shape, side, needles, None, found)
+                    found = []
+        if found:
+            yield from _joined(shape, side, needles, arrival, found)
+
+
+def _blocks(searches: Sequence[Search], arrival: Rows) -> Iterator[Rows | None]:
+    """Needles whose pairs are put together: all (None), or some (ascending), one block after the other."""
+    if not searches:
+        return
+    if sum(search.candidates for search in searches) <= CHUNK:
+        yield None
+        return
+    counts = np.zeros(len(arrival), dtype=np.int64)
+    for search in searches:
+        search.add_counts(counts)
+    order = order_of(arrival)
+    for low, high in pairwise(cuts(counts[order], CHUNK)):
+        yield np.sort(order[low:high])
+
+
+def _joined(
+    shape: NodeShape, side: Side, needles: SortedRows, arrival: Rows | None, found: Sequence[_Found]
+) -> Iterator[pa.RecordBatch]:
+    own = [needle for needle, _, _ in found]
+    order = None if arrival is None else _by_arrival(own, arrival)
+    chosen = own[0] if len(own) == 1 else np.concatenate(own)
+    if order is not None:
+        chosen = chosen[order]
+    others = Parts([(rows, batch) for _, rows, batch in found], order)
+    places = np.arange(len(chosen))
+    if side is Side.LEFT:
+        yield from put_out(shape, needles.batch, chosen, others, places)
+    else:
+        yield from put_out(shape, others, places, needles.batch, chosen)
+
+
+def _by_arrival(parts: Sequence[Rows], arrival: Rows) -> Rows:
+    """The places that all these needles (each part ascending) have, one part after the other, in the order in
+    which the needles came; of one needle those of earlier parts first. Cost: linear, but for a sort of the
+    needles where some of the tick's rows are not there."""
+    needles = len(arrival)
+    came = np.zeros(needles, dtype=np.int64)
+    if int(arrival.max(initial=-1)) == needles - 1:  # each number once: it is a permutation
+        came[arrival] = np.arange(needles)
+    else:
+        came = order_of(arrival)
+    counts = [np.bincount(part, minlength=needles) for part in parts]
+    total = counts[0].copy()
+    for each in counts[1:]:
+        total += each
+    in_turn = total[came]
+    start = np.zeros(needles, dtype=np.int64)
+    start[came] = np.cumsum(in_turn) - in_turn
+    order = np.zeros(sum(len(part) for part in parts), dtype=np.int64)
+    done = 0
+    for part, count in zip(parts, counts, strict=True):
+        first = np.cumsum(count) - count
+        order[(start - first)[part] + np.arange(len(part))] = np.arange(done, done + len(part))
+        start += count
+        done += len(part)
+    return order

@@ -1,0 +1,144 @@
+"""Merging runs: many small ones become one, released rows fall away, marks come along.
+
+The driver says which runs (`engine.driver.merge_policy`), every join task does its hash range, after the
+tick's marks. What is merged of wide rows becomes several runs (`run_bytes`), which count as one group.
+
+Merging partial aggregates combines those of one pane and group, in parts of the hash range, each of which
+leaves a run.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.tasks.memory import run_bytes
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
+from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, take_rows
+from watersmeet.kernel.pairs import SortedRows
+from watersmeet.kernel.partial import ROWS
+from watersmeet.kernel.pieces import pieces_of, reordered, row_sizes, whole
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import BUCKET_MASK, Slots, order_of
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter
+from watersmeet.state.run import Run, sort_rows, write_run
+
+GROUP_ROWS = 2_000_000
+GROUP_BYTES = 1 << 30
+
+
+Combine = Callable[[pa.RecordBatch, Slots], tuple[pa.RecordBatch, Slots]]
+"""Partial rows with the upper halves of their slots, to fewer ones."""
+
+
+def merge_runs(own: SideSlice, tick: int, marks: MarkWriter, combine: Combine | None = None) -> list[LiveRun]:
+    """Do the merges that the side's work asks for, within this task's range; their marks go to ``marks``.
+
+    Args:
+        combine: of runs of partial aggregates, which have no marks.
+    """
+    by_name: dict[str, RunSlice] = {piece.name: piece for piece in own.old}
+    merged = []
+    for names in own.work.merges:
+        pieces = [by_name[name] for name in names if name in by_name]
+        group = f"{tick}-{zlib.crc32(names[0].encode()):08x}"
+        if pieces and combine is not None:
+            merged += list(_combined(own, pieces, group, combine))
+        elif pieces:
+            merged += list(_merge(own, pieces, group, marks))
+    return merged
+
+
+def _merge(own: SideSlice, pieces: list[RunSlice], group: str, marks: MarkWriter) -> Iterator[LiveRun]:
+    """One run, or several where the rows are many bytes."""
+    kinds = sorted({kind for piece in pieces for kind in (*piece.live.marks, *piece.touched)})
+    batches, slots, chosen, start = [], [], [], 0
+    kept_marks: dict[MarkKind, list[MarkArray]] = {kind: [] for kind in kinds}
+    for piece in pieces:
+        live = piece.run.live(own.work.new_limits, piece.start, piece.stop)
+        if "gone" in kinds:
+            live &= ~piece.marks("gone")
+        rows = np.flatnonzero(live)
+        if len(rows) == 0:
+            continue
+        batches.append(piece.batch())
+        chosen.append(start + rows)
+        start += len(piece.rows)
+        slots.append(piece.rows.slots[rows])
+        for kind in kinds:
+            kept_marks[kind].append(piece.marks(kind)[rows])
+    if not batches:
+        return
+    together, places = np.concatenate(slots), np.concatenate(chosen)
+    known = {kind: np.concatenate(kept) for kind, kept in kept_marks.items() if kind != "gone"}
+    merged = 0
+    for rows in _parts(batches, places, together, run_bytes(own.task.memory)):
+        part = reordered(pieces_of(batches), places[rows])
+        sorted_rows, order = sort_rows(part, together[rows], own.task.layout, own.work.index)
+        run = _written(own, pieces, sorted_rows, group)
+        for kind, found in known.items():
+            marks.add(run.name, kind, 0, found[rows][order])
+        merged += run.rows
+        yield LiveRun(run=run)
+    same_rows(f'merged runs of "{own.task.name}"', len(places), merged)
+
+
+def _parts(batches: Sequence[pa.RecordBatch], places: Rows, slots: Slots, most: int) -> Iterator[Rows]:
+    """The rows that are merged, by number: all, or, in the order of their hashes, so many at a time that they
+    are about ``most`` bytes."""
+    if sum(size(batch.columns) for batch in batches) <= most:
+        yield np.arange(len(places))
+        return
+    order = order_of(slots)
+    of_rows = row_sizes(pieces_of(batches), batches[0].schema.names, places[order])
+    for low, high in pairwise(cuts(of_rows, most)):
+        yield order[low:high]
+
+
+def _combined(own: SideSlice, pieces: list[RunSlice], group: str, combine: Combine) -> Iterator[LiveRun]:
+    for ranges in zip(*(_cuts(pieces, piece, run_bytes(own.task.memory)) for piece in pieces), strict=True):
+        batches, slots = [], []
+        for piece, (first, end) in zip(pieces, ranges, strict=True):
+            live = piece.run.live(own.work.new_limits, piece.start + first, piece.start + end)
+            rows = first + np.flatnonzero(live)
+            if len(rows):
+                batches.append(take_rows(piece.rows.batch, rows))
+                slots.append(piece.rows.slots[rows] & BUCKET_MASK)
+        if batches:
+            batch, buckets = combine(one_batch(batches), np.concatenate(slots))
+            rows_stood_for = int(batch.column(ROWS).to_numpy(zero_copy_only=True).sum())
+            sorted_rows, _ = sort_rows(batch, buckets, own.task.layout, own.work.index)
+            yield LiveRun(run=_written(own, pieces, sorted_rows, group, rows_stood_for))
+
+
+def _cuts(pieces: list[RunSlice], piece: RunSlice, most: int) -> list[tuple[int, int]]:
+    """The positions of ``piece`` at which it is cut, by ranges of hashes that are the same for all of them:
+    so many that in each part there are about `GROUP_ROWS` rows, or ``most`` bytes, of all pieces."""
+    largest = max(pieces, key=lambda each: len(each.rows)).rows.slots
+    held = sum(size(whole(each.rows.batch).columns) for each in pieces)
+    rows = sum(len(each.rows) for each in pieces)
+    parts = max(-(-rows // GROUP_ROWS), -(-held // most))
+    parts = min(parts, max(1, len(largest)))
+    places = [len(largest) * part // parts for part in range(1, parts)]
+    found = np.searchsorted(piece.rows.slots, largest[places] & BUCKET_MASK).tolist()
+    return list(zip([0, *found], [*found, len(piece.rows)], strict=True))
+
+
+def _written(
+    own: SideSlice, pieces: list[RunSlice], rows: SortedRows, group: str, stands_for: int | None = None
+) -> Run:
+    return write_run(
+        own.store,
+        own.task.arrangement,
+        rows,
+        own.task.layout,
+        tick=max(piece.run.run.tick for piece in pieces),
+        level=1 + max(piece.run.run.level for piece in pieces),
+        group=group,
+        stands_for=stands_for,
+    )

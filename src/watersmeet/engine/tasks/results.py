@@ -1,0 +1,148 @@
+"""What kinds of nodes share in making their results: pads, files of rows, counting, least times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.engine.messages.reports import SideReport, lower
+from watersmeet.engine.messages.shapes import NodeShape
+from watersmeet.engine.messages.work import SideWork
+from watersmeet.engine.tasks.memory import check_row, output_bytes
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
+from watersmeet.event_time import Side
+from watersmeet.kernel.batches import batches_in, cuts, narrowed_batch, same_rows, size, sizes
+from watersmeet.kernel.joined import gather, pair_sizes, pairs_bound
+from watersmeet.kernel.pieces import Columns, Parts, row_sizes
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.times import to_canonical
+from watersmeet.names import DIFF
+from watersmeet.state.store import Store
+
+NO_ROWS = np.zeros(0, dtype=np.int64)
+
+
+def put_out(
+    shape: NodeShape,
+    left: Columns | Parts | None,
+    left_rows: Rows,
+    right: Columns | Parts | None,
+    right_rows: Rows,
+) -> Iterator[pa.RecordBatch]:
+    """Joined rows of pairs, or rows of one side padded with NULLs (see `kernel.joined.gather`), in batches of
+    at most `output_bytes`: how many bytes they will have is known before they are built.
+
+    Raises:
+        EngineError: one row is larger than fits.
+    """
+    most = output_bytes(shape.memory)
+    borders = [0, len(right_rows) if left is None else len(left_rows)]
+    fits = pairs_bound(shape.columns, left, left_rows, right, right_rows) <= most
+    if not fits:
+        of_rows = pair_sizes(shape.columns, left, left_rows, right, right_rows)
+        borders = cuts(of_rows, most)
+        if int(of_rows.max(initial=0)) > most:
+            _check_widest(shape, left, left_rows, right, right_rows, int(of_rows.argmax()))
+    for low, high in pairwise(borders):
+        batch = gather(shape.columns, left, left_rows[low:high], right, right_rows[low:high], fits=fits)
+        yield narrowed_batch(batch, shape.joined_schema)
+
+
+def _check_widest(
+    shape: NodeShape,
+    left: Columns | Parts | None,
+    left_rows: Rows,
+    right: Columns | Parts | None,
+    right_rows: Rows,
+    row: int,
+) -> None:
+    found = []
+    for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
+        if batch is not None:
+            own = [column for column in shape.columns if column.side is side]
+            found += [(c.name, int(row_sizes(batch, [c.column], rows[[row]])[0])) for c in own]
+    check_row(found, shape.memory)
+
+
+def cut(shape: NodeShape, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of the node as they were computed, in batches of at most `output_bytes`."""
+    schema = shape.row_schema
+    if size(rows.columns) <= output_bytes(shape.memory):
+        yield narrowed_batch(rows, schema)
+        return
+    of_rows = sizes(rows.columns, np.arange(rows.num_rows))
+    widest = int(of_rows.argmax())
+    columns = zip(rows.schema.names, rows.columns, strict=True)
+    check_row([(name, int(sizes([c], np.array([widest]))[0])) for name, c in columns], shape.memory)
+    for low, high in pairwise(cuts(of_rows, output_bytes(shape.memory))):
+        yield narrowed_batch(rows.slice(low, high - low), schema)
+
+
+def pad(shape: NodeShape, side: Side, batch: Columns, rows: Rows) -> Iterator[pa.RecordBatch]:
+    """The chosen rows of one side, with NULLs for the other if there is one."""
+    if side is Side.LEFT:
+        return put_out(shape, batch, rows, None, NO_ROWS)
+    return put_out(shape, None, NO_ROWS, batch, rows)
+
+
+def with_diffs(batches: Iterable[pa.RecordBatch], diffs: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    """The same rows with the column of their diffs, which are those of all batches in order."""
+    done = 0
+    for batch in batches:
+        own = pa.array(diffs[done : done + batch.num_rows].astype(np.int64, copy=False))
+        done += batch.num_rows
+        yield pa.RecordBatch.from_arrays([*batch.columns, own], names=[*batch.schema.names, DIFF])
+    same_rows("put changes out", len(diffs), done)
+
+
+def pad_files(
+    work: SideWork, store: Store, partition: int, partitions: int
+) -> Iterator[tuple[pa.RecordBatch, int, int]]:
+    """This task's share of the rows that are not retained and go out: (batch, first row, end row)."""
+    for file in work.pads:
+        low, high = (file.rows * p // partitions for p in (partition, partition + 1))
+        done = 0
+        for batch in batches_in(pa.ipc.open_file(pa.BufferReader(store.read(file.name)))):
+            first, end = max(low - done, 0), min(high - done, batch.num_rows)
+            if first < end:
+                yield batch, first, end
+            done += batch.num_rows
+        same_rows(f'read "{file.name}"', file.rows, done)
+
+
+def note_least(shape: NodeShape, batch: pa.RecordBatch, least: dict[str, int]) -> None:
+    """Bring ``least``, per watermark key, down to the least times of rows that leave. NULLs have none."""
+    for key in shape.event_times:
+        found = pc.min(to_canonical(batch.column(key))).as_py()
+        if found is not None:
+            lower(least, key, found)
+
+
+def least_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideReport) -> None:
+    """The least event times over retained rows of this task, where some leave before they are released (mark
+    ``gone``), and how far rows have left. Cost: the rows that are passed over for the first time, and those
+    that another task has not passed yet."""
+    for piece in pieces:
+        known = piece.live.cursors
+        for column in own.task.layout.event_times:
+            found, place = piece.run.first_alive(
+                column,
+                own.work.new_limits,
+                piece.start,
+                piece.stop,
+                lambda rows, piece=piece: piece.are("gone", rows),  # type: ignore[misc]
+                known.get(column, 0),
+            )
+            report.cursors.setdefault(piece.name, {})[column] = place
+            if found is not None:
+                lower(report.least, column, found)
+
+
+def count(report: SideReport, what: str, rows: int) -> None:
+    if rows:
+        report.counts[what] = report.counts.get(what, 0) + rows

@@ -1,0 +1,22 @@
+"""The share of a node that one task has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from watersmeet.engine.messages.reports import NodeReport
+from watersmeet.engine.messages.work import NodeWork
+from watersmeet.state.store import Store
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one task of a node is given: the node's work, and which share of how many is its own. It fills in
+    its ``report``."""
+
+    store: Store
+    tick: int
+    work: NodeWork
+    report: NodeReport
+    partition: int
+    partitions: int

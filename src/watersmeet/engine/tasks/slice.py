@@ -1,0 +1,400 @@
+"""One side of a join within one task: the slice of every live run that the task's hash range owns, this
+tick's new rows, and the marks of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.engine.messages.shapes import SideTask
+from watersmeet.engine.messages.work import SideWork
+from watersmeet.engine.tasks.memory import run_bytes
+from watersmeet.engine.tasks.share import Share
+from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
+from watersmeet.kernel.asof import CAME
+from watersmeet.kernel.pairs import Condition, Search, SortedRows, distinct, has_match, rows_matched
+from watersmeet.kernel.pieces import together, whole
+from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.slots import borders, order_of, slice_of
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import (
+    LISTED,
+    MarkArray,
+    MarkKind,
+    MarkWriter,
+    marks_at,
+    places_among,
+    read_marks,
+    summed,
+)
+from watersmeet.state.run import OpenRun, Run, sort_rows
+from watersmeet.state.store import Store
+
+FEW_MARKS = 1_000
+"""So many rows are told apart by sorting in no time, however few the slice has."""
+
+
+class Cut(Protocol):
+    """Which rows of a run belong to a task."""
+
+    def misses(self, run: Run) -> bool:
+        """Whether it can be said without opening the run that none does."""
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        """The half-open range of positions."""
+
+
+@dataclass(frozen=True)
+class HashRange:
+    """The rows with hashes in [low, high)."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def of_share(cls, share: Share) -> HashRange:
+        low, high = borders(share.partitions)[share.partition : share.partition + 2]
+        return cls(low, high)
+
+    def misses(self, run: Run) -> bool:
+        return run.high < self.low or run.low >= self.high
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        return slice_of(rows.slots, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All rows of every run."""
+
+    def misses(self, run: Run) -> bool:
+        return False
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        return 0, len(rows)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No row of any run."""
+
+    def misses(self, run: Run) -> bool:
+        return True
+
+    def of(self, rows: SortedRows) -> tuple[int, int]:
+        return 0, 0
+
+
+class RunSlice:
+    """Rows [start, stop) of an open run; marks are read when first asked for.
+
+    Rows with a time below ``hidden_below`` are not there for look-ups. ``looked_up``: the same rows by the
+    index that look-ups use.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        live: LiveRun,
+        run: OpenRun,
+        start: int,
+        stop: int,
+        hidden_below: Mapping[str, Watermark],
+    ) -> None:
+        self._store = store
+        self._hidden_below = hidden_below
+        self.live = live
+        self.run = run
+        self.start = start
+        self.stop = stop
+        self.rows: SortedRows = run.sorted_rows.part(start, stop)
+        self.looked_up = self.rows
+        self._marks: dict[MarkKind, MarkArray] = {}
+        self._marked: dict[MarkKind, list[Rows]] = {}
+        self._in_order: set[MarkKind] = set()
+        self._added: list[tuple[Rows, npt.NDArray[np.int64]]] = []
+        self.touched: set[MarkKind] = set()
+
+    @property
+    def name(self) -> str:
+        return self.run.run.name
+
+    def batch(self) -> pa.RecordBatch:
+        """The rows, to be put together with those of other runs: with `kernel.asof.CAME` as it counts."""
+        batch, offset = whole(self.rows.batch), self.run.run.offset
+        if not offset:
+            return batch
+        came = pa.array(batch.column(CAME).to_numpy(zero_copy_only=True) + np.int64(offset))
+        return batch.set_column(batch.schema.get_field_index(CAME), CAME, came)
+
+    def arrival(self) -> Rows | None:
+        """Of a run of this tick: by which its rows are in the order in which they came; see `write_run`."""
+        found = self.run.arrival
+        return None if found is None else found[self.start : self.stop].astype(np.int64)
+
+    def marks(self, kind: MarkKind) -> MarkArray:
+        """The marks of the slice's rows, to be read or changed; say so in ``touched`` when changed. Cost: all
+        rows, where `are` and `mark` go by the chosen ones."""
+        if kind not in self._marks:
+            segments = self.live.marks.get(kind, ())
+            marks = read_marks(self._store, kind, segments, self.start, self.stop)
+            for rows in self._marked.pop(kind, ()):
+                marks[rows] = True
+            if kind == "count":
+                for rows, changes in self._added:
+                    np.add.at(marks, rows, changes.astype(np.int32))
+                self._added.clear()
+            self._marks[kind] = marks
+        return self._marks[kind]
+
+    def are(self, kind: MarkKind, rows: Rows) -> MarkArray:
+        """The marks of the chosen rows of the slice, to be read only."""
+        if kind in self._marks or self._are_many(len(rows)):
+            return self.marks(kind)[rows]
+        found = marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
+        if kind in self._marked:
+            found |= np.isin(rows, self._newly(kind))
+        if kind == "count" and self._added:
+            changed, by = self._changes()
+            places = places_among(rows, changed)
+            found[places >= 0] += by[places[places >= 0]].astype(np.int32)
+        return found
+
+    def were(self, kind: MarkKind, rows: Rows) -> MarkArray:
+        """The marks of the chosen rows of the slice before this tick."""
+        return marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
+
+    def mark(self, kind: MarkKind, rows: Rows) -> None:
+        """Set the bool marks of these rows of the slice. Cost: these rows; so many that they are stored as an
+        array are held in one, which needs no sort."""
+        if not len(rows):
+            return
+        self.touched.add(kind)
+        held = sum(len(each) for each in self._marked.get(kind, ()))
+        if kind in self._marks or self._are_many(held + len(rows)):
+            self.marks(kind)[rows] = True
+        else:
+            self._marked.setdefault(kind, []).append(rows)
+
+    def add(self, rows: Rows, change: int) -> None:
+        """Add to the counts of these rows of the slice, as often as they are named. Cost: as `mark`."""
+        if not len(rows):
+            return
+        self.touched.add("count")
+        held = sum(len(each) for each, _ in self._added)
+        if "count" in self._marks or self._are_many(held + len(rows)):
+            np.add.at(self.marks("count"), rows, change)
+        else:
+            self._added.append((rows, np.full(len(rows), change)))
+
+    def newly(self, kind: MarkKind) -> Rows:
+        """The rows of the slice that were given a bool mark in this tick, ascending."""
+        if kind not in self.touched:
+            return np.zeros(0, dtype=np.int64)
+        rows = np.flatnonzero(self._marks[kind]) if kind in self._marks else self._newly(kind)
+        return rows[~self.were(kind, rows)]
+
+    def counts_changed(self) -> tuple[Rows, MarkArray, MarkArray]:
+        """The rows of the slice with another count than before this tick, ascending; that, and this."""
+        if "count" in self._marks:
+            segments = self.live.marks.get("count", ())
+            old, new = read_marks(self._store, "count", segments, self.start, self.stop), self._marks["count"]
+            rows = np.flatnonzero(old != new)
+            return rows, old[rows], new[rows]
+        rows, by = self._changes()
+        rows, by = rows[by != 0], by[by != 0]
+        old = self.were("count", rows)
+        return rows, old, old + by
+
+    def _changes(self) -> tuple[Rows, npt.NDArray[np.int64]]:
+        """What was added to counts in this tick, per row, ascending."""
+        if not self._added:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        if len(self._added) > 1 or "count" not in self._in_order:
+            rows, changes = zip(*self._added, strict=True)
+            self._added[:] = [summed(np.concatenate(rows), np.concatenate(changes))]
+            self._in_order.add("count")
+        return self._added[0]
+
+    def _are_many(self, rows: int) -> bool:
+        """So many rows of the slice that an array of all its marks costs less than sorting them."""
+        return rows > max(FEW_MARKS, LISTED * len(self.rows))
+
+    def keep_marks(self, marks: MarkWriter) -> None:
+        """Give what was touched to be written."""
+        for kind in sorted(self.touched):
+            if kind in self._marks:
+                marks.add(self.name, kind, self.start, self._marks[kind])
+                continue
+            segments = self.live.marks.get(kind, ())
+            if kind == "count":
+                rows, changes = self._changes()
+                rows, changes = rows[changes != 0] + self.start, changes[changes != 0]
+                marks.add_rows(self._store, self.name, kind, segments, self.start, self.stop, rows, changes)
+                continue
+            rows = self._newly(kind) + self.start
+            rows = rows[~marks_at(self._store, kind, segments, rows)]
+            marks.add_rows(self._store, self.name, kind, segments, self.start, self.stop, rows)
+
+    def _newly(self, kind: MarkKind) -> Rows:
+        """The rows that were marked in this tick, ascending, each once; some may have been marked before."""
+        found = self._marked[kind]
+        if len(found) > 1 or kind not in self._in_order:
+            found[:] = [np.unique(np.concatenate(found))]
+            self._in_order.add(kind)
+        return found[0]
+
+    def search(self, condition: Condition, needles: SortedRows, side: Side) -> Search | None:
+        """Where needles (rows of ``side``) have candidates in the slice; see `kernel.pairs.Search`."""
+        found = Search.of(condition, needles, side, self.looked_up)
+        if found is None or not self._hidden_below:
+            return found
+        return replace(found, alive=self._alive)
+
+    def _alive(self, rows: Rows) -> Mask:
+        keep = np.ones(len(rows), dtype=np.bool_)
+        for column, limit in self._hidden_below.items():
+            keep &= ~below(self.rows.times(column)[rows], limit)
+        return keep
+
+    def partners(self, condition: Condition, needles: SortedRows, side: Side) -> Iterator[tuple[Rows, Rows]]:
+        """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.pairs.find`."""
+        search = self.search(condition, needles, side)
+        if search is not None:
+            yield from search.pairs()
+
+    def rows_with(self, condition: Condition, needles: SortedRows, side: Side) -> Rows:
+        """The rows of the slice that have a partner, ascending; see `kernel.pairs.rows_matched`."""
+        if not self._hidden_below:
+            return rows_matched(condition, needles, side, self.looked_up)
+        return distinct((row for _, row in self.partners(condition, needles, side)), len(self.rows))
+
+    def has_match(self, condition: Condition, needles: SortedRows, side: Side) -> Mask:
+        """Which needles have a partner in the slice; see `kernel.pairs.has_match`."""
+        if not self._hidden_below:
+            return has_match(condition, needles, side, self.looked_up)
+        found = np.zeros(len(needles), dtype=np.bool_)
+        for needle, _ in self.partners(condition, needles, side):
+            found[needle] = True
+        return found
+
+    def own(self, rows: Rows) -> Rows:
+        """Of rows of the run, by number, those of the slice, by number within it."""
+        return rows[(rows >= self.start) & (rows < self.stop)] - self.start
+
+    def mark_matched(self, rows: Rows) -> None:
+        """These rows of the slice have a match."""
+        self.mark("matched", rows)
+
+
+@dataclass
+class NewRows:
+    """This tick's rows of the slice, merged from all new runs into one order.
+
+    ``origin``: per row the number of its new run; ``position``: its row number in the slice of that run.
+    ``matched``: bool[n], filled in while matching. ``looked_up``: see `RunSlice`. ``arrival``: int64[n], by
+    which the rows are in the order in which they came, each number once; None: not known.
+    """
+
+    rows: SortedRows
+    origin: npt.NDArray[np.int64]
+    position: Rows
+    matched: npt.NDArray[np.bool_]
+    arrival: Rows | None = None
+    looked_up: SortedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.looked_up = self.rows
+
+    def mark_matched(self, rows: Rows) -> None:
+        """These rows have a match."""
+        self.matched[rows] = True
+
+    def as_they_came(self, rows: Rows) -> Rows:
+        """These rows, each once, in the order in which they came, if that is known."""
+        return rows if self.arrival is None else rows[order_of(self.arrival[rows])]
+
+
+class SideSlice:
+    """See the module. ``old``: slices of the live runs with rows here; ``new_runs``: of this tick's.
+
+    Args:
+        of_old, of_new: which rows of the live runs, and of this tick's.
+    """
+
+    def __init__(self, task: SideTask, work: SideWork, store: Store, of_old: Cut, of_new: Cut) -> None:
+        self.task = task
+        self.work = work
+        self.store = store
+        self.old = list(self._slices(work.runs, of_old))
+        self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs], of_new))
+
+    @cached_property
+    def new(self) -> NewRows | None:
+        """This tick's rows, merged."""
+        return self._merge_new()
+
+    def _slices(self, runs: list[LiveRun], cut: Cut) -> Iterator[RunSlice]:
+        hidden: dict[str, Watermark] = {}
+        if self.task.hides_released:
+            hidden = {c: limit for c, limit in self.work.old_limits.items() if limit > NEVER}
+        for live in runs:
+            if cut.misses(live.run):
+                continue
+            opened = OpenRun.open(self.store, live.run, self.task.layout)
+            start, stop = cut.of(opened.sorted_rows)
+            if start < stop:
+                yield RunSlice(self.store, live, opened, start, stop, hidden)
+
+    def _merge_new(self) -> NewRows | None:
+        if not self.new_runs:
+            return None
+        if len(self.new_runs) == 1:
+            rows = replace(self.new_runs[0].rows, batch=self.new_runs[0].batch())
+            count = len(rows)
+            return NewRows(
+                rows,
+                np.zeros(count, dtype=np.int64),
+                np.arange(count),
+                np.zeros(count, dtype=np.bool_),
+                self.new_runs[0].arrival(),
+            )
+        batch = together([piece.batch() for piece in self.new_runs], run_bytes(self.task.memory))
+        slots = np.concatenate([piece.rows.slots for piece in self.new_runs])
+        rows, order = sort_rows(batch, slots, self.task.layout, self.work.index)
+        sizes = [len(piece.rows) for piece in self.new_runs]
+        origin = np.repeat(np.arange(len(sizes)), sizes)[order]
+        position = np.concatenate([np.arange(size) for size in sizes])[order]
+        return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_), self._arrival(order))
+
+    def _arrival(self, order: Rows) -> Rows | None:
+        """Of this tick's rows, all runs together: those of one run came after those of the runs before it."""
+        parts, start = [], 0
+        for piece in self.new_runs:
+            found = piece.arrival()
+            if found is None:
+                return None
+            parts.append(found + start)
+            start += piece.run.run.rows
+        return np.concatenate(parts)[order]
+
+    def matched_new(self) -> Iterator[tuple[RunSlice, Rows]]:
+        """The matches of the merged new rows, as rows of the new runs that they came from."""
+        if self.new is None:
+            return
+        hits = np.flatnonzero(self.new.matched)
+        for number, piece in enumerate(self.new_runs):
+            rows = self.new.position[hits[self.new.origin[hits] == number]]
+            if len(rows):
+                yield piece, rows
+
+    def released(self, piece: RunSlice, *, is_new: bool) -> Rows:
+        """Rows of the slice that this tick's limits release, by number within the slice."""
+        before: dict[str, Watermark] = {} if is_new else self.work.old_limits
+        return piece.own(piece.run.newly_released(before, self.work.new_limits))

@@ -1,0 +1,1 @@
+"""Declarations and settings: CREATE and SET."""

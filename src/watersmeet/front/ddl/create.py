@@ -1,0 +1,313 @@
+"""CREATE MAPPING, TABLE, SOURCE and SINK → `Source` and `Sink`.
+
+What follows ``CREATE [OR REPLACE] [EXTERNAL] MAPPING|TABLE|SOURCE|SINK [IF NOT EXISTS]``::
+
+    name [EXTERNAL NAME x] [(column type, …, WATERMARK FOR column AS column [- lag], …)]
+    TYPE connector OPTIONS ('k' = 'v', …)     Hazelcast's way
+    WITH ('connector' = 'kafka', …)           Flink's and RisingWave's
+    USING connector OPTIONS (k 'v', …)        Spark's
+
+Without columns, or with ``'columns' = 'infer'``, those of files are given by whoever can look at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from watersmeet.errors import WatersmeetError, near_names
+from watersmeet.front.ddl.durations import lag_of
+from watersmeet.front.ddl.options import CONNECTORS, infers, of_the_connector, source_fields
+from watersmeet.front.text.place import Refused
+from watersmeet.front.text.tokens import Cursor, parse_tokens
+from watersmeet.front.types.columns import INTEGERS, TIMES, normal_type, parse_type
+from watersmeet.spec.model import ONE_PARTITION, Column, EventTime, Sink, Source
+
+Infer = Callable[[Source, Sequence[str]], Sequence[Column]]
+"""Gives the columns of a source from what is there: those that it declares as they are, and the others.
+Called with the source so far, and the texts of its WATERMARK clauses, for people. Raises: WatersmeetError."""
+
+
+@dataclass
+class _Columns:
+    """A column list being read; ``watermarks``: column as written, its lag (None: 0), where it stands;
+    ``clauses``: their texts."""
+
+    columns: list[Column] = field(default_factory=list)
+    watermarks: list[tuple[str, exp.Expression | None, int]] = field(default_factory=list)
+    clauses: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What one declaration gives. ``source`` None: it can only be written to. ``inferred``: gives the source
+    when it is first read, whose columns are not all declared."""
+
+    name: str
+    source: Source | None
+    sink: Sink
+    inferred: Callable[[], Source] | None = None
+
+
+def declared_name(cursor: Cursor) -> str:
+    """The name, with IF NOT EXISTS before it."""
+    cursor.accept("IF", "NOT", "EXISTS")
+    return cursor.dotted("a name")
+
+
+def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None = None) -> Declared:
+    """The statement from behind its name. ``infer`` None: all columns have to be declared."""
+    start = cursor.offset
+    options: dict[str, str] = {}
+    if cursor.accept("EXTERNAL", "NAME"):
+        options["external_name"] = cursor.dotted("the external name")
+    listed = _column_list(cursor) if cursor.accept("(") else None
+    connector: str | None = None
+    while not cursor.at_end:
+        if cursor.accept("TYPE") or cursor.accept("USING"):
+            start = cursor.offset
+            connector = cursor.dotted("a connector")
+        elif cursor.accept("OPTIONS") or cursor.accept("WITH"):
+            options.update(_option_list(cursor))
+        else:
+            raise cursor.unexpected("TYPE, USING, OPTIONS or WITH")
+    connector = _connector(connector, options, cursor, start)
+    asked = infers(options, lambda message, hint: cursor.text.error(message, "bad-option", start, hint))
+    columns = tuple(listed.columns) if listed and listed.columns and not asked else None
+    sink = Sink(name, connector, of_the_connector(options), columns)
+    if kind == "SINK":
+        if asked or (listed is not None and not listed.columns):
+            raise cursor.text.error(
+                f'"{name}" is a sink: it has the columns that are declared, or those of the query',
+                "bad-option",
+                start,
+                "leave out 'columns' and WATERMARK",
+            )
+        return Declared(name, None, sink)
+    if columns is not None and listed is not None:
+        return Declared(name, _source(name, connector, options, listed, cursor, start), sink)
+    given = listed or _Columns()
+    inferring = _Inferring(name, connector, options, given, cursor, start, infer)
+    if asked or listed is not None:
+        return Declared(name, inferring(), sink)
+    return Declared(name, None, sink, inferring)
+
+
+@dataclass
+class _Inferring:
+    """The source of a declaration without all its columns, when it is asked for; a problem is raised once."""
+
+    name: str
+    connector: str
+    options: dict[str, str]
+    listed: _Columns
+    cursor: Cursor
+    start: int
+    infer: Infer | None
+    found: Source | None = None
+    failed: bool = False
+
+    def __call__(self) -> Source:
+        if self.failed:
+            raise Refused
+        if self.found is None:
+            self.failed = True
+            listed = replace(self.listed, columns=list(self._columns()))
+            self.found = _source(
+                self.name, self.connector, self.options, listed, self.cursor, self.start, True
+            )
+            self.failed = False
+        return self.found
+
+    def _columns(self) -> Sequence[Column]:
+        text = self.cursor.text
+        if self.connector != "file":
+            raise text.error(
+                f'"{self.name}" is declared without columns, and only those of files can be inferred',
+                "cannot-infer",
+                self.start,
+                f"declare them: CREATE TABLE {self.name} (name type, …) WITH (…); without it can only be "
+                "written to",
+            )
+        if self.infer is None:
+            raise text.error(
+                f'"{self.name}" is declared without columns, and nobody looks at its files here',
+                "cannot-infer",
+                self.start,
+                "declare them, or give parse_job what infers them",
+            )
+        bare = Source(self.name, tuple(self.listed.columns), self.connector, of_the_connector(self.options))
+        try:
+            found = self.infer(bare, self.listed.clauses)
+            return [Column(each.name, normal_type(each.type)) for each in found]
+        except WatersmeetError as error:
+            raise text.error(error.message, error.code, self.start, error.hint) from None
+
+
+def _connector(written: str | None, options: dict[str, str], cursor: Cursor, start: int) -> str:
+    named = written or next((value for key, value in options.items() if key.lower() == "connector"), None)
+    if named is None:
+        raise cursor.text.error(
+            "it is not said what this connects to",
+            "unknown-connector",
+            start,
+            "add TYPE Kafka (or File, Jdbc, Generator, Console, Memory), or 'connector' = 'kafka' in WITH",
+        )
+    found = CONNECTORS.get(named.lower())
+    if found is None:
+        hint = near_names(named, [each.capitalize() for each in dict.fromkeys(CONNECTORS.values())])
+        raise cursor.text.error(f'unknown connector "{named}"', "unknown-connector", start, hint)
+    return found
+
+
+def _column_list(cursor: Cursor) -> _Columns:
+    found = _Columns()
+    while True:
+        if cursor.looks_at("WATERMARK"):
+            start = cursor.offset
+            cursor.accept("WATERMARK")
+            found.watermarks.append(_watermark(cursor))
+            found.clauses.append(cursor.text.sql[start : cursor.tokens[cursor.index - 1].end + 1])
+        elif cursor.looks_at("PRIMARY", "KEY") or cursor.looks_at("CONSTRAINT"):
+            raise cursor.text.not_supported("a PRIMARY KEY (a stream of updates) is", cursor.offset)
+        else:
+            found.columns.append(_column(cursor, found.columns))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")", ", or )")
+    return found
+
+
+def _column(cursor: Cursor, before: list[Column]) -> Column:
+    start = cursor.offset
+    name = cursor.name("a column name")
+    if any(column.name.lower() == name.lower() for column in before):
+        raise cursor.text.error(f'column "{name}" is declared twice', "duplicate-column", start)
+    if cursor.looks_at("AS"):
+        hint = "compute it in a view: CREATE VIEW … AS SELECT …, expression AS " + name
+        raise cursor.text.not_supported(f'the computed column "{name}" is', start, hint)
+    column = Column(name, parse_type(cursor))
+    while not cursor.looks_at(",") and not cursor.looks_at(")"):
+        if cursor.accept("COMMENT"):
+            cursor.string("the comment")
+        elif not (cursor.accept("NOT", "NULL") or cursor.accept("NULL")):
+            what = cursor.take().text.upper() if not cursor.at_end else "nothing"
+            raise cursor.text.not_supported(f'{what} after column "{name}" is', start)
+    return column
+
+
+def _watermark(cursor: Cursor) -> tuple[str, exp.Expression | None, int]:
+    """``FOR t AS t - lag``; the lag None for ``AS t`` and where it is left out."""
+    cursor.expect("FOR")
+    start = cursor.offset
+    name = cursor.name("a column name")
+    if not cursor.accept("AS"):
+        return name, None, start
+    tree = parse_tokens(cursor.text, cursor.until_comma()).unnest()
+    lag = None
+    if isinstance(tree, exp.Sub):
+        tree, lag = tree.this.unnest(), tree.expression
+    if not isinstance(tree, exp.Column) or tree.name.lower() != name.lower():
+        raise cursor.text.error(
+            f'the watermark of "{name}" must be {name} or {name} - lag',
+            "bad-lag",
+            start,
+            f"write WATERMARK FOR {name} AS {name} - INTERVAL '10' SECONDS",
+        )
+    return name, lag, start
+
+
+def _option_list(cursor: Cursor) -> dict[str, str]:
+    """``('k' = 'v', k 'v', a.b = 5)``."""
+    found: dict[str, str] = {}
+    cursor.expect("(")
+    while not cursor.accept(")"):
+        key = cursor.dotted("an option's name")
+        cursor.accept("=")
+        negative = "-" if cursor.accept("-") else ""
+        token = cursor.take()
+        if token.token_type is TokenType.NUMBER or token.token_type is TokenType.STRING:
+            found[key] = negative + token.text
+        elif token.text.upper() in ("TRUE", "FALSE"):
+            found[key] = token.text.lower()
+        else:
+            message = f"the value of option '{key}' must be a string, a number, TRUE or FALSE"
+            raise cursor.text.error(message, "syntax", token.start)
+        if not cursor.accept(",") and not cursor.looks_at(")"):
+            raise cursor.unexpected(", or )")
+    return found
+
+
+def _source(
+    name: str,
+    connector: str,
+    options: dict[str, str],
+    listed: _Columns,
+    cursor: Cursor,
+    start: int,
+    by_files: bool = False,
+) -> Source:
+    """``by_files``: columns were inferred."""
+    text = cursor.text
+    times: list[EventTime] = []
+    for written, lag, where in listed.watermarks:
+        column = next((c for c in listed.columns if c.name.lower() == written.lower()), None)
+        if column is None:
+            hint = near_names(written, [c.name for c in listed.columns])
+            raise text.error(f'WATERMARK FOR: unknown column "{written}"', "unknown-column", where, hint)
+        if any(time.column == column.name for time in times):
+            raise text.error(f'"{column.name}" has two watermarks', "already-ordered", where)
+        if column.type not in INTEGERS and column.type not in TIMES:
+            inferred = (
+                f"; to take it for one, declare that column alone: ({column.name} TIMESTAMP, WATERMARK …), "
+                "with 'columns' = 'infer'"
+            )
+            raise text.error(
+                f'"{column.name}" is {column.type} and cannot be an event time',
+                "wrong-type",
+                where,
+                "event times are TIMESTAMP, DATE or an integer type" + (inferred if by_files else ""),
+            )
+        times.append(
+            EventTime(column.name, 0 if lag is None else lag_of(lag, column.name, column.type, text))
+        )
+    fields = source_fields(
+        options, connector, lambda message, hint: text.error(message, "bad-option", start, hint)
+    )
+    if fields.partitions and connector in ONE_PARTITION:
+        raise text.error(
+            f'"{name}" is one partition: rows of a {connector} carry none',
+            "bad-option",
+            start,
+            "leave 'partitions' out; those of Kafka are found by themselves",
+        )
+    if times and connector == "jdbc":
+        raise text.error(
+            f'"{name}" is a table: a jdbc source has no event times',
+            "not-a-stream",
+            start,
+            "leave WATERMARK FOR out, and join it with JOIN … FOR SYSTEM_TIME AS OF",
+        )
+    if times and fields.refresh_us is not None:
+        raise text.error(
+            f"\"{name}\" has an event time, so it is a stream, and 'refresh' is said of tables",
+            "bad-option",
+            start,
+            "leave WATERMARK FOR out, or 'refresh'",
+        )
+    return Source(
+        name,
+        tuple(listed.columns),
+        connector,
+        of_the_connector(options),
+        tuple(times),
+        fields.partitions,
+        fields.idle_timeout_us,
+        fields.on_idle,
+        fields.max_ahead_us,
+        rows_per_second=fields.rows_per_second,
+        refresh_us=fields.refresh_us,
+    )

@@ -1,0 +1,148 @@
+"""Options of a declaration that watersmeet itself understands, whatever the connector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+
+from watersmeet.errors import SqlError
+from watersmeet.front.ddl.durations import duration_us
+from watersmeet.spec.model import OnIdle
+from watersmeet.spec.secrets import guarded
+
+CONNECTORS = {
+    "kafka": "kafka",
+    "file": "file",
+    "files": "file",
+    "filesystem": "file",
+    "generator": "generator",
+    "datagen": "generator",
+    "console": "console",
+    "print": "console",
+    "memory": "memory",
+    "jdbc": "jdbc",
+}
+"""Names as people write them (Hazelcast, Flink, Spark) → ours."""
+
+KAFKA_MAX_AHEAD_US = 86_400_000_000
+"""A Kafka row more than a day ahead of the clock is set aside, unless 'max_ahead' says otherwise ('off')."""
+
+GENERATOR_ROWS_PER_SECOND = "1000"
+"""What a generator makes unless its option 'rate' says otherwise."""
+
+OptionError = Callable[[str, str | None], SqlError]
+
+
+@dataclass(frozen=True)
+class SourceFields:
+    partitions: tuple[str, ...] = ()
+    idle_timeout_us: int | None = None
+    on_idle: OnIdle = OnIdle.HOLD
+    max_ahead_us: int | None = None
+    rows_per_second: float | None = None
+    refresh_us: int | None = None
+
+
+def source_fields(options: Mapping[str, str], connector: str, error: OptionError) -> SourceFields:
+    """The options that are fields of a `Source`; ``idle_timeout`` and ``IDLE-TIMEOUT`` are one."""
+    named = {_plain(key): value for key, value in options.items()}
+    default = KAFKA_MAX_AHEAD_US if connector == "kafka" else None
+    return SourceFields(
+        _partitions(named.get("partitions")),
+        _duration("idle_timeout", named, None, error),
+        _on_idle(named.get("on_idle"), error),
+        _duration("max_ahead", named, default, error),
+        _rows_per_second(named, connector, error),
+        _refresh(named, connector, error),
+    )
+
+
+def of_the_connector(options: Mapping[str, str]) -> dict[str, str]:
+    """The options without those that are fields of a `Source`, and without the connector's name; passwords
+    and the like are not shown."""
+    return {key: guarded(key, value) for key, value in options.items() if _plain(key) not in _OURS}
+
+
+COLUMNS = "columns"
+"""``'columns' = 'infer'``: names and types are read from the files."""
+
+
+def infers(options: Mapping[str, str], error: OptionError) -> bool:
+    """Whether the columns that are not declared are to be inferred."""
+    written = next((value for key, value in options.items() if _plain(key) == COLUMNS), None)
+    if written is not None and written.strip().lower() != "infer":
+        raise error(
+            f"option '{COLUMNS}' is '{written}'", "it can be 'infer'; or declare them: (name type, …)"
+        )
+    return written is not None
+
+
+_OURS = ("connector", COLUMNS, *(field.name.removesuffix("_us") for field in fields(SourceFields)))
+
+
+def _plain(key: str) -> str:
+    return key.lower().replace("-", "_").replace(".", "_")
+
+
+def _partitions(written: str | None) -> tuple[str, ...]:
+    """Names with commas between; a lone number is how many, named 0, 1, …"""
+    if not written:
+        return ()
+    if written.strip().isdigit():
+        return tuple(str(number) for number in range(int(written)))
+    return tuple(name.strip() for name in written.split(",") if name.strip())
+
+
+def _duration(name: str, named: Mapping[str, str], default: int | None, error: OptionError) -> int | None:
+    written = named.get(name)
+    if written is None:
+        return default
+    if written.strip().lower() in ("off", "none", "never"):
+        return None
+    try:
+        value = duration_us(written)
+    except SqlError as cause:
+        raise error(f"option '{name}': {cause.message}", cause.hint) from cause
+    if value <= 0:
+        raise error(f"option '{name}' must be above zero", "write it like '10 seconds', or 'off'")
+    return value
+
+
+def _on_idle(written: str | None, error: OptionError) -> OnIdle:
+    if written is None:
+        return OnIdle.HOLD
+    try:
+        return OnIdle(written.strip().lower())
+    except ValueError:
+        raise error(f"option 'on_idle' is '{written}'", "it can be 'hold' or 'follow'") from None
+
+
+def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionError) -> float | None:
+    """How many rows are expected, for forecasts alone; a generator's are its rate."""
+    written = named.get("rows_per_second")
+    if connector == "generator":
+        if written is not None:
+            raise error("a generator has no option 'rows_per_second'", "'rate' says how many rows it makes")
+        return _above_zero(named.get("rate", GENERATOR_ROWS_PER_SECOND))
+    if written is None:
+        return None
+    value = _above_zero(written)
+    if value is None:
+        raise error(f"option 'rows_per_second' is '{written}'", "a number above zero, such as '5000'")
+    return value
+
+
+def _refresh(named: Mapping[str, str], connector: str, error: OptionError) -> int | None:
+    """How often a table is looked at."""
+    if "refresh" in named and connector not in ("file", "jdbc"):
+        raise error(f"a {connector} source has no option 'refresh'", "it is said of tables: files and jdbc")
+    return _duration("refresh", named, None, error)
+
+
+def _above_zero(written: str) -> float | None:
+    """A finite number above zero; None for any other text."""
+    try:
+        value = float(written.strip())
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None

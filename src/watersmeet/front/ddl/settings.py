@@ -1,0 +1,210 @@
+"""SET: the semantics' options, settings of the run, and Spark's own."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeVar
+
+from sqlglot.tokens import TokenType
+
+from watersmeet.errors import Location, SqlError, near_names
+from watersmeet.front.ddl.durations import duration_us
+from watersmeet.front.text.tokens import Cursor
+from watersmeet.spec.intervals import IntervalError, trigger_ms
+from watersmeet.spec.model import (
+    LEAST_TASK_MEMORY,
+    NullTime,
+    Options,
+    OutputMode,
+    PlanChoice,
+    WatermarkRule,
+)
+from watersmeet.spec.spark_settings import problem_of
+from watersmeet.spec.time_zones import hint_for, zone_named
+
+OPTIONS = (
+    "watermark_rule",
+    "allowed_lateness",
+    "output_mode",
+    "plan",
+    "max_rows",
+    "null_time",
+    "max_task_memory",
+    "time_zone",
+)
+RUN_SETTINGS = (
+    "checkpoint",
+    "partitions",
+    "trigger",
+    "master",
+    "late_output",
+    "broken_output",
+    "until_caught_up",
+    "finish",
+    "set_aside_newer_parts",
+    "jars",
+)
+"""Settings of the run, given as text to whoever runs the job."""
+
+_Kind = TypeVar("_Kind", bound=Enum)
+
+
+@dataclass
+class Settings:
+    """All SETs so far. ``lateness_is_duration``: allowed_lateness is an interval, not a number."""
+
+    options: Options = field(default_factory=Options)
+    run: dict[str, str] = field(default_factory=dict)
+    spark: dict[str, str] = field(default_factory=dict)
+    lateness_is_duration: bool = False
+
+    def set(self, key: str, value: str, location: Location | None = None) -> None:
+        """One setting. Raises: SqlError for an unknown name or a value that it cannot have."""
+        name = key.strip().lower().replace("-", "_")
+        if key.lower().startswith("spark."):
+            _check_spark_setting(key, value, location)
+            self.spark[key] = value
+        elif name in RUN_SETTINGS:
+            self.run[name] = _run_setting(name, value, location)
+        elif name == "watermark_rule":
+            self.options = replace(self.options, watermark_rule=_one_of(WatermarkRule, name, value, location))
+        elif name == "output_mode":
+            self.options = replace(self.options, output_mode=_one_of(OutputMode, name, value, location))
+        elif name == "plan":
+            if value.strip().lower() == "delta":
+                raise SqlError(
+                    "plan = delta: there are no delta plans yet",
+                    code="not-yet",
+                    hint="SET plan = auto gives the same rows in the same ticks",
+                    location=location,
+                )
+            self.options = replace(self.options, plan=_one_of(PlanChoice, name, value, location))
+        elif name == "null_time":
+            self.options = replace(self.options, null_time=_one_of(NullTime, name, value, location))
+        elif name == "time_zone":
+            self.options = replace(self.options, time_zone=_time_zone(value, location))
+        elif name == "max_rows":
+            self.options = replace(self.options, max_rows=_max_rows(value, location))
+        elif name == "max_task_memory":
+            self.options = replace(self.options, max_task_memory=_bytes(name, value, location))
+        elif name == "allowed_lateness":
+            self._set_lateness(value, location)
+        else:
+            hint = near_names(name, [*OPTIONS, *RUN_SETTINGS])
+            if not difflib.get_close_matches(name, [*OPTIONS, *RUN_SETTINGS], n=1):
+                hint = f"{hint}; settings of Spark start with spark."
+            raise SqlError(f'unknown setting "{key}"', code="unknown-setting", hint=hint, location=location)
+
+    def _set_lateness(self, value: str, location: Location | None) -> None:
+        self.lateness_is_duration = not value.strip().lstrip("+-").isdigit()
+        try:
+            lateness = duration_us(value) if self.lateness_is_duration else int(value)
+        except SqlError as error:
+            raise SqlError(
+                f"allowed_lateness: {error.message}",
+                code="bad-setting",
+                hint="write INTERVAL '10' SECONDS, or a whole number where times are integers",
+                location=location,
+            ) from error
+        if lateness < 0:
+            raise SqlError("allowed_lateness is negative", code="bad-setting", location=location)
+        self.options = replace(self.options, allowed_lateness=lateness)
+
+
+def _check_spark_setting(name: str, value: str, location: Location | None) -> None:
+    problem = problem_of(name, value)
+    if problem is not None:
+        raise SqlError(problem[0], code="fixed-setting", hint=problem[1], location=location)
+
+
+def _time_zone(value: str, location: Location | None) -> str:
+    zone = zone_named(value)
+    if zone is None:
+        raise SqlError(
+            f"time_zone is '{value}', which is no time zone that Java and Python both know",
+            code="bad-setting",
+            hint=hint_for(value),
+            location=location,
+        )
+    return zone
+
+
+def _run_setting(name: str, value: str, location: Location | None) -> str:
+    """As text for whoever runs the job."""
+    if name == "partitions" and (not value.strip().isdigit() or int(value) == 0):
+        hint: str | None = "it is a whole number above zero"
+    elif name == "trigger":
+        try:
+            if value.strip().lower().startswith("interval"):
+                value = f"{duration_us(value)} microseconds"
+            trigger_ms(value)
+            return value
+        except IntervalError as error:
+            hint = error.hint
+        except SqlError as error:
+            hint = error.hint
+    else:
+        return value
+    raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
+
+
+def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None) -> _Kind:
+    known = [str(member.value) for member in kind]
+    if value.strip().lower() in known:
+        return kind(value.strip().lower())
+    hint = "it can be " + " or ".join(f"'{each}'" for each in known)
+    raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
+
+
+def _max_rows(value: str, location: Location | None) -> int | None:
+    if value.strip().lower() in ("none", "off", "unlimited"):
+        return None
+    if not value.strip().isdigit() or int(value) == 0:
+        raise SqlError(
+            f"max_rows is '{value}'",
+            code="bad-setting",
+            hint="it can be a whole number above zero, or 'none'",
+            location=location,
+        )
+    return int(value)
+
+
+_UNITS = {"": 1, "B": 1} | {
+    f"{letter}{i}B": 1 << 10 * power for power, letter in enumerate("KMGT", 1) for i in ("", "I")
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B|[KMGT]|)")
+
+
+def _bytes(name: str, value: str, location: Location | None) -> int:
+    """``512 MB``, ``2g``, ``1073741824``; a kilobyte has 1,024 bytes, as Spark's have."""
+    found = _SIZE.fullmatch(value.strip().upper())
+    unit = "" if found is None else found[2] + "B" if found[2] in tuple("KMGT") and found[2] else found[2]
+    if found is not None and int(float(found[1]) * _UNITS[unit]) >= LEAST_TASK_MEMORY:
+        return int(float(found[1]) * _UNITS[unit])
+    raise SqlError(
+        f"{name} is '{value}'",
+        code="bad-setting",
+        hint=f"a size of at least {LEAST_TASK_MEMORY >> 20} MB, such as '512 MB' or '2 GB'",
+        location=location,
+    )
+
+
+def read_set(cursor: Cursor) -> tuple[str, str, Location]:
+    """``SET key = value``, ``SET 'key' TO 'value'``, ``SET a.b.c = some words``."""
+    start = cursor.offset
+    key = cursor.dotted("a setting's name")
+    while cursor.accept("-"):
+        key += "-" + cursor.dotted("a setting's name")
+    if not cursor.accept("=") and not cursor.accept("TO"):
+        raise cursor.unexpected("=")
+    tokens = cursor.rest()
+    if not tokens:
+        raise cursor.unexpected("a value")
+    if len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+        value = tokens[0].text
+    else:
+        value = cursor.text.sql[tokens[0].start : tokens[-1].end + 1].strip()
+    return key, value, cursor.text.at(start)

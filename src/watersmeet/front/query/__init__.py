@@ -1,0 +1,1 @@
+"""SELECT: names, items, joins, views, windows, aggregates."""

@@ -1,0 +1,296 @@
+"""A SELECT with GROUP BY over windows → `spec.Query` with an `Aggregation`.
+
+Every expression of SELECT and HAVING is cut into what is computed per row (keys, arguments of aggregate
+functions) and what is computed of a group's result: there, keys and aggregates have names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from sqlglot import exp
+
+from watersmeet.front.query.checks import check_expression, check_grouped, function_name
+from watersmeet.front.query.inline import substituted
+from watersmeet.front.query.items import spark_name
+from watersmeet.front.query.scope import column_node, resolved
+from watersmeet.front.query.windows import WINDOW_COLUMNS, Windowed, window_type
+from watersmeet.front.text.place import Refused, Text
+from watersmeet.front.types.aggregates import aggregate_type
+from watersmeet.front.types.columns import UNKNOWN
+from watersmeet.front.types.infer import type_of
+from watersmeet.spec.aggregates import aggregate_name, is_aggregate
+from watersmeet.spec.model import Aggregation, Column, Expr, OutputColumn, Query
+
+_GROUPINGS = ("grouping_sets", "cube", "rollup", "totals", "all")
+_SEVERAL = (exp.Cube, exp.Rollup, exp.GroupingSets)
+
+
+def aggregated(
+    select: exp.Select, windows: Windowed, text: Text, sql: str
+) -> tuple[Query, tuple[Column, ...]]:
+    """The query, and its columns. Raises: Refused, with the problems in ``text``."""
+    before = len(text.problems)
+    grouping = _Grouping(windows, text)
+    where = select.args.get("where")
+    condition = None
+    if where is not None and check_expression(where.this, text, repeatable=True):
+        condition = _row_condition(where.this, windows, text)
+    grouping.read_keys(select)
+    grouping.check_partition(select)
+    if len(text.problems) > before:
+        raise Refused
+    outputs = grouping.outputs(select)
+    having = select.args.get("having")
+    kept = None if having is None else grouping.above(_without_aliases(having.this, select, windows))
+    if len(text.problems) > before:
+        raise Refused
+    aggregation = grouping.aggregation(kept)
+    query = Query(windows.relation, condition, outputs, sql, aggregation)
+    types = {column.name: column.type for column in aggregation.columns}
+    columns = (Column(o.name, type_of(o.expr, lambda node: types.get(node.name, UNKNOWN))) for o in outputs)
+    return query, tuple(columns)
+
+
+def _row_condition(expr: Expr, windows: Windowed, text: Text) -> Expr:
+    found = resolved(expr, windows.scope, text)
+    for column in found.find_all(exp.Column):
+        if not column.table and column.name in WINDOW_COLUMNS:
+            text.problem(
+                f'"{column.name}" in WHERE: a row has it only once it is grouped',
+                "not-supported",
+                expr,
+                "write it in HAVING",
+            )
+            break
+    return found
+
+
+def _without_aliases(having: Expr, select: exp.Select, windows: Windowed) -> Expr:
+    """HAVING with names of the SELECT's list replaced by what they stand for; columns go first."""
+    names: dict[str, Expr] = {
+        item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
+    }
+
+    def meant(node: exp.Column) -> Expr:
+        item = names.get(node.name.lower())
+        if node.table or item is None or windows.scope.candidates(node.name):
+            return node
+        return item
+
+    return substituted(having, meant)
+
+
+@dataclass
+class _Grouping:
+    """The keys and aggregates found so far."""
+
+    windows: Windowed
+    text: Text
+    keys: list[OutputColumn] = field(default_factory=list)
+    aggregates: list[OutputColumn] = field(default_factory=list)
+
+    def read_keys(self, select: exp.Select) -> None:
+        """GROUP BY: the window, and the keys."""
+        group = select.args.get("group")
+        function = self.windows.window.kind.value
+        if group is None:
+            self.text.problem(
+                f"{function} without GROUP BY is not supported: its windows are those of groups",
+                "not-supported",
+                select,
+                "add GROUP BY window_start, window_end, and the columns that rows are grouped by",
+            )
+            return
+        several = next((e for e in group.expressions if isinstance(e, _SEVERAL)), None)
+        if several is not None or any(group.args.get(name) for name in _GROUPINGS):
+            what = "GROUP BY ALL, GROUPING SETS, CUBE or ROLLUP is"
+            self.text.problems.append(self.text.not_supported(what, group, "list the columns"))
+            return
+        by_window = False
+        for written in group.expressions:
+            expr = self._key(written, select)
+            if expr is None:
+                continue
+            if isinstance(expr, exp.Column) and not expr.table:
+                by_window = True
+            else:
+                self._add_key(expr)
+        if not by_window:
+            self.text.problem(
+                "GROUP BY without the window: groups over all of a stream would never be finished",
+                "unbounded",
+                group,
+                "add window_start, window_end to GROUP BY",
+            )
+
+    def _key(self, written: exp.Expr, select: exp.Select) -> Expr | None:
+        """What an item of GROUP BY stands for, resolved: an expression, a position or a name of the list."""
+        item: Any = written
+        if isinstance(written, exp.Literal) and not written.is_string and written.name.isdigit():
+            number = int(written.name)
+            if not 1 <= number <= len(select.expressions):
+                self.text.problem(f"GROUP BY {number}: there is no such column", "unknown-column", written)
+                return None
+            item = select.expressions[number - 1]
+        elif (
+            isinstance(written, exp.Column)
+            and not written.table
+            and not self.windows.scope.candidates(written.name)
+        ):
+            item = next((e for e in select.expressions if e.alias == written.name), written)
+        item = item.this if isinstance(item, exp.Alias) else item
+        inside = next((node for node in item.walk() if is_aggregate(node)), None)
+        if inside is not None:
+            self.text.problem(
+                f"{function_name(inside)}() in GROUP BY: it is computed of groups, and cannot make them",
+                "aggregate-misplaced",
+                written,
+            )
+            return None
+        if not check_expression(item, self.text, repeatable=True):
+            return None
+        expr: Any = resolved(item, self.windows.scope, self.text).unnest()
+        mixed = [c for c in expr.find_all(exp.Column) if not c.table and c.name in WINDOW_COLUMNS]
+        if mixed and not isinstance(expr, exp.Column):
+            self.text.problem(
+                f'GROUP BY of an expression over "{mixed[0].name}" is not supported',
+                "not-supported",
+                written,
+                f'group by "{mixed[0].name}" itself, and compute the expression in SELECT',
+            )
+            return None
+        return cast(Expr, expr)
+
+    def _add_key(self, expr: Expr) -> None:
+        if any(key.expr == expr for key in self.keys):
+            return
+        wanted = expr.name if isinstance(expr, exp.Column) else f"key{len(self.keys) + 1}"
+        name = self._free(wanted)
+        self.keys.append(OutputColumn(name, expr, expr.sql("spark").replace("`", "")))
+
+    def aggregation(self, having: Expr | None) -> Aggregation:
+        window, scope = self.windows.window, self.windows.scope
+        kind = window_type(type_of(window.time, scope.type_of))
+        found = [Column(name, kind) for name in WINDOW_COLUMNS]
+        found += [Column(key.name, type_of(key.expr, scope.type_of)) for key in self.keys]
+        for each in self.aggregates:
+            found.append(Column(each.name, aggregate_type(each.expr, lambda e: type_of(e, scope.type_of))))
+        return Aggregation(window, tuple(self.keys), tuple(self.aggregates), tuple(found), having)
+
+    def check_partition(self, select: exp.Select) -> None:
+        """SESSION … PARTITION BY must say what GROUP BY says: sessions are those of the groups."""
+        if not self.windows.partition:
+            return
+        wanted = [resolved(each, self.windows.scope, self.text) for each in self.windows.partition]
+        keys = [key.expr for key in self.keys]
+        if any(each not in keys for each in wanted) or any(key not in wanted for key in keys):
+            self.text.problem(
+                "PARTITION BY and GROUP BY differ: sessions are those of the rows that are grouped together",
+                "not-supported",
+                self.windows.partition[0],
+                "leave out PARTITION BY, or group by the same columns",
+            )
+
+    def outputs(self, select: exp.Select) -> tuple[OutputColumn, ...]:
+        found = []
+        for number, item in enumerate(select.expressions, 1):
+            if item.find(exp.Star) and not item.find(exp.Count):
+                self.text.problems.append(
+                    self.text.not_supported('"*" beside GROUP BY is', item, "list keys and aggregates")
+                )
+                continue
+            plain = item.this if isinstance(item, exp.Alias) else item
+            name = item.alias if isinstance(item, exp.Alias) else spark_name(plain)
+            expr = self.above(plain)
+            origin = expr.name if isinstance(expr, exp.Column) else f"expression {number}"
+            if expr is not None:
+                found.append(OutputColumn(name, expr, origin))
+        return tuple(found)
+
+    def above(self, written: Expr) -> Expr:
+        """An expression of SELECT or HAVING over the names of keys, aggregates and the window's columns."""
+        if not check_grouped(written, self.text):
+            return written
+        before = len(self.text.problems)
+        expr = resolved(written, self.windows.scope, self.text)
+        return written if len(self.text.problems) > before else self._cut(expr, written)
+
+    def _cut(self, node: Expr, written: Expr) -> Expr:
+        for grouped in self.keys:
+            if node == grouped.expr or (not isinstance(node, exp.Column) and node.unnest() == grouped.expr):
+                return column_node(grouped.name)
+        if is_aggregate(node):
+            return self._aggregate(node, written)
+        if isinstance(node, exp.Column):
+            if node.table or node.name not in WINDOW_COLUMNS:
+                self._ungrouped(node, written)
+            return node
+        if self._is_unknown_aggregate(node):
+            return self._aggregate(node, written)
+        copied = node.copy()
+        for key, value in list(node.args.items()):
+            if isinstance(value, exp.Expression):
+                copied.set(key, self._cut(value, written))
+            elif isinstance(value, list):
+                copied.set(
+                    key, [self._cut(v, written) if isinstance(v, exp.Expression) else v for v in value]
+                )
+        return copied
+
+    def _is_unknown_aggregate(self, node: Expr) -> bool:
+        """A function that is not known here, of columns that are not grouped by: only Spark can say, and it
+        makes sense only as an aggregate."""
+        if not isinstance(node, exp.Anonymous):
+            return False
+        keys = [key.expr for key in self.keys]
+        return any(c.table and c not in keys for c in node.find_all(exp.Column))
+
+    def _aggregate(self, node: Expr, written: Expr) -> Expr:
+        inner = [each for each in node.walk() if each is not node and is_aggregate(each)]
+        outer = node.this if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.WithinGroup)) else None
+        inner = [each for each in inner if each is not outer]
+        if inner:
+            self.text.problem(
+                f"{function_name(inner[0])}() inside of {function_name(node)}() is an aggregate of an"
+                " aggregate",
+                "aggregate-misplaced",
+                written,
+                "aggregate in a view, and that once more",
+            )
+            return node
+        own = [c for c in node.find_all(exp.Column) if not c.table and c.name in WINDOW_COLUMNS]
+        if own:
+            self.text.problem(
+                f'{function_name(node)}() of "{own[0].name}": a group has one only',
+                "not-supported",
+                written,
+                f'write "{own[0].name}" itself',
+            )
+            return node
+        for known in self.aggregates:
+            if known.expr == node:
+                return column_node(known.name)
+        name = self._free(f"{aggregate_name(node)}{len(self.aggregates) + 1}")
+        self.aggregates.append(OutputColumn(name, node.copy(), node.sql("spark").replace("`", "")))
+        return column_node(name)
+
+    def _ungrouped(self, node: exp.Column, written: Expr) -> None:
+        shown = node.sql("spark").replace("`", "")
+        self.text.problem(
+            f'"{shown}" is neither grouped by nor inside of an aggregate function',
+            "ungrouped-column",
+            written,
+            f"add it to GROUP BY, or take one of its values: min({node.name}), max({node.name})",
+        )
+
+    def _free(self, wanted: str) -> str:
+        taken: Sequence[str] = [c.name.lower() for c in (*self.keys, *self.aggregates)]
+        taken = [*taken, *WINDOW_COLUMNS]
+        name, number = wanted, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name

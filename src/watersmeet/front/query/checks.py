@@ -1,0 +1,175 @@
+"""What a streaming join cannot hold: refused with the reason before anything is resolved."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from watersmeet.front.text.place import Text
+from watersmeet.spec.aggregates import aggregate_name, is_aggregate
+
+_RANDOM = frozenset(
+    {
+        "rand",
+        "random",
+        "randn",
+        "uuid",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "shuffle",
+        "randstr",
+        "uniform",
+        "input_file_name",
+        "input_file_block_start",
+        "input_file_block_length",
+    }
+)
+_CLOCK = frozenset(
+    {
+        "now",
+        "current_timestamp",
+        "localtimestamp",
+        "current_date",
+        "curdate",
+        "current_time",
+        "unix_timestamp",
+        "currenttimestamp",
+        "currentdate",
+        "currenttime",
+        "sysdate",
+    }
+)
+_GENERATORS = frozenset(
+    {
+        "explode",
+        "explode_outer",
+        "posexplode",
+        "posexplode_outer",
+        "inline",
+        "inline_outer",
+        "stack",
+        "json_tuple",
+    }
+)
+
+_CLAUSES = {
+    "group": "GROUP BY",
+    "having": "HAVING",
+    "distinct": "DISTINCT",
+    "order": "ORDER BY",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "qualify": "QUALIFY",
+    "windows": "WINDOW",
+    "laterals": "LATERAL VIEW",
+    "pivots": "PIVOT",
+    "sample": "TABLESAMPLE",
+    "into": "SELECT INTO",
+    "match": "MATCH_RECOGNIZE",
+}
+_ENDLESS = (
+    "a stream never ends: projections, filters, joins, UNION ALL, and aggregation over windows are supported"
+)
+_INSTEAD = {
+    "limit": "a stream never ends, and which rows were first would depend on ticks: leave it out; a console"
+    " sink shows the first rows of each tick ('rows' = '20')",
+    "order": "a stream never ends, so no row is known to be the first: sort what the sink got. Of groups the"
+    " nearest by time are min_by and max_by over windows; ASOF JOIN finds the nearest row",
+    "distinct": "a stream never ends, and all rows would have to be kept: group over windows, SELECT k FROM"
+    " TABLE(TUMBLE(…)) GROUP BY window_start, window_end, k; LEFT SEMI JOIN puts a row out once however many"
+    " partners it has",
+}
+_AGGREGATED = (
+    "aggregates stand in SELECT and HAVING of a query over windows: SELECT … FROM TABLE(TUMBLE(…))"
+    " GROUP BY window_start, window_end, …"
+)
+_WINDOWED = (
+    "a stream never ends: aggregate over windows, SELECT window_start, window_end, … FROM TABLE(TUMBLE("
+    "TABLE name, DESCRIPTOR(event_time), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, …"
+)
+
+
+def check_clauses(select: exp.Expr, text: Text, *, windowed: bool = False) -> None:
+    """Report clauses of a SELECT (or UNION) that are not supported.
+
+    ``windowed``: it is over TUMBLE, HOP or SESSION, and may group.
+    """
+    for key, words in _CLAUSES.items():
+        if windowed and key in ("group", "having"):
+            continue
+        clause = select.args.get(key)
+        if not clause or (key == "distinct" and not isinstance(clause, exp.Distinct)):
+            continue  # a UNION's "distinct" is a flag
+        where = clause[0] if isinstance(clause, list) else clause
+        hint = _WINDOWED if key in ("group", "having") else _INSTEAD.get(key, _ENDLESS)
+        text.problems.append(text.not_supported(f"{words} is", where if _placed(where) else select, hint))
+
+
+def _placed(where: object) -> bool:
+    return isinstance(where, exp.Expr) and any("start" in node.meta for node in where.walk())
+
+
+def check_expression(expr: exp.Expr, text: Text, *, repeatable: bool) -> bool:
+    """Report what an expression must not hold; True if it is clean.
+
+    ``repeatable``: it decides which rows there are (filters, ON, views); a replayed tick must give the same.
+    """
+    before = len(text.problems)
+    for node in expr.walk(prune=_is_closed):
+        if is_aggregate(node):
+            text.problems.append(text.not_supported(f"the aggregate {_shown(node)} is", node, _AGGREGATED))
+        else:
+            _check_node(node, text, repeatable)
+    return len(text.problems) == before
+
+
+def check_grouped(expr: exp.Expr, text: Text) -> bool:
+    """Report what an expression over groups must not hold; True if it is clean."""
+    before = len(text.problems)
+    for node in expr.walk(prune=_is_closed):
+        if not is_aggregate(node):
+            _check_node(node, text, repeatable=True)
+    return len(text.problems) == before
+
+
+def _is_closed(node: exp.Expr) -> bool:
+    return isinstance(node, (exp.Query, exp.Window))
+
+
+def _check_node(node: exp.Expr, text: Text, repeatable: bool) -> None:
+    name = function_name(node)
+    if isinstance(node, exp.Query):
+        text.problems.append(text.not_supported("a sub-query in an expression is", node, "join it instead"))
+    elif isinstance(node, exp.Window):
+        text.problems.append(text.not_supported("a window function (OVER) is", node, _ENDLESS))
+    elif isinstance(node, (exp.UDTF, exp.Explode, exp.Inline, exp.Posexplode)) or name in _GENERATORS:
+        text.problems.append(text.not_supported(f"{_shown(node)}, which makes rows, is", node))
+    elif name in _CLOCK and (name != "unix_timestamp" or not node.args.get("expressions")):
+        text.problem(
+            f"{_shown(node)} is not supported yet: a replayed tick must see the same clock",
+            "not-supported",
+            node,
+            "use a time column of the stream",
+        )
+    elif name in _RANDOM and repeatable:
+        text.problem(
+            f"{_shown(node)} gives another value each time: a replayed tick must repeat itself",
+            "nondeterministic",
+            node,
+            "use it in the outputs of the last SELECT only, or hash a column",
+        )
+
+
+def function_name(node: exp.Expr) -> str:
+    """The name of a function, in lower case; "" for what is none."""
+    if is_aggregate(node):
+        return aggregate_name(node)
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    return type(node).sql_name().lower() if isinstance(node, exp.Func) else ""
+
+
+def _shown(node: exp.Expr) -> str:
+    return f"{function_name(node) or type(node).__name__.lower()}()"

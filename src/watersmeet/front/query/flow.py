@@ -1,0 +1,213 @@
+"""A relation of views as expressions over its sources: each view step is one function, `Flow` in, `Flow` out.
+
+A `Flow` is what an `Input` is made of: columns, and one `Way` per source or stage that they come from.
+Columns of a flow have different names. Positions, not names, tie columns, ways and lags together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from watersmeet.front.query.inline import both, substituted
+from watersmeet.front.query.scope import column_node
+from watersmeet.front.types.infer import common_type
+from watersmeet.spec.model import (
+    Branch,
+    Column,
+    Expr,
+    Input,
+    Join,
+    OutputColumn,
+    Query,
+    Source,
+    StageBranch,
+)
+from watersmeet.spec.stages import output_time
+
+
+@dataclass(frozen=True)
+class Way:
+    """The way of a source, or of a stage, so far. ``columns`` and filters mention columns of the source, or
+    outputs of the stage. ``lags``: position of an ordered column → its lag; of a stage those of event
+    times."""
+
+    origin: Source | Query
+    columns: tuple[Expr, ...]
+    beneath: Expr | None = None
+    above: Expr | None = None
+    lags: Mapping[int, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Flow:
+    columns: tuple[Column, ...]
+    ways: tuple[Way, ...]
+
+    @property
+    def event_times(self) -> tuple[int, ...]:
+        """Positions of the columns that every way orders."""
+        return tuple(i for i in range(len(self.columns)) if all(i in way.lags for way in self.ways))
+
+    @property
+    def has_stages(self) -> bool:
+        return any(isinstance(way.origin, Query) for way in self.ways)
+
+
+class FlowError(Exception):
+    """A step that the flow does not allow; the caller knows the place in the text.
+
+    Args:
+        message: what is wrong.
+        code: as in `WatersmeetError`.
+        hint: what to do.
+    """
+
+    def __init__(self, message: str, code: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.hint = hint
+
+
+def flow_of(source: Source) -> Flow:
+    """The source as declared; its own event times are ordered."""
+    position = {column.name: i for i, column in enumerate(source.columns)}
+    lags = {position[time.column]: time.lag for time in source.event_times}
+    columns = tuple(column_node(column.name) for column in source.columns)
+    return Flow(source.columns, (Way(source, columns, lags=lags),))
+
+
+def stage_flow(relation: Join, columns: Sequence[Column], values: Sequence[Expr], sql: str) -> Flow:
+    """The rows of a join as a stream: a stage. ``values``, aligned with ``columns``, mention its inputs."""
+    outputs = (
+        OutputColumn(column.name, value, value.sql("spark").replace("`", ""))
+        for column, value in zip(columns, values, strict=True)
+    )
+    return query_flow(Query(relation, None, tuple(outputs), sql), columns)
+
+
+def query_flow(stage: Query, columns: Sequence[Column]) -> Flow:
+    """The rows of a query as a stream. ``columns``: its outputs, of different names."""
+    times = {n: None for n, each in enumerate(stage.outputs) if output_time(stage, each.expr) is not None}
+    return Flow(tuple(columns), (Way(stage, tuple(column_node(c.name) for c in columns), lags=times),))
+
+
+def ordered(flow: Flow, position: int, lag: int) -> Flow:
+    """IMPOSE_ORDER of one column. Over a UNION ALL each branch is ordered by itself, like partitions are."""
+    name = flow.columns[position].name
+    if any(position in way.lags for way in flow.ways):
+        raise FlowError(
+            f'column "{name}" is ordered already', "already-ordered", "order it once, with the larger lag"
+        )
+    if any(way.lags and way.above is not None for way in flow.ways):
+        raise FlowError(
+            f'a filter stands between the ordering of "{name}" and the one beneath',
+            "not-supported",
+            "put the filter beneath both orderings, or above both",
+        )
+    ways = (replace(way, lags={**way.lags, position: lag}) for way in flow.ways)
+    return Flow(flow.columns, tuple(ways))
+
+
+def filtered(flow: Flow, condition: Expr) -> Flow:
+    """WHERE; ``condition`` mentions the flow's columns. Above an ordering, rows that fail count for time."""
+
+    def one(way: Way) -> Way:
+        own = _inlined(condition, flow, way)
+        if way.lags or isinstance(way.origin, Query):
+            return replace(way, above=both(way.above, own))
+        return replace(way, beneath=both(way.beneath, own))
+
+    return Flow(flow.columns, tuple(one(way) for way in flow.ways))
+
+
+def projected(flow: Flow, columns: Sequence[Column], exprs: Sequence[Expr]) -> Flow:
+    """SELECT; ``exprs`` mention the flow's columns.
+
+    An event time under another name stays one; a computed one is none. An ordering column that is not
+    selected is no event time of the result any more: it is not judged for lateness and moves no watermark,
+    and filters above an ordering of which nothing is left simply take rows off the stream.
+    """
+    position = {column.name: i for i, column in enumerate(flow.columns)}
+    passed = {}
+    for i, expr in enumerate(exprs):
+        plain = expr.unnest()
+        if isinstance(plain, exp.Column):
+            passed[i] = position[plain.name]
+
+    def one(way: Way) -> Way:
+        lags = {i: way.lags[old] for i, old in passed.items() if old in way.lags}
+        inlined = tuple(_inlined(expr, flow, way) for expr in exprs)
+        return _settled(replace(way, columns=inlined, lags=lags))
+
+    return Flow(tuple(columns), tuple(one(way) for way in flow.ways))
+
+
+def union_all(flows: Sequence[Flow]) -> Flow:
+    """UNION ALL by position; names are the first one's. Event times are those that every branch orders."""
+    width = len(flows[0].columns)
+    for number, flow in enumerate(flows[1:], 2):
+        if len(flow.columns) != width:
+            raise FlowError(
+                f"UNION ALL of {width} and {len(flow.columns)} columns (branch {number})", "column-count"
+            )
+    columns = list(flows[0].columns)
+    for i in range(width):
+        for flow in flows[1:]:
+            kind = common_type(columns[i].type, flow.columns[i].type)
+            if kind is None:
+                raise FlowError(
+                    f'UNION ALL: column "{columns[i].name}" is {columns[i].type} in one branch'
+                    f" and {flow.columns[i].type} in another",
+                    "wrong-type",
+                    "cast them to one type",
+                )
+            columns[i] = Column(columns[i].name, kind)
+    ways = [_cast(way, flow, columns) for flow in flows for way in flow.ways]
+    kept = [i for i in range(width) if all(i in way.lags for way in ways)]
+    settled = (_settled(replace(way, lags={i: way.lags[i] for i in kept})) for way in ways)
+    return Flow(tuple(columns), tuple(settled))
+
+
+def _cast(way: Way, flow: Flow, columns: Sequence[Column]) -> Way:
+    exprs = (
+        expr if own.type == wanted.type else exp.cast(expr.copy(), wanted.type, dialect="spark")
+        for expr, own, wanted in zip(way.columns, flow.columns, columns, strict=True)
+    )
+    return replace(way, columns=tuple(exprs))
+
+
+def _settled(way: Way) -> Way:
+    """With no ordering left, filters above it are filters beneath."""
+    if way.lags or way.above is None or isinstance(way.origin, Query):
+        return way
+    return replace(way, beneath=both(way.beneath, way.above), above=None)
+
+
+def _inlined(expr: Expr, flow: Flow, way: Way) -> Expr:
+    """``expr`` over the flow's columns → over the way's source columns."""
+    by_name = {column.name: own for column, own in zip(flow.columns, way.columns, strict=True)}
+    return substituted(expr, lambda node: by_name[node.name])
+
+
+def table_of(flow: Flow, alias: str) -> Input:
+    """A flow of one source without event times as a table that rows meet as it is in their tick."""
+    (way,) = flow.ways
+    assert isinstance(way.origin, Source)
+    return Input(alias, flow.columns, (), (Branch(way.origin, way.columns, way.beneath, way.above),), True)
+
+
+def input_of(flow: Flow, alias: str) -> Input:
+    """The flow as an input of a query."""
+    times = flow.event_times
+    branches = tuple(_branch(way, times) for way in flow.ways)
+    return Input(alias, flow.columns, tuple(flow.columns[i].name for i in times), branches)
+
+
+def _branch(way: Way, times: Sequence[int]) -> Branch | StageBranch:
+    if isinstance(way.origin, Query):
+        return StageBranch(way.origin, way.columns, way.above)
+    return Branch(way.origin, way.columns, way.beneath, way.above, tuple(way.lags[i] for i in times))

@@ -1,0 +1,197 @@
+"""Hints of a SELECT: ``/*+ BROADCAST(x) */`` says which input every task of its join is to have whole.
+
+A hint holds for its own SELECT: for what stands there in FROM under a name of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from watersmeet.errors import SqlError, near_names
+from watersmeet.front.text.place import Text
+from watersmeet.front.text.tokens import Cursor, tokens_of
+from watersmeet.spec.model import Input, Join, Relation, inputs_of, with_inputs
+
+_WORDS = ("BROADCAST", "BROADCASTJOIN", "MAPJOIN")
+_KNOWN = "BROADCAST(alias) is: then every task of the join has all rows of that input"
+_ANOTHER = re.compile(r"(?:\s|--[^\n]*\n|/\*(?!\+).*?\*/)*/\*\+", re.DOTALL)
+"""A second hint, behind blanks and comments."""
+
+
+@dataclass(frozen=True)
+class _Hinted:
+    """A name in a hint, and where it stands."""
+
+    name: str
+    offset: int
+
+
+def with_hints(
+    relation: Relation, select: exp.Expression, named: Mapping[str, Relation], text: Text
+) -> Relation:
+    """The relation, with those inputs marked that the SELECT's hints name; what is wrong goes to ``text``.
+
+    Args:
+        relation: what the SELECT's FROM makes.
+        named: what stands in FROM under a name of its own.
+    """
+    hinted = _hints_of(select, text)
+    own: dict[str, _Hinted] = {}
+    for each in hinted:
+        alias = next((alias for alias in named if alias.lower() == each.name.lower()), None)
+        if alias is None:
+            _unknown(each, relation, named, text)
+        elif isinstance(found := named[alias], Join):
+            inputs = ", ".join(i.alias for i in inputs_of(found))
+            text.problem(
+                f'BROADCAST({each.name}): "{alias}" is a join itself ({inputs}), and no side that is stored',
+                "bad-hint",
+                each.offset,
+                f'a hint inside of "{alias}" says how that joins; here name one of the other side\'s inputs',
+            )
+        elif found.as_of:
+            text.problem(
+                f'BROADCAST({each.name}): "{alias}" is a table as of the tick: rows are looked up in a copy'
+                " that all tasks share, with or without the hint",
+                "bad-hint",
+                each.offset,
+                "leave out the hint",
+            )
+        else:
+            own[alias] = each
+    if own:
+        relation = with_inputs(relation, lambda i: replace(i, broadcast=True) if i.alias in own else i)
+    for join in _joins(relation):
+        _check_join(join, own, text)
+    return relation
+
+
+def without_join(select: exp.Expression, text: Text) -> None:
+    """Report the hints of a SELECT that joins nothing."""
+    for each in _hints_of(select, text):
+        text.problem(
+            f"BROADCAST({each.name}): this SELECT joins nothing",
+            "bad-hint",
+            each.offset,
+            "the hint stands in the SELECT that has the join in its FROM",
+        )
+
+
+def _unknown(each: _Hinted, relation: Relation, named: Mapping[str, Relation], text: Text) -> None:
+    lowered = each.name.lower()
+    inner = next(
+        (i.alias for i in inputs_of(relation) if f".{i.alias}".lower().endswith(f".{lowered}")), None
+    )
+    if inner is None:
+        text.problem(
+            f'unknown input "{each.name}" in BROADCAST',
+            "unknown-table",
+            each.offset,
+            near_names(each.name, named),
+        )
+        return
+    text.problem(
+        f'BROADCAST({each.name}): "{inner}" is an input of another SELECT, inside of this one',
+        "bad-hint",
+        each.offset,
+        "a hint holds for its own SELECT: write it there",
+    )
+
+
+def _joins(relation: Relation) -> Iterator[Join]:
+    if isinstance(relation, Join):
+        yield relation
+        yield from _joins(relation.left)
+        yield from _joins(relation.right)
+
+
+def _check_join(join: Join, own: Mapping[str, _Hinted], text: Text) -> None:
+    """Report what no join can do with its hints; those of other SELECTs have been looked at there."""
+    sides = [side for side in (join.left, join.right) if isinstance(side, Input) and side.broadcast]
+    mine = [own[side.alias] for side in sides if side.alias in own]
+    if not mine:
+        return
+    last = max(mine, key=lambda each: each.offset)
+    if join.kind.is_asof:
+        text.problem(
+            f"BROADCAST({last.name}): ASOF JOIN is not run so: which row is nearest, one task has to say",
+            "bad-hint",
+            last.offset,
+            "leave out the hint; ASOF joins are spread over tasks by their key",
+        )
+    elif join.is_lookup:
+        text.problem(
+            f"BROADCAST({last.name}): its rows meet a table as of the tick, and none is kept",
+            "bad-hint",
+            last.offset,
+            "leave out the hint: each row goes to one task, which looks it up",
+        )
+    elif len(sides) == 2:
+        text.problem(
+            f"BROADCAST of both sides of one join ({sides[0].alias}, {sides[1].alias}): one of them is spread"
+            " over tasks",
+            "bad-hint",
+            last.offset,
+            "name the smaller one alone",
+        )
+
+
+def _hints_of(select: exp.Expression, text: Text) -> list[_Hinted]:
+    """The names in the SELECT's BROADCAST hints; other hints are reported."""
+    hint = select.args.get("hint")
+    start = None if hint is None else hint.meta.get("start")
+    found: list[_Hinted] = []
+    while start is not None:
+        end = text.sql.index("*/", start)
+        try:
+            found += _read(text, start + len("/*+"), end)
+        except SqlError as error:
+            text.problems.append(error)
+        following = _ANOTHER.match(text.sql, end + len("*/"))
+        start = None if following is None else following.end() - len("/*+")
+    return found
+
+
+def _read(text: Text, start: int, end: int) -> Iterable[_Hinted]:
+    tokens = tokens_of(text, start, end)
+    if not tokens:
+        raise text.error("an empty hint", "bad-hint", start, _KNOWN)
+    cursor = Cursor(text, tokens)
+    found: list[_Hinted] = []
+    while not cursor.at_end:
+        offset = cursor.offset
+        word = cursor.name("the name of a hint")
+        names: Sequence[_Hinted] = _names(cursor) if word.upper() in _WORDS else ()
+        if word.upper() not in _WORDS:
+            text.problems.append(text.not_supported(f"the hint {word.upper()} is", offset, _KNOWN))
+            _skip_arguments(cursor)
+        elif not names:
+            text.problem(f"{word.upper()} names no input", "bad-hint", offset, _KNOWN)
+        found += names
+        cursor.accept(",")
+    return found
+
+
+def _names(cursor: Cursor) -> list[_Hinted]:
+    if not cursor.accept("("):
+        return []
+    found = []
+    while not cursor.accept(")"):
+        offset = cursor.offset
+        found.append(_Hinted(cursor.dotted("the name of an input"), offset))
+        if not cursor.looks_at(")"):
+            cursor.expect(",", "a comma or a closing parenthesis")
+    return found
+
+
+def _skip_arguments(cursor: Cursor) -> None:
+    if not cursor.accept("("):
+        return
+    depth = 1
+    while depth:
+        token = cursor.take()
+        depth += (token.text == "(") - (token.text == ")")

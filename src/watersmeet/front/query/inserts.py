@@ -1,0 +1,119 @@
+"""INSERT INTO: the target, and the query's columns fitted to it by position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from watersmeet.errors import near_names
+from watersmeet.front.catalog import Catalog
+from watersmeet.front.text.place import Text
+from watersmeet.front.text.tokens import Cursor
+from watersmeet.front.types.columns import UNKNOWN
+from watersmeet.front.types.infer import type_of
+from watersmeet.spec.model import Column, Insert, OutputColumn, Query, Sink
+
+
+def insert_target(cursor: Cursor, catalog: Catalog) -> tuple[Sink, tuple[str, ...] | None]:
+    """``INTO [TABLE] name [(columns)]``, from behind INSERT."""
+    if cursor.looks_at("OVERWRITE"):
+        raise cursor.text.not_supported(
+            "INSERT OVERWRITE is", cursor.offset, "a stream's rows are only added"
+        )
+    cursor.expect("INTO")
+    cursor.accept("TABLE")
+    start = cursor.offset
+    sink = catalog.sink(cursor.dotted("a sink"), start, cursor.text)
+    if sink.connector == "generator":
+        raise cursor.text.error(
+            f'"{sink.name}" is a generator: it cannot be written to', "unknown-sink", start
+        )
+    if sink.connector == "jdbc":
+        raise cursor.text.error(
+            f'"{sink.name}" is a jdbc table: it can be read, not written to', "unknown-sink", start
+        )
+    return sink, _listed(cursor, sink)
+
+
+def _listed(cursor: Cursor, sink: Sink) -> tuple[str, ...] | None:
+    """The column list, spelled as the sink declares them."""
+    ahead = cursor.peek(1)
+    if not cursor.looks_at("(") or (ahead is not None and ahead.text.upper() in ("SELECT", "WITH")):
+        return None
+    cursor.accept("(")
+    names: list[str] = []
+    while True:
+        start = cursor.offset
+        name = cursor.name("a column")
+        if sink.columns is not None:
+            known = {column.name.lower(): column.name for column in sink.columns}
+            if name.lower() not in known:
+                hint = near_names(name, known.values())
+                message = f'sink "{sink.name}" has no column "{name}"'
+                raise cursor.text.error(message, "unknown-column", start, hint)
+            name = known[name.lower()]
+        if name.lower() in (each.lower() for each in names):
+            raise cursor.text.error(f'column "{name}" is listed twice', "duplicate-column", start)
+        names.append(name)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")", ", or )")
+    return tuple(names)
+
+
+def insert_of(name: str, sink: Sink, parsed: tuple[Query, tuple[str, ...] | None, int], text: Text) -> Insert:
+    """The INSERT with its outputs named, ordered and typed as the sink wants them. Raises: SqlError."""
+    query, listed, start = parsed
+    outputs = query.outputs
+    wanted = listed or (tuple(column.name for column in sink.columns) if sink.columns else None)
+    if wanted is not None:
+        if len(wanted) != len(outputs):
+            raise text.error(
+                f'"{sink.name}" takes {len(wanted)} columns ({", ".join(wanted)}), the SELECT gives'
+                f" {len(outputs)} ({', '.join(output.name for output in outputs)})",
+                "column-count",
+                start,
+                "columns are matched by position",
+            )
+        outputs = tuple(replace(output, name=each) for output, each in zip(outputs, wanted, strict=True))
+    if sink.columns is not None:
+        outputs = tuple(_fitted(column, outputs, query) for column in sink.columns)
+    if sink.needs_unique_names:
+        _check_unique(outputs, sink, text, start)
+    return Insert(name, sink, replace(query, outputs=outputs))
+
+
+def _fitted(column: Column, outputs: Sequence[OutputColumn], query: Query) -> OutputColumn:
+    """The output for a sink's column: cast to its type where that is another; NULL where none is given."""
+    output = next((each for each in outputs if each.name == column.name), None)
+    if output is None:
+        null = exp.cast(exp.Null(), column.type, dialect="spark")
+        return OutputColumn(column.name, null, "not given")
+    if type_of(output.expr, lambda node: _column_type(node, query)) == column.type:
+        return output
+    return replace(output, expr=exp.cast(output.expr.copy(), column.type, dialect="spark"))
+
+
+def _column_type(node: exp.Column, query: Query) -> str:
+    if query.aggregation is not None:
+        return next((each.type for each in query.aggregation.columns if each.name == node.name), UNKNOWN)
+    relation = next((each for each in query.inputs if each.alias == node.table), None)
+    column = relation.column(node.name) if relation else None
+    return column.type if column else UNKNOWN
+
+
+def _check_unique(outputs: Sequence[OutputColumn], sink: Sink, text: Text, start: int) -> None:
+    seen: dict[str, str] = {}
+    for output in outputs:
+        lowered = output.name.lower()
+        if lowered in seen:
+            raise text.error(
+                f'two columns of the result are named "{output.name}" ({seen[lowered]} and {output.origin}),'
+                f' and "{sink.name}" needs different names',
+                "duplicate-column",
+                start,
+                "give one of them another name with AS",
+            )
+        seen[lowered] = output.origin

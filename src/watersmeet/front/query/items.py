@@ -1,0 +1,126 @@
+"""The list of a SELECT: stars, aliases, and names for what has none, as Spark gives them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from watersmeet.errors import near_names
+from watersmeet.front.query.checks import check_expression
+from watersmeet.front.query.scope import Found, Scope, resolved
+from watersmeet.front.text.place import Text
+from watersmeet.spec.model import Expr
+
+
+def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bool) -> list[Found]:
+    """What the SELECT puts out, resolved, in order; problems are reported and their items left out."""
+    found: list[Found] = []
+    for number, item in enumerate(select.expressions, 1):
+        star = _star(item)
+        if star is not None:
+            found.extend(_expanded(item, star, scope, text))
+        elif isinstance(item, exp.Aliases):
+            text.problems.append(text.not_supported("several aliases for one expression are", item))
+        elif check_expression(item, text, repeatable=repeatable):
+            plain = item.this if isinstance(item, exp.Alias) else item
+            name = item.alias if isinstance(item, exp.Alias) else spark_name(plain)
+            expr = resolved(plain, scope, text)
+            is_column = isinstance(expr, exp.Column)
+            origin = expr.sql("spark").replace("`", "") if is_column else f"expression {number}"
+            found.append(Found(name, expr, origin))
+    return found
+
+
+def _free_name(name: str, number: int, taken: Mapping[str, int]) -> str:
+    """``name`` with what makes it the only one: ``k#2``."""
+    found = f"{name}#{number}"
+    return _free_name(found, number, taken) if found.lower() in taken else found
+
+
+def distinct(
+    items: Sequence[Found], select: exp.Select, text: Text, *, by_position: bool = False
+) -> Sequence[Found]:
+    """The columns of a view or sub-query, which have different names. Raises: SqlError.
+
+    Args:
+        by_position: their names count for nothing, and are made different.
+    """
+    if by_position:
+        times = Counter(item.name.lower() for item in items)
+        return [
+            item
+            if times[item.name.lower()] == 1
+            else replace(item, name=_free_name(item.name, number, times))
+            for number, item in enumerate(items, 1)
+        ]
+    seen: dict[str, str] = {}
+    for item in items:
+        lowered = item.name.lower()
+        if lowered in seen:
+            raise text.error(
+                f'two columns are named "{item.name}": {seen[lowered]} and {item.origin}',
+                "duplicate-column",
+                select,
+                "give one of them another name with AS",
+            )
+        seen[lowered] = item.origin
+    return items
+
+
+def _star(item: exp.Expression) -> exp.Star | None:
+    if isinstance(item, exp.Star):
+        return item
+    return item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else None
+
+
+def _expanded(item: exp.Expression, star: exp.Star, scope: Scope, text: Text) -> Sequence[Found]:
+    if star.args.get("replace") or star.args.get("rename"):
+        text.problems.append(text.not_supported("REPLACE and RENAME in a star are", item))
+        return []
+    alias = item.table if isinstance(item, exp.Column) else ""
+    if not alias:
+        found = list(scope.star())
+    else:
+        named = scope.relation(alias)
+        if named is None:
+            hint = near_names(alias, [each.alias for each in scope.relations])
+            text.problem(f'unknown input "{alias}" in "{alias}.*"', "unknown-table", item, hint)
+            return []
+        found = list(scope.star_of(named))
+    left_out = [column.name.lower() for column in star.args.get("except_") or ()]
+    for name in left_out:
+        if all(each.name.lower() != name for each in found):
+            text.problem(f'EXCEPT: there is no column "{name}"', "unknown-column", item)
+    return [each for each in found if each.name.lower() not in left_out]
+
+
+def spark_name(expr: Expr) -> str:
+    """The name of an expression without alias: ``t`` for ``l.t``, ``(t + 1)`` for ``l.t + 1``.
+
+    >>> import sqlglot
+    >>> spark_name(sqlglot.parse_one("UPPER(o.name) || 'x'", read="spark"))
+    "(upper(name) || 'x')"
+    """
+    plain = expr.unnest()
+    if isinstance(plain, exp.Column):
+        return plain.name
+    if isinstance(plain, exp.Dot):
+        return str(plain.expression.name)
+    if isinstance(plain, (exp.Cast, exp.TryCast)) and isinstance(plain.this, exp.Column):
+        return plain.this.name
+
+    def bare(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
+            return exp.Column(this=exp.to_identifier(node.name, quoted=False))
+        return node
+
+    tree = plain.copy().transform(bare)
+    for node in list(tree.find_all(exp.Binary)):
+        # As Spark writes it: each operation in parentheses.
+        if node.key != "dot" and node.parent is not None and not isinstance(node.parent, exp.Paren):
+            node.replace(exp.paren(node.copy(), copy=False))
+    text = tree.sql("spark", normalize_functions="lower", comments=False)
+    return f"({text})" if isinstance(tree, exp.Binary) and tree.key != "dot" else text

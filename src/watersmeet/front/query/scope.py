@@ -1,0 +1,288 @@
+"""Names in expressions → columns: what a name may refer to, and what it does refer to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.errors import near_names
+from watersmeet.front.query.functions import check_calls
+from watersmeet.front.query.inline import operand
+from watersmeet.front.text.place import Text
+from watersmeet.front.types.columns import UNKNOWN
+from watersmeet.spec.model import Column, Expr, Relation, inputs_of
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+_RESERVED = frozenset(
+    {
+        "left",
+        "right",
+        "full",
+        "join",
+        "on",
+        "cross",
+        "inner",
+        "anti",
+        "semi",
+        "natural",
+        "minus",
+        "except",
+        "intersect",
+        "union",
+        "using",
+        "lateral",
+        "from",
+        "where",
+        "select",
+        "interval",
+        "case",
+        "not",
+    }
+)
+
+
+def identifier(name: str) -> exp.Identifier:
+    """A name that survives being written out; quoted only where it must be."""
+    plain = _PLAIN_NAME.match(name) is not None and name.lower() not in _RESERVED
+    return exp.to_identifier(name, quoted=not plain)
+
+
+def column_node(name: str, alias: str | None = None) -> exp.Column:
+    return exp.Column(this=identifier(name), table=identifier(alias) if alias is not None else None)
+
+
+Member = tuple[str, str]
+"""Alias, column."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """One relation of a FROM clause: its alias and columns.
+
+    A view or sub-query that joins has a ``relation`` of its own; ``values``, aligned with ``columns``, are
+    expressions over the inputs of that.
+    """
+
+    alias: str
+    columns: tuple[Column, ...]
+    values: tuple[Expr, ...] = ()
+    relation: Relation | None = None
+
+    def find(self, name: str) -> Column | None:
+        """As Spark looks names up: in any case, spelled as declared."""
+        lowered = name.lower()
+        return next((column for column in self.columns if column.name.lower() == lowered), None)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A column of USING: one name for what both sides hold."""
+
+    name: str
+    expr: Expr
+    members: frozenset[Member]
+    """(alias, column) of all columns that it stands for."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a star or name gives."""
+
+    name: str
+    expr: Expr
+    origin: str
+    members: frozenset[Member] = frozenset()
+    """(alias, column) of the columns that it stands for, where it is a name."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names may refer to.
+
+    ``qualify``: columns come out as ``alias.column``, else bare. ``order``: that of a star, where a USING has
+    changed it; see `places`.
+    """
+
+    relations: tuple[Named, ...]
+    merged: tuple[Merged, ...] = ()
+    qualify: bool = True
+    order: tuple[Member, ...] | None = None
+
+    def relation(self, alias: str) -> Named | None:
+        return next((named for named in self.relations if named.alias.lower() == alias.lower()), None)
+
+    def column(self, named: Named, column: Column) -> Expr:
+        """What a name stands for: a column of an input, or the expression that a sub-query has for it."""
+        if named.relation is not None:
+            return named.values[named.columns.index(column)].copy()
+        return column_node(column.name, named.alias if self.qualify else None)
+
+    def type_of(self, node: exp.Column) -> str:
+        """The declared type of a resolved column."""
+        for named in self.relations:
+            if named.relation is not None:
+                inner = next((i for i in inputs_of(named.relation) if i.alias == node.table), None)
+                column = inner.column(node.name) if inner is not None else None
+                if column is not None:
+                    return column.type
+            elif not self.qualify or named.alias == node.table:
+                column = next((c for c in named.columns if c.name == node.name), None)
+                if column is not None:
+                    return column.type
+        return UNKNOWN
+
+    def candidates(self, name: str) -> list[Found]:
+        """All that an unqualified name may mean; the columns of one USING count once."""
+        merged = next((m for m in self.merged if m.name.lower() == name.lower()), None)
+        members = merged.members if merged else frozenset()
+        found = []
+        if merged is not None:
+            found.append(Found(merged.name, merged.expr.copy(), _members_text(merged), members))
+        for named in self.relations:
+            column = named.find(name)
+            if column is not None and (named.alias, column.name) not in members:
+                member = (named.alias, column.name)
+                value = self.column(named, column)
+                found.append(Found(column.name, value, ".".join(member), frozenset({member})))
+        return found
+
+    def star(self) -> Iterator[Found]:
+        """All columns of all relations, in `places`."""
+        for alias, name in self.places():
+            owner = next((m for m in self.merged if (alias, name) in m.members), None)
+            if owner is not None:
+                yield Found(owner.name, owner.expr.copy(), _members_text(owner), owner.members)
+                continue
+            named = next(each for each in self.relations if each.alias == alias)
+            column = next(each for each in named.columns if each.name == name)
+            yield Found(name, self.column(named, column), f"{alias}.{name}", frozenset({(alias, name)}))
+
+    def places(self) -> tuple[Member, ...]:
+        """(alias, column) of all columns, in the order of a star; of a USING's one for all."""
+        if self.order is not None:
+            return self.order
+        return tuple((named.alias, column.name) for named in self.relations for column in named.columns)
+
+    def star_of(self, named: Named) -> Iterator[Found]:
+        """All columns of one relation, those of a USING first."""
+        places = self.places()
+        first = {
+            member: places.index(place)
+            for merged in self.merged
+            for place in merged.members.intersection(places)
+            for member in merged.members
+        }
+
+        def place_of(column: Column) -> int:
+            return first.get((named.alias, column.name), len(places))
+
+        for column in sorted(named.columns, key=place_of):
+            yield Found(column.name, self.column(named, column), f"{named.alias}.{column.name}")
+
+    def names(self) -> list[str]:
+        return [column.name for named in self.relations for column in named.columns]
+
+
+def _members_text(merged: Merged) -> str:
+    return ", ".join(f"{alias}.{name}" for alias, name in sorted(merged.members))
+
+
+def resolved(expr: Expr, scope: Scope, text: Text) -> Expr:
+    """A copy with every column resolved; names that mean nothing are reported and left as they are, and so is
+    what Spark would refuse."""
+
+    def resolve(node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.Column):
+            return node
+        found = _resolve(node, scope, text)
+        return found if found is node or node is tree else operand(found, node)
+
+    tree, before = expr.copy(), len(text.problems)
+    found = tree.transform(resolve, copy=False)
+    if len(text.problems) == before:
+        check_calls(found, scope.type_of, text, expr)
+    return found
+
+
+def _resolve(node: exp.Column, scope: Scope, text: Text) -> exp.Expression:
+    parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
+    if len(parts) != len(node.parts):
+        text.problem('"*" cannot be used here', "syntax", node)
+        return node
+    named = scope.relation(parts[0].name) if len(parts) > 1 else None
+    if named is not None:
+        column = named.find(parts[1].name)
+        if column is not None:
+            return _fields(scope.column(named, column), column.type, parts[2:], text, node)
+        if not scope.candidates(parts[0].name):
+            return _unknown_column(node, parts[1], named, text)
+    return _unqualified(node, parts, scope, text)
+
+
+def _unqualified(
+    node: exp.Column, parts: Sequence[exp.Identifier], scope: Scope, text: Text
+) -> exp.Expression:
+    name = parts[0].name
+    found = scope.candidates(name)
+    if len(found) == 1:
+        expr = found[0].expr
+        kind = scope.type_of(expr) if isinstance(expr, exp.Column) else UNKNOWN
+        return _fields(expr, kind, parts[1:], text, node)
+    if found:
+        origins = " or ".join(each.origin for each in found)
+        text.problem(
+            f'column "{name}" is ambiguous: {origins}',
+            "ambiguous-column",
+            parts[0],
+            "write its input before it",
+        )
+    elif len(parts) > 1:
+        text.problem(
+            f'unknown input "{name}" of column "{name}.{parts[1].name}"',
+            "unknown-table",
+            parts[0],
+            _inside_hint(name, scope) or near_names(name, [named.alias for named in scope.relations]),
+        )
+    else:
+        hint = near_names(name, scope.names())
+        if parts[0].args.get("quoted"):
+            hint = f"{hint or ''}\nstrings are written in single quotes".strip()
+        text.problem(f'unknown column "{name}"', "unknown-column", parts[0], hint)
+    return node
+
+
+def _inside_hint(name: str, scope: Scope) -> str | None:
+    """For an input that stands inside of a view or sub-query, where only the SELECT of that sees it."""
+    for named in scope.relations:
+        inner = [] if named.relation is None else [i.alias.lower() for i in inputs_of(named.relation)]
+        if f"{named.alias}.{name}".lower() in inner:
+            columns = ", ".join(column.name for column in named.columns)
+            return f'{name} is inside of "{named.alias}", which has the columns {columns}'
+    return None
+
+
+def _unknown_column(node: exp.Column, part: exp.Identifier, named: Named, text: Text) -> exp.Expression:
+    text.problem(
+        f'input "{named.alias}" has no column "{part.name}"',
+        "unknown-column",
+        part,
+        near_names(part.name, [column.name for column in named.columns]),
+    )
+    return node
+
+
+def _fields(
+    expr: Expr, kind: str, fields: Sequence[exp.Identifier], text: Text, node: exp.Column
+) -> exp.Expression:
+    """``column.field.field``."""
+    if fields and not kind.startswith(("STRUCT", "MAP", "ARRAY")) and kind != UNKNOWN:
+        text.problem(
+            f'"{node.sql("spark")}": a {kind} has no field "{fields[0].name}"', "unknown-column", fields[0]
+        )
+        return node
+    for field in fields:
+        expr = exp.Dot(this=operand(expr), expression=identifier(field.name))
+    return expr

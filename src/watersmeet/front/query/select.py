@@ -1,0 +1,90 @@
+"""A SELECT over one or several inputs → `spec.Query`: the join tree, names resolved, the output columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from watersmeet.errors import SqlError
+from watersmeet.front.catalog import Catalog
+from watersmeet.front.query.aggregates import aggregated
+from watersmeet.front.query.checks import check_clauses
+from watersmeet.front.query.flow import Flow
+from watersmeet.front.query.items import select_items
+from watersmeet.front.query.joined import Joined
+from watersmeet.front.query.joins import leaf, part_of, rows_of
+from watersmeet.front.query.views import (
+    is_windowed,
+    relation_flow,
+    select_flow,
+    windows_of,
+    with_names,
+)
+from watersmeet.front.text.place import Refused, Text
+from watersmeet.front.text.tokens import parse_tokens, statements_of
+from watersmeet.spec.model import (
+    OutputColumn,
+    Query,
+    Source,
+)
+
+UNION = "union"
+"""The alias of a UNION ALL at the top, which has none of its own."""
+
+
+def query_of(sql: str, sources: Mapping[str, Source]) -> Query:
+    """The query of one SELECT over streams that are declared elsewhere. Raises: SqlError, SeveralErrors."""
+    text = Text(sql)
+    statements = statements_of(text)
+    if len(statements) != 1:
+        raise text.error(f"one SELECT is expected, found {len(statements)} statements", "syntax", 0)
+    try:
+        return build_query(parse_tokens(text, statements[0]), Catalog.of(sources), text, sql.strip())
+    except Refused:
+        pass
+    except SqlError as error:
+        text.problems.append(error)
+    raise text.all_problems()
+
+
+def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) -> Query:
+    """The query of a parsed SELECT. Raises: Refused, with the problems in ``text``; SqlError."""
+    if isinstance(tree, exp.Subquery) and not tree.alias:
+        tree = tree.this
+    if isinstance(tree, exp.Union):
+        return _union_query(tree, catalog, text, sql)
+    if isinstance(tree, exp.SetOperation):
+        raise text.not_supported(f"{type(tree).__name__.upper()} is", tree, "UNION ALL is")
+    if not isinstance(tree, exp.Select):
+        raise text.error("a SELECT is expected", "syntax", tree)
+    before = len(text.problems)
+    check_clauses(tree, text, windowed=is_windowed(tree))
+    catalog = with_names(tree, catalog, text)
+    origin = tree.args.get("from_")
+    if origin is None:
+        raise text.error("a SELECT here needs FROM", "syntax", tree)
+    if is_windowed(tree):
+        query, _ = aggregated(tree, windows_of(tree, catalog, text), text, sql)
+        if len(text.problems) > before:
+            raise Refused
+        return query
+
+    def read(item: exp.Expression) -> tuple[Flow | Joined, str | None]:
+        return relation_flow(item, catalog, text)
+
+    part, condition = rows_of(leaf(origin.this, read, text), tree, read, text)
+    items = select_items(tree, part.scope, text, repeatable=False)
+    if not items and len(text.problems) == before:
+        raise text.error("the SELECT puts out no columns", "syntax", tree)
+    if len(text.problems) > before:
+        raise Refused
+    outputs = tuple(OutputColumn(item.name, item.expr, item.origin) for item in items)
+    return Query(part.relation, condition, outputs, sql)
+
+
+def _union_query(tree: exp.Union, catalog: Catalog, text: Text, sql: str) -> Query:
+    """UNION ALL at the top: one input, all of whose columns go out."""
+    part = part_of(select_flow(tree, catalog, text), UNION)
+    outputs = tuple(OutputColumn(found.name, found.expr, found.origin) for found in part.scope.star())
+    return Query(part.relation, None, outputs, sql)

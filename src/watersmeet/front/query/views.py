@@ -1,0 +1,267 @@
+"""FROM items, views and sub-queries: IMPOSE_ORDER, projections, filters and UNION ALL → `Flow`; joins →
+`Joined`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from watersmeet.errors import near_names
+from watersmeet.front.catalog import Catalog
+from watersmeet.front.ddl.durations import lag_of
+from watersmeet.front.query.aggregates import aggregated
+from watersmeet.front.query.as_of import written_version
+from watersmeet.front.query.checks import check_clauses, check_expression
+from watersmeet.front.query.flow import (
+    Flow,
+    FlowError,
+    filtered,
+    ordered,
+    projected,
+    query_flow,
+    stage_flow,
+    union_all,
+)
+from watersmeet.front.query.hints import without_join
+from watersmeet.front.query.items import distinct, select_items
+from watersmeet.front.query.joined import Joined
+from watersmeet.front.query.joins import joined_select
+from watersmeet.front.query.scope import Found, Named, Scope, resolved
+from watersmeet.front.query.windows import Windowed, window_in, windowed
+from watersmeet.front.text.dialect import ImposeOrder
+from watersmeet.front.text.place import Refused, Text
+from watersmeet.front.types.infer import type_of
+from watersmeet.spec.model import Column
+
+_TABLE_ARGS = {"this", "alias", "db", "catalog", "joins"}
+
+
+def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[Flow | Joined, str | None]:
+    """A FROM item without its joins, and its alias; None where it has no name of its own."""
+    if (window := window_in(item)) is not None:
+        function = window.args["function"]
+        raise text.not_supported(
+            f"{function} of which the rows are not grouped at once is",
+            item,
+            f"write SELECT … FROM TABLE({function}(…)) GROUP BY window_start, window_end, … as a view or"
+            " sub-query, and join that",
+        )
+    if isinstance(item, exp.Subquery):
+        inner = item.this
+        if isinstance(inner, (exp.Table, exp.Subquery)):  # (a JOIN b ON …) x
+            inner = exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner.copy()))
+        flow, name = select_flow(inner, catalog, text), None
+    elif isinstance(item, exp.Table):
+        _check_table(item, text)
+        flow, name = _table_flow(item, catalog, text)
+    elif isinstance(item, ImposeOrder):
+        return _ordered_flow(item, catalog, text)
+    elif isinstance(item, exp.Query):
+        return select_flow(item, catalog, text), None
+    else:
+        raise text.not_supported(f"{type(item).__name__.upper()} in FROM is", item)
+    alias = item.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        flow = _renamed(flow, alias, text)
+    return flow, item.alias or name
+
+
+def _check_table(item: exp.Table, text: Text) -> None:
+    if item.args.get("version") is not None:
+        raise text.error(
+            f"{written_version(item)} is said of the right side of a join: there rows of a stream meet a"
+            " table",
+            "not-supported",
+            item,
+            "write stream JOIN table FOR SYSTEM_TIME AS OF stream.time AS t ON …",
+        )
+    for key, value in item.args.items():
+        if value and key not in _TABLE_ARGS:
+            raise text.not_supported(f"{key.upper()} after a table is", item)
+
+
+def _table_flow(item: exp.Table, catalog: Catalog, text: Text) -> tuple[Flow | Joined, str | None]:
+    inner = item.this
+    if isinstance(inner, ImposeOrder):
+        return _ordered_flow(inner, catalog, text)
+    if isinstance(inner, exp.Anonymous) and inner.name.upper() == "TABLE" and len(inner.expressions) == 1:
+        argument = inner.expressions[0]
+        if isinstance(argument, exp.Column):
+            return _named(argument.parts, argument, catalog, text)
+        return relation_flow(argument, catalog, text)
+    if isinstance(inner, exp.Func):
+        raise text.not_supported(
+            f"the table function {inner.name or inner.sql_name()} is",
+            item,
+            "known are IMPOSE_ORDER, TUMBLE, HOP and SESSION",
+        )
+    return _named(item.parts, item, catalog, text)
+
+
+def _named(
+    parts: Sequence[exp.Expr], where: exp.Expr, catalog: Catalog, text: Text
+) -> tuple[Flow | Joined, str]:
+    spelled, flow = catalog.flow(".".join(part.name for part in parts), where, text)
+    return flow, spelled.rsplit(".", 1)[-1]
+
+
+def _ordered_flow(order: ImposeOrder, catalog: Catalog, text: Text) -> tuple[Flow | Joined, str | None]:
+    flow, name = relation_flow(order.this, catalog, text)
+    column = order.args["column"]
+    if isinstance(flow, Joined) or flow.has_stages:
+        raise text.not_supported(
+            "IMPOSE_ORDER over a join is",
+            column,
+            "order the inputs of the join: an event time that passes through a join keeps its watermark",
+        )
+    known = [each.name for each in flow.columns]
+    lowered = [each.lower() for each in known]
+    if column.name.lower() not in lowered:
+        hint = near_names(column.name, known)
+        raise text.error(f'IMPOSE_ORDER: unknown column "{column.name}"', "unknown-column", column, hint)
+    position = lowered.index(column.name.lower())
+    kind = flow.columns[position].type
+    lag = lag_of(order.args["lag"], known[position], kind, text)
+    try:
+        return ordered(flow, position, lag), name
+    except FlowError as error:
+        raise text.error(error.message, error.code, column, error.hint) from error
+
+
+def _renamed(flow: Flow | Joined, alias: exp.TableAlias, text: Text) -> Flow | Joined:
+    """``… AS x (a, b)``."""
+    names = [column.name for column in alias.args["columns"]]
+    if len(names) != len(flow.columns):
+        raise text.error(
+            f'"{alias.name}" names {len(names)} columns of {len(flow.columns)}', "column-count", alias
+        )
+    columns = (replace(column, name=name) for column, name in zip(flow.columns, names, strict=True))
+    return replace(flow, columns=tuple(columns))
+
+
+def select_flow(
+    query: exp.Expression, catalog: Catalog, text: Text, *, by_position: bool = False
+) -> Flow | Joined:
+    """A view's or sub-query's SELECT over one relation, a UNION ALL of such, or a SELECT that joins.
+
+    Args:
+        by_position: names of its columns count for nothing.
+    """
+    before = len(text.problems)
+    check_clauses(query, text, windowed=is_windowed(query))
+    catalog = with_names(query, catalog, text)
+    if isinstance(query, (exp.Subquery, exp.Paren)):
+        flow: Flow | Joined = select_flow(query.this, catalog, text, by_position=by_position)
+    elif isinstance(query, exp.Union):
+        flow = _union_flow(query, catalog, text, by_position)
+    elif isinstance(query, exp.Select):
+        flow = _simple_flow(query, catalog, text, by_position)
+    else:
+        raise text.not_supported(f"{type(query).__name__.upper()} is", query, "UNION ALL is")
+    if len(text.problems) > before:
+        raise Refused
+    return flow
+
+
+def with_names(query: exp.Expression, catalog: Catalog, text: Text) -> Catalog:
+    """The catalog with the names of the query's WITH clause."""
+    clause = query.args.get("with_")
+    if clause is None:
+        return catalog
+    if clause.args.get("recursive"):
+        raise text.not_supported("WITH RECURSIVE is", clause)
+    inner = catalog.inner()
+    for cte in clause.expressions:
+        flow = select_flow(cte.this, inner, text)
+        if cte.args["alias"].args.get("columns"):
+            flow = _renamed(flow, cte.args["alias"], text)
+        inner.add(cte.alias, flow)
+    return inner
+
+
+def _union_flow(query: exp.Union, catalog: Catalog, text: Text, by_position: bool) -> Flow:
+    if query.args.get("distinct") or query.args.get("by_name"):
+        raise text.not_supported("UNION other than UNION ALL is", query, "write UNION ALL")
+    flows: list[Flow] = []
+    for side, unnamed in ((query.this, by_position), (query.expression, True)):
+        flow = select_flow(side, catalog, text, by_position=unnamed)
+        if isinstance(flow, Joined):
+            flow = stage_flow(flow.relation, flow.columns, flow.values, side.sql("spark"))
+        flows.append(flow)
+    try:
+        return union_all(flows)
+    except FlowError as error:
+        raise text.error(error.message, error.code, query.expression, error.hint) from error
+
+
+def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: bool) -> Flow | Joined:
+    def read(item: exp.Expression) -> tuple[Flow | Joined, str | None]:
+        return relation_flow(item, catalog, text)
+
+    origin = select.args.get("from_")
+    if origin is None:
+        raise text.error("a SELECT here needs FROM", "syntax", select)
+    if is_windowed(select):
+        grouped, own = aggregated(select, windows_of(select, catalog, text), text, select.sql("spark"))
+        found = [Found(output.name, output.expr, output.origin) for output in grouped.outputs]
+        names = [item.name for item in distinct(found, select, text, by_position=by_position)]
+        outputs = (replace(o, name=name) for o, name in zip(grouped.outputs, names, strict=True))
+        columns = [replace(column, name=name) for column, name in zip(own, names, strict=True)]
+        return query_flow(replace(grouped, outputs=tuple(outputs)), columns)
+    if _joins(select, origin.this):
+        return joined_select(select, read, text, by_position=by_position)
+    flow, alias = relation_flow(origin.this, catalog, text)
+    if isinstance(flow, Joined):
+        return joined_select(select, read, text, (flow, alias or ""), by_position=by_position)
+    scope = Scope((Named(alias or "", flow.columns),), qualify=False)
+    without_join(select, text)
+    where = select.args.get("where")
+    condition = None
+    if where is not None and check_expression(where.this, text, repeatable=True):
+        condition = resolved(where.this, scope, text)
+    before = len(text.problems)
+    items = select_items(select, scope, text, repeatable=True)
+    if len(text.problems) > before:
+        raise Refused
+    items = list(distinct(items, select, text, by_position=by_position))
+    columns = [Column(item.name, type_of(item.expr, scope.type_of)) for item in items]
+    if condition is not None:
+        flow = filtered(flow, condition)
+    return projected(flow, columns, [item.expr for item in items])
+
+
+def is_windowed(query: exp.Expression) -> bool:
+    """Is it a SELECT over TUMBLE, HOP or SESSION?"""
+    origin = query.args.get("from_") if isinstance(query, exp.Select) else None
+    return origin is not None and window_in(origin.this) is not None
+
+
+def windows_of(select: exp.Select, catalog: Catalog, text: Text) -> Windowed:
+    """What FROM of such a SELECT gives. Raises: SqlError."""
+    item = select.args["from_"].this
+    table = window_in(item)
+    assert table is not None
+    without_join(select, text)
+    if _joins(select, item):
+        raise text.not_supported(
+            f"a join beside {table.args['function']} in one FROM is",
+            item,
+            "join in a view and lay the windows over that view, or aggregate in a view and join that",
+        )
+    alias = item.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        raise text.not_supported("names of columns behind a window function are", alias)
+    return windowed(table, item.alias or table.alias, lambda each: relation_flow(each, catalog, text), text)
+
+
+def _joins(select: exp.Select, item: exp.Expression) -> bool:
+    """Does the SELECT itself join: in FROM, in parentheses there, or by EXISTS in WHERE?"""
+    where = select.args.get("where")
+    if where is not None and any(isinstance(e.this, exp.Query) for e in where.find_all(exp.Exists)):
+        return True
+    if select.args.get("joins") or item.args.get("joins"):
+        return True
+    inner = item.this if isinstance(item, (exp.Subquery, exp.Paren)) else None
+    return isinstance(inner, (exp.Table, exp.Subquery)) and not item.alias and _joins(select, inner)

@@ -1,0 +1,165 @@
+"""TUMBLE, HOP and SESSION in FROM: the window, and the rows that it is laid over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.errors import near_names
+from watersmeet.front.ddl.durations import duration_us
+from watersmeet.front.query.flow import Flow, input_of
+from watersmeet.front.query.joined import Joined
+from watersmeet.front.query.scope import Named, Scope, column_node
+from watersmeet.front.text.dialect import WindowTable
+from watersmeet.front.text.place import Text
+from watersmeet.front.types.columns import INTEGERS, UNKNOWN
+from watersmeet.spec.intervals import is_interval
+from watersmeet.spec.model import (
+    WINDOW_END,
+    WINDOW_START,
+    Column,
+    Expr,
+    Input,
+    Relation,
+    Window,
+    WindowKind,
+    inputs_of,
+)
+
+Reader = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
+"""A FROM item as columns and ways or joins, and its name."""
+
+WINDOW_COLUMNS = (WINDOW_START, WINDOW_END)
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """Rows of ``relation``, each in its windows. ``named``: what a SELECT over it can mention: the columns of
+    the relation, and window_start and window_end, which stand for themselves, without an input."""
+
+    relation: Relation
+    named: Named
+    window: Window
+    partition: tuple[exp.Expression, ...]
+
+    @property
+    def scope(self) -> Scope:
+        return Scope((self.named,))
+
+
+def window_in(item: exp.Expression) -> WindowTable | None:
+    """The window function that a FROM item is, with or without TABLE(…) around it."""
+    inner = item.this if isinstance(item, exp.Table) else item
+    if isinstance(inner, exp.Anonymous) and inner.name.upper() == "TABLE" and len(inner.expressions) == 1:
+        inner = inner.expressions[0]
+    return inner if isinstance(inner, WindowTable) else None
+
+
+def windowed(table: WindowTable, alias: str, read: Reader, text: Text) -> Windowed:
+    """What a window function gives. Raises: SqlError.
+
+    Args:
+        alias: of the FROM item, "" without.
+        read: reads the relation that the windows are laid over.
+    """
+    flow, own = read(table.this)
+    name = alias or own or ("" if isinstance(flow, Joined) else table.args["function"].lower())
+    relation, columns, values = _relation(flow, name)
+    position = _position(table, columns, text)
+    time, column = values[position], columns[position]
+    if not _is_event_time(time, relation):
+        _refuse_time(table, column, relation, text)
+    window = _window(table, time, column, text)
+    kind = window_type(column.type)
+    kept = [n for n, each in enumerate(columns) if each.name.lower() not in WINDOW_COLUMNS]
+    named = Named(
+        name,
+        (*(columns[n] for n in kept), *(Column(each, kind) for each in WINDOW_COLUMNS)),
+        (*(values[n] for n in kept), *(column_node(each) for each in WINDOW_COLUMNS)),
+        relation,
+    )
+    return Windowed(relation, named, window, tuple(table.args.get("partition") or ()))
+
+
+def _relation(flow: Flow | Joined, name: str) -> tuple[Relation, tuple[Column, ...], tuple[Expr, ...]]:
+    if isinstance(flow, Joined):
+        inner = flow.under(name)
+        return inner.relation, inner.columns, inner.values
+    found = input_of(flow, name)
+    return found, flow.columns, tuple(column_node(column.name, name) for column in flow.columns)
+
+
+def _position(table: WindowTable, columns: tuple[Column, ...], text: Text) -> int:
+    wanted: exp.Identifier = table.args["column"]
+    known = [each.name for each in columns]
+    lowered = [each.lower() for each in known]
+    if wanted.name.lower() not in lowered:
+        function = table.args["function"]
+        message = f'{function}: unknown column "{wanted.name}"'
+        raise text.error(message, "unknown-column", wanted, near_names(wanted.name, known))
+    return lowered.index(wanted.name.lower())
+
+
+def _is_event_time(time: Expr, relation: Relation) -> bool:
+    if not isinstance(time, exp.Column):
+        return False
+    return any(i.alias == time.table and time.name in i.event_times for i in inputs_of(relation))
+
+
+def _refuse_time(table: WindowTable, column: Column, relation: Relation, text: Text) -> None:
+    function = table.args["function"]
+    times = [
+        name if isinstance(relation, Input) else f"{i.alias}.{name}"
+        for i in inputs_of(relation)
+        for name in i.event_times
+    ]
+    hint = f"its event times are {', '.join(times)}" if times else "it has no event time"
+    raise text.error(
+        f'{function}: "{column.name}" is no event time, so it is not known when a window of it is complete',
+        "no-event-time",
+        table.args["column"],
+        f"{hint}; an event time is declared by WATERMARK FOR or IMPOSE_ORDER, and passes through views as a"
+        " plain column",
+    )
+
+
+def _window(table: WindowTable, time: Expr, column: Column, text: Text) -> Window:
+    function: str = table.args["function"]
+    sizes = [_size(each, function, column, text) for each in table.args["sizes"]]
+    kind = WindowKind(function)
+    if kind is WindowKind.HOP:  # Flink has the slide first, Hazelcast the size; a slide is never the greater
+        return Window(kind, time, max(sizes), min(sizes))
+    return Window(kind, time, sizes[0], sizes[0] if kind is WindowKind.TUMBLE else 0)
+
+
+def _size(expr: exp.Expression, function: str, column: Column, text: Text) -> int:
+    """In the time's own unit: an interval for TIMESTAMP and DATE, an integer for integer times."""
+    what = "gap" if function == "SESSION" else "size"
+    plain = expr.unnest()
+    sign = 1
+    if isinstance(plain, exp.Neg) and not is_interval(plain):
+        plain, sign = plain.this.unnest(), -1
+    number = isinstance(plain, exp.Literal) and not plain.is_string and plain.name.isdigit()
+    if number and column.type in INTEGERS:
+        size = sign * int(plain.name)
+    elif number or column.type in INTEGERS:
+        needed = "an integer" if column.type in INTEGERS else "an interval, such as INTERVAL '10' MINUTES"
+        raise text.error(
+            f'{function}: the {what} for "{column.name}" ({column.type}) must be {needed}',
+            "bad-window",
+            expr,
+        )
+    else:
+        size = duration_us(expr, text)
+    if not 0 < size < 2**63:
+        raise text.error(f"{function}: the {what} must be greater than 0", "bad-window", expr)
+    return size
+
+
+def window_type(kind: str) -> str:
+    """The type of window_start and window_end: an end may lie beyond a narrow integer, or within a day."""
+    if kind in INTEGERS:
+        return "BIGINT"
+    return "TIMESTAMP" if kind in ("DATE", UNKNOWN) else kind

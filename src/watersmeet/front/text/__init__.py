@@ -1,0 +1,1 @@
+"""The text itself: dialect, tokens, places, precedence of operators."""

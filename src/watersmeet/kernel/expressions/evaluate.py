@@ -1,0 +1,376 @@
+"""Expressions over rows as tasks compute them: exactly what Spark says, ANSI on, in the job's time zone.
+
+An expression is a tree, see `kernel.expressions.trees`. AND, OR, CASE and COALESCE look at a later part only
+for the rows for which the parts before it do not decide, so that it fails for no other row.
+Bodies of lambdas are computed over the elements of all rows at once. In what arrays values are computed with
+is in `kernel.expressions.held`, what a function does in `kernel.expressions.functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.errors import EngineError
+from watersmeet.event_time import Mask
+from watersmeet.kernel.batches import joined, one_array
+from watersmeet.kernel.expressions.fails import Fails
+from watersmeet.kernel.expressions.functions import BY_NAME
+from watersmeet.kernel.expressions.functions.base import or_null, where_known
+from watersmeet.kernel.expressions.held import (
+    elements,
+    fields,
+    fits,
+    is_nested,
+    list_array,
+    native,
+    taken_in,
+    validity,
+)
+from watersmeet.kernel.expressions.trees import (
+    Both,
+    Call,
+    Choice,
+    Column,
+    Constant,
+    Each,
+    Expression,
+    First,
+    Fold,
+    Let,
+    Variable,
+    columns_of,
+    mentioned,
+    tree_of,
+)
+
+__all__ = ["Computed", "Condition", "Expression", "columns_of", "fits", "native", "tree_of", "values"]
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on pairs. ``text``: as it was written."""
+
+    tree: Expression
+    text: str
+
+    def holds(self, pairs: pa.Table) -> Mask:
+        """For which rows it is TRUE: bool[n]. Raises: EngineError, with the row's values."""
+        if pairs.num_rows == 0:
+            return np.zeros(0, dtype=np.bool_)
+        found: Mask = pc.fill_null(values(self.tree, pairs, f"the condition {self.text}"), False).to_numpy(
+            zero_copy_only=False
+        )
+        return found
+
+
+_IN_ORDER = frozenset(
+    BY_NAME[name]
+    for name in (
+        *(
+            "compare",
+            "plus",
+            "minus",
+            "times",
+            "item",
+            "value_of",
+            "has_key",
+            "has_element",
+            "place_of_element",
+        ),
+        *(
+            "without_element",
+            "append_element",
+            "insert_element",
+            "slice_of",
+            "put_together",
+            "union",
+            "intersect",
+        ),
+        *("without", "overlap", "zipped", "sequence", "joined_elements", "map_of_arrays", "maps_together"),
+        *("maps_zipped", "vector_inner_product", "vector_l2_distance", "vector_cosine_similarity"),
+    )
+)
+
+
+def guard_of(condition: str | None) -> str:
+    """What to do about rows for which an expression raises what Spark calls ``condition``."""
+    if condition == "CAST_INVALID_INPUT":
+        return (
+            "a text that is cast, or compared with a number or a time, has to be one: write try_cast(… AS "
+            "type), or compare texts (CAST(… AS STRING)), or filter such rows in a view"
+        )
+    return (
+        "guard the expression (for example with try_cast, try_divide or NULLIF), or filter such rows in a "
+        "view"
+    )
+
+
+def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
+    """The values of an expression for all rows, in order. ``text``: what it is, in the user's words.
+
+    Raises:
+        EngineError: it raises for a row; the message has Spark's condition and the values.
+    """
+    try:
+        return _Rows(rows).of(tree, None)
+    except Fails as failed:
+        names = dict.fromkeys(mentioned(tree))
+        shown = ", ".join(f"{name} = {_shown(rows.column(name)[failed.row])}" for name in names)
+        raise EngineError(
+            f"{text} failed: [{failed.condition}] {failed.what}, for {shown}",
+            code="condition-failed",
+            hint=guard_of(failed.condition),
+        ) from None
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A column that is computed of rows.
+
+    ``type``: Spark's; ``text``: what it is, in the user's words (``the condition a.k = b.k``); ``zoned``:
+    TIMESTAMPs carry UTC.
+    """
+
+    name: str
+    tree: Expression
+    type: str
+    text: str
+    zoned: bool
+
+    def of(self, rows: pa.Table) -> pa.Array:
+        """Raises: EngineError, with the row's values."""
+        return native(values(self.tree, rows, self.text), self.type, self.zoned)
+
+
+class _Rows:
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self.count = rows.num_rows
+        self._columns: dict[str, pa.Array] = {}
+
+    def of(self, tree: Expression, chosen: Rows | None) -> pa.Array:
+        count = self.count if chosen is None else len(chosen)
+        if isinstance(tree, Column):
+            column = self.column(tree.name)
+            return column if chosen is None else column.take(pa.array(chosen))
+        if isinstance(tree, Variable):
+            found = self.variable(tree.name)
+            return found if chosen is None else found.take(pa.array(chosen))
+        if isinstance(tree, Constant):
+            if tree.value is None:
+                return pa.nulls(count, tree.type)
+            if is_nested(tree.type):
+                return pa.array([tree.value], tree.type).take(pa.array(np.zeros(count, dtype=np.int64)))
+            return pa.repeat(pa.scalar(tree.value, tree.type), count)
+        if isinstance(tree, Call):
+            arguments = self._arguments(tree, chosen, count)
+            try:
+                if tree.null_on is not None:
+                    return or_null(tree.null_on, tree.function, *arguments, *tree.options)
+                return tree.function(*arguments, *tree.options)
+            except Fails as failed:
+                row = failed.row if chosen is None else int(chosen[failed.row])
+                raise Fails(row, failed.condition, failed.what) from None
+        if isinstance(tree, Both):
+            return self._both(tree, chosen)
+        if isinstance(tree, First):
+            return self._first(tree.parts, chosen)
+        if isinstance(tree, Each):
+            return self._each(tree, chosen)
+        if isinstance(tree, Fold):
+            return self._fold(tree, chosen)
+        if isinstance(tree, Let):
+            rows = np.arange(self.count) if chosen is None else chosen
+            return _Within(self, rows, {tree.name: self.of(tree.value, chosen)}).found(tree.body, None)
+        return self._choice(tree, chosen)
+
+    def _arguments(self, tree: Call, chosen: Rows | None, count: int) -> list[pa.Array]:
+        found: list[pa.Array] = []
+        for each in tree.arguments:
+            try:
+                found.append(self.of(each, chosen))
+            except Fails:  # where one is NULL already, Spark does not look at the next
+                if tree.function not in _IN_ORDER or not any(array.null_count for array in found):
+                    raise
+                known = where_known(*found)
+                assert known is not None
+                open_ = np.flatnonzero(known)
+                own = self.of(each, open_ if chosen is None else chosen[open_])
+                found.append(_spread(own, open_, count))
+        return found
+
+    def column(self, name: str) -> pa.Array:
+        if name not in self._columns:
+            self._columns[name] = taken_in(one_array(self._rows.column(name)))
+        return self._columns[name]
+
+    def variable(self, name: str) -> pa.Array:
+        raise AssertionError(f"no lambda binds {name}")
+
+    def _each(self, tree: Each, chosen: Rows | None) -> pa.Array:
+        lists = self.of(tree.lists, chosen)
+        offsets, values = elements(lists)
+        rows = np.repeat(np.arange(len(lists)) if chosen is None else chosen, np.diff(offsets))
+        within = _Within(self, rows, {name: _part(what, offsets, values) for name, what in tree.bound})
+        try:
+            found = within.found(tree.body, None)
+        except Fails:
+            if tree.stops is None:
+                raise
+            found = _until(tree.stops, offsets, lambda places: within.found(tree.body, places))
+        mapped = list_array(offsets, found, validity(lists))
+        if tree.function is None:
+            return mapped
+        try:
+            return tree.function(lists, mapped)
+        except Fails as failed:
+            row = failed.row if chosen is None else int(chosen[failed.row])
+            raise Fails(row, failed.condition, failed.what) from None
+
+    def _fold(self, tree: Fold, chosen: Rows | None) -> pa.Array:
+        lists = self.of(tree.lists, chosen)
+        there = np.flatnonzero(lists.is_valid().to_numpy(zero_copy_only=False))
+        found = _spread(self.of(tree.start, there if chosen is None else chosen[there]), there, len(lists))
+        offsets, values = elements(lists)
+        lengths = np.diff(offsets)
+        rows = np.arange(len(lists)) if chosen is None else chosen
+        going, kind = np.arange(len(lists)), found.type
+        done: list[tuple[Rows, pa.Array]] = []
+        for place in range(int(lengths.max(initial=0))):
+            longer = lengths[going] > place
+            if not longer.all():
+                done.append((going[~longer], found.filter(pa.array(~longer))))
+                going, found = going[longer], found.filter(pa.array(longer))
+            element = values.take(pa.array(offsets[going] + place))
+            bound = {tree.names[0]: found, tree.names[1]: element}
+            found = _Within(self, rows[going], bound).found(tree.body, None)
+        found = _together([*done, (going, found)], kind)
+        return pc.if_else(lists.is_valid(), found, pa.nulls(len(lists), kind)) if lists.null_count else found
+
+    def _both(self, tree: Both, chosen: Rows | None) -> pa.Array:
+        left = self.of(tree.left, chosen)
+        decides = tree.kind == "or"
+        decided = pc.fill_null(pc.equal(left, decides), False).to_numpy(zero_copy_only=False)
+        if decided.all():
+            return left
+        combine = pc.or_kleene if decides else pc.and_kleene
+        if not decided.any():
+            return combine(left, self.of(tree.right, chosen))
+        open_ = np.flatnonzero(~decided)
+        right = self.of(tree.right, open_ if chosen is None else chosen[open_])
+        return combine(left, _spread(right, open_, len(left)))
+
+    def _choice(self, tree: Choice, chosen: Rows | None) -> pa.Array:
+        count = self.count if chosen is None else len(chosen)
+        left = np.arange(count)
+        parts: list[tuple[Rows, pa.Array]] = []
+        for condition, value in tree.branches:
+            if not len(left):
+                break
+            own = left if chosen is None else chosen[left]
+            true = pc.fill_null(self.of(condition, own), False).to_numpy(zero_copy_only=False)
+            if true.any():
+                parts.append((left[true], self.of(value, own[true])))
+            left = left[~true]
+        if len(left):
+            own = left if chosen is None else chosen[left]
+            rest = pa.nulls(len(left), tree.type) if tree.otherwise is None else self.of(tree.otherwise, own)
+            parts.append((left, rest))
+        return _together(parts, tree.type)
+
+    def _first(self, trees: Sequence[Expression], chosen: Rows | None) -> pa.Array:
+        found = self.of(trees[0], chosen)
+        for tree in trees[1:]:
+            if not found.null_count:
+                break
+            open_ = np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))
+            own = self.of(tree, open_ if chosen is None else chosen[open_])
+            known = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+            found = _together([(known, found.take(pa.array(known))), (open_, own)], found.type)
+        return found
+
+
+class _Within(_Rows):
+    """Rows of another number over those of ``outer``: the ``rows`` of these, in which variables are bound."""
+
+    def __init__(self, outer: _Rows, rows: Rows, bound: dict[str, pa.Array]) -> None:
+        self._outer = outer
+        self._own = rows
+        self._bound = bound
+        self.count = len(rows)
+        self._columns = {}
+
+    def found(self, tree: Expression, chosen: Rows | None) -> pa.Array:
+        """Raises: Fails, with the row of ``outer``."""
+        try:
+            return self.of(tree, chosen)
+        except Fails as failed:
+            raise Fails(int(self._own[failed.row]), failed.condition, failed.what) from None
+
+    def column(self, name: str) -> pa.Array:
+        if name not in self._columns:
+            self._columns[name] = self._outer.column(name).take(pa.array(self._own))
+        return self._columns[name]
+
+    def variable(self, name: str) -> pa.Array:
+        if name not in self._bound:
+            self._bound[name] = self._outer.variable(name).take(pa.array(self._own))
+        return self._bound[name]
+
+
+def _part(what: Literal["element", "place"] | int, offsets: Rows, values: pa.Array) -> pa.Array:
+    if what == "element":
+        return values
+    if what == "place":
+        starts = np.repeat(offsets[:-1], np.diff(offsets))
+        return pa.array((np.arange(len(values)) - starts).astype(np.int32))
+    return fields(values)[int(what)]
+
+
+def _until(stops: bool, offsets: Rows, body: Callable[[Rows], pa.Array]) -> pa.Array:
+    """The body's values, element after element as long as none of a row is ``stops``; NULL after that."""
+    lengths = np.diff(offsets)
+    open_ = np.ones(len(lengths), dtype=np.bool_)
+    parts: list[tuple[Rows, pa.Array]] = []
+    for place in range(int(lengths.max(initial=0))):
+        going = np.flatnonzero(open_ & (lengths > place))
+        places = offsets[going] + place
+        found = body(places)
+        parts.append((places, found))
+        open_[going[pc.fill_null(pc.equal(found, stops), False).to_numpy(zero_copy_only=False)]] = False
+    places = np.concatenate([own for own, _ in parts])
+    return _spread(joined([found for _, found in parts]), places, int(offsets[-1]))
+
+
+def _spread(part: pa.Array, places: Rows, count: int) -> pa.Array:
+    index = np.full(count, -1)
+    index[places] = np.arange(len(places))
+    return part.take(pa.array(index, mask=index < 0))
+
+
+def _together(parts: Sequence[tuple[Rows, pa.Array]], kind: pa.DataType) -> pa.Array:
+    if not parts:
+        return pa.nulls(0, kind)
+    places = np.concatenate([places for places, _ in parts])
+    order = np.empty(len(places), dtype=np.int64)
+    order[places] = np.arange(len(places))
+    return joined([array.cast(kind) for _, array in parts]).take(pa.array(order))
+
+
+def _shown(value: pa.Scalar) -> str:
+    return (
+        "NULL"
+        if not value.is_valid
+        else repr(value.as_py())
+        if pa.types.is_string(value.type)
+        else str(value)
+    )

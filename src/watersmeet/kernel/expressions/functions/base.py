@@ -1,0 +1,180 @@
+"""Arrays as functions take them apart and put them together: values, NULLs, what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.errors import EngineError
+from watersmeet.kernel.expressions.fails import Fails
+
+Raw = npt.NDArray[Any]
+
+
+DAY_US = 86_400_000_000
+
+
+INT64 = pa.int64()
+
+
+OVERFLOW = "ARITHMETIC_OVERFLOW"
+
+
+def raw(array: pa.Array) -> Raw:
+    """Values, with something harmless where there is none."""
+    if array.null_count:
+        array = pc.fill_null(array, False if pa.types.is_boolean(array.type) else 0)
+    found: Raw = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+def where_known(*arrays: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """Where none is NULL; None: everywhere."""
+    found: npt.NDArray[np.bool_] | None = None
+    for array in arrays:
+        if array.null_count:
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            found = valid if found is None else found & valid
+    return found
+
+
+def made(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+    known = where_known(*arguments)
+    return pa.array(values, kind, mask=None if known is None else ~known)
+
+
+def decimals(unscaled: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+    """DECIMALs of their digits without the point, int64."""
+    wide = np.empty((len(unscaled), 2), dtype=np.int64)
+    wide[:, 0] = unscaled
+    wide[:, 1] = unscaled >> 63
+    validity = made(unscaled, INT64, *arguments).buffers()[0]
+    return pa.Array.from_buffers(kind, len(unscaled), [validity, pa.py_buffer(wide)])
+
+
+def unscaled(array: pa.Array) -> Raw:
+    """The digits of DECIMALs of at most 18, without the point: int64."""
+    found: Raw = np.frombuffer(array.buffers()[1], dtype=np.int64)[::2]
+    found = found[array.offset : array.offset + len(array)]
+    known = where_known(array)
+    return found if known is None else np.where(known, found, 0)
+
+
+def check(bad: npt.NDArray[np.bool_], condition: str, what: str, *arguments: pa.Array) -> None:
+    known = where_known(*arguments)
+    if known is not None:
+        bad = bad & known
+    if bad.any() and not forgiven(bad, condition):
+        raise Fails(int(np.argmax(bad)), condition, what)
+
+
+class _Forgiven:
+    """``conditions``: none: all. ``bad``: what would have failed."""
+
+    def __init__(self, conditions: Sequence[str]) -> None:
+        self.conditions = conditions
+        self.bad: npt.NDArray[np.bool_] | None = None
+
+
+_forgiving: ContextVar[_Forgiven | None] = ContextVar("_forgiving", default=None)
+
+
+def forgiven(bad: npt.NDArray[np.bool_], condition: str) -> bool:
+    """Whether these rows become NULL, for `or_null`, and do not fail."""
+    own = _forgiving.get()
+    if own is None or (own.conditions and condition not in own.conditions):
+        return False
+    own.bad = bad if own.bad is None else own.bad | bad
+    return True
+
+
+def or_null(conditions: Sequence[str], function: Callable[..., pa.Array], *arguments: Any) -> pa.Array:
+    """What a function gives, with NULL for rows that fail by one of ``conditions``; of none: by any."""
+    own = _Forgiven(conditions)
+    token = _forgiving.set(own)
+    try:
+        found = function(*arguments)
+    finally:
+        _forgiving.reset(token)
+    return found if own.bad is None else pc.if_else(pa.array(own.bad), pa.scalar(None, found.type), found)
+
+
+def bounds(kind: pa.DataType) -> tuple[int, int]:
+    bits = kind.bit_width
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+
+def narrow(wide: Raw, kind: pa.DataType, what: str, *arguments: pa.Array) -> pa.Array:
+    least, greatest = bounds(kind)
+    condition = OVERFLOW if kind.bit_width >= 32 else f"BINARY_{OVERFLOW}"
+    check((wide < least) | (wide > greatest), condition, what, *arguments)
+    return made(wide.astype(kind.to_pandas_dtype()), kind, *arguments)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What a function of `of_distinct` gives where Spark raises; ``always``: in TRY_CAST, too."""
+
+    condition: str
+    what: str
+    always: bool = False
+
+
+MOST_TEXT = (1 << 31) - 1
+"""Bytes in one array of texts."""
+
+
+def fits_in_texts(total: int) -> None:
+    """Raises: EngineError, for a result of more bytes than one array of texts has."""
+    if total > MOST_TEXT:
+        raise EngineError(
+            f"a function's texts for one batch have {total:,} bytes, more than one array holds: 2 GiB",
+            code="texts-too-long",
+            hint="make the texts that it repeats, pads or puts together shorter",
+        )
+
+
+def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Array) -> pa.Array:
+    """What ``function`` gives for the values of ``arrays``, asked once for each distinct combination.
+
+    NULL in any argument gives NULL. ``function`` takes Python values; None is NULL, `Wrong` fails.
+    """
+    known = where_known(*arrays)
+    count = len(arrays[0])
+    codes = np.zeros(count, dtype=np.int64)
+    columns: list[tuple[pa.Array, Raw]] = []
+    size = 1
+    for array in arrays:
+        encoded = array.dictionary_encode()
+        own = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        columns.append((encoded.dictionary, own))
+        if size * max(len(encoded.dictionary), 1) >= 1 << 62:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+            size = count
+        codes = codes * len(encoded.dictionary) + own
+        size *= max(len(encoded.dictionary), 1)
+    chosen = codes if known is None else codes[known]
+    _, first, place = np.unique(chosen, return_index=True, return_inverse=True)
+    rows = first if known is None else np.flatnonzero(known)[first]
+    given = [dictionary.take(pa.array(own[rows])).to_pylist() for dictionary, own in columns]
+    found = [function(*values) for values in zip(*given, strict=True)]
+    index = np.full(count, -1, dtype=np.int64)
+    index[slice(None) if known is None else known] = place
+    wrong = [n for n, each in enumerate(found) if isinstance(each, Wrong)]
+    for problem in dict.fromkeys(found[n] for n in wrong):
+        rows_ = np.isin(index, [n for n in wrong if found[n] == problem])
+        if problem.always:
+            raise Fails(int(np.argmax(rows_)), problem.condition, problem.what)
+        check(rows_, problem.condition, problem.what, *arrays)
+    made_of = pa.array([None if isinstance(each, Wrong) else each for each in found], kind)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        sizes = np.diff(np.frombuffer(made_of.buffers()[1], np.int32)[: len(found) + 1]).astype(np.int64)
+        fits_in_texts(int(sizes[place].sum()) if len(found) else 0)
+    return made_of.take(pa.array(index, mask=index < 0))

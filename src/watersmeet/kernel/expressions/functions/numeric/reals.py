@@ -1,0 +1,116 @@
+"""Functions of DOUBLEs: roots, logarithms, powers, arcs, signs; bit for bit as Spark computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.kernel.expressions.functions.base import (
+    INT64,
+    Raw,
+    made,
+    raw,
+    where_known,
+)
+from watersmeet.kernel.expressions.functions.numeric import arcs, fdlibm
+
+_DOUBLE = pa.float64()
+_OF_ONE: dict[str, Callable[[Raw], Raw]] = {
+    "sqrt": np.sqrt,
+    "rint": np.rint,
+    "exp": fdlibm.exp,
+    "expm1": fdlibm.expm1,
+    "asin": arcs.asin,
+    "acos": arcs.acos,
+    "atan": arcs.atan,
+    "sinh": fdlibm.sinh,
+    "cosh": fdlibm.cosh,
+    "asinh": fdlibm.asinh,
+    "acosh": fdlibm.acosh,
+    "degrees": lambda x: x * (180.0 / np.pi),
+    "radians": lambda x: x * (np.pi / 180.0),
+    "sign": lambda x: np.where(x == 0, x, np.sign(x)),
+    "atanh": lambda x: 0.5 * (fdlibm.log1p(x) - fdlibm.log1p(-x)),
+}
+_LOGARITHMS: dict[str, Callable[[Raw], Raw]] = {
+    "ln": fdlibm.log,
+    "log1p": fdlibm.log1p,
+    "log2": lambda x: fdlibm.log(x) / fdlibm.log(np.array([2.0])),
+}
+
+
+def real(x: pa.Array, function: str) -> pa.Array:
+    """`sqrt`, `exp`, `asin` and others."""
+    with np.errstate(all="ignore"):
+        return made(_OF_ONE[function](raw(x)), _DOUBLE, x)
+
+
+def logarithm(x: pa.Array, function: str) -> pa.Array:
+    """`ln`, `log2`, `log1p`: of what has none it is NULL."""
+    values = raw(x)
+    with np.errstate(all="ignore"):
+        return _known(_LOGARITHMS[function](values), values <= (-1 if function == "log1p" else 0), x)
+
+
+def logarithm_to(base: pa.Array, x: pa.Array) -> pa.Array:
+    """`log` of two arguments."""
+    a, b = raw(base), raw(x)
+    with np.errstate(all="ignore"):
+        return _known(fdlibm.log(b) / fdlibm.log(a), (a <= 0) | (b <= 0), base, x)
+
+
+def power(x: pa.Array, y: pa.Array) -> pa.Array:
+    return made(fdlibm.pow(raw(x), raw(y)), _DOUBLE, x, y)
+
+
+def hypotenuse(x: pa.Array, y: pa.Array) -> pa.Array:
+    return made(fdlibm.hypot(raw(x), raw(y)), _DOUBLE, x, y)
+
+
+def angle(y: pa.Array, x: pa.Array) -> pa.Array:
+    """`atan2`; to Spark -0.0 is 0.0 here."""
+    return made(arcs.atan2(raw(y) + 0.0, raw(x) + 0.0), _DOUBLE, y, x)
+
+
+def whole_below(x: pa.Array) -> pa.Array:
+    """`floor` of DOUBLEs as BIGINT."""
+    return made(_long(np.floor(raw(x))), INT64, x)
+
+
+def whole_above(x: pa.Array) -> pa.Array:
+    """`ceil` of DOUBLEs as BIGINT."""
+    return made(_long(np.ceil(raw(x))), INT64, x)
+
+
+def bucket(value: pa.Array, low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
+    """`width_bucket`: 0 before the first of ``count`` equal parts, ``count`` + 1 behind the last."""
+    x, a, b, n = raw(value), raw(low), raw(high), raw(count)
+    none = (
+        (n <= 0) | (n == np.iinfo(np.int64).max) | np.isnan(x) | (a == b) | ~np.isfinite(a) | ~np.isfinite(b)
+    )
+    least, greatest = np.minimum(a, b), np.maximum(a, b)
+    rising = a < b
+    with np.errstate(all="ignore"):
+        way = np.where(rising, x - least, greatest - x)
+        inner = _long(n.astype(np.float64) * way / (greatest - least)) + 1
+        before = np.where(rising, x < least, x > greatest)
+        behind = np.where(rising, x >= greatest, x <= least)
+        found = np.where(before, 0, np.where(behind, n + 1, inner))
+    known = where_known(value, low, high, count)
+    return pa.array(found, INT64, mask=none if known is None else none | ~known)
+
+
+def _long(x: Raw) -> Raw:
+    """As Java makes a long of a double: NaN is 0, and what is too great is the greatest."""
+    least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    fits = (x >= -(2.0**63)) & (x < 2.0**63)
+    found: Raw = np.where(fits, x, 0.0).astype(np.int64)
+    found = np.where(x >= 2.0**63, greatest, found)
+    return np.where(x < -(2.0**63), least, found)
+
+
+def _known(values: Raw, none: Raw, *arguments: pa.Array) -> pa.Array:
+    known = where_known(*arguments)
+    return pa.array(values, _DOUBLE, mask=none if known is None else none | ~known)

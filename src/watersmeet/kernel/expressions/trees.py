@@ -1,0 +1,182 @@
+"""What an expression is for tasks: a tree of nodes, made of the plain data that `plan.exact` wrote.
+
+`Column`, `Constant` and `Call`, and what is lazy: AND, OR, CASE, COALESCE, and the bodies of lambdas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from watersmeet.kernel.expressions.functions import BY_NAME
+from watersmeet.kernel.expressions.held import held, is_decimal
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """``value``: as Arrow takes it, in the type in which it is computed with."""
+
+    value: Any
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Call:
+    """``options``: what is constant, such as a time zone. ``null_on``: the conditions by which a row becomes
+    NULL instead of failing, as in TRY_CAST; empty: by any; None: by none. (Arguments fail as ever.)"""
+
+    function: Callable[..., pa.Array]
+    arguments: tuple[Expression, ...]
+    options: tuple[Any, ...] = ()
+    null_on: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Both:
+    """AND, OR."""
+
+    left: Expression
+    right: Expression
+    kind: Literal["and", "or"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """CASE: the first condition that is TRUE decides; ``type``: of the values."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression | None
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class First:
+    """COALESCE."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What a lambda's body calls a value."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Each:
+    """A lambda's ``body`` for each element of ``lists``, as lists of the same lengths, and then ``function``
+    of the lists and these. ``bound``: (variable, what of an element it is: all of it, its place, or a field).
+    ``stops``: the value of the body after which no further element of the row is looked at."""
+
+    lists: Expression
+    bound: tuple[tuple[str, Literal["element", "place"] | int], ...]
+    body: Expression
+    function: Callable[..., pa.Array] | None
+    stops: bool | None
+
+
+@dataclass(frozen=True)
+class Fold:
+    """``body`` of what was found so far (the first of ``names``) and the next element (the second)."""
+
+    lists: Expression
+    start: Expression
+    names: tuple[str, str]
+    body: Expression
+
+
+@dataclass(frozen=True)
+class Let:
+    """``body``, in which ``name`` stands for ``value``."""
+
+    name: str
+    value: Expression
+    body: Expression
+
+
+Expression = Column | Constant | Call | Both | Choice | First | Variable | Each | Fold | Let
+
+
+def tree_of(data: tuple[Any, ...]) -> Expression:
+    """The tree that `plan.exact` wrote as plain data."""
+    kind, *rest = data
+    if kind == "column":
+        return Column(rest[0])
+    if kind == "constant":
+        value, type_ = rest
+        return Constant(Decimal(value) if value is not None and is_decimal(type_) else value, held(type_))
+    if kind == "call":
+        name, arguments, options = rest
+        given = tuple(held(each[1]) if isinstance(each, tuple) else each for each in options)
+        return Call(BY_NAME[name], tuple(map(tree_of, arguments)), given)
+    if kind == "or_null":
+        call = tree_of(rest[0])
+        assert isinstance(call, Call)
+        return replace(call, null_on=rest[1])
+    if kind in ("and", "or"):
+        return Both(tree_of(rest[0]), tree_of(rest[1]), kind)
+    if kind == "first":
+        return First(tuple(map(tree_of, rest[0])))
+    if kind == "variable":
+        return Variable(rest[0])
+    if kind == "each":
+        lists, bound, body, function, stops = rest
+        return Each(
+            tree_of(lists), bound, tree_of(body), None if function is None else BY_NAME[function], stops
+        )
+    if kind == "fold":
+        lists, start, names, body = rest
+        return Fold(tree_of(lists), tree_of(start), names, tree_of(body))
+    if kind == "let":
+        return Let(rest[0], tree_of(rest[1]), tree_of(rest[2]))
+    branches, otherwise, type_ = rest
+    pairs = tuple((tree_of(condition), tree_of(value)) for condition, value in branches)
+    return Choice(pairs, None if otherwise is None else tree_of(otherwise), held(type_))
+
+
+def columns_of(data: Any) -> dict[str, str]:
+    """The columns that such a tree mentions, with the types that it takes them to have."""
+    if not isinstance(data, tuple):
+        return {}
+    if data[:1] == ("column",):
+        return {data[1]: data[2]}
+    found: dict[str, str] = {}
+    for each in data:
+        found |= columns_of(each)
+    return found
+
+
+def mentioned(tree: Expression) -> list[str]:
+    """The columns that a tree looks at, in order; some may come again."""
+    if isinstance(tree, Column):
+        return [tree.name]
+    if isinstance(tree, Constant):
+        return []
+    if isinstance(tree, Call):
+        beneath: Sequence[Expression] = tree.arguments
+    elif isinstance(tree, Both):
+        beneath = (tree.left, tree.right)
+    elif isinstance(tree, First):
+        beneath = tree.parts
+    elif isinstance(tree, Variable):
+        beneath = ()
+    elif isinstance(tree, Each):
+        beneath = (tree.lists, tree.body)
+    elif isinstance(tree, Fold):
+        beneath = (tree.lists, tree.start, tree.body)
+    elif isinstance(tree, Let):
+        beneath = (tree.value, tree.body)
+    else:
+        beneath = [*(part for branch in tree.branches for part in branch)]
+        beneath = [*beneath, tree.otherwise] if tree.otherwise is not None else beneath
+    return [name for each in beneath for name in mentioned(each)]

@@ -1,0 +1,127 @@
+"""Rules about a query as a whole: updates in append mode, output names, idle inputs that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from watersmeet.errors import PlanError
+from watersmeet.names import SHOWN_DIFF, is_node_alias
+from watersmeet.plan.model.sides import joined_name
+from watersmeet.plan.scope import Scope, name_of
+from watersmeet.spec.model import OnIdle, Options, OutputColumn, OutputMode, Sink
+
+
+def check_query(
+    outputs: Sequence[OutputColumn], sink: Sink, options: Options, scope: Scope
+) -> list[PlanError]:
+    """What is wrong with a query whatever it joins; ``scope``: all inputs, those of stages too."""
+    return [
+        *_append(scope, options),
+        *_names(outputs, sink),
+        *_our_names(outputs, options, scope),
+        *_follow(scope),
+        *_read_as_streams(scope),
+    ]
+
+
+def _append(scope: Scope, options: Options) -> list[PlanError]:
+    changing = [i for i in scope.inputs if i.changes and not i.stages]
+    if not changing or options.output_mode is OutputMode.CHANGELOG:
+        return []
+    names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in changing)
+    return [
+        PlanError(
+            f"rows of {names} can be taken back, so no result is final: output_mode append cannot be kept",
+            code="append-of-updates",
+            hint="SET output_mode = changelog: results then carry +1 or -1",
+        )
+    ]
+
+
+def _read_as_streams(scope: Scope) -> list[PlanError]:
+    """Tables that are named like streams."""
+    errors = []
+    for i in scope.inputs:
+        source = next((s for s in i.sources if s.connector == "jdbc" or s.refresh_us is not None), None)
+        if source is None or i.as_of:
+            continue
+        why = "it is what a database holds" if source.connector == "jdbc" else "it has the option 'refresh'"
+        errors.append(
+            PlanError(
+                f'"{source.name}" ({i.alias}) is a table, for {why}, and a table cannot be read as a stream',
+                code="not-a-stream",
+                hint=f"meet it as it is when a row comes: stream JOIN {source.name} FOR SYSTEM_TIME AS OF"
+                f" stream.time AS {i.alias.rsplit('.', 1)[-1]} ON …",
+            )
+        )
+    return errors
+
+
+def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:
+    if not sink.needs_unique_names or sink.columns is not None:
+        return []
+    origins: dict[str, list[str]] = {}
+    for output in outputs:
+        origins.setdefault(output.name, []).append(output.origin)
+    return [
+        PlanError(
+            f'the sink "{sink.name}" needs unique names, but "{name}" comes from {" and ".join(found)}',
+            code="duplicate-column",
+            hint=f"give one of them another name: {found[-1]} AS {name}_2",
+        )
+        for name, found in origins.items()
+        if len(found) > 1
+    ]
+
+
+def _our_names(outputs: Sequence[OutputColumn], options: Options, scope: Scope) -> list[PlanError]:
+    """Names of users that would be taken for others."""
+    errors = [
+        PlanError(
+            f'the alias "{i.alias}" is taken: #1, #2, … stand for the rows of joins',
+            code="reserved-name",
+            hint="give the input another alias",
+        )
+        for i in scope.inputs
+        if is_node_alias(i.alias)
+    ]
+    if options.output_mode is OutputMode.CHANGELOG:
+        errors += [
+            PlanError(
+                f'the column "{output.name}" ({output.origin}) has the name of the one that says +1 or -1 in'
+                " output_mode changelog",
+                code="reserved-name",
+                hint=f"give it another name: {output.origin} AS {output.name}_2",
+            )
+            for output in outputs
+            if output.name.lower() == SHOWN_DIFF
+        ]
+    joined: dict[str, str] = {}
+    for i in scope.inputs:
+        for column in i.columns:
+            name, owner = joined_name(i.alias, column.name), f'column "{column.name}" of "{i.alias}"'
+            other = joined.setdefault(name, owner)
+            if other != owner:
+                errors.append(
+                    PlanError(
+                        f"{other} and {owner} cannot be told apart: both are {name}",
+                        code="reserved-name",
+                        hint="give one of the inputs an alias without a dot",
+                    )
+                )
+    return errors
+
+
+def _follow(scope: Scope) -> list[PlanError]:
+    following = [s for i in scope.inputs for s in i.sources if s.on_idle is OnIdle.FOLLOW]
+    times = [(i.alias, column) for i in scope.inputs if i.sources for column in i.event_times]
+    if not following or len({scope.unit(ref).is_time for ref in times}) < 2:
+        return []
+    return [
+        PlanError(
+            f'"{following[0].name}" cannot follow the other inputs while it is idle: their event times are '
+            f"of different units ({', '.join(f'{name_of(ref)} {scope.column(ref).type}' for ref in times)})",
+            code="follow-units",
+            hint="leave out on_idle = 'follow', or cast the event times to one type",
+        )
+    ]

@@ -1,0 +1,362 @@
+"""Rule: every side of every join of streams needs a bound by a watermark of the other side, or is refused.
+
+The message names the input, its event-time columns, the conjuncts that look like bounds and why they do not
+count; the hint is a condition that would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
+from watersmeet.plan.conditions.bounds import links_of
+from watersmeet.plan.conditions.classify import OPERATORS, classify
+from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
+from watersmeet.plan.model.conditions import Bound
+from watersmeet.plan.nodes.join import Draft, bounds_in
+from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, LookupNode
+from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
+from watersmeet.spec.intervals import is_calendar
+from watersmeet.spec.model import (
+    WINDOW_END,
+    WINDOW_START,
+    Branch,
+    Clause,
+    Input,
+    Join,
+    Options,
+    WatermarkRule,
+)
+from watersmeet.spec.stages import time_of
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What leaves a query or stage: the keys of which watermarks do."""
+
+    keys: frozenset[str]
+    errors: tuple[PlanError, ...]
+
+
+def check_bounded(
+    drafts: Sequence[Draft],
+    conjuncts: Sequence[Conjunct],
+    options: Options,
+    stages: Mapping[tuple[str, int], Flow],
+) -> Flow:
+    """One error per side of a join whose rows would be kept for ever; of an input, or of a join beneath.
+
+    Args:
+        conjuncts: all of the query.
+        stages: what leaves those beneath its inputs, by (alias, branch).
+    """
+    inputs = tuple(i for draft in drafts for i in draft.scope.inputs if not i.as_of)
+    scope = Scope(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
+    streams = [i for i in scope.inputs if not i.is_table]
+    if len(streams) == 1 and len(scope.inputs) > 1:
+        return Flow(frozenset(), (_beside_tables(streams[0], scope),))
+    found: list[PlanError] = []
+    joined: list[PlanError] = []
+    put_out: dict[int, set[str]] = {}
+    tight_out: dict[int, set[str]] = {}
+    for draft in drafts:
+        bounds = bounds_in(draft, drafts)
+        coming = {side: _available(draft, side, put_out, stages) for side in draft.node.sides}
+        tight = {side: _available(draft, side, tight_out, stages) for side in draft.node.sides}
+        put_out[draft.node.number] = _with_watermark(draft, bounds, coming, options.watermark_rule)
+        tight_out[draft.node.number] = _with_watermark(draft, bounds, tight, WatermarkRule.TIGHT)
+        if isinstance(draft.node, AggregateNode):
+            put_out[draft.node.number] = tight_out[draft.node.number] = {WINDOW_START, WINDOW_END}
+            (time,) = refs(draft.node.asked.window.time)
+            if name_of(time) not in coming[Side.LEFT]:
+                found.append(_never_closed(draft.node, time, tight_helps=name_of(time) in tight[Side.LEFT]))
+        if not isinstance(draft.node, JoinNode) or isinstance(draft.node, LookupNode):
+            continue
+        for side in Side:
+            child, inputs = draft.node.side(side), draft.node.inputs(side)
+            if all(i.is_table for i in inputs):
+                continue
+            if draft.node.is_asof:
+                found += _unasked(draft, side, coming[side.other])
+                continue
+            nullable = draft.may_be_null(side)
+            keys = {
+                name_of(ref) for i in inputs for c in i.event_times if (ref := (i.alias, c)) not in nullable
+            }
+            if any(bound.evicted in keys and bound.by in coming[side.other] for bound in bounds):
+                continue
+            held = [bound for bound in bounds if bound.evicted in keys and bound.by in tight[side.other]]
+            if held:
+                found.append(_by_limit(draft, side, held[0]))
+            elif isinstance(child, Input):
+                found.append(_refusal(child, scope, conjuncts, draft))
+            else:
+                joined.append(_joined_refusal(draft, side, bounds, _place(draft.node.asked)))
+    return Flow(frozenset(put_out[drafts[-1].node.number]), tuple(found or joined))
+
+
+def _available(
+    draft: Draft, side: Side, put_out: Mapping[int, set[str]], stages: Mapping[tuple[str, int], Flow]
+) -> set[str]:
+    """The keys of a side that have a watermark there: of a UNION ALL, on every branch."""
+    child = draft.node.side(side)
+    if not isinstance(child, Input):
+        return put_out[child.number]
+    return {
+        name_of((child.alias, column))
+        for column in child.event_times
+        if all(
+            isinstance(branch, Branch)
+            or ((time := time_of(branch, child, column)) and name_of(time) in stages[child.alias, n].keys)
+            for n, branch in enumerate(child.branches)
+        )
+    }
+
+
+def _with_watermark(
+    draft: Draft, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], rule: WatermarkRule
+) -> set[str]:
+    """The keys whose watermark a node puts out: by the rule ``limit`` a join only those with a bound."""
+    keys = {
+        key for side, own in coming.items() if side is Side.LEFT or not draft.node.hides_right for key in own
+    }
+    retains = isinstance(draft.node, JoinNode) and not isinstance(draft.node, LookupNode)
+    if draft.node.is_asof or not retains or rule is WatermarkRule.TIGHT:
+        return keys
+    both = {key for own in coming.values() for key in own}
+    return keys & {bound.evicted for bound in bounds if bound.by in both}
+
+
+def _unasked(draft: Draft, side: Side, other: set[str]) -> list[PlanError]:
+    """Rows of the right side of an ASOF join go as the watermark of the left time rises; does it?"""
+    times = draft.parts.times[0]
+    key = name_of(times.first)
+    if side is Side.LEFT or key in other:
+        return []
+    names = ", ".join(i.alias for i in draft.node.inputs(side))
+    return [
+        PlanError(
+            f"state would grow without limit: rows of {names} could never be dropped, for the joins beneath "
+            f"put out no watermark of {key} by the rule limit",
+            code="unbounded-state",
+            hint=_TIGHT,
+        )
+    ]
+
+
+def _by_limit(draft: Draft, side: Side, bound: Bound) -> PlanError:
+    """Rows that a bound would release, had the watermark it goes by left the join beneath."""
+    names = " with ".join(i.alias for i in draft.node.inputs(side))
+    others = " with ".join(i.alias for i in draft.node.inputs(side.other))
+    return PlanError(
+        f"state would grow without limit: rows of {names} could never be dropped: they are bounded by "
+        f"{bound.by}, and by the rule limit no watermark of it leaves the join of {others}, in which nothing "
+        "bounds it",
+        code="unbounded-state",
+        hint=_TIGHT,
+    )
+
+
+_TIGHT = "SET watermark_rule = tight: the same rows are joined"
+
+
+def _never_closed(node: AggregateNode, time: Ref, *, tight_helps: bool) -> PlanError:
+    """Windows over a time whose watermark a join beneath does not put out."""
+    return PlanError(
+        f"{node.asked.window.kind.value} windows over {name_of(time)} would never close: no watermark of it"
+        " leaves the join beneath",
+        code="unbounded-state",
+        hint=_TIGHT if tight_helps else "bound it by a time of another input of that join",
+    )
+
+
+def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound], place: str) -> PlanError:
+    """Rows of a join that the next one would keep for ever."""
+    names = " with ".join(i.alias for i in draft.node.inputs(side))
+    times = ", ".join(name_of((i.alias, c)) for i in draft.node.inputs(side) for c in i.event_times)
+    others = ", ".join(i.alias for i in draft.node.inputs(side.other))
+    why = f"no condition bounds them by a watermark of {others}"
+    hint = f"add a condition between a time of {names} and a time of {others} to {place}"
+    if bounds:
+        first = bounds[0]
+        why = f"the watermark or the time that bounds them may be missing ({first.evicted} by {first.by})"
+        hint += ", of an input that is never padded there"
+    return PlanError(
+        f"state would grow without limit: rows of {names} could never be dropped when they are joined with "
+        f"{others}, for {why}; event-time columns: {times}",
+        code="unbounded-state",
+        hint=hint,
+    )
+
+
+def _named(i: Input) -> str:
+    sources = " and ".join(f'"{name}"' for name in dict.fromkeys(source.name for source in i.sources))
+    made_of = [f"source {sources}"] if sources else []
+    made_of += [" with ".join(beneath.alias for beneath in stage.inputs) for stage in i.stages]
+    return f'input "{i.alias}" ({" and ".join(made_of)})'
+
+
+def _times(i: Input) -> str:
+    columns = ", ".join(name_of((i.alias, column)) for column in i.event_times)
+    return f"event-time columns: {columns or 'none'}"
+
+
+def _beside_tables(stream: Input, scope: Scope) -> PlanError:
+    table = next(i for i in scope.inputs if i.is_table)
+    return PlanError(
+        f"state would grow without limit: rows of {_named(stream)} could never be dropped, "
+        f'for a row of the table "{table.alias}" may still come at any time; {_times(stream)}',
+        code="unbounded-state",
+        hint=f"join the table as it is when the row comes: JOIN {table.sources[0].name} "
+        f"FOR SYSTEM_TIME AS OF {_first_time(stream)} AS {table.alias} ON …",
+    )
+
+
+def _first_time(i: Input) -> str:
+    return name_of((i.alias, i.event_times[0])) if i.event_times else f"{i.alias}.<event time>"
+
+
+def _refusal(i: Input, scope: Scope, conjuncts: Sequence[Conjunct], draft: Draft) -> PlanError:
+    assert isinstance(draft.node, JoinNode)
+    joined = {each.alias for each in draft.scope.inputs}
+    reasons = list(dict.fromkeys(r for c in conjuncts if (r := why_not(c, i, scope, joined)) is not None))
+    but = "; but " + "; ".join(reasons) if reasons else ""
+    return PlanError(
+        f"state would grow without limit: rows of {_named(i)} could never be dropped, for no condition "
+        f"bounds them by the watermark of another input; {_times(i)}{but}",
+        code="unbounded-state",
+        hint=_hint(i, scope, draft.node.asked),
+    )
+
+
+def _hint(i: Input, scope: Scope, join: Join) -> str:
+    if not i.event_times:
+        return (
+            f"give {i.alias} an event-time column (WATERMARK FOR … AS … - INTERVAL '10' SECOND, or "
+            "IMPOSE_ORDER), on every branch of a UNION ALL"
+        )
+    others = [o for o in scope.inputs if o.alias != i.alias and o.event_times]
+    if not others:
+        names = ", ".join(o.alias for o in scope.inputs if o.alias != i.alias)
+        return (
+            f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by"
+            f" it; or, if {names} can be read as a table, JOIN … FOR SYSTEM_TIME AS OF {_first_time(i)}"
+        )
+    for other in others:
+        for column in i.event_times:
+            for by in other.event_times:
+                distance = example_distance((i.alias, column), (other.alias, by), scope)
+                if distance is not None:
+                    bound = f"{i.alias}.{column} >= {other.alias}.{by} - {distance}"
+                    views = [each.alias.rpartition(".")[0] for each in (i, other)]
+                    inside = "; ".join(
+                        _inside(each) + ("" if views[0] == views[1] else f", which has to put out {time}")
+                        for each, time in ((i, column), (other, by))
+                        if "." in each.alias
+                    )
+                    return _to_add(join, bound) + (f" ({inside})" if inside else "")
+    return "the event times of the inputs are of different kinds: cast them in a view"
+
+
+def _place(join: Join) -> str:
+    """Where a condition of a join is to be written."""
+    if join.clause is Clause.USING:
+        return "an ON condition, instead of USING"
+    if join.clause is Clause.EXISTS:
+        return "WHERE in the sub-query of EXISTS"
+    return "WHERE" if join.clause is Clause.NONE else "the ON condition"
+
+
+def _to_add(join: Join, bound: str) -> str:
+    if join.clause is Clause.USING and join.on is not None:
+        return f"USING takes names alone: write ON {text_of(join.on)} AND {bound} instead"
+    if join.clause is Clause.NONE:
+        return f"write it in WHERE, with AND if there is one: {bound}"
+    return f"add to {_place(join)}: AND {bound}"
+
+
+def _inside(i: Input) -> str:
+    """Where an input of a view or sub-query stands: there it has its own alias, above it only columns."""
+    view, _, alias = i.alias.rpartition(".")
+    above, _, branch = view.rpartition(".")
+    if above and branch.isdigit():
+        return f"{i.alias} is {alias} in branch {branch} of {above}"
+    return f"{i.alias} is {alias} inside of {view}"
+
+
+def example_distance(evicted: Ref, by: Ref, scope: Scope) -> str | None:
+    """A distance of two event times, as SQL text; None: they are of different kinds."""
+    units = {scope.unit(evicted), scope.unit(by)}
+    if units == {Unit.INTEGER}:
+        return "10"
+    if units == {Unit.DATE}:
+        return "INTERVAL '1' DAY"
+    return "INTERVAL '1' HOUR" if units <= {Unit.TIMESTAMP, Unit.DATE} else None
+
+
+def why_not(conjunct: Conjunct, i: Input, scope: Scope, joined: Collection[str]) -> str | None:
+    """Why a conjunct that mentions ``i`` and a time bounds nothing; None: no need to say.
+
+    Args:
+        joined: the inputs that the join of ``i`` has at either side.
+    """
+    mentioned = refs(conjunct.expr)
+    aliases = scope.mentioned(conjunct.expr)
+    if i.alias not in aliases or not any(_looks_like_time(ref, scope) for ref in mentioned):
+        return None
+    reason = _reason(conjunct, mentioned, aliases, i, scope, joined)
+    return None if reason is None else f"{text_of(conjunct.expr)} does not count: {reason}"
+
+
+def _looks_like_time(ref: Ref, scope: Scope) -> bool:
+    return scope.is_event_time(ref) or scope.unit(ref).is_time
+
+
+def _reason(
+    conjunct: Conjunct,
+    mentioned: Sequence[Ref],
+    aliases: Sequence[str],
+    i: Input,
+    scope: Scope,
+    joined: Collection[str],
+) -> str | None:
+    expr = conjunct.expr
+    if len(aliases) == 1:
+        others = [ref for ref in mentioned if not scope.is_event_time(ref)]
+        return f"it mentions {i.alias} alone" if others or len(mentioned) > 1 else None
+    if isinstance(expr, exp.Or):
+        return "it is an OR, and either arm may be the one that holds"
+    if isinstance(expr, exp.Not):
+        return "it is negated"
+    if type(expr) not in OPERATORS:
+        return None
+    if any(is_calendar(interval) for interval in expr.find_all(exp.Interval)):
+        return "months and years have no fixed length"
+    times = [ref for ref in mentioned if scope.is_event_time(ref)]
+    without = [ref for ref in mentioned if not scope.is_event_time(ref)]
+    if len({ref[0] for ref in times}) > 1:
+        if without:
+            return f"its distance is not constant ({', '.join(map(name_of, without))})"
+        return _of_two_times(expr, aliases, i, scope, joined)
+    if without:
+        return f"{', '.join(map(name_of, without))} has no watermark"
+    return None
+
+
+def _of_two_times(
+    expr: exp.Expression, aliases: Sequence[str], i: Input, scope: Scope, joined: Collection[str]
+) -> str | None:
+    """Why a comparison of event times of two inputs or more does not let rows of ``i`` go."""
+    own = Scope(tuple(scope.input(alias) for alias in aliases), time_zone=scope.time_zone)
+    parts, errors = classify([Conjunct(expr, "")], own)
+    if not parts.times and not errors:
+        return "it is not of the form one time ± a constant"
+    above = not set(aliases) <= set(joined)
+    if above and any(evicted[0] == i.alias for evicted, _ in links_of(parts.times)):
+        others = " and ".join(alias for alias in aliases if alias != i.alias)
+        return f"it belongs to a join above that of {i.alias}; join {i.alias} with {others} first"
+    return None

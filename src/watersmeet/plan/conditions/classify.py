@@ -1,0 +1,255 @@
+"""Rule: what each conjunct of a join's condition is good for (semantics.md, section 3).
+
+Order of the tests: constant, one-sided, time bound, equality key, band, residual. A conjunct is exactly one
+of them, but for bands that only find candidates: those are residuals, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side, TimeComparison
+from watersmeet.measure import Measured
+from watersmeet.plan.conditions.bands import (
+    BandPart,
+    ExactPart,
+    is_decided,
+    number_part,
+    text_part,
+)
+from watersmeet.plan.conditions.conjuncts import Conjunct
+from watersmeet.plan.conditions.forms import LinearForm
+from watersmeet.plan.conditions.linear import compared, linear_form
+from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
+from watersmeet.spec.model import Expr
+
+Operator = Literal["<", "<=", ">", ">=", "="]
+
+OPERATORS: dict[type[Expr], Operator] = {
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.EQ: "=",
+    exp.NullSafeEQ: "=",
+}
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """A conjunct ``lower <= second - first <= upper`` over an event time of each side, ``first`` on the left.
+
+    ``lower`` and ``upper`` are inclusive; exact unless ``is_exact`` is False, then wide enough.
+    ``closed_lower``, ``closed_upper``: the same with strict comparisons read as closed ones (for retention).
+    ``is_zoned``: it depends on the job's time zone; what decides it is a key or a residual, too, and
+    ``comparison`` says nothing.
+    """
+
+    conjunct: Conjunct
+    first: Ref
+    second: Ref
+    lower: int | None
+    upper: int | None
+    closed_lower: int | None
+    closed_upper: int | None
+    is_exact: bool
+    span: int
+    comparison: TimeComparison
+    is_zoned: bool = False
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """``first = second`` over expressions of one side each, ``first`` of the left one."""
+
+    conjunct: Conjunct
+    first: Expr
+    second: Expr
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The conjuncts of a condition by their use. ``band_columns``: columns whose NULL lets nothing match."""
+
+    times: tuple[TimePart, ...] = ()
+    keys: tuple[KeyPart, ...] = ()
+    one_sided: tuple[tuple[Side, Conjunct], ...] = ()
+    constants: tuple[Conjunct, ...] = ()
+    residuals: tuple[Conjunct, ...] = ()
+    bands: tuple[BandPart, ...] = ()
+    band_columns: tuple[Ref, ...] = ()
+
+
+def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[PlanError]]:
+    """The parts of a condition, and what is wrong with its types."""
+    times: list[TimePart] = []
+    keys: list[KeyPart] = []
+    one_sided: list[tuple[Side, Conjunct]] = []
+    constants: list[Conjunct] = []
+    residuals: list[Conjunct] = []
+    bands: list[BandPart] = []
+    band_columns: list[Ref] = []
+    errors: list[PlanError] = []
+    for conjunct in conjuncts:
+        sides = scope.sides(conjunct.expr)
+        if not sides:
+            constants.append(conjunct)
+            continue
+        if len(sides) == 1:
+            one_sided.append((sides[0], conjunct))
+            continue
+        try:
+            difference = _difference(conjunct.expr, scope)
+            time = None if difference is None else _time_part(conjunct, difference, scope)
+        except PlanError as error:
+            errors.append(_with_types(error, conjunct, scope))
+            continue
+        key = _key_part(conjunct, scope)
+        if time is not None:
+            times.append(time)
+        if time is not None and not time.is_zoned:
+            continue  # else it bounds and finds candidates, and is decided in the job's time zone
+        if key is not None:
+            keys.append(key)
+        else:
+            band = None if time is not None else _band_part(conjunct, difference, scope)
+            if band is not None:
+                bands.append(band)
+                band_columns += band.refs
+            if band is None or not is_decided(band):
+                residuals.append(conjunct)
+            if difference is not None and not isinstance(conjunct.expr, exp.NullSafeEQ):
+                band_columns += _pair(difference, scope) or ()
+    parts = Parts(
+        tuple(times),
+        tuple(keys),
+        tuple(one_sided),
+        tuple(constants),
+        tuple(residuals),
+        tuple(bands),
+        tuple(dict.fromkeys(band_columns)),
+    )
+    return parts, errors
+
+
+def _with_types(error: PlanError, conjunct: Conjunct, scope: Scope) -> PlanError:
+    """The error with the types of the columns that the conjunct mentions."""
+    types = ", ".join(f"{name_of(ref)} is {scope.column(ref).type}" for ref in refs(conjunct.expr))
+    return PlanError(f"{error.message} ({types})", code=error.code, hint=error.hint)
+
+
+def _difference(expr: Expr, scope: Scope) -> LinearForm | None:
+    if type(expr) not in OPERATORS:
+        return None
+    left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
+    return None if left is None or right is None else compared(left, right, expr, scope)
+
+
+def _pair(difference: LinearForm, scope: Scope) -> tuple[Ref, Ref] | None:
+    """(column with sign +1, column with sign −1), one of each side, when nothing else is left."""
+    if sorted(difference.terms.values()) != [-1, 1]:
+        return None
+    plus, minus = sorted(difference.terms, key=lambda ref: -difference.terms[ref])
+    return (plus, minus) if scope.side(plus[0]) is not scope.side(minus[0]) else None
+
+
+def _time_part(conjunct: Conjunct, difference: LinearForm, scope: Scope) -> TimePart | None:
+    pair = _pair(difference, scope)
+    if pair is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
+        return None
+    if not all(scope.is_event_time(ref) for ref in difference.mentioned):
+        return None
+    found = _interval(conjunct, difference, pair, scope)
+    return TimePart(
+        conjunct,
+        first=found.first,
+        second=found.second,
+        lower=found.lower,
+        upper=found.upper,
+        closed_lower=found.closed_lower,
+        closed_upper=found.closed_upper,
+        is_exact=difference.is_exact,
+        span=difference.span,
+        comparison=found.comparison,
+        is_zoned=difference.zoned,
+    )
+
+
+def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: Scope) -> BandPart | None:
+    """A band of integers or times by the difference, of other numbers by their sums."""
+    if type(conjunct.expr) not in OPERATORS or isinstance(conjunct.expr, exp.NullSafeEQ):
+        return None
+    if difference is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
+        operator = OPERATORS[type(conjunct.expr)]
+        return number_part(conjunct, operator, scope) or text_part(conjunct, operator, scope)
+    pair = _pair(difference, scope)
+    if pair is None or difference.mentioned != frozenset(pair) or difference.zoned:
+        return None
+    found = _interval(conjunct, difference, pair, scope)
+    return ExactPart(
+        conjunct,
+        first=Measured(scope.column_name(found.first)),
+        second=Measured(scope.column_name(found.second)),
+        refs=(found.first, found.second),
+        lower=found.lower,
+        upper=found.upper,
+        closed_lower=found.closed_lower,
+        closed_upper=found.closed_upper,
+        is_exact=difference.is_exact,
+        span=difference.span,
+        comparison=found.comparison,
+    )
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """See `TimePart`."""
+
+    first: Ref
+    second: Ref
+    lower: int | None
+    upper: int | None
+    closed_lower: int | None
+    closed_upper: int | None
+    comparison: TimeComparison
+
+
+def _interval(conjunct: Conjunct, difference: LinearForm, pair: tuple[Ref, Ref], scope: Scope) -> _Interval:
+    op, expr = OPERATORS[type(conjunct.expr)], conjunct.expr
+    # difference op 0, with difference = plus - minus + e, low <= e <= high; strict is one unit tighter
+    step = 1 if op in ("<", ">") else 0
+    least = -difference.high if op in (">", ">=", "=") else None
+    most = -difference.low if op in ("<", "<=", "=") else None
+    lower, upper = (None if least is None else least + step), (None if most is None else most - step)
+    plus, minus = pair
+    if scope.side(plus[0]) is Side.LEFT:
+        plus, minus = minus, plus
+        lower, upper = _minus(upper), _minus(lower)
+        least, most = _minus(most), _minus(least)
+    left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
+    assert left is not None
+    assert right is not None
+    return _Interval(minus, plus, lower, upper, least, most, TimeComparison(left.tree, op, right.tree))
+
+
+def _minus(value: int | None) -> int | None:
+    return None if value is None else -value
+
+
+def _key_part(conjunct: Conjunct, scope: Scope) -> KeyPart | None:
+    expr = conjunct.expr
+    if not isinstance(expr, exp.EQ | exp.NullSafeEQ):
+        return None
+    left, right = scope.sides(expr.this), scope.sides(expr.expression)
+    if len(left) != 1 or len(right) != 1:
+        return None
+    first, second = expr.this, expr.expression
+    if left[0] is Side.RIGHT:
+        first, second = second, first
+    return KeyPart(conjunct, first, second, isinstance(expr, exp.NullSafeEQ))

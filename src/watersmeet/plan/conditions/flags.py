@@ -1,0 +1,76 @@
+"""Rule: one CASE per branch that says what a row can still do (the FLAG_ constants of the model).
+
+Conditions that are NULL count as not TRUE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.plan.conditions.conjuncts import join_all
+from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED, FLAG_UNMATCHABLE
+from watersmeet.spec.model import Branch, Expr
+
+
+@dataclass(frozen=True)
+class SideConditions:
+    """What is asked of one input's rows alone, over its bare columns.
+
+    ``filters``: rows that fail are dropped; ``one_sided``: rows that fail can match nothing, but are padded;
+    ``not_null``: keys and band columns whose NULL lets nothing match.
+    """
+
+    filters: tuple[Expr, ...]
+    one_sided: tuple[Expr, ...]
+    not_null: tuple[Expr, ...]
+    matchable: bool
+
+
+def flag_of(branch: Branch, conditions: SideConditions, columns: Mapping[str, Expr]) -> Expr | None:
+    """The flag of ``branch``'s rows over its source's columns; None when every row is a candidate."""
+    filters = [over_source(e, columns) for e in conditions.filters]
+    one_sided = [over_source(e, columns) for e in conditions.one_sided]
+    not_null = [_is_not_null(over_source(e, columns)) for e in conditions.not_null]
+    above = [] if branch.above is None else [branch.above]
+    to_drop = above + filters
+    to_pad = one_sided + not_null
+    cases: list[tuple[Expr, int]] = []
+    if branch.beneath is not None:
+        cases.append((_not_true([branch.beneath]), FLAG_BENEATH))
+    if to_drop:
+        cases.append((_not_true(to_drop), FLAG_FILTERED))
+    if conditions.matchable and to_pad:
+        cases.append((_not_true(to_pad), FLAG_UNMATCHABLE))
+    otherwise = FLAG_CANDIDATE if conditions.matchable else FLAG_UNMATCHABLE
+    if not cases:
+        return None if otherwise == FLAG_CANDIDATE else exp.Literal.number(otherwise)
+    case = exp.Case()
+    for condition, flag in cases:
+        case = case.when(condition, exp.Literal.number(flag), copy=False)
+    return case.else_(exp.Literal.number(otherwise), copy=False)
+
+
+def _not_true(conditions: Sequence[Expr]) -> Expr:
+    together = join_all(list(conditions))
+    assert together is not None
+    return exp.Not(this=exp.Coalesce(this=together, expressions=[exp.false()]))
+
+
+def _is_not_null(expr: Expr) -> Expr:
+    operand = expr if isinstance(expr, exp.Column) else exp.Paren(this=expr)
+    return exp.Not(this=exp.Is(this=operand, expression=exp.Null()))
+
+
+def over_source(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
+    """``expr`` over an input's bare columns, as one over the columns of the branch's source."""
+
+    def replace(node: Expr) -> Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        found = columns[node.name].copy()
+        return found if isinstance(found, exp.Column | exp.Literal) else exp.Paren(this=found)
+
+    return expr.transform(replace)

@@ -1,0 +1,116 @@
+"""Rule: equality keys, in one type per key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
+from watersmeet.plan.conditions.classify import KeyPart
+from watersmeet.plan.conditions.coercion import common_type, is_declared, is_number, type_of
+from watersmeet.plan.exact import NotExact, compiled
+from watersmeet.plan.scope import Scope
+from watersmeet.spec.intervals import is_interval, is_of_days
+from watersmeet.spec.model import Expr
+
+_UNHASHABLE = ("MAP", "VARIANT", "INTERVAL")
+
+
+@dataclass(frozen=True)
+class Equality:
+    """``left = right`` (or ``<=>``) over columns ``alias.column``, cast to one type.
+
+    ``is_open``: a type is not known before Spark has seen the expressions. ``text``: as it was written.
+    """
+
+    left: Expr
+    right: Expr
+    null_safe: bool
+    is_open: bool
+    text: str
+
+    def expr(self, side: Side) -> Expr:
+        return self.left if side is Side.LEFT else self.right
+
+
+def keys_of(parts: Sequence[KeyPart], scope: Scope) -> tuple[tuple[Equality, ...], list[PlanError]]:
+    """The keys, each once, and those whose types cannot be compared."""
+    keys: list[Equality] = []
+    errors: list[PlanError] = []
+    seen: set[tuple[str, str, bool]] = set()
+    for part in parts:
+        identity = (part.first.sql(dialect="spark"), part.second.sql(dialect="spark"), part.null_safe)
+        if identity in seen:
+            continue
+        seen.add(identity)
+        error, first, second = _one_type(part, scope)
+        if error is not None:
+            errors.append(error)
+            continue
+        is_open = None in (type_of(first, scope), type_of(second, scope))
+        keys.append(Equality(first, second, part.null_safe, is_open, part.conjunct.text))
+    return tuple(keys), errors
+
+
+def _one_type(part: KeyPart, scope: Scope) -> tuple[PlanError | None, Expr, Expr]:
+    text = part.conjunct.text
+    (one, left), (other, right) = (_moved_date(expr, scope) for expr in (part.first, part.second))
+    for type_ in (left, right):
+        if type_ is not None and type_.startswith(_UNHASHABLE):
+            return _wrong(f"{type_} cannot be compared by equality: {text}"), part.first, part.second
+    if left is None or right is None:
+        return None, one, other
+    common = common_type(left, right)
+    if common is None:
+        if left.startswith(("ARRAY", "STRUCT")) and right.startswith(("ARRAY", "STRUCT")):
+            return None, part.first, part.second
+        return _wrong(f"{left} and {right} cannot be compared: {text}"), part.first, part.second
+    first, second = (
+        exp.cast(expr.copy(), common, dialect="spark")
+        if type_ != common or (is_number(common) and not is_declared(expr))
+        else expr
+        for expr, type_ in ((one, left), (other, right))
+    )
+    return None, first, second
+
+
+def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, str | None]:
+    """``expr`` and its type; of a DATE plus or minus an interval Spark's: a DATE if the interval's units are
+    days and weeks, which is said by a cast, and else a TIMESTAMP, though it be whole days long."""
+    plain = expr.unnest()
+    if isinstance(plain, (exp.Add, exp.Sub)):
+        for date, step in ((plain.this, plain.expression), (plain.expression, plain.this)):
+            if is_interval(step) and type_of(date, scope) == "DATE":
+                if not is_of_days(step):
+                    return expr, "TIMESTAMP"
+                return exp.cast(expr.copy(), "DATE", dialect="spark"), "DATE"
+    return expr, _known_type(expr, scope)
+
+
+def _known_type(expr: Expr, scope: Scope) -> str | None:
+    """Of a computed DECIMAL its own digits, where tasks know them: in the widest type it could be rounded."""
+    found = type_of(expr, scope)
+    if found is None or is_declared(expr) or not found.startswith("DECIMAL"):
+        return found
+    try:
+        return compiled(expr, scope).type
+    except NotExact:
+        return found
+
+
+def _wrong(message: str) -> PlanError:
+    return PlanError(message, code="wrong-types", hint="cast one of them to the type of the other")
+
+
+def bare(expr: Expr) -> Expr:
+    """``expr`` with the aliases taken off its columns."""
+    return expr.transform(
+        lambda node: (
+            exp.Column(this=exp.to_identifier(node.name, quoted=True))
+            if isinstance(node, exp.Column)
+            else node
+        )
+    )

@@ -1,0 +1,101 @@
+"""Rule: to which join or input each conjunct of a query (or of a stage, by itself) belongs.
+
+ON conjuncts begin at their join, those of a join's WHERE right above it, those of the query's WHERE above all
+joins. Each sinks as deep as the answer stays the same: through an inner join into either side, through an
+outer join only into the side that it preserves. What cannot sink is asked of the rows that leave the join.
+What mentions one side only and is asked of rows that are not preserved is a filter of that side.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from watersmeet.event_time import Side
+from watersmeet.plan.conditions.conjuncts import Conjunct, split
+from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, Node
+from watersmeet.spec.model import Expr, Input, JoinKind
+
+
+@dataclass
+class Conditions:
+    """Where the conjuncts are asked.
+
+    ``joins``: in a join, by its number; ``inputs``: of an input's rows, by alias; ``sides``: of the rows that
+    come from a join beneath, by (number, side); ``after``: of the query's rows.
+    """
+
+    joins: dict[int, list[Conjunct]] = field(default_factory=lambda: defaultdict(list))
+    inputs: dict[str, list[Conjunct]] = field(default_factory=lambda: defaultdict(list))
+    sides: dict[tuple[int, Side], list[Conjunct]] = field(default_factory=lambda: defaultdict(list))
+    after: list[Conjunct] = field(default_factory=list)
+
+    @property
+    def every(self) -> list[Conjunct]:
+        """All conjuncts."""
+        placed = (*self.joins.values(), *self.inputs.values(), *self.sides.values(), self.after)
+        return [conjunct for conjuncts in placed for conjunct in conjuncts]
+
+
+def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None) -> Conditions:
+    """All conjuncts of a query's joins and of its WHERE, those of the joins beneath first; ``having``: of
+    what is computed of groups."""
+    found = Conditions()
+    above = {
+        child.number: (node.number, side)
+        for node in nodes
+        for side in node.sides
+        if isinstance(child := node.side(side), Node)
+    }
+    for node in nodes:
+        if not isinstance(node, JoinNode):
+            continue
+        for conjunct in split(node.asked.match) + split(node.asked.on):
+            sides = node.scope.sides(conjunct.expr)
+            if len(sides) == 1 and not node.padded(sides[0]):
+                _into_side(conjunct, node, sides[0], found)
+            else:
+                found.joins[node.number].append(conjunct)
+        for conjunct in split(node.asked.where):
+            if not _sunk(conjunct, node, found):
+                stays = found.sides[above[node.number]] if node.number in above else found.after
+                stays.append(conjunct)
+    for conjunct in split(where):
+        if not _sunk(conjunct, nodes[-1], found):
+            found.after.append(conjunct)
+    found.after += split(having)
+    return found
+
+
+def _into_side(conjunct: Conjunct, node: Node, side: Side, found: Conditions) -> None:
+    child = node.side(side)
+    if isinstance(child, Input):
+        found.inputs[child.alias].append(conjunct)
+    elif not _sunk(conjunct, child, found):
+        found.sides[node.number, side].append(conjunct)
+
+
+def _sunk(conjunct: Conjunct, node: Node, found: Conditions) -> bool:
+    """Place a filter of the node's rows in the node or beneath; False: it has to stay above."""
+    sides = node.scope.sides(conjunct.expr)
+    if isinstance(node, AggregateNode):  # rows are grouped that pass it
+        _into_side(conjunct, node, Side.LEFT, found)
+        return True
+    if not isinstance(node, JoinNode):
+        child = node.side(Side.LEFT)
+        if not sides or (isinstance(child, Input) and child.stages):
+            return False  # above a stage Spark can ask anything, beneath it only what tasks can compute
+        _into_side(conjunct, node, Side.LEFT, found)
+        return True
+    if len(sides) == 1:
+        if node.padded(sides[0].other):
+            return False
+        if node.kind.is_asof and sides[0] is Side.RIGHT:  # it is asked of the row found, not of candidates
+            return False
+        _into_side(conjunct, node, sides[0], found)
+        return True
+    if node.kind is not JoinKind.INNER:
+        return False
+    found.joins[node.number].append(conjunct)
+    return True

@@ -1,0 +1,114 @@
+"""Rule: what is left of a condition is checked on candidate pairs: by the tasks, where `plan.exact` has it on
+its list, else by Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.plan.conditions.conjuncts import Conjunct, join_all
+from watersmeet.plan.exact import Exact, NotExact, Tree, exact, exact_condition
+from watersmeet.plan.model.sides import joined_name
+from watersmeet.plan.scope import Scope, refs
+from watersmeet.spec.model import Expr
+
+_OF_THE_CLOCK = (
+    exp.CurrentTimestamp,
+    exp.CurrentDate,
+    exp.CurrentTime,
+    exp.Localtimestamp,
+    exp.Rand,
+    exp.Randn,
+    exp.Uuid,
+)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """``expr`` mentions `joined_name`s, listed in ``columns``; ``exact`` is what tasks compute of it, or None
+    where they do not compute it as Spark does: ``why`` says what of it."""
+
+    expr: Expr
+    exact: Tree | None
+    columns: tuple[str, ...]
+    why: tuple[str, ...] = ()
+
+
+def residual_of(conjuncts: Sequence[Conjunct], scope: Scope) -> tuple[Residual | None, list[PlanError]]:
+    """The AND of ``conjuncts``, ready to run; and the conjuncts that nobody can compute twice alike.
+
+    One conjunct that tasks do not compute gives the whole to Spark: which of them fails on a value, and which
+    keeps it from that, is decided by their order.
+    """
+    errors = [error for c in conjuncts if (error := unsteady(c, ON_BOTH, ON_ONE)) is not None]
+    whole = join_all([c.expr for c in conjuncts])
+    if whole is None or errors:
+        return None, errors
+    names = tuple(joined_name(*ref) for ref in refs(whole))
+    trees: list[Tree] = []
+    why: list[str] = []
+    for conjunct in conjuncts:
+        try:
+            trees.append(exact_condition(conjunct.expr, scope).tree)
+        except NotExact as reason:
+            why.append(str(reason))
+    tree = None if why else reduce(lambda left, right: ("and", left, right), trees)
+    return Residual(after_join(whole), tree, names, tuple(dict.fromkeys(why))), []
+
+
+def after_join(expr: Expr) -> Expr:
+    """``expr`` with ``alias.column`` as one quoted name, as the join's result has it."""
+    return expr.transform(
+        lambda node: (
+            exp.column(exp.to_identifier(joined_name(node.table, node.name), quoted=True))
+            if isinstance(node, exp.Column) and node.table
+            else node
+        )
+    )
+
+
+ON_BOTH = "a condition over both inputs"
+ON_ONE = "compute it from one input alone, as a column of a view, and compare the columns"
+
+
+def in_tasks(conjunct: Conjunct, scope: Scope, where: str = ON_BOTH, hint: str = ON_ONE) -> Exact | PlanError:
+    """What tasks compute of an expression over rows that Spark does not see, or why they cannot.
+
+    Args:
+        where: what it stands in; ``hint``: what to do.
+    """
+    found = unsteady(conjunct, where, hint)
+    if found is not None:
+        return found
+    try:
+        return exact(conjunct.expr, scope)
+    except NotExact as why:
+        return PlanError(
+            f"{conjunct.text} cannot be used in {where}: {why}", code="residual-function", hint=hint
+        )
+
+
+def unsteady(conjunct: Conjunct, where: str, hint: str) -> PlanError | None:
+    """What may give another value when it is computed again, or is no expression over rows."""
+    expr, text = conjunct.expr, conjunct.text
+    if expr.find(exp.Query) is not None:
+        return PlanError(f"a subquery in {where}: {text}", code="not-yet", hint="join its source instead")
+    clock = expr.find(*_OF_THE_CLOCK)
+    if clock is not None:
+        return _no_function(
+            clock.sql(dialect="spark"), text, "its value changes from call to call", where, hint
+        )
+    return None
+
+
+def _no_function(name: str, text: str, why: str, where: str, hint: str) -> PlanError:
+    return PlanError(
+        f"{name} cannot be used in {where} ({text}): {why}",
+        code="residual-function",
+        hint=hint,
+    )

@@ -1,0 +1,129 @@
+"""Rule: a digest of what stored state depends on, to tell whether a query fits its checkpoint.
+
+In it: inputs and their sources (with the path or topic that they read), flags, event times and of what they
+are made, keys, the condition, kind and output mode. Not in it: lags, sinks, the projection; of a join with a
+table as of the tick its condition and the table, for nothing is kept by them: where the table is, what is
+read of it and how often may change between runs. Nor which columns are kept and of what they are made
+(`plan.identity.origins`): each stored file says that itself, and is compared with what the query needs of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
+from watersmeet.plan.model.conditions import Key
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
+from watersmeet.spec.model import Options, Source
+from watersmeet.spec.secrets import public
+from watersmeet.spec.time_zones import UTC
+
+_VERSION = 3
+
+
+def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
+    """32 hexadecimal digits; the same for the same text whatever the platform or run."""
+    origins = origins_of(nodes)
+    content = {
+        "version": _VERSION,
+        "output_mode": options.output_mode.value,
+        "nodes": [_node(node, origins) for node in nodes],
+    }
+    if options.time_zone != UTC:
+        content["time_zone"] = options.time_zone
+    return digest_of(content)
+
+
+def table_fingerprint(table: SidePlan, keys: Sequence[Key]) -> str:
+    """A digest of what is read of a table and how it is held, whatever its content. No secret is in it."""
+    origins = side_origins(table)
+    content = {
+        "side": _side(table, origins),
+        "kept": [[name, origins[name].digest] for name in table.kept],
+        "keys": [[text_of(key.right), key.right_column] for key in keys],
+        "options": [
+            sorted((name.lower(), str(public(name, value))) for name, value in branch.source.options.items())
+            for _, branch in table.sources
+        ],
+    }
+    return digest_of(content)
+
+
+def _node(node: NodePlan, origins: Mapping[tuple[int, str], Origins]) -> dict[str, object]:
+    found: dict[str, object] = {
+        "sides": [_side(side, origins[node.number, side.name]) for side in node.sides],
+        "bounds": [[b.evicted, b.by, b.c] for b in node.bounds],
+    }
+    if isinstance(node, LookupPlan):
+        return found | {"kind": "LOOKUP", "table": node.table.name}
+    if isinstance(node, AggregatePlan):
+        return found | _windows(node, origins[node.number, node.side.name])
+    return found | (_join(node) if isinstance(node, JoinPlan) else {"kind": "PASS"})
+
+
+def _windows(node: AggregatePlan, rows: Origins) -> dict[str, object]:
+    """Of the aggregates: whether they are had from rows or from partial ones."""
+    return {
+        "partial": not node.keeps_rows,
+        "kind": node.kind.value,
+        "time": node.time,
+        "size": node.size,
+        "slide": node.slide,
+        "keys": _digests(rows, (column for _, column in node.keys)),
+    }
+
+
+def _join(join: JoinPlan) -> dict[str, object]:
+    nearest = {} if join.asof is None else {"latest": join.asof.latest}
+    return {
+        **nearest,
+        "kind": join.kind.value,
+        "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
+        "bands": [[b.left_column, b.right_column, b.lower, b.upper] for b in join.bands],
+        "values": [repr(band) for band in join.values.every],
+        "rechecks": [repr(comparison) for comparison in (*join.rechecks, *join.values.rechecks)],
+        "residual": None if join.residual is None else text_of(join.residual),
+        "matchable": join.matchable,
+    }
+
+
+def _side(side: SidePlan, origins: Origins) -> dict[str, object]:
+    return {
+        "name": side.name,
+        "feed": None if side.feed is None else _feed(side.feed, origins),
+        "event_times": [[name, origins[name].digest] for name in side.event_times],
+        "branches": [
+            _feed(branch, origins) if isinstance(branch, FeedPlan) else _branch(branch)
+            for branch in side.branches
+        ],
+    }
+
+
+def _branch(branch: BranchPlan) -> dict[str, object]:
+    return {
+        "source": [branch.source.name, branch.source.connector, *_reads(branch.source)],
+        "flag": None if branch.flag is None else text_of(branch.flag),
+    }
+
+
+def _feed(feed: FeedPlan, origins: Origins) -> dict[str, object]:
+    return {
+        "node": feed.node,
+        "beneath": _digests(origins, feed.beneath),
+        "filters": _digests(origins, feed.filters),
+        "conditions": _digests(origins, feed.conditions),
+        "not_null": sorted(set(_digests(origins, feed.not_null))),
+        "event_times": [list(pair) for pair in feed.event_times],
+    }
+
+
+def _digests(origins: Origins, columns: Iterable[str]) -> list[str]:
+    return [origins[column].digest for column in columns]
+
+
+def _reads(source: Source) -> list[str]:
+    """What the source reads, as written: offsets of one path or topic mean nothing for another."""
+    named = {key.lower(): value for key, value in source.options.items()}
+    return [f"{key}={named[key]}" for key in ("path", "topic", "topics", "subscribepattern") if key in named]

@@ -1,0 +1,135 @@
+"""Rule: of what each column of a side is made, as a digest. By it a column of stored rows is known again when
+the query is planned anew, whatever it is called then and whatever stands beside it.
+
+In it: the alias, the expression over the source and the declared types of the source's columns in it, and the
+column's own type; of what comes from a node beneath, the digests of the columns there. Where a source reads
+from, filters and conditions are not: those are in `plan.identity.fingerprint`, as far as rows depend on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.names import is_computed
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.model.nodes import AggregatePlan, NodePlan
+from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, Expr
+
+
+@dataclass(frozen=True)
+class Origin:
+    """``digest``: 32 hexadecimal digits. ``text``: what the column is, for people."""
+
+    digest: str
+    text: str
+
+
+Origins = Mapping[str, Origin]
+"""Per column."""
+
+
+def origins_of(nodes: Sequence[NodePlan]) -> dict[tuple[int, str], Origins]:
+    """Per node, by number, and side or table, by name: of all columns that the side is given."""
+    leaving: list[Origins] = []
+    found: dict[tuple[int, str], Origins] = {}
+    for node in nodes:
+        for side in (*node.sides, *node.tables):
+            found[node.number, side.name] = side_origins(side, leaving)
+        leaving.append(_leaving(node, found))
+    return found
+
+
+def side_origins(side: SidePlan, beneath: Sequence[Origins] = ()) -> Origins:
+    """Of one side. ``beneath``: per node, of the columns that leave it."""
+    if side.feed is not None:
+        return _fed(side.feed, beneath)
+    types = {column.name: column.type for column in side.input.columns}
+    branches = [
+        _fed(branch, beneath) if isinstance(branch, FeedPlan) else _read(branch) for branch in side.branches
+    ]
+    found = {}
+    for name in dict.fromkeys(name for branch in branches for name in branch):
+        ways = [branch.get(name) for branch in branches]
+        parts = [None if way is None else way.digest for way in ways]
+        text = joined_name(side.name, name)
+        if is_computed(name):
+            text = next(way.text for way in ways if way is not None)
+        found[name] = Origin(digest_of(["input", side.name, types.get(name), parts]), text)
+    return found
+
+
+def digest_of(content: object) -> str:
+    """Of what JSON can say: the same for the same content, whatever the platform or run."""
+    text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _read(branch: BranchPlan) -> Origins:
+    """Of the columns that come from a source."""
+    types = {column.name: column.type for column in branch.source.columns}
+    return {
+        name: Origin(
+            digest_of(
+                [
+                    text_of(expr),
+                    sorted({(c.name, types.get(c.name, "")) for c in expr.find_all(exp.Column)}),
+                ]
+            ),
+            text_of(expr),
+        )
+        for name, expr in branch.columns
+    }
+
+
+def _fed(feed: FeedPlan, beneath: Sequence[Origins]) -> Origins:
+    """Of the columns that come from a node beneath."""
+    rows = beneath[feed.node]
+    found = {name: rows[column] for name, column in feed.copied}
+    return found | {name: _made(expr, rows) for name, expr in feed.computed}
+
+
+def _made(expr: Expr, rows: Origins) -> Origin:
+    """Of an expression over a node's rows."""
+
+    def named(node: Expr) -> Expr:
+        known = rows.get(node.name) if isinstance(node, exp.Column) else None
+        return node if known is None else exp.column(exp.to_identifier(known.digest, quoted=True))
+
+    return Origin(digest_of(["made", text_of(expr.transform(named))]), text_of(expr).replace("`", ""))
+
+
+def _leaving(node: NodePlan, known: Mapping[tuple[int, str], Origins]) -> Origins:
+    """Of the columns that leave a node."""
+    if isinstance(node, AggregatePlan):
+        return _grouped(node, known[node.number, node.side.name])
+    return {
+        side.joined(name): origin
+        for side in node.leaving
+        for name, origin in known[node.number, side.name].items()
+    }
+
+
+def _grouped(node: AggregatePlan, rows: Origins) -> Origins:
+    found = {
+        name: Origin(digest_of(["window", node.number, name]), name) for name in (WINDOW_START, WINDOW_END)
+    }
+    for name, column in node.keys:
+        found[name] = Origin(digest_of(["key", node.number, rows[column].digest]), rows[column].text)
+    for call in node.calls:
+        columns = [rows[column].digest for column in call.columns]
+        chosen = None if call.filter is None else rows[call.filter].digest
+        how = [
+            call.function,
+            columns,
+            call.distinct,
+            chosen,
+            None if call.plain else _made(call.expr, rows).digest,
+        ]
+        found[call.name] = Origin(digest_of(["call", node.number, *how]), call.text)
+    return found

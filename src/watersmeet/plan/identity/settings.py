@@ -1,0 +1,195 @@
+"""Rule: what the rows of a tick depend on and a new run may change, by name: for the question whether an
+interrupted tick can be repeated as it was.
+
+Everything of a plan counts, but for what is listed here with its reason. What is new in a plan counts from
+the start: a field that nobody thought of is a refusal too many, not a row too many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.spec.model import Options, Sink, Source
+from watersmeet.spec.secrets import public
+
+_WORDS = "words for people; what they say counts where it is used"
+_ELSEWHERE = "has a name of its own among the settings"
+_RESULT = "what came of it is in the plan"
+_CONNECTION = "says how a server is reached, not which rows come"
+_CUT = "how much a tick reads: that of the tick to be repeated is decided"
+
+OMITTED: Mapping[tuple[str, str], str] = {
+    ("Options", "plan"): _RESULT,
+    ("Source", "name"): "is in the setting's name",
+    ("Source", "options"): _ELSEWHERE,
+    ("Source", "rows_per_second"): "for forecasts; " + _RESULT,
+    ("Source", "refresh_us"): "the copy of a table that a tick meets is written down with the tick",
+    ("Sink", "name"): "is in the setting's name",
+    ("Sink", "options"): _ELSEWHERE,
+    ("QueryPlan", "name"): "is in the setting's name",
+    ("QueryPlan", "sink"): _ELSEWHERE,
+    ("QueryPlan", "where"): _ELSEWHERE,
+    ("QueryPlan", "outputs"): _ELSEWHERE,
+    ("BranchPlan", "lags"): _ELSEWHERE,
+    ("Branch", "lags"): _ELSEWHERE,
+    ("QueryPlan", "options"): _ELSEWHERE,
+    ("QueryPlan", "fingerprint"): "is compared before, whether a tick is pending or not",
+    ("QueryPlan", "sql"): _WORDS,
+    ("QueryPlan", "reordered"): _WORDS,
+    ("QueryPlan", "loops"): _WORDS,
+    ("Query", "sql"): _WORDS,
+    ("Join", "clause"): _WORDS,
+    ("OutputColumn", "origin"): _WORDS,
+    ("Bound", "text"): _WORDS,
+    ("Key", "text"): _WORDS,
+    ("BranchPlan", "words"): _WORDS,
+    ("TimeBand", "texts"): _WORDS,
+    ("ExactBand", "texts"): _WORDS,
+    ("RealBand", "text"): _WORDS,
+    ("Bands", "inverted"): _WORDS,
+    ("CallPlan", "text"): _WORDS,
+    ("AggregatePlan", "key_texts"): _WORDS,
+    ("JoinPlan", "recheck_texts"): _WORDS,
+    ("LookupPlan", "recheck_texts"): _WORDS,
+    ("LookupPlan", "table_fingerprint"): _RESULT,
+    ("Input", "broadcast"): "which task makes a row is no part of it",
+    **{
+        (node, "warnings"): _WORDS
+        for node in ("NodePlan", "PassPlan", "JoinPlan", "LookupPlan", "AggregatePlan")
+    },
+}
+"""(class, field) -> why the rows of a tick do not depend on it."""
+
+OMITTED_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "maxfilespertrigger",
+            "maxbytespertrigger",
+            "maxoffsetspertrigger",
+            "minoffsetspertrigger",
+            "maxtriggerdelay",
+            "minpartitions",
+            "maxrecordsperpartition",
+            "startingoffsets",
+            "startingtimestamp",
+        ),
+        _CUT,
+    ),
+    **dict.fromkeys(("bootstrap.servers", "kafka.bootstrap.servers", "user", "url"), _CONNECTION),
+    "on_changed_file": "decides whether a tick may go on; what it reads is in the tick's identity",
+    "failondataloss": "decides whether a tick may go on; what it reads is in the tick's identity",
+}
+"""Options of sources and sinks, in small letters -> why the rows of a tick do not depend on them."""
+
+LIMIT = "max_"
+"""How options of a job begin that are limits: they stop a tick, and change none of its rows. When a tick has
+failed by one, it must be free to be raised."""
+
+_CLIENT = "kafka."
+_OF_ROWS = frozenset({"kafka.isolation.level"})
+"""Of the settings of Kafka's client, those that decide which records come."""
+
+
+def settings_of(plan: JobPlan) -> dict[str, str]:
+    """Name -> value as text, for people; secrets are hidden and do not count."""
+    found: dict[str, str] = {}
+    for query in plan.queries:
+        found |= {name: _text(value) for name, value in _fields(query.options)}
+        found |= _of_connector("sink", query.sink)
+        found |= {f'lag of {key} in "{query.name}" (µs, or plain units)': lag for key, lag in _lags(query)}
+        found[f'columns of "{query.name}"'] = _columns(query)
+        found[f'filter of "{query.name}"'] = _text(query.where)
+        found[f'joins and inputs of "{query.name}"'] = _plan(query)
+    for source in (*plan.sources, *(node.source for _, node in plan.lookups)):
+        found |= _of_connector("source", source)
+    return found
+
+
+def digest_of(settings: Mapping[str, str]) -> str:
+    text = json.dumps(settings, ensure_ascii=True, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The settings that differ, each with the value that it had and the one that it has."""
+    return [
+        f"{name}: {before.get(name, 'not set')} before, {now.get(name, 'not set')} now"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _of_connector(what: str, described: Source | Sink) -> dict[str, str]:
+    start = f'{what} "{described.name}": '
+    found = {start + name: _text(value) for name, value in _fields(described)}
+    for name, value in described.options.items():
+        plain = name.lower()
+        if plain not in OMITTED_OPTIONS and (not plain.startswith(_CLIENT) or plain in _OF_ROWS):
+            found[f"{start}'{plain}'"] = str(public(name, value))
+    return found
+
+
+def _lags(query: QueryPlan) -> Iterator[tuple[str, str]]:
+    for side in query.sides:
+        for number, branch in side.sources:
+            of_branch = f" (branch {number + 1})" if len(side.branches) > 1 else ""
+            for column, lag in zip(side.event_times, branch.lags, strict=True):
+                yield f"{side.name}.{column}{of_branch}", _text(lag)
+
+
+def _columns(query: QueryPlan) -> str:
+    return ", ".join(f"{_text(output.expr)} AS {output.name}" for output in query.outputs)
+
+
+def _plan(query: QueryPlan) -> str:
+    """All of it as a digest, which is the same for texts that mean the same."""
+    described = json.dumps(_described(query), ensure_ascii=True, sort_keys=True)
+    return f"plan {hashlib.blake2b(described.encode(), digest_size=8).hexdigest()}"
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+    kind = type(value).__name__
+    for field in dataclasses.fields(value):
+        limit = isinstance(value, Options) and field.name.startswith(LIMIT)
+        if (kind, field.name) not in OMITTED and not limit:
+            yield field.name, getattr(value, field.name)
+
+
+def _text(value: Any) -> str:
+    described = _described(value)
+    return described if isinstance(described, str) else json.dumps(described, ensure_ascii=False)
+
+
+def _described(value: Any) -> Any:
+    """As JSON. Raises: TypeError for what nobody has said how to describe."""
+    if isinstance(value, Source | Sink | Options):
+        return [type(value).__name__, getattr(value, "name", None)]
+    if isinstance(value, exp.Expression):
+        return value.sql(dialect="spark", comments=False)
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _described(each) for name, each in value.items()}
+    if isinstance(value, frozenset | set):
+        return sorted((_described(each) for each in value), key=repr)
+    if isinstance(value, Sequence):
+        return [_described(each) for each in value]
+    if dataclasses.is_dataclass(value):
+        return {
+            "": type(value).__name__,
+            **{name: _described(each) for name, each in _fields(value)},
+        }
+    raise TypeError(f"{type(value).__name__} in a plan")

@@ -1,0 +1,100 @@
+"""A query as its nodes, and a job as its queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from watersmeet.plan.model.nodes import AggregatePlan, LookupPlan, NodePlan
+from watersmeet.plan.model.sides import FeedPlan, SidePlan
+from watersmeet.spec.model import (
+    Expr,
+    Options,
+    OutputColumn,
+    Sink,
+    Source,
+)
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """One INSERT: its nodes, each after those beneath it, a filter after the last one, the projection.
+
+    ``where`` and ``outputs`` mention columns of the last node's rows: ``alias.column`` as one quoted
+    identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
+    the query was planned.
+    ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
+    those of the query, and of each of its stages. ``loops``: warnings of a sink that feeds the job's sources.
+    """
+
+    name: str
+    sink: Sink
+    nodes: tuple[NodePlan, ...]
+    where: Expr | None
+    outputs: tuple[OutputColumn, ...]
+    options: Options
+    fingerprint: str
+    sql: str
+    reordered: tuple[tuple[str, ...], ...] = ()
+    loops: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> NodePlan:
+        """The node whose rows are the query's."""
+        return self.nodes[-1]
+
+    @property
+    def sides(self) -> tuple[SidePlan, ...]:
+        """The sides that are inputs, in the query's order, those of stages before what they feed."""
+
+        def beneath(node: NodePlan) -> Iterator[SidePlan]:
+            for side in node.sides:
+                for feed in side.feeds:
+                    yield from beneath(self.nodes[feed.node])
+                if side.feed is None:
+                    yield side
+
+        return tuple(beneath(self.root))
+
+    @property
+    def accounted(self) -> tuple[SidePlan, ...]:
+        """The sides whose rows are accounted for: inputs, and rows of joins that come to be grouped."""
+        grouped = (n.side for n in self.nodes if isinstance(n, AggregatePlan) and n.side.feed is not None)
+        return (*self.sides, *grouped)
+
+    def parent(self, number: int) -> tuple[NodePlan, SidePlan, FeedPlan] | None:
+        """The node, the side of it and the way by which it takes the rows of a node; None for the root."""
+        for node in self.nodes:
+            for side in node.sides:
+                for feed in side.feeds:
+                    if feed.node == number:
+                        return node, side, feed
+        return None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (*self.loops, *(warning for node in self.nodes for warning in node.warnings))
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """All INSERTs of a job, run in one tick each; every source is read once."""
+
+    queries: tuple[QueryPlan, ...]
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Each source once, in the order of first use: the order of the streams in the engine's union."""
+        found: dict[str, Source] = {}
+        for query in self.queries:
+            for side in query.sides:
+                for _, branch in side.sources:
+                    found.setdefault(branch.source.name, branch.source)
+        return tuple(found.values())
+
+    @property
+    def lookups(self) -> tuple[tuple[QueryPlan, LookupPlan], ...]:
+        """All joins with tables as of the tick."""
+        return tuple(
+            (query, node) for query in self.queries for node in query.nodes if isinstance(node, LookupPlan)
+        )

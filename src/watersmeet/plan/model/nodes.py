@@ -1,0 +1,264 @@
+"""The plan of a job: everything that an engine needs, and nothing that it has to decide.
+
+Invariants: built complete and frozen. Columns of an input keep their declared names. Expressions are sqlglot
+trees of the Spark dialect; each says below which names it mentions.
+
+A query is a list of nodes, each after those whose rows it takes. A node has one side or two; each is an input
+(of sources, and of nodes beneath that are the ends of stages) or the rows of one node beneath. A join is
+described once for both sides. The convention for time bands, inclusive after planning:
+``lower <= right time - left time <= upper``; None is open.
+
+Columns of a side: of an input they have their declared names, of rows that are joined already the names
+``alias.column`` (`joined_name`). What is computed has a name that begins with ``#``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any
+
+from watersmeet.event_time import Side, TimeComparison
+from watersmeet.measure import Measured
+from watersmeet.plan.conditions.bands import Bands
+from watersmeet.plan.model.conditions import AsofPlan, Bound, Key, TimeBand
+from watersmeet.plan.model.sides import SidePlan, joined_name
+from watersmeet.spec.model import (
+    WINDOW_END,
+    WINDOW_START,
+    Column,
+    Expr,
+    JoinKind,
+    Source,
+    WindowKind,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePlan:
+    """What every kind of node has; ``number``: its place in `QueryPlan.nodes`.
+
+    ``bounds``: by which rows of its sides are released. ``filters``: (side, text) of conditions that drop
+    rows of a side, for people.
+    """
+
+    number: int
+    sides: tuple[SidePlan, ...]
+    bounds: tuple[Bound, ...] = ()
+    filters: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> tuple[SidePlan, ...]:
+        """What its rows meet that is no side: nothing comes from there, and nothing is kept."""
+        return ()
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        """The sides of which columns leave the node."""
+        return self.sides
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns that rows that leave the node may have, by the names that they have there."""
+        return tuple(
+            Column(joined_name(i.alias, column.name), column.type)
+            for side in self.leaving
+            for i in side.inputs
+            for column in i.columns
+        )
+
+    @property
+    def watermark_keys(self) -> tuple[str, ...]:
+        """The keys whose watermarks leave the node."""
+        return tuple(side.watermark_key(column) for side in self.leaving for column in side.event_times)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassPlan(NodePlan):
+    """Rows of one side, put out as they come: of a query that does not join, or that joins beneath a UNION
+    ALL alone."""
+
+    @property
+    def side(self) -> SidePlan:
+        return self.sides[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinPlan(NodePlan):
+    """A join of two sides.
+
+    ``bands``: of its time bounds; ``values``: bands over anything else. ``rechecks``: time comparisons that
+    the bands do not decide exactly (lossy casts); ``comparisons``: all, as written, for times so near the
+    ends of int64 (within ``slack``) that arithmetic saturates. ``residual``: any other condition over both
+    sides; it mentions columns named ``alias.column`` (one quoted identifier, `joined_name`), and is checked
+    on candidate pairs. ``residual_exact``: what tasks compute of it, see `plan.exact`; None where they do not
+    compute it as Spark does, for the reasons in ``residual_why``: Spark computes it over the candidate pairs.
+    ``matchable`` False: no pair can ever match (inverted interval, constant condition). ``looks_above``: some
+    bound follows from joins above, so that released rows may still meet the condition.
+    """
+
+    kind: JoinKind
+    keys: tuple[Key, ...]
+    bands: tuple[TimeBand, ...]
+    comparisons: tuple[TimeComparison, ...]
+    rechecks: tuple[TimeComparison, ...]
+    slack: int
+    looks_above: bool
+    residual: Expr | None
+    residual_exact: tuple[Any, ...] | None
+    residual_columns: tuple[str, ...]
+    residual_why: tuple[str, ...]
+    matchable: bool
+    one_sided: tuple[tuple[str, str], ...]
+    """(side, text) of ON conditions on one side alone, for people: rows that fail them match nothing."""
+    recheck_texts: tuple[str, ...] = ()
+    """The conjuncts of ``rechecks``, for EXPLAIN."""
+    values: Bands = field(default_factory=Bands)
+    asof: AsofPlan | None = None
+    """Of an ASOF join. Its ``bounds`` are those of its own condition."""
+
+    @property
+    def left(self) -> SidePlan:
+        return self.sides[0]
+
+    @property
+    def right(self) -> SidePlan:
+        return self.sides[1]
+
+    def side(self, side: Side) -> SidePlan:
+        return self.left if side is Side.LEFT else self.right
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        return self.sides[:1] if self.kind.hides_right else self.sides
+
+    @property
+    def by_value(self) -> bool:
+        """No equality key: rows are sorted by the values of a band, and tasks own ranges of them."""
+        return not self.keys and bool(self.bands or self.values.every) and self.asof is None
+
+    @property
+    def broadcast(self) -> Side | None:
+        """The side of which every task is to have all rows (hint BROADCAST)."""
+        return next((side for side in Side if _is_broadcast(self.side(side))), None)
+
+    def indexes(self, side: Side) -> tuple[Measured, ...]:
+        """What rows of a side can be sorted by to be looked up: the columns of its bands.
+
+        The first is the one to begin with: those that are bounded at both ends before others, then times.
+        """
+        lower: dict[Measured, bool] = {}
+        upper: dict[Measured, bool] = {}
+        for band in (*self.bands, *self.values.every):
+            own = Measured(band.column(side)) if isinstance(band, TimeBand) else band.side(side)
+            ends = (band.lower is not None, band.upper is not None)
+            low, high = ends if side is Side.RIGHT else ends[::-1]
+            lower[own] = lower.get(own, False) or low
+            upper[own] = upper.get(own, False) or high
+        return tuple(sorted(lower, key=lambda own: not (lower[own] and upper[own])))
+
+
+def _is_broadcast(side: SidePlan) -> bool:
+    return side.feed is None and side.input.broadcast
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupPlan(JoinPlan):
+    """Rows of the one side, each joined with ``table`` as that is in the row's tick: INNER, LEFT, SEMI, ANTI.
+
+    Nothing is retained of the side, and no watermark is held back. Tasks look rows up in a copy of the table,
+    made of its one branch; ``table_fingerprint``: a digest of what the copy depends on but the content.
+    """
+
+    table: SidePlan
+    table_fingerprint: str
+
+    @property
+    def tables(self) -> tuple[SidePlan, ...]:
+        return (self.table,)
+
+    @property
+    def right(self) -> SidePlan:
+        return self.table
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        return self.sides if self.kind.hides_right else (*self.sides, self.table)
+
+    @property
+    def source(self) -> Source:
+        """The table's source."""
+        ((_, branch),) = self.table.sources
+        return branch.source
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """One aggregate of a group: ``function`` (Spark's name) of ``columns``, kept ones of the side, each of
+    different values only if ``distinct``, of the rows for which the column ``filter`` is TRUE. ``expr``: the
+    same as Spark SQL over those columns, each one quoted identifier; ``text``: as it was written. ``plain``
+    False: it can only be had from Spark."""
+
+    name: str
+    function: str
+    columns: tuple[str, ...]
+    distinct: bool
+    filter: str | None
+    expr: Expr
+    text: str
+    plain: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregatePlan(NodePlan):
+    """Windows over a time of its one side, and groups in them.
+
+    ``time``: its column. ``size`` and ``slide`` as in `spec.model.Window`. ``keys``: (name in the result,
+    kept column). ``results``: all columns of a group's result, as far as their types can be told.
+    """
+
+    kind: WindowKind
+    time: str
+    size: int
+    slide: int
+    keys: tuple[tuple[str, str], ...]
+    calls: tuple[CallPlan, ...]
+    results: tuple[Column, ...]
+    key_texts: tuple[str, ...] = ()
+    """The keys as written, for people."""
+    having: str | None = None
+    """Which groups go out, for people."""
+    from_rows: tuple[str, ...] = ()
+    """The calls, as written, for which all rows have to be kept."""
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Rows are kept until their windows close; else partial aggregates per pane and group."""
+        return self.kind is WindowKind.SESSION or bool(self.from_rows)
+
+    @property
+    def pane(self) -> int:
+        """How wide panes are: each window of TUMBLE and HOP consists of whole ones."""
+        return gcd(self.size, self.slide)
+
+    @property
+    def side(self) -> SidePlan:
+        return self.sides[0]
+
+    @property
+    def time_key(self) -> str:
+        """The watermark key that closes windows."""
+        return self.side.watermark_key(self.time)
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        return ()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.results
+
+    @property
+    def watermark_keys(self) -> tuple[str, ...]:
+        return (WINDOW_START, WINDOW_END)

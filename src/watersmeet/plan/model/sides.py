@@ -1,0 +1,122 @@
+"""A side of a node: what it keeps, and where its rows come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from watersmeet.spec.model import (
+    Expr,
+    Input,
+    Source,
+)
+
+
+@dataclass(frozen=True)
+class BranchPlan:
+    """What an engine evaluates per row of one source for one input.
+
+    Expressions mention bare columns of ``source``. ``columns`` gives the kept columns (name, expression),
+    event times and keys among them; ``flag`` gives one of the FLAG_ constants, never NULL (None: always
+    candidate). ``words``: what those that nobody wrote so stand for, by name (FLAG: the flag), as it was
+    written.
+    """
+
+    source: Source
+    lags: tuple[int | None, ...]
+    columns: tuple[tuple[str, Expr], ...]
+    flag: Expr | None
+    words: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class FeedPlan:
+    """How rows that leave a node become rows of a side of another one.
+
+    ``node``: its number. The side's columns are ``copied``, (name, column of the node's rows), and
+    ``computed``, (name, expression over columns of the node's rows), with ``computed_exact``: what tasks
+    compute of it, see `plan.exact`, and of what type.
+    Then, by columns of the side: ``beneath``, of which each has to be TRUE, or the row is none of the side's;
+    ``filters``, or the row is dropped; ``conditions``, and ``not_null``, or the row can match nothing.
+    ``matchable`` False: no row can.
+    ``event_times``: where the node is the end of a stage, which of its watermarks each event time of the side
+    has, as (event time, watermark key there). A joined row's keep their keys: none are named.
+    """
+
+    node: int
+    copied: tuple[tuple[str, str], ...]
+    computed: tuple[tuple[str, Expr], ...]
+    computed_exact: tuple[tuple[tuple[Any, ...], str], ...]
+    beneath: tuple[str, ...]
+    filters: tuple[str, ...]
+    conditions: tuple[str, ...]
+    not_null: tuple[str, ...]
+    matchable: bool
+    event_times: tuple[tuple[str, str], ...] = ()
+    timed: str | None = None
+    """Among ``not_null``: a time without which a row is in no window, and counted as one without a time."""
+
+
+@dataclass(frozen=True)
+class SidePlan:
+    """One side of a node: an input (``branches``) or the rows of a node beneath (``feed``).
+
+    ``name``: the input's alias, or ``#n`` for the rows of node n (from 1). ``inputs``: all inputs whose
+    columns the rows have. ``branches``: of an input, in its order: sources, and feeds by stages.
+    ``event_times``: all event-time columns, each a watermark key ``alias.column``. ``kept``: names of the
+    columns kept in state, event times and key columns included. ``carried``: those of them that leave the
+    node (for later nodes, the projection, later filters). ``nullable``: event times that may be NULL, because
+    a join beneath padded their input. ``padded``: rows of this side are put out padded when they never match.
+    ``passes``: nothing is kept, every row goes out in the tick in which it comes.
+    """
+
+    name: str
+    inputs: tuple[Input, ...]
+    branches: tuple[BranchPlan | FeedPlan, ...]
+    feed: FeedPlan | None
+    event_times: tuple[str, ...]
+    kept: tuple[str, ...]
+    carried: tuple[str, ...]
+    nullable: tuple[str, ...]
+    padded: bool
+    passes: bool = False
+
+    @property
+    def input(self) -> Input:
+        """The input of a side that is one."""
+        assert self.feed is None
+        return self.inputs[0]
+
+    @property
+    def sources(self) -> tuple[tuple[int, BranchPlan], ...]:
+        """The branches of an input that are sources, with their numbers."""
+        return tuple((n, branch) for n, branch in enumerate(self.branches) if isinstance(branch, BranchPlan))
+
+    @property
+    def stages(self) -> tuple[tuple[int, FeedPlan], ...]:
+        """The branches of an input that are stages, with their numbers."""
+        return tuple((n, branch) for n, branch in enumerate(self.branches) if isinstance(branch, FeedPlan))
+
+    @property
+    def feeds(self) -> tuple[FeedPlan, ...]:
+        """All ways by which rows of nodes beneath come to this side."""
+        stages = tuple(feed for _, feed in self.stages)
+        return stages if self.feed is None else (self.feed,)
+
+    @property
+    def title(self) -> str:
+        """For people: the alias, or the inputs whose joined rows these are."""
+        return " with ".join(i.alias for i in self.inputs)
+
+    def joined(self, column: str) -> str:
+        """The name of a column once it has left the node."""
+        return joined_name(self.name, column) if self.feed is None else column
+
+    def watermark_key(self, column: str) -> str:
+        return self.joined(column)
+
+
+def joined_name(alias: str, column: str) -> str:
+    """The name of an input's column once it has left the join, and in residual conditions. What is computed
+    of a group has no alias."""
+    return f"{alias}.{column}" if alias else column

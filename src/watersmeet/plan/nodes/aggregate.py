@@ -1,0 +1,173 @@
+"""Rule: what a group's rows have to hold, and by which columns: grouping keys, arguments of aggregates.
+
+A plain column is there already; an expression is computed where the side's rows come from: of an input's
+rows by Spark, of rows of nodes beneath as `plan.nodes.feed` says. A call that only Spark can make keeps the
+columns in it and is made of those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
+from watersmeet.names import ours
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.conditions.keys import bare
+from watersmeet.plan.model.conditions import Key
+from watersmeet.plan.model.nodes import CallPlan
+from watersmeet.plan.model.sides import joined_name
+from watersmeet.plan.nodes.feed import Feed
+from watersmeet.plan.nodes.tree import AggregateNode
+from watersmeet.spec.aggregates import Call, call_of
+from watersmeet.spec.model import Aggregation, Expr, Input, OutputColumn
+
+_WITHOUT_ORDER = ("first", "last")
+SAME_IN_BOTH = frozenset(
+    {
+        "count", "count_if", "sum", "avg", "min", "max", "min_by", "max_by", "any_value", "bool_and",
+        "bool_or", "bit_and", "bit_or", "bit_xor", "stddev_samp", "stddev_pop", "var_samp", "var_pop",
+    }
+)  # fmt: skip
+"""Those that tasks compute as Spark does (see `kernel.aggregate`); others are left to Spark."""
+_FROM_ROWS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_ONCE = frozenset({"count", "sum", "avg"})
+"""Those for which DISTINCT makes a difference."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What is kept for groups. ``held``: the columns of the side that hold it, as keys of a join would be;
+    ``keys``: (name in the result, column); ``calls``: the aggregates."""
+
+    held: tuple[Key, ...]
+    keys: tuple[tuple[str, str], ...]
+    calls: tuple[CallPlan, ...]
+
+
+def groups_of(node: AggregateNode, feed: Feed | None) -> Groups:
+    """``feed``: of the side, where it is rows of a node beneath; else it is an input."""
+    child = node.side(Side.LEFT)
+    held: dict[str, Key] = {}
+
+    def holding(expr: Expr, name: str, *, as_it_is: bool) -> str:
+        """The column that holds ``expr``. An event time is held as a plain number; ``as_it_is``: that will
+        do."""
+        if feed is not None:
+            own, found = expr, ""
+            if isinstance(expr, exp.Column):
+                ref = (expr.table, expr.name)
+                found = joined_name(*ref) if as_it_is or not node.scope.is_event_time(ref) else ""
+            found = found or feed.held(expr, name)
+        else:
+            assert isinstance(child, Input)
+            plain = isinstance(expr, exp.Column) and (as_it_is or expr.name not in child.event_times)
+            found, own = expr.name if plain else name, bare(expr)
+        held.setdefault(found, Key(own, own, found, found, True))
+        return found
+
+    asked = node.asked
+    keys = tuple(
+        (key.name, holding(key.expr, ours(f"key{n}"), as_it_is=False)) for n, key in enumerate(asked.keys, 1)
+    )
+    calls = tuple(_call(each, n, holding) for n, each in enumerate(asked.aggregates, 1))
+    return Groups(tuple(held.values()), keys, calls)
+
+
+def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> CallPlan:
+    call = call_of(asked.expr)
+    text = text_of(asked.expr)
+    if not call.plain or call.function not in SAME_IN_BOTH:
+        places: dict[Expr, str] = {}
+        for column in asked.expr.find_all(exp.Column):
+            places.setdefault(column, holding(column, ours(f"argument{number}"), as_it_is=True))
+        expr = asked.expr.transform(
+            lambda node: _held(places[node]) if isinstance(node, exp.Column) else node
+        )
+        return CallPlan(
+            asked.name, call.function, tuple(places.values()), False, None, expr, text, plain=False
+        )
+    columns = tuple(
+        holding(argument, ours(f"argument{number}.{n}"), as_it_is=True)
+        for n, argument in enumerate(call.arguments, 1)
+    )
+    chosen = None if call.filter is None else holding(call.filter, ours(f"only{number}"), as_it_is=True)
+    expr = _spark(call, columns, chosen)
+    return CallPlan(asked.name, call.function, columns, call.distinct, chosen, expr, text, plain=True)
+
+
+def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, str]) -> tuple[str, ...]:
+    """The calls, as written, that cannot be had from partial aggregates (see `kernel.partial`): for them the
+    rows have to be kept.
+
+    Args:
+        types: of the results, by the calls' names, as far as they can be told.
+    """
+    return tuple(
+        call.text
+        for call in calls
+        if not call.plain
+        or call.function not in SAME_IN_BOTH - _FROM_ROWS
+        or (call.distinct and call.function in _ONCE)
+        or (call.function == "avg" and _is_too_wide(types.get(call.name, "")))
+    )
+
+
+def _is_too_wide(mean: str) -> bool:
+    """Whether Spark has to compute a mean of this type (see `kernel.aggregate`)."""
+    found = _DECIMAL.fullmatch(mean)
+    return found is not None and int(found[1]) + max(int(found[2]) + 6, 15) > 42
+
+
+def _held(column: str) -> Expr:
+    return exp.column(exp.to_identifier(column, quoted=True))
+
+
+def _spark(call: Call, columns: tuple[str, ...], chosen: str | None) -> Expr:
+    """The call over the columns that hold its arguments."""
+    arguments: list[Expr] = [_held(column) for column in columns]
+    if not arguments:
+        arguments = [exp.Star()]
+    if call.distinct:
+        arguments = [exp.Distinct(expressions=arguments)]
+    found: Expr = exp.Anonymous(this=call.function, expressions=arguments)
+    if chosen is None:
+        return found
+    return exp.Filter(this=found, expression=exp.Where(this=_held(chosen)))
+
+
+def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:
+    """Aggregates that have no meaning here, or cannot be had where they stand."""
+    errors = []
+    for each in asked.aggregates:
+        call = call_of(each.expr)
+        if call.function in _WITHOUT_ORDER:
+            other = "min_by" if call.function == "first" else "max_by"
+            errors.append(
+                PlanError(
+                    f"{call.function}() takes any row of a group: rows of a stream have no order but times",
+                    code="aggregate-function",
+                    hint=f"say by which time: {other}(value, time)",
+                )
+            )
+        elif not is_root and (not call.plain or call.function not in SAME_IN_BOTH):
+            errors.append(
+                PlanError(
+                    f"{text_of(each.expr)} is computed by Spark, and so it can only be in the last step of a"
+                    " query: here its result would have to be joined or grouped again",
+                    code="aggregate-function",
+                    hint="INSERT it into a sink of its own, and read that in another job",
+                )
+            )
+    return errors
+
+
+def with_texts(expr: Expr, asked: Aggregation) -> Expr:
+    """An expression over a group's result with keys and aggregates as they were written, for people."""
+    written = {each.name: each.expr for each in (*asked.keys, *asked.aggregates)}
+    return expr.transform(lambda node: written.get(node.name, node) if isinstance(node, exp.Column) else node)

@@ -1,0 +1,209 @@
+"""Rule: an ASOF join takes the nearest right row; which that is, and what makes no sense to ask for.
+
+Times: one comparison of an event time of each side says on which side of the left time the nearest row is
+looked for; a second one over the same two times is the tolerance. Equalities are keys, conditions on one side
+are as in any join. Anything else over both sides is refused: whether the nearest row is found first, or only
+among rows that satisfy it, is answered differently everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side, TimeComparison
+from watersmeet.plan.checks.unbounded import example_distance
+from watersmeet.plan.conditions.bands import ExactPart
+from watersmeet.plan.conditions.classify import OPERATORS, TimePart
+from watersmeet.plan.conditions.conjuncts import Conjunct, split
+from watersmeet.plan.model.conditions import AsofPlan
+from watersmeet.plan.nodes.join import Draft
+from watersmeet.plan.nodes.tree import JoinNode, Node
+from watersmeet.plan.scope import Ref, name_of
+from watersmeet.spec.model import Input, Options, OutputMode
+
+CODE = "asof-condition"
+
+
+def check_asof(drafts: Sequence[Draft], options: Options) -> list[PlanError]:
+    """What is wrong with the ASOF joins of a query."""
+    found: list[PlanError] = []
+    for draft in drafts:
+        if draft.node.is_asof:
+            found += _sides(draft, options) or list(_condition(draft)) or list(_waits_for_ever(draft))
+    return found
+
+
+def asof_of(draft: Draft) -> AsofPlan | None:
+    """The plan of an ASOF join that `check_asof` finds nothing wrong with; None for any other join."""
+    if not draft.node.is_asof:
+        return None
+    times = draft.parts.times
+    closed_lower = [part.closed_lower for part in times if part.closed_lower is not None]
+    closed_upper = [part.closed_upper for part in times if part.closed_upper is not None]
+    return AsofPlan(
+        latest=_deciding(draft).upper is not None,
+        closed_lower=max(closed_lower, default=None),
+        closed_upper=min(closed_upper, default=None),
+        floors=_comparisons(part for part in times if part.lower is not None),
+        ceilings=_comparisons(part for part in times if part.upper is not None),
+    )
+
+
+def _comparisons(parts: Iterator[TimePart]) -> tuple[TimeComparison, ...]:
+    return tuple(dict.fromkeys(part.comparison for part in parts))
+
+
+def _deciding(draft: Draft) -> TimePart:
+    """The comparison by which one row is nearer than another."""
+    given = _given(draft.node)
+    parts = draft.parts.times
+    return next((part for part in parts if given and part.conjunct.text == given[0].text), parts[0])
+
+
+def _given(node: Node) -> tuple[Conjunct, ...]:
+    assert isinstance(node, JoinNode)
+    return split(node.asked.match)
+
+
+def _names(draft: Draft) -> tuple[str, str]:
+    left, right = (" with ".join(i.alias for i in draft.node.inputs(side)) for side in Side)
+    return left, right
+
+
+def _sides(draft: Draft, options: Options) -> list[PlanError]:
+    node = draft.node
+    left, right = _names(draft)
+    if options.output_mode is OutputMode.CHANGELOG:
+        return [
+            PlanError(
+                f"the ASOF join of {left} with {right} is not run yet in output_mode changelog",
+                code="not-yet",
+                hint="its results are final: leave out output_mode, or SET output_mode = append",
+            )
+        ]
+    child = node.side(Side.RIGHT)
+    if not isinstance(child, Input) or any(stage.aggregation is None for stage in child.stages):
+        return [
+            PlanError(
+                f"the right side of an ASOF join has to be one input, and {right} is a join: of rows with "
+                "equal times the one that came first is taken, and joined rows come in no order",
+                code=CODE,
+                hint=f"join {left} with one of them first: (… ASOF JOIN …) JOIN …",
+            )
+        ]
+    return [
+        PlanError(
+            f"an ASOF join needs an event time on both sides, and {name} has none",
+            code=CODE,
+            hint=f"give {name} one (WATERMARK FOR … AS … - INTERVAL '10' SECOND, or IMPOSE_ORDER)",
+        )
+        for name, side in zip((left, right), Side, strict=True)
+        if not any(i.event_times for i in node.inputs(side))
+    ]
+
+
+def _condition(draft: Draft) -> Iterator[PlanError]:
+    left, right = _names(draft)
+    given, times = _given(draft.node), draft.parts.times
+    example = _example(draft)
+    by_text = {part.conjunct.text: part for part in times}
+    for conjunct in given:
+        if conjunct.text not in by_text:
+            yield PlanError(
+                f"MATCH_CONDITION compares an event time of {left} with one of {right}, and that is not "
+                f"{conjunct.text}{_without_watermark(draft, conjunct)}",
+                code=CODE,
+                hint=f"for example MATCH_CONDITION ({example}); equalities and other conditions go into ON",
+            )
+            return
+    inequalities = [part for part in times if not isinstance(part.conjunct.expr, exp.EQ)]
+    if given and any(part.conjunct.text == given[0].text for part in _closed_parts(times)):
+        yield PlanError(
+            "the first comparison in MATCH_CONDITION says with >=, >, <= or < on which side of the time of "
+            f"{left} the nearest row is looked for; {given[0].text} does not",
+            code=CODE,
+            hint=f"for example MATCH_CONDITION ({example})",
+        )
+        return
+    if not given and len(inequalities) != 1:
+        texts = " and ".join(part.conjunct.text for part in inequalities)
+        yield PlanError(
+            f"which row of {right} is nearest to one of {left} has to be said by one comparison of their "
+            f"event times, and there {f'are {len(inequalities)}: {texts}' if texts else 'is none'}",
+            code=CODE,
+            hint=f"say it with MATCH_CONDITION ({example}), right before ON",
+        )
+        return
+    pair = _pair(_deciding(draft))
+    for part in times:
+        if _pair(part) != pair:
+            yield PlanError(
+                f"{part.conjunct.text} compares other times than {_deciding(draft).conjunct.text}: an ASOF "
+                "join goes by one time of each side",
+                code=CODE,
+                hint="leave it out, or ask it of the rows that are found, in WHERE",
+            )
+        elif not part.is_exact:
+            yield PlanError(
+                f"{part.conjunct.text} casts a time to a coarser one: which row is nearest is then not said",
+                code=CODE,
+                hint="compare the times themselves",
+            )
+    compared = [conjunct.text for conjunct in draft.parts.residuals]
+    compared += [p.conjunct.text if isinstance(p, ExactPart) else p.band.text for p in draft.parts.bands]
+    for text in dict.fromkeys(compared):
+        yield PlanError(
+            f"{text} cannot be asked in an ASOF join: it is open whether the nearest row of {right} "
+            "is looked for among those that satisfy it, or found first and dropped if it does not",
+            code=CODE,
+            hint="put it into WHERE, where it is asked of the rows that are found; ON takes equalities, "
+            "conditions on one side, and a tolerance",
+        )
+    if draft.residual is not None and not compared:
+        yield PlanError(
+            "a condition over neither side cannot be asked in an ASOF join", code=CODE, hint="leave it out"
+        )
+
+
+def _closed_parts(times: Sequence[TimePart]) -> Iterator[TimePart]:
+    """Those whose text bounds the distance at both ends: an equality, a BETWEEN."""
+    texts = [part.conjunct.text for part in times]
+    yield from (p for p in times if isinstance(p.conjunct.expr, exp.EQ) or texts.count(p.conjunct.text) > 1)
+
+
+def _without_watermark(draft: Draft, conjunct: Conjunct) -> str:
+    columns = ((column.table, column.name) for column in conjunct.expr.find_all(exp.Column) if column.table)
+    names = [name_of(ref) for ref in dict.fromkeys(columns) if not draft.scope.is_event_time(ref)]
+    if type(conjunct.expr) not in OPERATORS or not names:
+        return ""
+    return f" ({', '.join(names)} {'has' if len(names) == 1 else 'have'} no watermark)"
+
+
+def _pair(part: TimePart) -> tuple[Ref, Ref]:
+    return part.first, part.second
+
+
+def _example(draft: Draft) -> str:
+    first, second = (
+        next(name_of((i.alias, i.event_times[0])) for i in draft.node.inputs(side) if i.event_times)
+        for side in Side
+    )
+    return f"{first} >= {second}"
+
+
+def _waits_for_ever(draft: Draft) -> Iterator[PlanError]:
+    """A row that looks for a later one is decided when that is there, or can come no more."""
+    if any(part.upper is not None for part in draft.parts.times):
+        return
+    left, right = _names(draft)
+    first, second = _pair(_deciding(draft))
+    distance = example_distance(first, second, draft.scope) or "…"
+    yield PlanError(
+        f"state would grow without limit: a row of {left} without a later one of {right} would wait for "
+        f"ever, for nothing says how much later than {name_of(first)} {name_of(second)} may be",
+        code="unbounded-state",
+        hint=f"add a tolerance to the ON condition: AND {name_of(second)} <= {name_of(first)} + {distance}",
+    )

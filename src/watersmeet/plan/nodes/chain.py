@@ -1,0 +1,327 @@
+"""From nodes whose conditions are understood to their plans: which columns each keeps, and what leaves it.
+
+Columns are decided from the root downwards, for what a node keeps is what leaves the one beneath it; stages
+come after what they feed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import MAX_TIME, Side
+from watersmeet.names import node_alias, ours
+from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
+from watersmeet.plan.conditions.flags import SideConditions
+from watersmeet.plan.conditions.keys import Equality, bare
+from watersmeet.plan.conditions.placement import Conditions
+from watersmeet.plan.conditions.residual import after_join
+from watersmeet.plan.identity.fingerprint import table_fingerprint
+from watersmeet.plan.model.conditions import Key
+from watersmeet.plan.model.nodes import (
+    AggregatePlan,
+    JoinPlan,
+    LookupPlan,
+    NodePlan,
+    PassPlan,
+)
+from watersmeet.plan.model.sides import FeedPlan, SidePlan, joined_name
+from watersmeet.plan.nodes.aggregate import Groups, from_rows, groups_of, with_texts
+from watersmeet.plan.nodes.asof import asof_of
+from watersmeet.plan.nodes.columns import kept_columns
+from watersmeet.plan.nodes.feed import Derived, Feed, needed, open_key
+from watersmeet.plan.nodes.input_side import InputSide, compared_refs, never_null
+from watersmeet.plan.nodes.join import Draft, bounds_in, looks_above
+from watersmeet.plan.nodes.stage_feed import StageFeed
+from watersmeet.plan.nodes.tree import (
+    AggregateNode,
+    JoinNode,
+    LookupNode,
+    Node,
+    Tree,
+)
+from watersmeet.plan.scope import Ref, refs
+from watersmeet.spec.model import Expr, Input, StageBranch
+
+
+@dataclass(frozen=True)
+class Understood:
+    """A query or stage, taken apart; ``stages``: those beneath its inputs, by (alias, branch)."""
+
+    tree: Tree
+    conditions: Conditions
+    drafts: tuple[Draft, ...]
+    stages: Mapping[tuple[str, int], Understood]
+
+
+def plan_nodes(query: Understood, after: Iterable[Expr]) -> tuple[tuple[NodePlan, ...], list[PlanError]]:
+    """The plans of all nodes of a query, in order of their numbers, and what is wrong with them.
+
+    Args:
+        after: expressions over the rows of the last node.
+    """
+    chain = _Chain(query)
+    nodes = chain.plan({joined_name(*ref) for expr in after for ref in refs(expr)})
+    return tuple(sorted(nodes, key=lambda node: node.number)), chain.errors
+
+
+def _any_column(draft: Draft) -> str:
+    first = draft.scope.inputs[0]
+    return joined_name(first.alias, (*first.event_times, first.columns[0].name)[0])
+
+
+@dataclass
+class _Chain:
+    """The nodes of one query or stage."""
+
+    query: Understood
+    derived: Derived = field(default_factory=Derived)
+    leaving: dict[int, Collection[str]] = field(default_factory=dict)
+    """Per node, the joined names of what has to leave it."""
+    keys: dict[int, tuple[Key, ...]] = field(default_factory=dict)
+    groups: dict[int, Groups] = field(default_factory=dict)
+    sides: dict[tuple[int, Side], SidePlan] = field(default_factory=dict)
+    """Of rows that come from nodes of the same query."""
+    beneath: list[NodePlan] = field(default_factory=list)
+    errors: list[PlanError] = field(default_factory=list)
+
+    @property
+    def drafts(self) -> Sequence[Draft]:
+        return self.query.drafts
+
+    @property
+    def conditions(self) -> Conditions:
+        return self.query.conditions
+
+    def plan(self, leaving: Collection[str]) -> list[NodePlan]:
+        """All nodes, in no order; ``leaving``: columns of the root's rows that something above needs."""
+        root = self.drafts[-1]  # rows without a column could not be counted
+        if isinstance(root.node, AggregateNode):  # its side's columns do not leave it
+            leaving = ()
+        elif not leaving:
+            leaving = {_any_column(root)}
+        self.leaving[root.node.number] = leaving
+        for draft in reversed(self.drafts):
+            self._plan_keys(draft)
+        nodes = [self._node(draft) for draft in self.drafts]
+        return nodes + self.beneath
+
+    def _plan_keys(self, draft: Draft) -> None:
+        """The node's keys and its sides that are nodes of the query; says what has to leave those."""
+        node = draft.node
+        feeds = {
+            side: Feed(node, side, self.derived) for side in node.sides if isinstance(node.side(side), Node)
+        }
+        keys: list[Key] = []
+        if isinstance(node, AggregateNode):
+            self.groups[node.number] = groups_of(node, feeds.get(Side.LEFT))
+            keys += self.groups[node.number].held
+        for number, equality in enumerate(draft.keys):
+            columns = {
+                side: feeds[side].key(number, equality)
+                if side in feeds
+                else self._own_column(draft, side, number, equality)
+                for side in Side
+            }
+            left, right = (
+                after_join(equality.expr(side)) if side in feeds else bare(equality.expr(side))
+                for side in Side
+            )
+            keys.append(
+                Key(left, right, columns[Side.LEFT], columns[Side.RIGHT], equality.null_safe, equality.text)
+            )
+        self.keys[node.number] = tuple(keys)
+        for side, feed in feeds.items():
+            self._plan_feed(draft, side, feed)
+
+    def _own_column(self, draft: Draft, side: Side, number: int, equality: Equality) -> str:
+        """An input's own column; an event time, which is held as a plain number, gets a second one as a key,
+        and so does a column whose type has yet to be found."""
+        expr, i = equality.expr(side), draft.node.side(side)
+        if equality.is_open and isinstance(i, Input) and i.stages:
+            self.errors.append(open_key(expr))
+        plain = isinstance(expr, exp.Column) and not draft.scope.is_event_time((expr.table, expr.name))
+        return str(expr.name) if plain and not equality.is_open else ours(f"key{number + 1}")
+
+    def _plan_feed(self, draft: Draft, side: Side, feed: Feed) -> None:
+        node, keys = draft.node, self.keys[draft.node.number]
+        plan_of = feed.plan(
+            [(key.column(side), key.null_safe) for key in keys],
+            self.conditions.sides[node.number, side],
+            [c for where, c in draft.parts.one_sided if where is side],
+            [*never_null(draft, side), *self._timed(node)],
+            matchable=draft.matchable,
+        )
+        self.errors += feed.errors
+        inputs = node.inputs(side)
+        times = tuple(joined_name(i.alias, column) for i in inputs for column in i.event_times)
+        available = [joined_name(i.alias, c.name) for i in inputs for c in i.columns]
+        available += [
+            joined_name(i.alias, name) for i in inputs for name in self.derived.columns.get(i.alias, ())
+        ]
+        wanted = {*times, *(joined_name(*ref) for ref in compared_refs(draft, side))}
+        wanted |= {key.column(side) for key in keys}
+        kept = kept_columns(
+            [*available, *feed.computed], lambda name: name, wanted, self.leaving[node.number]
+        )
+        plan = plan_of(kept.kept)
+        plan = replace(plan, timed=next((joined_name(*ref) for ref in self._timed(node)), None))
+        self.leaving[plan.node] = needed(plan)
+        nullable = {(i.alias, c) for i in inputs if i.alias in node.nullable(side) for c in i.event_times}
+        nullable |= node.open_times(side)
+        self.sides[node.number, side] = SidePlan(
+            name=node_alias(plan.node),
+            inputs=inputs,
+            branches=(),
+            feed=plan,
+            event_times=times,
+            kept=kept.kept,
+            carried=kept.carried,
+            nullable=tuple(
+                joined_name(i.alias, c) for i in inputs for c in i.event_times if (i.alias, c) in nullable
+            ),
+            padded=node.padded(side),
+            passes=node.passes,
+        )
+
+    def _node(self, draft: Draft) -> NodePlan:
+        """The node's plan; all nodes above have said what they need."""
+        node = draft.node
+        sides = {
+            side: self.sides.get((node.number, side)) or self._input_side(draft, side) for side in node.sides
+        }
+        filters = tuple(
+            (sides[side].title, conjunct.text)
+            for side in node.sides
+            for conjunct in self._filters(node, side)
+        )
+        if isinstance(node, JoinNode):
+            return self._join(draft, node, sides, filters)
+        if isinstance(node, AggregateNode):
+            return self._aggregate(node, sides[Side.LEFT], filters)
+        return PassPlan(number=node.number, sides=tuple(sides.values()), filters=filters)
+
+    def _join(
+        self,
+        draft: Draft,
+        node: JoinNode,
+        sides: Mapping[Side, SidePlan],
+        filters: tuple[tuple[str, str], ...],
+    ) -> JoinPlan:
+        parts, residual = draft.parts, draft.residual
+        decided = [part for part in parts.times if not part.is_zoned]
+        rechecked = [part for part in decided if not part.is_exact]
+        bounds = bounds_in(draft, self.drafts)
+        asked = JoinPlan(
+            number=node.number,
+            kind=node.kind,
+            sides=tuple(sides.values()),
+            keys=self.keys[node.number],
+            bands=draft.bands,
+            comparisons=tuple(dict.fromkeys(part.comparison for part in decided)),
+            rechecks=tuple(dict.fromkeys(part.comparison for part in rechecked)),
+            slack=min(max((part.span for part in parts.times), default=0), MAX_TIME),
+            bounds=bounds,
+            looks_above=looks_above(draft, self.drafts, bounds),
+            residual=None if residual is None else residual.expr,
+            residual_exact=None if residual is None else residual.exact,
+            residual_columns=() if residual is None else residual.columns,
+            residual_why=() if residual is None else residual.why,
+            matchable=draft.matchable,
+            one_sided=tuple((sides[side].title, conjunct.text) for side, conjunct in parts.one_sided),
+            filters=filters,
+            recheck_texts=tuple(dict.fromkeys(part.conjunct.text for part in rechecked)),
+            warnings=draft.warnings,
+            values=draft.values,
+            asof=asof_of(draft),
+        )
+        return _lookup(asked) if isinstance(node, LookupNode) else asked
+
+    def _timed(self, node: Node) -> list[Ref]:
+        """The time of windows."""
+        if not isinstance(node, AggregateNode):
+            return []
+        return refs(node.asked.window.time)
+
+    def _aggregate(
+        self, node: AggregateNode, side: SidePlan, filters: tuple[tuple[str, str], ...]
+    ) -> AggregatePlan:
+        asked, groups = node.asked, self.groups[node.number]
+        (time,) = self._timed(node)
+        having = None if asked.having is None else text_of(with_texts(asked.having, asked))
+        return AggregatePlan(
+            number=node.number,
+            sides=(side,),
+            filters=filters,
+            kind=asked.window.kind,
+            time=time[1] if side.feed is None else joined_name(*time),
+            size=asked.window.size,
+            slide=asked.window.slide,
+            keys=groups.keys,
+            calls=groups.calls,
+            results=asked.columns,
+            key_texts=tuple(text_of(key.expr) for key in asked.keys),
+            having=having,
+            from_rows=from_rows(groups.calls, {column.name: column.type for column in asked.columns}),
+        )
+
+    def _filters(self, node: Node, side: Side) -> Sequence[Conjunct]:
+        child = node.side(side)
+        if isinstance(child, Input):
+            return self.conditions.inputs[child.alias]
+        return self.conditions.sides[node.number, side]
+
+    def _input_side(self, draft: Draft, side: Side) -> SidePlan:
+        node, i = draft.node, draft.node.side(side)
+        assert isinstance(i, Input)
+        planned = InputSide(
+            draft=draft,
+            side=side,
+            keys=self.keys[node.number],
+            filters=self.conditions.inputs[i.alias],
+            derived=self.derived.columns.get(i.alias, {}),
+            leaving=self.leaving[node.number],
+            timed=next((column for _, column in self._timed(node)), None),
+        )
+
+        def of_stage(
+            number: int, columns: Mapping[str, Expr], conditions: SideConditions, not_null: Sequence[str]
+        ) -> FeedPlan:
+            return self._stage(i, number, columns, conditions, not_null, planned.timed)
+
+        plan = planned.plan(of_stage)
+        self.errors += planned.problems(plan)
+        return plan
+
+    def _stage(
+        self,
+        i: Input,
+        number: int,
+        columns: Mapping[str, Expr],
+        conditions: SideConditions,
+        not_null: Sequence[str],
+        timed: str | None,
+    ) -> FeedPlan:
+        """The feed of a branch that is a stage; plans the stage."""
+        stage, branch = self.query.stages[i.alias, number], i.branches[number]
+        assert isinstance(branch, StageBranch)
+        chain = _Chain(stage)
+        feed = StageFeed(i, branch, stage.tree, stage.conditions.after, chain.derived)
+        plan = feed.plan(
+            columns, conditions.filters, conditions.one_sided, not_null, matchable=conditions.matchable
+        )
+        plan = replace(plan, timed=timed)
+        self.beneath += chain.plan(needed(plan))
+        self.errors += [*feed.errors, *chain.errors]
+        return plan
+
+
+def _lookup(join: JoinPlan) -> LookupPlan:
+    """A join with a table as of the tick, from what it would be as any other: no bound releases anything."""
+    asked = {each.name: getattr(join, each.name) for each in fields(join)}
+    table = join.right
+    changed = {"sides": (join.left,), "bounds": (), "looks_above": False, "table": table}
+    return LookupPlan(**(asked | changed), table_fingerprint=table_fingerprint(table, join.keys))

@@ -1,0 +1,92 @@
+"""Rule: which columns of a side are kept in state, and which of them leave the join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.plan.conditions.conjuncts import join_all
+from watersmeet.plan.conditions.flags import over_source
+from watersmeet.spec.model import Branch, Expr, Input
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Names, in the side's order, then computed columns; ``carried`` are among ``kept``."""
+
+    kept: tuple[str, ...]
+    carried: tuple[str, ...]
+
+
+def kept_columns(
+    names: Iterable[str], joined: Callable[[str], str], needed: Collection[str], leaving: Collection[str]
+) -> Kept:
+    """What a join needs itself, and whatever comes after it.
+
+    Args:
+        names: all columns that the side could have, in order; a name may come twice.
+        joined: a column's name once it has left the join.
+        needed: the columns that keys, residual and the release of rows need.
+        leaving: joined names of those that the joins and expressions above need.
+    """
+    every = dict.fromkeys(names)
+    carried = tuple(name for name in every if joined(name) in leaving)
+    return Kept(tuple(name for name in every if name in needed or name in carried), carried)
+
+
+def source_columns(i: Input, branch: Branch) -> Mapping[str, Expr]:
+    """An input's columns as expressions over the branch's source."""
+    return {column.name: expr for column, expr in zip(i.columns, branch.columns, strict=True)}
+
+
+def branch_columns(
+    kept: Kept,
+    computed: Mapping[str, Expr],
+    columns: Mapping[str, Expr],
+    *,
+    first: Sequence[Expr],
+    then: Sequence[Expr],
+    times: Collection[str],
+) -> tuple[tuple[str, Expr], ...]:
+    """(name, expression over the source) of the kept columns.
+
+    What may fail on a value is asked only of rows that are there at all, as Spark asks a filter before what
+    stands above it.
+
+    Args:
+        computed: expressions over the input's bare columns.
+        first: conditions over the source, without which a row is none of the input's.
+        then: more of them, which drop rows that count for the watermarks of ``times``.
+    """
+    found = []
+    for name in kept.kept:
+        expr = columns[name].copy() if name in columns else over_source(computed[name], columns)
+        asked = join_all([*first, *(() if name in times else then)])
+        if asked is not None and may_fail(expr):
+            expr = exp.Case().when(asked, expr, copy=False)
+        found.append((name, expr))
+    return tuple(found)
+
+
+def may_fail(expr: Expr) -> bool:
+    """Whether Spark may raise for a value: unless all in it is known not to."""
+    return not all(isinstance(node, _NEVER_FAILS) for node in expr.walk())
+
+
+_NEVER_FAILS = (
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Boolean,
+    exp.Null,
+    exp.Paren,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Is,
+    exp.Lower,
+    exp.Upper,
+    exp.Length,
+)

@@ -1,0 +1,149 @@
+"""Rule: what later joins need of rows that come from a join: which columns hold it, and who computes it.
+
+A plain column is there already. An expression over one input that is never padded beneath is computed of
+that input's rows, by Spark, and travels along. What mentions several inputs, or one whose columns may be
+NULL because it was padded, can only be computed of the joined rows, in the task: what is on the list of
+`plan.exact`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
+from watersmeet.names import ours
+from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
+from watersmeet.plan.conditions.keys import Equality, bare
+from watersmeet.plan.conditions.residual import after_join, in_tasks
+from watersmeet.plan.exact import Exact
+from watersmeet.plan.model.sides import FeedPlan, joined_name
+from watersmeet.plan.nodes.tree import Node
+from watersmeet.plan.scope import Ref, Scope, refs
+from watersmeet.spec.model import Expr
+
+
+@dataclass
+class Derived:
+    """Columns computed of inputs' rows for joins above: per alias, name -> expression over bare columns."""
+
+    columns: dict[str, dict[str, Expr]] = field(default_factory=dict)
+
+    def column(self, alias: str, expr: Expr) -> str:
+        """The name of the column that holds ``expr``."""
+        known = self.columns.setdefault(alias, {})
+        own = bare(expr)
+        for name, held in known.items():
+            if held == own:
+                return name
+        name = ours(f"expr{len(known) + 1}")
+        known[name] = own
+        return name
+
+
+@dataclass
+class Feed:
+    """The side of a join that takes the rows of a join beneath, while it is being planned."""
+
+    node: Node
+    side: Side
+    derived: Derived
+    computed: dict[str, Expr] = field(default_factory=dict)
+    exact: dict[str, Exact] = field(default_factory=dict)
+    errors: list[PlanError] = field(default_factory=list)
+
+    @property
+    def scope(self) -> Scope:
+        return self.node.scope
+
+    def key(self, number: int, equality: Equality) -> str:
+        """The column that holds a key's values on this side."""
+        expr = equality.expr(self.side)
+        if isinstance(expr, exp.Column) and not self.scope.is_event_time((expr.table, expr.name)):
+            return joined_name(expr.table, expr.name)
+        if equality.is_open:
+            self.errors.append(open_key(expr))
+        return self.held(expr, ours(f"key{number + 1}"))
+
+    def truth(self, number: int, conjunct: Conjunct) -> str:
+        """The column that says whether a condition on this side alone is TRUE."""
+        expr = exp.Coalesce(this=exp.Paren(this=conjunct.expr.copy()), expressions=[exp.false()])
+        return self.held(expr, ours(f"condition{number + 1}"), conjunct)
+
+    def held(self, expr: Expr, name: str, conjunct: Conjunct | None = None) -> str:
+        """The column that holds ``expr``: ``name``, if it has to be computed of the rows."""
+        aliases = self.scope.mentioned(expr)
+        if len(aliases) == 1 and aliases[0] not in self.node.nullable(self.side):
+            return joined_name(aliases[0], self.derived.column(aliases[0], expr))
+        if not isinstance(expr, exp.Column):
+            found = in_tasks(conjunct or Conjunct(expr, text_of(expr)), self.scope)
+            if isinstance(found, PlanError):
+                self.errors.append(found)
+                return name
+            self.exact[name] = found
+        self.computed[name] = expr
+        return name
+
+    def plan(
+        self,
+        keys: Sequence[tuple[str, bool]],
+        filters: Sequence[Conjunct],
+        conditions: Sequence[Conjunct],
+        never_null: Sequence[Ref],
+        *,
+        matchable: bool,
+    ) -> Callable[[Sequence[str]], FeedPlan]:
+        """The plan of the feed, once it is known which columns are kept.
+
+        Args:
+            keys: (column, null-safe).
+            filters, conditions: on this side alone; see `FeedPlan`.
+            never_null: columns whose NULL lets a row match nothing.
+        """
+        child = self.node.side(self.side)
+        assert isinstance(child, Node)
+        whole = [self.truth(number, conjunct) for number, conjunct in enumerate([*filters, *conditions])]
+        not_null = [column for column, null_safe in keys if not null_safe]
+        not_null += [joined_name(*ref) for ref in never_null]
+        plain = {
+            name: joined_name(e.table, e.name)
+            for name, e in self.computed.items()
+            if isinstance(e, exp.Column)
+        }
+        others = {name: e for name, e in self.computed.items() if name not in plain}
+
+        def made(kept: Sequence[str]) -> FeedPlan:
+            names = dict.fromkeys([*kept, *whole, *not_null])
+            return FeedPlan(
+                node=child.number,
+                copied=tuple((name, plain.get(name, name)) for name in names if name not in others),
+                computed=tuple((name, after_join(expr)) for name, expr in others.items()),
+                computed_exact=tuple((self.exact[name].tree, self.exact[name].type) for name in others),
+                beneath=(),
+                filters=tuple(whole[: len(filters)]),
+                conditions=tuple(whole[len(filters) :]),
+                not_null=tuple(dict.fromkeys(not_null)),
+                matchable=matchable,
+            )
+
+        return made
+
+
+def needed(plan: FeedPlan) -> set[str]:
+    """Columns that have to leave the node beneath."""
+    wanted = {column for _, column in plan.copied}
+    for _, expr in plan.computed:
+        wanted |= {name for _, name in refs(expr)}
+    return wanted
+
+
+def open_key(expr: Expr) -> PlanError:
+    """A key whose type only Spark can tell, of rows that Spark does not see."""
+    return PlanError(
+        f"the type of {text_of(expr)} is not known before the job runs",
+        code="wrong-types",
+        hint="cast both sides of the equality to one type",
+    )

@@ -1,0 +1,191 @@
+"""A side of a node that is an input: what it keeps, what Spark evaluates, what comes from stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
+from watersmeet.names import FLAG
+from watersmeet.plan.conditions.conjuncts import Conjunct
+from watersmeet.plan.conditions.flags import SideConditions, flag_of, over_source
+from watersmeet.plan.conditions.keys import bare
+from watersmeet.plan.model.conditions import Key
+from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
+from watersmeet.plan.nodes.columns import Kept, branch_columns, kept_columns, source_columns
+from watersmeet.plan.nodes.join import Draft
+from watersmeet.plan.scope import Ref, refs
+from watersmeet.spec.model import Branch, Expr, Input
+
+OfStage = Callable[[int, Mapping[str, Expr], SideConditions, Sequence[str]], FeedPlan]
+"""Plans the feed of a branch that is a stage: its number, the kept columns, conditions, columns not NULL."""
+
+
+def _without_quotes(text: str) -> str:
+    return text.replace("`", "")
+
+
+@dataclass(frozen=True)
+class InputSide:
+    """What a node asks of one of its inputs.
+
+    ``keys``: of the node; ``filters``: conditions on the input alone that drop rows; ``derived``: columns
+    computed of its rows, (name, expression over bare columns); ``leaving``: joined names of what leaves.
+    """
+
+    draft: Draft
+    side: Side
+    keys: tuple[Key, ...]
+    filters: Sequence[Conjunct]
+    derived: Mapping[str, Expr]
+    leaving: Collection[str]
+    timed: str | None = None
+    """A time that is not NULL in a row of a window."""
+
+    @property
+    def input(self) -> Input:
+        found = self.draft.node.side(self.side)
+        assert isinstance(found, Input)
+        return found
+
+    def plan(self, of_stage: OfStage) -> SidePlan:
+        i, node = self.input, self.draft.node
+        computed = {key.column(self.side): key.expr(self.side) for key in self.keys} | dict(self.derived)
+        kept = self._kept()
+        conditions = SideConditions(
+            filters=tuple(bare(c.expr) for c in self.filters),
+            one_sided=tuple(bare(c.expr) for where, c in self.draft.parts.one_sided if where is self.side),
+            not_null=self._not_null(),
+            matchable=self.draft.matchable,
+        )
+        branches: list[BranchPlan | FeedPlan] = []
+        for number, branch in enumerate(i.branches):
+            if isinstance(branch, Branch):
+                columns = source_columns(i, branch)
+                branches.append(
+                    BranchPlan(
+                        source=branch.source,
+                        lags=branch.lags,
+                        columns=branch_columns(
+                            kept,
+                            computed,
+                            columns,
+                            first=[] if branch.beneath is None else [branch.beneath],
+                            then=[
+                                *([] if branch.above is None else [branch.above]),
+                                *(over_source(expr, columns) for expr in conditions.filters),
+                            ],
+                            times=i.event_times,
+                        ),
+                        flag=flag_of(branch, conditions, columns),
+                        words=self._words(),
+                    )
+                )
+            else:
+                held = {name: computed.get(name, _column(name)) for name in kept.kept}
+                branches.append(of_stage(number, held, conditions, self._never_null()))
+        nullable = node.open_times(self.side)
+        return SidePlan(
+            name=i.alias,
+            inputs=(i,),
+            branches=tuple(branches),
+            feed=None,
+            event_times=i.event_times,
+            kept=kept.kept,
+            carried=kept.carried,
+            nullable=tuple(column for column in i.event_times if (i.alias, column) in nullable),
+            padded=node.padded(self.side),
+            passes=node.passes,
+        )
+
+    def _words(self) -> tuple[tuple[str, str], ...]:
+        """What is computed of a row, as the conditions that it is computed for were written. A key is made
+        of rows that meet the conditions on them alone, and these may be what fails."""
+        texts = [key.text for key in self.keys if key.text]
+        own = [c.text for c in self.filters]
+        own += [c.text for where, c in self.draft.parts.one_sided if where is self.side]
+        flag = " AND ".join(dict.fromkeys(map(_without_quotes, [*own, *texts])))
+        of_keys = [
+            (key.column(self.side), flag if own else _without_quotes(key.text))
+            for key in self.keys
+            if key.text
+        ]
+        return (*of_keys, *([(FLAG, flag)] if flag else []))
+
+    def _kept(self) -> Kept:
+        i = self.input
+        names = [column.name for column in i.columns]
+        key_columns = [key.column(self.side) for key in self.keys]
+        needed = {
+            *i.event_times,
+            *(column for _, column in compared_refs(self.draft, self.side)),
+            *key_columns,
+        }
+        if i.changes:  # a delete names a whole row
+            needed |= set(names)
+        every = [*names, *self.derived, *key_columns]
+        found = kept_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)
+        return found if found.kept else Kept((names[0],), ())  # rows without a column could not be counted
+
+    def _not_null(self) -> tuple[Expr, ...]:
+        """Keys and band columns whose NULL lets the row match nothing; an event time of a source is never
+        NULL here."""
+        i = self.input
+        bands = [
+            exp.column(exp.to_identifier(column, quoted=True))
+            for alias, column in self.draft.parts.band_columns
+            if alias == i.alias
+        ]
+        keys = [key.expr(self.side) for key in self.keys if not key.null_safe]
+        found = {
+            e.sql(dialect="spark"): e
+            for e in [*keys, *bands]
+            if not (isinstance(e, exp.Column) and e.name in i.event_times)
+        }
+        return tuple(found.values())
+
+    def _never_null(self) -> tuple[str, ...]:
+        """Kept columns whose NULL lets a row of a stage match nothing: keys, bands, bounded times."""
+        keys = [key.column(self.side) for key in self.keys if not key.null_safe]
+        columns = [ref[1] for ref in never_null(self.draft, self.side)]
+        columns += [] if self.timed is None else [self.timed]
+        return tuple(dict.fromkeys([*keys, *columns]))
+
+    def problems(self, plan: SidePlan) -> list[PlanError]:
+        """Columns of a UNION ALL with stages whose type nobody can tell beforehand: its branches meet in
+        files, which Spark does not see."""
+        i = self.input
+        if not plan.stages or len(plan.branches) == 1:
+            return []
+        return [
+            PlanError(
+                f"the type of {i.alias}.{column.name} is not known before the job runs ({column.type})",
+                code="wrong-types",
+                hint="cast it to one type in every branch of the UNION ALL",
+            )
+            for column in i.columns
+            if column.name in plan.kept and column.type in ("UNKNOWN", "VOID")
+        ]
+
+
+def never_null(draft: Draft, side: Side) -> list[Ref]:
+    """Columns of a side whose NULL lets its rows match nothing: those of bounds and bands."""
+    timed = [ref for part in draft.parts.times for ref in (part.first, part.second)]
+    found = dict.fromkeys([*timed, *draft.parts.band_columns])
+    return [ref for ref in found if draft.scope.side(ref[0]) is side]
+
+
+def compared_refs(draft: Draft, side: Side) -> list[Ref]:
+    """Columns of a side that bands and the residual look at."""
+    found = [ref for part in draft.parts.bands for ref in part.refs]
+    if draft.residual is not None:
+        mentioned = [ref for conjunct in draft.conjuncts for ref in refs(conjunct.expr)]
+        found += [ref for ref in mentioned if joined_name(*ref) in draft.residual.columns]
+    return [ref for ref in dict.fromkeys(found) if draft.scope.side(ref[0]) is side]
+
+
+def _column(name: str) -> Expr:
+    return exp.Column(this=exp.to_identifier(name, quoted=True))

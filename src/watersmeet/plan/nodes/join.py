@@ -1,0 +1,178 @@
+"""One node's condition, taken apart: keys, bands, bounds, residual; before its columns are known. Only a join
+has one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
+from watersmeet.plan.conditions.bands import Bands
+from watersmeet.plan.conditions.bands import bands_of as value_bands_of
+from watersmeet.plan.conditions.bounds import (
+    Links,
+    bands_of,
+    bounds_of,
+    inverted_pairs,
+    links_of,
+    together,
+)
+from watersmeet.plan.conditions.classify import Parts, classify
+from watersmeet.plan.conditions.conjuncts import Conjunct
+from watersmeet.plan.conditions.constants import constant_is_true
+from watersmeet.plan.conditions.keys import Equality, keys_of
+from watersmeet.plan.conditions.residual import Residual, residual_of
+from watersmeet.plan.model.conditions import Bound, TimeBand
+from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, LookupNode, Node
+from watersmeet.plan.scope import Ref, Scope, name_of
+from watersmeet.spec.model import JoinKind
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A node whose condition is understood; of one that does not join, nothing is asked.
+
+    ``never``: warnings of constants that are never TRUE.
+    """
+
+    node: Node
+    scope: Scope
+    conjuncts: tuple[Conjunct, ...]
+    parts: Parts
+    keys: tuple[Equality, ...]
+    residual: Residual | None
+    bands: tuple[TimeBand, ...]
+    values: Bands
+    links: Links
+    never: tuple[str, ...]
+
+    @property
+    def matchable(self) -> bool:
+        """Some pair may match: no interval is inverted, no constant condition is false."""
+        return not self.never and not inverted_pairs(self.links) and not self.values.inverted
+
+    @property
+    def timed(self) -> frozenset[str]:
+        """Aliases of which a time stands in a bound of this join: it is not NULL in a match."""
+        return frozenset(alias for alias, _ in self.timed_columns)
+
+    @property
+    def timed_columns(self) -> frozenset[Ref]:
+        """The times themselves."""
+        return frozenset(ref for part in self.parts.times for ref in (part.first, part.second))
+
+    def may_be_null(self, side: Side) -> frozenset[Ref]:
+        """Event times of a side that may be NULL in rows that can match: their input was padded, or they were
+        by themselves."""
+        nullable = self.node.nullable(side) - self.timed
+        padded = {(i.alias, c) for i in self.node.inputs(side) if i.alias in nullable for c in i.event_times}
+        return frozenset(padded | (self.node.open_times(side) - self.timed_columns))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        texts = [
+            " and ".join(band.texts)
+            for band in self.values.exact
+            if band.lower is not None and band.upper is not None and band.lower > band.upper
+        ]
+        empty = [
+            f"no pair can satisfy {text}: nothing can match"
+            for text in dict.fromkeys((*texts, *self.values.inverted))
+        ]
+        return (*_empty_intervals(inverted_pairs(self.links), self.bands, self.scope), *empty, *self.never)
+
+
+def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[PlanError]]:
+    """The join's condition taken apart, and what is wrong with it."""
+    scope = node.scope
+    parts, errors = classify(conjuncts, scope)
+    keys, wrong_keys = keys_of(parts.keys, scope)
+    never, undecided = _constants(parts.constants)
+    residual, wrong_residuals = residual_of([*parts.residuals, *undecided], scope)
+    draft = Draft(
+        node=node,
+        scope=scope,
+        conjuncts=tuple(conjuncts),
+        parts=parts,
+        keys=keys,
+        residual=residual,
+        bands=bands_of(parts.times, scope),
+        values=value_bands_of(parts.bands),
+        links=links_of(parts.times),
+        never=tuple(never),
+    )
+    return draft, [*errors, *wrong_keys, *wrong_residuals]
+
+
+def looks_above(draft: Draft, drafts: Sequence[Draft], bounds: Sequence[Bound]) -> bool:
+    """Whether some of a join's ``bounds`` follow from joins above it: then a row that is released may still
+    meet this join's own condition, though nothing can come of it."""
+    beneath = {each.number for each in draft.node.beneath}
+    own = bounds_in(draft, [each for each in drafts if each.node.number in beneath])
+    smallest = {(bound.evicted, bound.by): bound.c for bound in own}
+    return any(smallest.get((bound.evicted, bound.by)) != bound.c for bound in bounds)
+
+
+def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
+    """The postpone map of a join: of its own bounds and what follows from those of other joins.
+
+    What other joins' conditions say holds for this one's matches too if those are beneath it, or if all joins
+    are inner ones; but only over times that are not NULL in a match (semantics.md, section 3). An ASOF join's
+    own condition alone decides when its rows go.
+    """
+    node = draft.node
+    if node.is_asof:
+        return bounds_of(draft.links, draft.scope)
+    inner = all(
+        isinstance(each.node, JoinNode) and each.node.kind is JoinKind.INNER
+        for each in drafts  # but one without times that drops rows, and what groups those that leave the last
+        if not isinstance(each.node, LookupNode | AggregateNode)
+    )
+    beneath = {each.number for each in node.beneath}
+    pool = [
+        each.links
+        for each in drafts
+        if inner
+        or each is draft
+        or (each.node.number in beneath and not each.node.hides_right)  # there is no partner any more
+    ]
+    links = together(pool)
+    nullable = frozenset(ref for side in node.sides for ref in draft.may_be_null(side))
+    return bounds_of(links, draft.scope, None if inner else nullable)
+
+
+def _constants(constants: Sequence[Conjunct]) -> tuple[list[str], list[Conjunct]]:
+    """(warnings of those that are never TRUE, those that only the run can decide)."""
+    never: list[str] = []
+    undecided: list[Conjunct] = []
+    for conjunct in constants:
+        truth = constant_is_true(conjunct.expr)
+        if truth is None:
+            undecided.append(conjunct)
+        elif not truth:
+            never.append(f"nothing can match: {conjunct.text} is never true")
+    return never, undecided
+
+
+def _empty_intervals(
+    inverted: Sequence[tuple[Ref, Ref]], bands: Sequence[TimeBand], scope: Scope
+) -> list[str]:
+    by_columns = {(band.left_column, band.right_column): band for band in bands}
+    found = {
+        columns
+        for columns, band in by_columns.items()
+        if band.lower is not None and band.upper is not None and band.lower > band.upper
+    }
+    for pair in inverted:
+        left, right = sorted(pair, key=lambda ref: scope.position(ref[0]))
+        found.add((scope.column_name(left), scope.column_name(right)))
+    warnings = []
+    for columns in sorted(found):
+        names = [
+            column if side in scope.joined else name_of((scope.of_side(side)[0].alias, column))
+            for side, column in zip(Side, columns, strict=True)
+        ]
+        texts = " and ".join(by_columns[columns].texts)
+        warnings.append(f"no pair of {names[0]} and {names[1]} can satisfy {texts}: nothing can match")
+    return warnings

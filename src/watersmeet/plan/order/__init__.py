@@ -1,0 +1,1 @@
+"""Rules about the order of inner joins, and how much state an order makes."""

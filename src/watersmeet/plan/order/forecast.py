@@ -1,0 +1,432 @@
+"""How far behind watermarks are at most, and how much state that makes: numbers, before anything runs, or by
+what a run has measured.
+
+What is assumed: event times follow the clock, no row comes before its time, every stream is read as it comes,
+none falls silent. Then W of an input is behind the clock by its lag (and allowed_lateness), a
+row that a bound ``evicted >= by - c`` releases stays for at most ``c`` and what W of ``by`` is behind, and
+the watermarks that leave a join are held back by the rows that it keeps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+from sqlglot import exp
+
+from watersmeet.event_time import DAY_US, Side
+from watersmeet.plan.model.conditions import Bound
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.sides import BranchPlan, SidePlan, joined_name
+from watersmeet.plan.order.measured import MeasuredSide
+from watersmeet.plan.scope import INTEGER_BITS, unit_of_type
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, Source, WatermarkRule, WindowKind
+
+STRING_BYTES = 20
+"""What a text, or any value without a fixed width, is assumed to take."""
+
+SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES, CAME_BYTES, COUNT_BYTES = 8, 4, 8, 4, 8, 8
+_BITS = {"BOOLEAN": 1, "FLOAT": 32, "REAL": 32, "DOUBLE": 64, "DATE": 32, **INTEGER_BITS}
+_BITS |= {"DECIMAL": 128, "DEC": 128, "NUMERIC": 128}
+_BITS |= dict.fromkeys(("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ"), 64)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """How far a watermark is behind the clock at most. ``at_most`` None: that cannot be said beforehand.
+
+    ``held_by``: the bound by which the rows go that hold it back in its join; None: it passes as it came.
+    """
+
+    at_most: int | None
+    held_by: Bound | None = None
+
+
+@dataclass(frozen=True)
+class RowBytes:
+    """Bytes of a row in state. ``assumed``: columns whose width is not fixed, counted as `STRING_BYTES`;
+    ``measured``: as its files have them."""
+
+    bytes: float
+    assumed: tuple[str, ...]
+    measured: bool = False
+
+
+@dataclass(frozen=True)
+class SideForecast:
+    """One side of a join.
+
+    ``kept``: how long a row stays at most, None if that cannot be said; ``bound``: the one that releases it
+    first, and ``behind``: how far W of its ``by`` is behind (of an ASOF join's right side without a bound,
+    how far what still asks is). ``in_time``: that is in µs, not in the units of
+    integer times. ``rate``: rows per second that are declared, of
+    all its sources; None if some is not, or for the rows of a node beneath. ``panes``: of partial aggregates,
+    which are kept instead of rows, how many panes there are at once at most.
+    ``measured``: of a run; ``timed_by``: the event time that says when rows go.
+    """
+
+    side: SidePlan
+    kept: int | None
+    bound: Bound | None
+    behind: int | None
+    in_time: bool
+    rate: float | None
+    row: RowBytes
+    timed_by: str | None = None
+    measured: MeasuredSide | None = None
+    panes: int | None = None
+
+    def rows(self, rate: float) -> float | None:
+        """How many are kept at most when ``rate`` rows come per second, for event times in µs."""
+        return None if self.kept is None else rate * self.kept / 1_000_000
+
+    @property
+    def pace(self) -> tuple[int, int] | None:
+        """Rows that were measured, and the event time that they cover."""
+        if self.measured is None or self.timed_by is None:
+            return None
+        return self.measured.paces.get(self.timed_by)
+
+    @property
+    def rows_per_unit(self) -> float | None:
+        """How many rows come per unit of event time (µs, or 1): as measured, else as declared."""
+        if self.pace is not None:
+            rows, span = self.pace
+            return rows / span
+        return None if self.rate is None or not self.in_time else self.rate / 1_000_000
+
+    @property
+    def expected(self) -> float | None:
+        """How many are kept at most at that rate; None: that cannot be said."""
+        rate = self.rows_per_unit
+        return None if self.kept is None or rate is None else rate * self.kept
+
+
+def flows(query: QueryPlan) -> list[dict[str, Behind]]:
+    """Per node, the keys whose watermarks leave it, and how far they are behind."""
+    found: list[dict[str, Behind]] = []
+    for node in query.nodes:
+        known = incoming(query, node, found)
+        out: dict[str, Behind] = {}
+        if isinstance(node, AggregatePlan):
+            found.append(_of_windows(node, known))
+            continue
+        for key in node.watermark_keys:
+            leaving = None
+            if key in known:
+                leaving = _leaving(query, node, key, known) if _retains(node) else known[key]
+            if leaving is not None:
+                out[key] = leaving
+        found.append(out)
+    return found
+
+
+def _retains(node: NodePlan) -> TypeGuard[JoinPlan]:
+    """It is a join that keeps rows; one with a table as of the tick keeps none, and lets watermarks pass."""
+    return isinstance(node, JoinPlan) and not isinstance(node, LookupPlan)
+
+
+def _of_windows(node: AggregatePlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
+    """A window's end is behind as the time is, its start by its length more; how long a session gets, nobody
+    knows."""
+    if node.time_key not in known:
+        return {}
+    most = known[node.time_key].at_most
+    unknown = most is None or node.kind is WindowKind.SESSION
+    start = None if unknown or most is None else most + node.size
+    return {WINDOW_START: Behind(start), WINDOW_END: Behind(most)}
+
+
+def incoming(query: QueryPlan, node: NodePlan, beneath: list[dict[str, Behind]]) -> dict[str, Behind]:
+    """The keys whose watermarks come to a node; ``beneath``: what leaves the nodes before it."""
+    known: dict[str, Behind] = {}
+    for side in node.sides:
+        if side.feed is not None:
+            known |= beneath[side.feed.node]
+            continue
+        for place, column in enumerate(side.event_times):
+            found = _of_branches(query, side, place, column, beneath)
+            if found is not None:
+                known[side.watermark_key(column)] = found
+    return known
+
+
+def _of_branches(
+    query: QueryPlan, side: SidePlan, place: int, column: str, beneath: list[dict[str, Behind]]
+) -> Behind | None:
+    """How far W of an input's event time is behind: as far as the branch that is furthest behind. None: some
+    branch has no watermark there."""
+    found: list[int | None] = [lag_of(query, side, branch, place) for _, branch in side.sources]
+    for _, feed in side.stages:
+        told = beneath[feed.node].get(dict(feed.event_times)[column])
+        if told is None:
+            return None
+        found.append(told.at_most)
+    known = [each for each in found if each is not None]
+    return Behind(max(known) if len(known) == len(found) else None)
+
+
+def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> int | None:
+    """How far the watermark of a source's branch is behind; None: it moves by explicit advances."""
+    lag = branch.lags[place]
+    if lag is None:
+        return None
+    column = side.input.column(side.event_times[place])
+    day = DAY_US if column is not None and column.type == "DATE" else 0  # its time is the day's first moment
+    return lag + query.options.allowed_lateness + day
+
+
+def _leaving(query: QueryPlan, join: JoinPlan, key: str, known: Mapping[str, Behind]) -> Behind | None:
+    """The watermark of ``key`` as it leaves the join; None: none does."""
+    came = known[key].at_most
+    bounds = [b for b in join.bounds if b.evicted == key and b.by in known]
+    held = _first_release(bounds, _as_asked(join, known))
+    if query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None:
+        if held is None:
+            return None
+    elif not join.matchable:
+        return Behind(came)
+    elif held is None:
+        return Behind(None)
+    bound, after = held
+    if after is not None and came is not None and after <= came:
+        return Behind(came)
+    return Behind(None if after is None or came is None else after, bound)
+
+
+def _as_asked(join: JoinPlan, known: Mapping[str, Behind]) -> Mapping[str, Behind]:
+    """Of an ASOF join, with the watermark of its left time as far behind as left rows that wait hold it."""
+    if join.asof is None:
+        return known
+    band = join.bands[0]
+    left, right = join.left.watermark_key(band.left_column), join.right.watermark_key(band.right_column)
+    if left not in known or right not in known or band.upper is None:
+        return known
+    parts = (known[left].at_most, known[right].at_most)
+    if parts[0] is None or parts[1] is None:
+        return {**known, left: Behind(None)}
+    return {**known, left: Behind(max(parts[0], parts[1] + band.upper))}
+
+
+def _first_release(bounds: list[Bound], known: Mapping[str, Behind]) -> tuple[Bound, int | None] | None:
+    """The bound that releases a row first, and how long after the row's time (None: cannot be said)."""
+    told = [(b, b.c + behind) for b in bounds if (behind := known[b.by].at_most) is not None]
+    if told:
+        return min(told, key=lambda pair: pair[1])
+    return (bounds[0], None) if bounds else None
+
+
+def side_forecasts(
+    query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
+) -> list[tuple[JoinPlan, tuple[SideForecast, SideForecast]]]:
+    """Both sides of every join. ``measured``: by the sides' names."""
+    leaving, run = flows(query), measured or {}
+    found = []
+    for node in query.nodes:
+        if _retains(node):
+            known = incoming(query, node, leaving)
+            left, right = (_with(_side(node, side, known), run) for side in Side)
+            found.append((node, (left, right)))
+    return found
+
+
+def _with(forecast: SideForecast, run: Mapping[str, MeasuredSide]) -> SideForecast:
+    """The forecast by what was measured of the side."""
+    found = run.get(forecast.side.name)
+    if found is None:
+        return forecast
+    row = forecast.row if found.row_bytes is None else RowBytes(found.row_bytes, (), measured=True)
+    return replace(forecast, measured=found, row=row)
+
+
+def _side(join: JoinPlan, side: Side, known: Mapping[str, Behind]) -> SideForecast:
+    plan = join.side(side)
+    keys = {plan.watermark_key(column) for column in plan.event_times}
+    bounds = [b for b in join.bounds if b.evicted in keys and b.by in known]
+    timed = [b for b in bounds if key_in_time(join, b.evicted)]
+    known = _as_asked(join, known)
+    held = _first_release(timed or bounds, known)
+    bound, after = held if held is not None else (None, None)
+    if not join.matchable:
+        bound, after = None, 0
+    asking = join.left.watermark_key(join.bands[0].left_column) if join.asof is not None else None
+    by = bound.by if bound is not None else asking
+    in_time = bool(timed) or not bounds
+    if asking is not None:
+        in_time = key_in_time(join, asking)
+    return SideForecast(
+        side=plan,
+        kept=None if after is None else max(after, 0),
+        bound=bound,
+        behind=None if by is None or by not in known else known[by].at_most,
+        in_time=in_time,
+        rate=None if plan.stages else _rate([branch.source for _, branch in plan.sources]),
+        row=row_bytes(join, side),
+        timed_by=_timed_by(join, side, bound),
+    )
+
+
+def _timed_by(join: JoinPlan, side: Side, bound: Bound | None) -> str | None:
+    """The event time of the side by which its rows go."""
+    plan = join.side(side)
+    if bound is not None:
+        return next(c for c in plan.event_times if plan.watermark_key(c) == bound.evicted)
+    return join.bands[0].column(side) if join.asof is not None else None
+
+
+def window_forecasts(
+    query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
+) -> list[tuple[AggregatePlan, SideForecast]]:
+    """The side of every aggregation. A row, or a pane's partial aggregates, is kept until its last window
+    closes: for at most their size and what the watermark is behind; how long a session lasts, nobody
+    knows."""
+    leaving = flows(query)
+    found = []
+    for node in query.nodes:
+        if isinstance(node, AggregatePlan):
+            behind = incoming(query, node, leaving)[node.time_key].at_most
+            unknown = behind is None or node.kind is WindowKind.SESSION
+            plan = node.side
+            kept = None if unknown or behind is None else node.size + behind
+            forecast = SideForecast(
+                side=plan,
+                kept=kept,
+                bound=None,
+                behind=behind,
+                in_time=key_in_time(node, node.time_key),
+                rate=None if plan.feeds else _rate([branch.source for _, branch in plan.sources]),
+                row=_bytes(plan, 1, _of_inputs(plan)) if node.keeps_rows else _partial_bytes(node),
+                panes=None if node.keeps_rows or kept is None else -(-kept // node.pane),
+                timed_by=node.time,
+            )
+            found.append((node, _with(forecast, measured or {})))
+    return found
+
+
+def key_in_time(node: NodePlan, key: str) -> bool:
+    """Whether the times of a watermark key are TIMESTAMP or DATE, not integers."""
+    return any(
+        joined_name(i.alias, column.name) == key and unit_of_type(column.type).is_time
+        for side in node.sides
+        for i in side.inputs
+        for column in i.columns
+    )
+
+
+def _rate(sources: list[Source]) -> float | None:
+    rates = [source.rows_per_second for source in sources]
+    return None if not rates or None in rates else sum(rate or 0.0 for rate in rates)
+
+
+def state_bytes(query: QueryPlan, aliases: frozenset[str] | None = None) -> float | None:
+    """Of all that the joins of these inputs keep (None: of all inputs), rows between joins too; None where
+    something has no forecast. By declared rates.
+
+    How many rows leave a join depends on the data. Assumed is that by an equality key each row of the slower
+    side finds one of the other, and that without one all that is within the band's reach match.
+    """
+    total, rates = 0.0, dict[int, float]()
+    for join, both in side_forecasts(query):
+        own = [_rate_in(each, rates) for each in both]
+        if own[0] is not None and own[1] is not None and both[0].in_time:
+            rates[join.number] = _rate_out(join, own[0], own[1])
+        if aliases is not None and not aliases.issuperset(i.alias for s in join.sides for i in s.inputs):
+            continue
+        for each, rate in zip(both, own, strict=True):
+            if rate is None or each.kept is None or not each.in_time:
+                return None
+            total += (each.rows(rate) or 0.0) * each.row.bytes
+    return total
+
+
+def _rate_in(side: SideForecast, beneath: Mapping[int, float]) -> float | None:
+    """Rows per second of a side; None: not all that comes is declared. ``beneath``: of the joins' rows."""
+    declared = [branch.source.rows_per_second for _, branch in side.side.sources]
+    rates = [*declared, *(beneath.get(feed.node) for feed in side.side.feeds)]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if rates and len(known) == len(rates) else None
+
+
+def _rate_out(join: JoinPlan, left: float, right: float) -> float:
+    if join.kind.hides_right:
+        return left
+    if join.keys:
+        inner = min(left, right)
+    else:
+        widths = [b.upper - b.lower for b in join.bands if b.upper is not None and b.lower is not None]
+        inner = left * right * min(widths, default=0) / 1_000_000
+    outer = (left if join.kind.pads_left else 0.0, right if join.kind.pads_right else 0.0)
+    return max(inner, *outer)
+
+
+def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
+    """What a row of the side takes in a run: its slot, an order per time that releases, the kept columns."""
+    plan = join.side(side)
+    releasing = {b.evicted for b in join.bounds} & {plan.watermark_key(c) for c in plan.event_times}
+    found = _bytes(plan, len(releasing if join.asof is None else plan.event_times), _types(join, side))
+    is_sought = join.asof is not None and side is Side.RIGHT
+    return replace(found, bytes=found.bytes + CAME_BYTES) if is_sought else found
+
+
+def _bytes(plan: SidePlan, orders: int, types: Mapping[str, str]) -> RowBytes:
+    """``orders``: of how many times; ``types``: of kept columns, as far as they are known."""
+    total: float = SLOT_BYTES + ORDER_BYTES * orders
+    if orders == 1:
+        total += TIME_BYTES * (len(plan.event_times) - 1)
+    total += len(plan.nullable) / 8
+    assumed = []
+    for name in plan.kept:
+        if name in plan.event_times:
+            total += TIME_BYTES
+            continue
+        width = _width(types.get(name, ""))
+        total += OFFSET_BYTES + STRING_BYTES if width is None else width
+        if width is None:
+            assumed.append(name)
+    return RowBytes(total, tuple(assumed))
+
+
+def _width(kind: str) -> float | None:
+    """Bytes of a value of the type; None: that is not fixed, or not known."""
+    bits = _BITS.get(re.split(r"[(<\s]", kind, maxsplit=1)[0])
+    return None if bits is None else bits / 8
+
+
+def _partial_bytes(node: AggregatePlan) -> RowBytes:
+    """What a group's partial aggregates of one pane take in a run: slot, order, start, rows counted, the keys
+    and what is kept of each call."""
+    types = _of_inputs(node.side)
+    results = {column.name: column.type for column in node.results}
+    widths: dict[str, float | None] = {column: _width(types.get(column, "")) for _, column in node.keys}
+    for call in node.calls:
+        kind = results.get(call.name, "")
+        widths[call.text] = _width(kind)
+        if call.function in ("sum", "avg"):
+            exact = kind != "DOUBLE" and (call.function == "sum" or kind != "")
+            widths[call.text] = (16 if exact else 8) + (8 if call.function == "avg" else 0)
+        elif call.function in ("min_by", "max_by"):
+            widths[f"{call.text} at"] = _width(types.get(call.columns[1], ""))
+    total: float = SLOT_BYTES + ORDER_BYTES + TIME_BYTES + COUNT_BYTES
+    total += sum(OFFSET_BYTES + STRING_BYTES if width is None else width for width in widths.values())
+    return RowBytes(total, tuple(name for name, width in widths.items() if width is None))
+
+
+def _of_inputs(plan: SidePlan) -> dict[str, str]:
+    return {
+        c.name if plan.feed is None else joined_name(i.alias, c.name): c.type
+        for i in plan.inputs
+        for c in i.columns
+    }
+
+
+def _types(join: JoinPlan, side: Side) -> dict[str, str]:
+    """Types of kept columns by name, as far as they are known: of inputs, and of keys that are one column."""
+    types = _of_inputs(join.side(side))
+    for key in join.keys:
+        expr = key.expr(side)
+        if isinstance(expr, exp.Column) and expr.name in types:
+            types.setdefault(key.column(side), types[expr.name])
+    return types

@@ -1,0 +1,209 @@
+"""Rule: inner joins that stand together are put into the order that is expected to keep the least state.
+
+The query's own order is kept unless another one is better for a reason that is there before anything runs:
+
+* some join of it has no condition of its own over both its sides (``FROM a, b, c``, conditions between a and
+  c, and c and b): it would make every pair that derived bounds let meet, for a later join to throw away;
+* all streams declare ``rows_per_second``, and the forecast for another order is smaller.
+
+All other joins (outer, SEMI, ANTI, ASOF, with a table as of the tick) keep their place: each is one part
+among the inner joins around it. The joins of a stage (a branch of a UNION ALL, what windows are over) are put
+in order for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import TypeGuard
+
+from sqlglot import exp
+
+from watersmeet.plan.conditions.conjuncts import join_all
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.order.forecast import state_bytes
+from watersmeet.plan.scope import refs
+from watersmeet.spec.model import (
+    Expr,
+    Input,
+    Join,
+    JoinKind,
+    Query,
+    Relation,
+    StageBranch,
+    inputs_of,
+    with_inputs,
+)
+
+MOST_PARTS = 5
+"""Inner joins of more parts keep the query's order: there are too many others to plan them all."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A query, its plan, and the orders in it that are not as they were written."""
+
+    query: Query
+    plan: QueryPlan
+    orders: tuple[tuple[str, ...], ...] = ()
+
+
+def in_best_order(plan: QueryPlan, query: Query, planned: Callable[[Query], QueryPlan | None]) -> QueryPlan:
+    """``plan`` (of ``query``), or the plan of the query in a better order.
+
+    Args:
+        planned: the plan of a query, None if it cannot be run.
+    """
+    choice = _Choice(query, plan)
+    for stage in query.every:
+        choice = _ordered(choice, _names(stage), planned)
+    return replace(choice.plan, reordered=choice.orders)
+
+
+def _ordered(choice: _Choice, names: frozenset[str], planned: Callable[[Query], QueryPlan | None]) -> _Choice:
+    """With the joins of the stage of those inputs in the best order."""
+    best, plan = choice.query, choice.plan
+    for cluster in range(len(list(_clusters(_stage(best, names).relation)))):
+        base = best
+        own = _stage(base, names)
+        top = list(_clusters(own.relation))[cluster]
+        links = [frozenset(alias for alias, _ in refs(c)) for c in _conditions(own)]
+        connected = _is_linked(top, links)
+        cost = state_bytes(plan, names) if connected else None
+        for other in _orders(top, links):
+            if connected and cost is None:
+                break  # nothing says which is better
+            asked = _with_relation(base, names, _replaced(own.relation, top, other))
+            found = planned(asked)
+            expected = None if found is None else state_bytes(found, names)
+            if found is None or (connected and (cost is None or expected is None or expected >= cost)):
+                continue
+            best, plan, connected, cost = asked, found, True, expected
+    if best is choice.query:
+        return choice
+    order = tuple(i.alias for i in _stage(best, names).inputs)
+    return _Choice(best, plan, (*choice.orders, order))
+
+
+def _names(query: Query) -> frozenset[str]:
+    """Its inputs, by which a stage is known: no two inputs have one name."""
+    return frozenset(i.alias for i in query.inputs)
+
+
+def _stage(query: Query, names: frozenset[str]) -> Query:
+    return next(each for each in query.every if _names(each) == names)
+
+
+def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Query:
+    """The query with another relation in the stage of those inputs."""
+    if _names(query) == names:
+        return replace(query, relation=relation)
+
+    def beneath(i: Input) -> Input:
+        branches = [
+            replace(branch, stage=_with_relation(branch.stage, names, relation))
+            if isinstance(branch, StageBranch)
+            else branch
+            for branch in i.branches
+        ]
+        return replace(i, branches=tuple(branches))
+
+    return replace(query, relation=with_inputs(query.relation, beneath))
+
+
+def _clusters(relation: Relation) -> Iterator[Join]:
+    """The topmost of inner joins that stand together, three parts of them or more."""
+    if isinstance(relation, Input):
+        return
+    parts = _parts(relation)
+    is_inner = _is_inner(relation)
+    if is_inner and 3 <= len(parts) <= MOST_PARTS:
+        yield relation
+    for part in parts if is_inner else (relation.left, relation.right):
+        yield from _clusters(part)
+
+
+def _is_inner(relation: Relation) -> TypeGuard[Join]:
+    return isinstance(relation, Join) and relation.kind is JoinKind.INNER and not relation.is_lookup
+
+
+def _parts(relation: Relation) -> list[Relation]:
+    """What the inner joins at the top join, in the query's order."""
+    if not _is_inner(relation):
+        return [relation]
+    return _parts(relation.left) + _parts(relation.right)
+
+
+def _conditions(query: Query) -> list[Expr]:
+    def beneath(relation: Relation) -> list[Expr]:
+        if isinstance(relation, Input):
+            return []
+        own = [*_written(relation.on), *_written(relation.where)]
+        return beneath(relation.left) + beneath(relation.right) + own
+
+    return beneath(query.relation) + _written(query.where)
+
+
+def _written(condition: Expr | None) -> list[Expr]:
+    """The conjuncts as they stand in the text: a BETWEEN is one."""
+    if condition is None:
+        return []
+    if isinstance(condition, exp.Paren):
+        return _written(condition.this)
+    if isinstance(condition, exp.And):
+        return _written(condition.this) + _written(condition.expression)
+    return [condition]
+
+
+def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
+    """The inner joins in every order in which each has a condition over both its sides: left-deep; the first
+    two parts are not swapped, for that makes no difference."""
+    parts, conditions = _parts(top), _own_conditions(top)
+    for order in permutations(range(len(parts))):
+        moved = [parts[n] for n in order]
+        if order[0] < order[1]:
+            other = _left_deep(moved, conditions)
+            if other != top and _is_linked(other, links) and not _broadcasts_both(other):
+                yield other
+
+
+def _own_conditions(relation: Relation) -> list[Expr]:
+    """Those of the inner joins at the top."""
+    if not _is_inner(relation):
+        return []
+    own = [*_written(relation.on), *_written(relation.where)]
+    return _own_conditions(relation.left) + _own_conditions(relation.right) + own
+
+
+def _is_linked(relation: Relation, links: Sequence[frozenset[str]]) -> bool:
+    """Whether each of the inner joins at the top has a condition over both its sides."""
+    if not _is_inner(relation):
+        return True
+    left, right = (frozenset(i.alias for i in inputs_of(side)) for side in (relation.left, relation.right))
+    own = any(link <= left | right and link & left and link & right for link in links)
+    return own and _is_linked(relation.left, links) and _is_linked(relation.right, links)
+
+
+def _broadcasts_both(joined: Join) -> bool:
+    """Whether both sides of the first join are to be broadcast: of those above, one is made of joins."""
+    first = joined
+    while isinstance(first.left, Join) and _is_inner(first.left):
+        first = first.left
+    return all(isinstance(side, Input) and side.broadcast for side in (first.left, first.right))
+
+
+def _left_deep(parts: Sequence[Relation], conditions: Sequence[Expr]) -> Join:
+    joined = Join(parts[0], parts[1], JoinKind.INNER, None)
+    for part in parts[2:]:
+        joined = Join(joined, part, JoinKind.INNER, None)
+    return replace(joined, where=join_all(list(conditions)))  # from where each sinks to its join
+
+
+def _replaced(relation: Relation, old: Join, new: Join) -> Relation:
+    if relation is old:
+        return new
+    if isinstance(relation, Input):
+        return relation
+    left, right = _replaced(relation.left, old, new), _replaced(relation.right, old, new)
+    return replace(relation, left=left, right=right)

@@ -1,0 +1,64 @@
+"""A join of the oracle in changelog mode: the difference of the joins before and after a tick."""
+
+from __future__ import annotations
+
+from watersmeet.testing.oracle.join import Changes, Entry, JoinState
+from watersmeet.testing.oracle.sql import Rows
+from watersmeet.testing.oracle.values import bag_key
+
+
+class ChangingJoin(JoinState):
+    """A join whose rows may be deleted; it puts pads out at once and takes them back."""
+
+    pads_when_released = False
+
+    def _key(self, side: int, rows: Rows) -> tuple[object, ...]:
+        """Equal rows of a side have equal keys."""
+        return tuple(bag_key(rows[self.positions[source.alias]]) for source in self.plan.sides[side])
+
+    def match(self, new: tuple[Changes, Changes]) -> Changes:
+        """The output diffs of a tick: pairs, and pads put out or taken back."""
+        out: Changes = []
+        for side in (0, 1):
+            entries = {self._key(side, e.rows): e for e in self.kept[side]}
+            for rows, diff in new[side]:
+                if self._never(side, rows):
+                    if self.plan.pads[side]:
+                        out.append((self._padded(side, rows), diff))
+                    self.counts[side]["padded" if self.plan.pads[side] else "filtered"] += 1
+                    continue
+                key = self._key(side, rows)
+                if key not in entries:
+                    entries[key] = Entry(rows, 0)
+                    self.kept[side].append(entries[key])
+                entries[key].delta += diff
+        for side in (0, 1):
+            for entry in self.kept[side]:
+                if entry.count + entry.delta < 0:
+                    self.counts[side]["not_there"] -= entry.count + entry.delta
+                    entry.delta = -entry.count
+        before = {id(e): e.matches for side in self.kept for e in side}
+        for left in self.kept[0]:
+            for right in self.kept[1]:
+                joined = self._matches(left.rows, right.rows)
+                if joined is None:
+                    continue
+                after = (left.count + left.delta) * (right.count + right.delta)
+                if after != left.count * right.count:
+                    out.append((joined, after - left.count * right.count))
+                for entry, other in ((left, right), (right, left)):
+                    entry.matches += other.delta
+                    if entry.count == 0:  # it has just come: it meets all that are there
+                        entry.matches += other.count
+                        before[id(entry)] = 0
+        for side in (0, 1):
+            for entry in self.kept[side]:
+                total = entry.count + entry.delta
+                if self.plan.pads[side]:
+                    was = entry.count if before[id(entry)] == 0 else 0
+                    now = total if entry.matches == 0 else 0
+                    if now != was:
+                        out.append((self._padded(side, entry.rows), now - was))
+                entry.count, entry.delta = total, 0
+            self.kept[side][:] = [e for e in self.kept[side] if e.count]
+        return out

@@ -1,0 +1,205 @@
+"""What one join did in a tick, read back from its work, its runs and its marks (`trace.recorder`).
+
+Pairs, marks and released rows come from the join's own task, run once more over the work that it was given,
+with all columns of both sides leaving and nothing merged. That changes nothing: no manifest names its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.messages.reports import NodeReport
+from watersmeet.engine.messages.shapes import CONTROL, JoinShape, SideTask, null_column
+from watersmeet.engine.messages.work import SideWork, read_work
+from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.tasks.results import NO_ROWS
+from watersmeet.engine.values import to_json
+from watersmeet.event_time import Mask, Side
+from watersmeet.kernel.batches import batches_in
+from watersmeet.kernel.joined import JoinedColumn, gather
+from watersmeet.kernel.probe import Rows
+from watersmeet.names import DIFF, is_computed
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.state.manifest import Arrangement, LiveRun
+from watersmeet.state.marks import MarkKind, overlay, read_marks
+from watersmeet.state.run import OpenRun
+from watersmeet.state.sealed import sealed
+from watersmeet.state.store import Store
+from watersmeet.trace.record import Kept, Pair, Released, Row
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What is known of a join before the tick is committed. ``rows``: how many it put out or handed on."""
+
+    pairs: list[Pair]
+    released: list[Released]
+    brought: dict[Side, list[Row]]
+    least: dict[str, int]
+    rows: int
+
+
+def again(plan: JoinPlan, task: NodeTask) -> Joined:
+    """The join's task once more, over all hash ranges at once, merging nothing, with all columns."""
+    store = task.store
+    work = read_work(store, task.work)
+    for told in work.sides:
+        told.merges = []
+    name = f"{task.work}-again"
+    store.write(name, sealed(name, work.model_dump_json()))
+    columns = [column for side in Side for column in _columns(side, task.shape.side(side))]
+    assert isinstance(task.shape, JoinShape)
+    shape = replace(task.shape, columns=tuple(columns), feed=None)
+    *batches, last = NodeTask(shape, store, name, task.tick, task.placing).run(0, 1)
+    report = NodeReport.model_validate_json(last.column(CONTROL)[0].as_py())
+    released, brought, least = [], {}, {}
+    for side, _ in zip(Side, plan.sides, strict=False):
+        planned, told = plan.side(side), work.side(side)
+        released += list(_released(plan, side, shape, told, report, store))
+        if planned.feeds:
+            brought[side] = _brought(plan, side, shape.side(side), told, store)
+        for column, time in report.side(side).least.items():
+            least[planned.watermark_key(column)] = time
+    pairs = [pair for batch in batches for pair in _pairs(plan, shape, batch)]
+    return Joined(pairs, released, brought, least, report.rows_out)
+
+
+def closed(task: NodeTask) -> list[Row]:
+    """The results of the windows that an aggregation's task closed: the task once more, merging nothing."""
+    work = read_work(task.store, task.work)
+    for told in work.sides:
+        told.merges = []
+    name = f"{task.work}-again"
+    task.store.write(name, sealed(name, work.model_dump_json()))
+    shape = replace(task.shape, feed=None)
+    *batches, _ = NodeTask(shape, task.store, name, task.tick, task.placing).run(0, 1)
+    return [
+        {name: to_json(value) for name, value in row.items() if name != CONTROL}
+        for batch in batches
+        for row in batch.to_pylist()
+    ]
+
+
+def _columns(side: Side, task: SideTask, where: Side | None = None) -> list[JoinedColumn]:
+    """All kept columns of a side in their native types, named apart from those of the other."""
+    return [
+        JoinedColumn(
+            where or side,
+            field.name,
+            f"{side.value}/{field.name}",
+            field.type,
+            null_column(field.name) if field.name in task.nullable else None,
+        )
+        for field in task.schema
+    ]
+
+
+def _read(join: JoinPlan, side: Side, task: SideTask, batch: pa.RecordBatch, rows: Rows) -> list[Row]:
+    """Stored rows of a side for people."""
+    found = gather(tuple(_columns(side, task, Side.LEFT)), batch, rows, None, NO_ROWS)
+    return _named(join, side, task, found)
+
+
+def _named(join: JoinPlan, side: Side, task: SideTask, found: pa.RecordBatch) -> list[Row]:
+    """Rows of `_columns`. A computed key is named by its expression; other computed columns are left out."""
+    plan = join.side(side)
+    names = {name: name for name in task.schema.names if not is_computed(name)}
+    for key in join.keys:
+        text = text_of(key.expr(side)).replace("`", "")
+        if text not in names.values():
+            names.setdefault(key.column(side), text)
+    values = {
+        names[name]: [to_json(value) for value in found.column(f"{side.value}/{name}").to_pylist()]
+        for name in plan.kept
+        if name in names
+    }
+    return [{name: column[place] for name, column in values.items()} for place in range(found.num_rows)]
+
+
+def _pairs(join: JoinPlan, shape: JoinShape, batch: pa.RecordBatch) -> Iterator[Pair]:
+    rows = {side: _named(join, side, shape.side(side), batch) for side in Side}
+    there = {side: _is_there(join.side(side), side, batch) for side in Side}
+    diffs = batch.column(DIFF).to_pylist() if shape.changelog else [1] * batch.num_rows
+    for place, diff in enumerate(diffs):
+        left, right = (rows[side][place] if there[side][place] else None for side in Side)
+        yield Pair(left, right, diff)
+
+
+def _is_there(plan: SidePlan, side: Side, batch: pa.RecordBatch) -> Mask:
+    """Where that side was not padded: then some event time of it is not NULL; of a table, some column."""
+    there = np.zeros(batch.num_rows, dtype=np.bool_)
+    for column in plan.event_times or plan.kept:
+        there |= batch.column(f"{side.value}/{column}").is_valid().to_numpy(zero_copy_only=False)
+    return there
+
+
+def _brought(join: JoinPlan, side: Side, task: SideTask, work: SideWork, store: Store) -> list[Row]:
+    found = []
+    for run in work.new_runs:
+        batch = OpenRun.open(store, run, task.layout).sorted_rows.batch
+        found += _read(join, side, task, batch, np.arange(batch.num_rows))
+    for file in work.pads:
+        for batch in batches_in(pa.ipc.open_file(pa.BufferReader(store.read(file.name)))):
+            found += _read(join, side, task, batch, np.arange(batch.num_rows))
+    return found
+
+
+def _released(
+    join: JoinPlan, side: Side, shape: JoinShape, work: SideWork, report: NodeReport, store: Store
+) -> Iterator[Released]:
+    task, plan, found = shape.side(side), join.side(side), report.side(side)
+    if shape.kind.is_asof and side is Side.LEFT:
+        return  # each is released in the tick in which it is put out or dropped, by the right rows as well
+    new = found.inserted if shape.changelog else [LiveRun(run=run) for run in work.new_runs]
+    for live, is_new in [*((live, False) for live in work.runs), *((live, True) for live in new)]:
+        marks = dict(live.marks)
+        for kind, segments in found.marks.get(live.run.name, {}).items():
+            marks[kind] = overlay(marks.get(kind, ()), segments)
+        marked = LiveRun(run=live.run, marks=marks)
+        run = OpenRun.open(store, live.run, task.layout)
+        rows = run.newly_released({} if is_new else work.old_limits, work.new_limits)
+        rows = np.sort(rows[~_marks(store, marked, "gone")[rows]])
+        matched = _had_match(store, marked)
+        read = _read(join, side, task, run.sorted_rows.batch, rows)
+        if shape.reach is not None:
+            gone = np.flatnonzero(_marks(store, marked, "gone") & ~_marks(store, live, "gone"))
+            column = shape.reach.right
+            for row, values in zip(gone, _read(join, side, task, run.sorted_rows.batch, gone), strict=True):
+                time = int(run.sorted_rows.times(column)[row])
+                yield Released(side, values, plan.watermark_key(column), time, bool(matched[row]), True)
+        for row, values in zip(rows, read, strict=True):
+            for column in task.layout.releasing:
+                time = int(run.sorted_rows.times(column)[row])
+                if time < work.new_limits[column]:
+                    yield Released(side, values, plan.watermark_key(column), time, bool(matched[row]))
+                    break
+
+
+def _marks(store: Store, live: LiveRun, kind: MarkKind) -> Mask:
+    marks = read_marks(store, kind, live.marks.get(kind, ()), 0, live.run.rows)
+    found: Mask = marks > 0
+    return found
+
+
+def _had_match(store: Store, live: LiveRun) -> Mask:
+    return _marks(store, live, "matched") | _marks(store, live, "count")
+
+
+def kept_rows(
+    join: JoinPlan, side: Side, task: SideTask, arrangement: Arrangement, store: Store
+) -> list[Kept]:
+    """The rows of an arrangement that are neither released nor deleted."""
+    found = []
+    for live in arrangement.runs:
+        run = OpenRun.open(store, live.run, task.layout)
+        stays = run.live(arrangement.limits, 0, live.run.rows) & ~_marks(store, live, "gone")
+        rows = np.flatnonzero(stays)
+        read = _read(join, side, task, run.sorted_rows.batch, rows)
+        found += [Kept(r, bool(m)) for r, m in zip(read, _had_match(store, live)[rows], strict=True)]
+    return found

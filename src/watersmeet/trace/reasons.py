@@ -1,0 +1,151 @@
+"""`replay --trace`: watermarks, limits and rows, each with what made it so, as text for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from watersmeet.event_time import MAX_TIME, NEVER, Watermark, shift
+from watersmeet.plan.model.conditions import Bound
+from watersmeet.spec.model import OnIdle, WatermarkRule
+from watersmeet.trace.record import (
+    InputWatermark,
+    JoinStep,
+    Limit,
+    OutputWatermark,
+    Released,
+    TickTrace,
+    Trace,
+)
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """A row as a case file writes it."""
+    return json.dumps(row, ensure_ascii=False)
+
+
+def late_text(trace: Trace, tick: TickTrace, key: str, time: int, below: Watermark | None) -> str:
+    assert below is not None
+    lateness = trace.lateness(key)
+    before = next(found.before for found in tick.inputs if found.key == key)
+    least = f"W[{key}] = {trace.time(key, before)}"
+    if shift(before, -lateness) != below:
+        least = f"{trace.time(key, below)}, the least time on time as of an earlier run"
+    elif lateness:
+        least = (
+            f"{trace.time(key, below)} = W[{key}] {trace.time(key, before)}"
+            f" - {trace.distance(key, lateness)} allowed lateness"
+        )
+    return f"{key} = {trace.time(key, time)} < {least}"
+
+
+def input_text(trace: Trace, found: InputWatermark) -> str:
+    """The watermark, whether it rose, and the newest times that make it."""
+    text = risen_text(trace, found.key, found.value, found.before)
+    parts = [(p, lag) for p, lag in found.partitions if lag is not None]
+    if not parts or not isinstance(found.value, int):
+        return text
+    each = [
+        f"{p.of} out of {p.name} = {trace.time(p.of, p.newest)}{' (idle)' if p.idle else ''}"
+        if p.of is not None
+        else f"{'' if len(parts) == 1 else f'{p.name}: '}newest time {trace.time(found.key, p.newest)}"
+        f"{' (idle)' if p.idle else ''} - lag {trace.distance(found.key, lag)}"
+        for p, lag in parts
+    ]
+    active = [shift(p.newest, -lag) for p, lag in parts if not p.idle]
+    made = min(active) if active else max(shift(p.newest, -lag) for p, lag in parts)
+    which = ("least" if len(active) == len(parts) else "of those not idle, least") if active else "highest"
+    why = each[0] if len(each) == 1 else f"{which} of {', '.join(each)}"
+    if made == found.value:
+        return f"{text}: {why}"
+    follows = not active and any(
+        branch.source.on_idle is OnIdle.FOLLOW
+        for side in trace.query.sides
+        if found.key in map(side.watermark_key, side.event_times)
+        for _, branch in side.sources
+    )
+    return f"{text}: {'idle, it follows the other streams' if follows else 'it does not go back'} ({why})"
+
+
+def risen_text(trace: Trace, key: str, value: Watermark, before: Watermark) -> str:
+    rose = "" if value == before else f", rose from {'none' if before == NEVER else trace.time(key, before)}"
+    return f"{key} = {trace.time(key, value)}{rose}" if value > NEVER else f"{key}: none yet"
+
+
+def limit_text(trace: Trace, step: JoinStep, limit: Limit) -> str:
+    if not limit.parts:
+        if step.join.asof is not None and limit.value > NEVER:
+            return f"{limit.key}: {trace.time(limit.key, limit.value)}, the least that may still be asked for"
+        return f"{limit.key}: no bound"
+    return f"{limit.key}: {_limit_value(trace, step, limit)}"
+
+
+def _limit_value(trace: Trace, step: JoinStep, limit: Limit) -> str:
+    """``101 = W[d.t] 102 - 1``; with several bounds, the greatest of what they give."""
+    known = [part for part in limit.parts if part[2] > NEVER]
+    if limit.value == NEVER:
+        by = [f"W[{bound.by}]" for bound, _, _ in limit.parts]
+        return f"none yet, for {' and '.join(by)} {'has' if len(by) == 1 else 'have'} not begun"
+    value = trace.time(limit.key, limit.value)
+    if all(part[2] < limit.value for part in known):
+        return f"{value}, kept from before"
+    if len(known) == 1:
+        return f"{value} = {_part(trace, step, limit.key, *known[0])}"
+    each = ", ".join(f"{_part(trace, step, limit.key, *p)} = {trace.time(limit.key, p[2])}" for p in known)
+    return f"{value} = max({each})"
+
+
+def _part(trace: Trace, step: JoinStep, key: str, bound: Bound, by: Watermark, limit: Watermark) -> str:
+    text = f"W[{bound.by}] {trace.time(bound.by, by)}"
+    if not isinstance(by, int):
+        return text
+    lateness = 0 if bound.by in step.fed else trace.query.options.allowed_lateness
+    if shift(shift(by, -bound.c), -lateness) != limit:
+        return f"{text} near the ends of time"
+    if bound.c:
+        text += f" {'-' if bound.c > 0 else '+'} {trace.distance(key, abs(bound.c))}"
+    return f"{text} - {trace.distance(key, lateness)} allowed lateness" if lateness else text
+
+
+def released_text(trace: Trace, step: JoinStep, row: Released) -> str:
+    if row.superseded:
+        had = "had a match" if row.matched else "never matched"
+        title = step.join.side(row.side).title
+        return f"{title} {row_text(row.row)}: a later row will be taken instead; {had}"
+    limit = next(limit for limit in step.limits if limit.key == row.key)
+    best = max(limit.parts, key=lambda part: part[2], default=None)
+    shown = trace.time(row.key, limit.value)
+    if best is not None and best[2] == limit.value:
+        shown += f" = {_part(trace, step, row.key, *best)}"
+    had = "had a match" if row.matched else "never matched"
+    title = step.join.side(row.side).title
+    return f"{title} {row_text(row.row)}: {row.key} = {trace.time(row.key, row.time)} < limit {shown}; {had}"
+
+
+def output_text(trace: Trace, step: JoinStep, found: OutputWatermark) -> str:
+    """The watermark, whether it rose, and the least of what makes it."""
+    key, text = found.key, risen_text(trace, found.key, found.value, found.before)
+    if found.watermark == NEVER:
+        return f"{text}, for W[{key}] has not begun"
+    watermark = f"W[{key}] = {trace.time(key, found.watermark)}"
+    if found.lateness and isinstance(found.watermark, int):
+        watermark += f" - {trace.distance(key, found.lateness)} allowed lateness"
+    value = shift(found.watermark, -found.lateness)
+    if trace.query.options.watermark_rule is WatermarkRule.TIGHT or step.join.asof is not None:
+        if found.least is None:
+            why = f"{watermark}, and no row is kept"
+        elif found.least == MAX_TIME:
+            why = f"{watermark}, and rows are kept only whose {key} is NULL"
+        else:
+            why = f"min({watermark}, least kept {trace.time(key, found.least)})"
+            value = min(value, found.least)
+    elif found.limit is None:
+        return f"{key}: none, for no bound limits it (rule limit)"
+    else:
+        limit = "none yet" if found.limit == NEVER else trace.time(key, found.limit)
+        why = f"min({watermark}, limit {limit})"
+        value = min(value, found.limit)
+    if value < found.value:
+        return f"{text}: stays, though {why} is less"
+    return f"{text}: {why}"

@@ -1,0 +1,310 @@
+"""Gathers what each step of a case does (`trace.record`), from the engine itself.
+
+Arrivals are taken from ingest as it judges them, what a join did from `trace.joins`, what stays
+and all watermarks from the manifest that was committed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.late import lateness_of
+from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.replay import CaseOutput, CaseStep, canonical_time
+from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, Judgement
+from watersmeet.event_time import NEVER, Side, Watermark, shift
+from watersmeet.kernel.times import to_canonical
+from watersmeet.names import FLAG
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.explain.words import node_name
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.nodes.retention import limits
+from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
+from watersmeet.state.manifest import QueryState
+from watersmeet.trace.joins import Joined, again, closed, kept_rows
+from watersmeet.trace.record import (
+    Arrived,
+    InputWatermark,
+    JoinStep,
+    Kept,
+    Limit,
+    Opened,
+    OutputWatermark,
+    Partition,
+    Row,
+    TickTrace,
+    Trace,
+    WindowStep,
+)
+
+
+def _behind(lag: int | None, query: QueryPlan, side: SidePlan) -> int | None:
+    """How far a source's part in W of an input is behind its newest time."""
+    late = query.options.allowed_lateness if side.stages else 0
+    return None if lag is None else lag + late
+
+
+class Tracer:
+    """Watches a case's job (`engine.local.job.Watcher`); ``trace`` is there once the plan is."""
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._judged: dict[tuple[str, int], list[tuple[pa.RecordBatch, Judgement]]] = defaultdict(list)
+        self._ran: dict[int, Joined] = {}
+        self._closed: dict[int, list[Row]] = {}
+
+    def opened(self, driver: TickDriver) -> None:
+        """The job was opened, for the first time or again."""
+        self._driver = driver
+        self.trace = self.trace or Trace(driver.plan)
+        self.trace.entries.append(Opened(driver.tick))
+        self._before = self._state()
+
+    def began(self, start: TickStart) -> None:
+        self._forget()
+        self._late_below = self._driver.late_below(self._query.name)
+
+    def judged(self, arrangement: str, branch: int, rows: pa.RecordBatch, judgement: Judgement) -> None:
+        self._judged[arrangement, branch].append((rows, judgement))
+
+    def ran(self, query: str, task: NodeTask) -> None:
+        plan = self._query.nodes[task.shape.number]
+        if isinstance(plan, JoinPlan):
+            self._ran[plan.number] = again(plan, task)
+        elif isinstance(plan, AggregatePlan):
+            self._closed[plan.number] = closed(task)
+
+    def committed(self, step: CaseStep, output: CaseOutput) -> None:
+        """The step is done."""
+        assert self.trace is not None
+        state = self._state()
+        query = self._query
+        self.trace.entries.append(
+            TickTrace(
+                step=step,
+                output=output,
+                arrived=list(self._arrived(step)),
+                inputs=list(self._inputs(state)),
+                late_below=self._late_below,
+                joins=[self._join(join, state) for join in query.nodes if isinstance(join, JoinPlan)],
+                too_late=list(self._too_late(output)),
+                windows=[
+                    self._window(node, state) for node in query.nodes if isinstance(node, AggregatePlan)
+                ],
+            )
+        )
+        self._before = state
+
+    def _state(self) -> QueryState:
+        manifest = self._driver.manifest
+        return QueryState() if manifest is None else manifest.queries[self._query.name]
+
+    def _arrived(self, step: CaseStep) -> Iterator[Arrived]:
+        assert self.trace is not None
+        for side in self._query.sides:
+            arrangement = f"{self._query.name}/{side.name}"
+            for number, branch in side.sources:
+                given = iter(step.rows.get(branch.source.name, ()))
+                for rows, judgement in self._judged[arrangement, number]:
+                    for place, (row, diff) in zip(range(rows.num_rows), given, strict=False):
+                        found = self._judgement(side, rows, place, int(judgement[place]))
+                        yield replace(found, stream=branch.source.name, branch=number, row=row, diff=diff)
+
+    def _too_late(self, output: CaseOutput) -> Iterator[Arrived]:
+        """Rows of stages that were late for the inputs that they feed."""
+        sides = {side.name: side for side in self._query.sides if side.stages}
+        for alias, row in output.late:
+            for column in sides[alias].event_times if alias in sides else ():
+                key = sides[alias].watermark_key(column)
+                below = self._late_below.get(key, NEVER)
+                time = None if row[column] is None else canonical_time(row[column])
+                if time is not None and time < below:
+                    yield Arrived(alias, alias, 0, row, 1, "late", key, time, below)
+                    break
+
+    def _judgement(self, side: SidePlan, rows: pa.RecordBatch, place: int, judged: int) -> Arrived:
+        found = Arrived("", side.name, 0, {}, 1, "kept")
+        if judged != ON_TIME:
+            fate = REASONS[judged]
+            for column in side.event_times:
+                time = to_canonical(rows.column(column))[place].as_py()
+                below = self._late_below.get(side.watermark_key(column), NEVER)
+                found = replace(found, fate=fate, key=side.watermark_key(column), time=time, below=below)
+                if (time is None) if fate == "null_time" else time is not None and time < below:
+                    break
+            return found
+        flag = rows.column(FLAG)[place].as_py() if FLAG in rows.schema.names else FLAG_CANDIDATE
+        if flag == FLAG_CANDIDATE:
+            return found
+        if flag in (FLAG_BENEATH, FLAG_FILTERED):
+            return replace(found, fate="beneath" if flag == FLAG_BENEATH else "filtered")
+        keys = [
+            side.joined(text) if side.input.column(text) else text
+            for join in self._query.nodes
+            if isinstance(join, JoinPlan)
+            for where in Side
+            if join.side(where).name == side.name
+            for key in join.keys
+            if not key.null_safe and not rows.column(key.column(where))[place].is_valid
+            for text in (text_of(key.expr(where)).replace("`", ""),)
+        ]
+        return replace(found, fate="padded" if side.padded else "unmatchable", null_keys=tuple(keys))
+
+    def _inputs(self, state: QueryState) -> Iterator[InputWatermark]:
+        assert self.trace is not None
+        for side in self._query.sides:
+            known = state.inputs[side.name]
+            before = self._before.inputs.get(side.name)
+            for place, column in enumerate(side.event_times):
+                partitions = [
+                    (
+                        Partition(
+                            "/".join(filter(None, (branch.source.name, name))),
+                            partition.greatest.get(column, NEVER),
+                            partition.idle,
+                        ),
+                        _behind(branch.lags[place], self._query, side),
+                    )
+                    for number, branch in side.sources
+                    for name, partition in known.branches[number].partitions.items()
+                ]
+                for number, feed in side.stages:
+                    told, key = known.branches[number], dict(feed.event_times)[column]
+                    mark = told.watermarks.get(column, NEVER)
+                    name = node_name(self._query, self._query.nodes[feed.node])
+                    partitions.append((Partition(name, mark, told.idle, of=key), 0))
+                yield InputWatermark(
+                    side.watermark_key(column),
+                    known.watermarks.get(column, NEVER),
+                    NEVER if before is None else before.watermarks.get(column, NEVER),
+                    tuple(partitions),
+                )
+
+    def _join(self, join: JoinPlan, state: QueryState) -> JoinStep:
+        found = self._ran[join.number]
+        fed: dict[str, Watermark] = {}
+        own: dict[str, Watermark] = {}
+        dropped: dict[Side, int] = {}
+        for side, plan in zip(Side, join.sides, strict=False):
+            if plan.feed is not None:
+                emitted = state.nodes[plan.feed.node].emitted
+                fed |= {key: emitted.get(key, NEVER) for key in plan.event_times}
+                dropped[side] = self._ran[plan.feed.node].rows - len(found.brought[side])
+            else:
+                known = state.inputs[plan.name].watermarks
+                own |= {plan.watermark_key(c): known.get(c, NEVER) for c in plan.event_times}
+        return JoinStep(
+            join=join,
+            brought=found.brought,
+            dropped=dropped,
+            fed=fed,
+            pairs=found.pairs,
+            limits=self._limits(join, state, own | fed),
+            released=found.released,
+            buffers={
+                side: self._buffer(join, side, state)
+                for side in Side
+                if not isinstance(join, LookupPlan)  # it has none
+            },
+            outputs=self._outputs(join, state, own, fed, found.least),
+            table_rows=_table_rows(join, state),
+        )
+
+    def _window(self, node: AggregatePlan, state: QueryState) -> WindowStep:
+        side, after = node.side, state.nodes[node.number]
+        before = self._before.nodes[node.number].emitted if self._before.nodes else {}
+        if side.feed is not None:
+            watermark = state.nodes[side.feed.node].emitted.get(node.time_key, NEVER)
+        else:
+            known = state.inputs[side.name].watermarks.get(node.time, NEVER)
+            watermark = shift(known, -lateness_of(self._query, side))
+        return WindowStep(
+            node=node,
+            watermark=watermark,
+            results=self._closed[node.number],
+            kept=after.arrangements[side.name].retained,
+            outputs={
+                key: (after.emitted.get(key, NEVER), before.get(key, NEVER)) for key in node.watermark_keys
+            },
+        )
+
+    def _limits(self, join: JoinPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
+        lateness = self._lateness(join)
+        found = []
+        for plan in join.sides:
+            stored = state.nodes[join.number].arrangements[plan.name].limits
+            for column in plan.event_times:
+                key = plan.watermark_key(column)
+                parts = [
+                    (bound, watermarks[bound.by], limits(alone, watermarks, lateness).get(key, NEVER))
+                    for bound in join.bounds
+                    if bound.evicted == key and not (join.asof is not None and plan is join.right)
+                    for alone in (replace(join, bounds=(bound,)),)
+                ]
+                found.append(Limit(key, stored.get(column, NEVER), tuple(parts)))
+        return found
+
+    def _lateness(self, join: JoinPlan) -> dict[str, int]:
+        """What is taken off watermarks that come in, per key."""
+        return {
+            side.watermark_key(column): lateness_of(self._query, side)
+            for side in join.sides
+            for column in side.event_times
+        }
+
+    @property
+    def _query(self) -> QueryPlan:
+        return self._driver.plan.queries[0]
+
+    def _outputs(
+        self,
+        join: JoinPlan,
+        state: QueryState,
+        own: Mapping[str, Watermark],
+        fed: Mapping[str, Watermark],
+        least: Mapping[str, int],
+    ) -> list[OutputWatermark]:
+        after = state.nodes[join.number]
+        before = self._before.nodes[join.number].emitted if self._before.nodes else {}
+        lateness = self._lateness(join)
+        stored = {
+            plan.watermark_key(column): limit
+            for plan in join.sides
+            for column, limit in after.arrangements[plan.name].limits.items()
+        }
+        bounded = {bound.evicted for bound in join.bounds}
+        return [
+            OutputWatermark(
+                key=key,
+                value=after.emitted.get(key, NEVER),
+                before=before.get(key, NEVER),
+                watermark=own[key] if key in own else fed[key],
+                lateness=lateness[key],
+                least=least.get(key),
+                limit=stored.get(key, NEVER) if key in bounded else None,
+            )
+            for key in join.watermark_keys
+        ]
+
+    def _buffer(self, join: JoinPlan, side: Side, state: QueryState) -> list[Kept]:
+        task = self._driver.shapes[self._query.name][join.number].side(side)
+        arrangement = state.nodes[join.number].arrangements[join.side(side).name]
+        return kept_rows(join, side, task, arrangement, self._driver.store)
+
+
+def _table_rows(join: JoinPlan, state: QueryState) -> int | None:
+    if not isinstance(join, LookupPlan):
+        return None
+    copy = state.nodes[join.number].table
+    return 0 if copy is None else copy.rows

@@ -1,0 +1,284 @@
+"""`replay --trace`: what each step of a case did, and why, as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from watersmeet.event_time import Side
+from watersmeet.names import CASE_PARTITION
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.explain.windows import window_name
+from watersmeet.plan.explain.words import title_of
+from watersmeet.plan.model.nodes import JoinPlan, LookupPlan
+from watersmeet.spec.model import Branch, JoinKind, OutputMode
+from watersmeet.trace.reasons import (
+    input_text,
+    late_text,
+    limit_text,
+    output_text,
+    released_text,
+    risen_text,
+    row_text,
+)
+from watersmeet.trace.record import (
+    Arrived,
+    JoinStep,
+    Kept,
+    Opened,
+    Pair,
+    TickTrace,
+    Trace,
+    WindowStep,
+)
+
+Lines = Iterator[str]
+_INDENT = "  "
+
+
+def trace_text(case: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], trace: Trace | None) -> str:
+    """A case from its head to its last step.
+
+    Args:
+        outputs: what each step put out, as `replay` prints it.
+        trace: None when the plan was refused.
+    """
+    about = f": {case['about']}" if case.get("about") else ""
+    lines = [f"case {case['case']}{about}", *_indented([" ".join(case.get("query", "").split())])]
+    if trace is None:
+        return _text([*lines, *_indented(_failed("refused", outputs[0]))])
+    lines += _indented(_head(trace))
+    for output, entry in zip(outputs, [*trace.entries[1:], None], strict=False):
+        step = output["step"]
+        lines += ["", f"step {step}: {_asked(case['steps'][step])}"]
+        if "error" in output:
+            lines += _indented(_failed("failed", output))
+        elif isinstance(entry, TickTrace):
+            lines += _indented(_tick(trace, entry, output))
+        elif isinstance(entry, Opened):
+            lines += _indented([f"all memory dropped; goes on from what tick {entry.tick} has committed"])
+    return _text(lines)
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _indented(lines: Iterator[str] | Sequence[str]) -> list[str]:
+    return [_INDENT + line for line in lines]
+
+
+def _section(title: str, lines: Sequence[str] | Lines, nothing: str = "nothing") -> Lines:
+    content = list(lines)
+    yield title if content else f"{title}: {nothing}"
+    yield from _indented(content)
+
+
+def _failed(how: str, output: Mapping[str, Any]) -> list[str]:
+    return f"{how}: {output['error']}".splitlines()
+
+
+def _head(trace: Trace) -> Lines:
+    query = trace.query
+    rule, lateness = query.options.watermark_rule, query.options.allowed_lateness
+    late = ""
+    if lateness:
+        late = f", allowed lateness {trace.distance(_first_key(trace), lateness)}"
+    yield f"watermark rule {rule.value}, output mode {query.options.output_mode.value}{late}"
+    for join in _joins(trace):
+        if not isinstance(join, LookupPlan):
+            yield from _section(f"{_title(join)}: postpone map", _postpone_map(trace, join))
+
+
+def _joins(trace: Trace) -> list[JoinPlan]:
+    return [node for node in trace.query.nodes if isinstance(node, JoinPlan)]
+
+
+def _first_key(trace: Trace) -> str:
+    return next(side.watermark_key(c) for side in trace.query.sides for c in side.event_times)
+
+
+def _keys(join: JoinPlan) -> list[str]:
+    return [plan.watermark_key(column) for plan in (join.left, join.right) for column in plan.event_times]
+
+
+def _title(join: JoinPlan) -> str:
+    return f"join {join.number + 1}, {title_of(join)}"
+
+
+def _postpone_map(trace: Trace, join: JoinPlan) -> Lines:
+    for key in _keys(join):
+        entries = [f"{b.evicted}: {trace.distance(b.evicted, b.c)}" for b in join.bounds if b.by == key]
+        yield f"{key} -> {{{', '.join(entries)}}}" if entries else f"{key} -> []"
+
+
+def _asked(step: Mapping[str, Any]) -> str:
+    """What the step of the case says."""
+    if "restart" in step:
+        return "restart"
+    if "rescale" in step:
+        return f"restart with {step['rescale']} partition{'' if step['rescale'] == 1 else 's'}"
+    parts = []
+    if step.get("clock"):
+        parts.append(f"the clock moves by {step['clock']} s")
+    if step.get("rows"):
+        rows = len(step["rows"])
+        parts.append("1 row" if rows == 1 else f"{rows} rows")
+    if step.get("idle"):
+        parts.append(f"idle: {', '.join(step['idle'])}")
+    parts += [f"advance {key} to {value}" for key, value in step.get("advance", {}).items()]
+    if step.get("end"):
+        parts.append("end of input")
+    return "; ".join(parts) or "nothing"
+
+
+def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
+    yield from _section("came in", [_arrived(trace, tick, row) for row in tick.arrived])
+    if tick.too_late:
+        yield from _section(
+            "came too late from a join", [_too_late(trace, tick, row) for row in tick.too_late]
+        )
+    yield from _section("input watermarks", [input_text(trace, found) for found in tick.inputs])
+    joins = {step.join.number: step for step in tick.joins}
+    windows = {step.node.number: step for step in tick.windows}
+    for number in sorted({*joins, *windows}):
+        if number in joins:
+            yield _title(joins[number].join)
+            yield from _indented(_join(trace, joins[number]))
+        else:
+            yield f"{window_name(windows[number].node)} over {windows[number].node.time_key}"
+            yield from _indented(_windows(trace, windows[number]))
+    if trace.query.where is not None:
+        condition = text_of(trace.query.where).replace("`", "")
+        yield f"filter after the last join: {condition}"
+    yield from _section("put out", [row_text(row) for row in output["rows"]])
+    for alias, text in tick.output.result.missing_deletes:
+        yield f"not deleted, for {alias} has no such row: {text}"
+    for back in output.get("advances_back", ()):
+        yield f"not advanced: {back['key']} is {back['watermark']} already, and not {back['advance']}"
+    rose = ", ".join(f"{key} = {value}" for key, value in output["watermarks"].items())
+    yield f"watermarks put out: {rose or 'none rose'}"
+
+
+def _too_late(trace: Trace, tick: TickTrace, row: Arrived) -> str:
+    return f"{row.alias} {row_text(row.row)}: {_fate(trace, tick, row)}"
+
+
+def _arrived(trace: Trace, tick: TickTrace, row: Arrived) -> str:
+    name = row.alias if row.alias == row.stream else f"{row.alias} (stream {row.stream})"
+    changes = trace.query.options.output_mode is OutputMode.CHANGELOG
+    diff = f" diff {row.diff:+d}" if changes else ""
+    fate = _fate(trace, tick, row)
+    return f"{name} {row_text(_without_partition(row.row))}{diff}{f': {fate}' if fate else ''}"
+
+
+def _without_partition(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != CASE_PARTITION}
+
+
+def _fate(trace: Trace, tick: TickTrace, row: Arrived) -> str:
+    """What became of a row that is not simply kept, and why."""
+    side = next(side for side in trace.query.sides if side.name == row.alias)
+    if row.fate == "late":
+        assert row.key is not None
+        assert row.time is not None
+        return f"late, dropped: {late_text(trace, tick, row.key, row.time, row.below)}"
+    if row.fate == "null_time":
+        return f"dropped: {row.key} is NULL"
+    if row.fate == "ahead":
+        return "set aside: a time is further ahead of the clock than max_ahead"
+    branch = side.input.branches[row.branch]
+    assert isinstance(branch, Branch)  # rows of stages do not arrive
+    if row.fate == "beneath":
+        return f"not of the stream: it fails {_condition(branch.beneath)}"
+    if row.fate == "filtered":
+        filters = [text for n in trace.query.nodes for title, text in n.filters if title == side.title]
+        above = [] if branch.above is None else [_condition(branch.above)]
+        return f"dropped by a filter: {'; '.join([*above, *filters])}"
+    if row.fate in ("padded", "unmatchable"):
+        then = "put out at once" if row.fate == "padded" else "dropped"
+        if row.null_keys:
+            return f"can match nothing, {then}: {', '.join(row.null_keys)} is NULL"
+        asked = [text for join in _joins(trace) for title, text in join.one_sided if title == side.title]
+        why = f": not TRUE is {'; '.join(asked)}" if len(asked) > 1 else ""
+        why = f": {asked[0]} is not TRUE" if len(asked) == 1 else why
+        return f"can match nothing, {then}{why}"
+    return ""
+
+
+def _condition(expr: Any) -> str:
+    return text_of(expr).replace("`", "")
+
+
+def _join(trace: Trace, step: JoinStep) -> Lines:
+    join = step.join
+    for side in Side:
+        feed = join.side(side).feed
+        if side in step.brought:
+            dropped = step.dropped.get(side, 0)
+            title = f"came in of {join.side(side).title}" if feed is None else f"from join {feed.node + 1}"
+            if dropped:
+                title += f" ({dropped} more were filtered out or can match nothing)"
+            yield from _section(title, [row_text(row) for row in step.brought[side]])
+    if step.fed:
+        yield "watermarks of the joins beneath: " + ", ".join(
+            risen_text(trace, key, value, value) for key, value in step.fed.items()
+        )
+    pairs = [pair for pair in step.pairs if pair.left is not None and pair.right is not None]
+    pads = [pair for pair in step.pairs if pair.left is None or pair.right is None]
+    changes = trace.query.options.output_mode is OutputMode.CHANGELOG
+    if join.kind is JoinKind.SEMI:
+        yield from _section("put out with their first match", [_left(join, pair) for pair in pads])
+    elif join.kind is not JoinKind.ANTI:
+        yield from _section("matched", [_pair(join, pair, changes) for pair in pairs])
+    if step.table_rows is None:
+        yield from _section("limits", [limit_text(trace, step, limit) for limit in step.limits])
+        yield from _section("released", [released_text(trace, step, row) for row in step.released])
+    elif step.pairs:
+        count = "1 row" if step.table_rows == 1 else f"{step.table_rows} rows"
+        yield f"looked up in {join.right.title}: {count}, NULL keys and filtered ones left out"
+    if join.kind is JoinKind.ANTI:
+        yield from _section("put out, for they never matched", [_left(join, pair) for pair in pads])
+    elif join.kind.pads_left or join.kind.pads_right:
+        yield from _section("padded", [_pad(join, pair, changes) for pair in pads])
+    for side, rows in step.buffers.items():
+        count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+        title = f"kept of {join.side(side).title}: {count}"
+        yield from _section(title, [_kept(row) for row in rows]) if rows else [f"{title}"]
+    yield from _section("output watermarks", [output_text(trace, step, found) for found in step.outputs])
+
+
+def _windows(trace: Trace, step: WindowStep) -> Lines:
+    key = step.node.time_key
+    yield f"windows close by {key} = {trace.time(key, step.watermark)}"
+    yield from _section("closed", [row_text(row) for row in step.results])
+    count = "1 row" if step.kept == 1 else f"{step.kept} rows"
+    yield f"kept of {step.node.side.title}: {count}"
+    rose = [
+        f"{name} = {trace.time(key, value)}"
+        for name, (value, before) in step.outputs.items()
+        if value > before
+    ]
+    yield f"output watermarks: {', '.join(rose) or 'none rose'}"
+
+
+def _pair(join: JoinPlan, pair: Pair, changes: bool) -> str:
+    assert pair.left is not None
+    assert pair.right is not None
+    diff = f" diff {pair.diff:+d}" if changes else ""
+    return f"{join.left.title} {row_text(pair.left)} with {join.right.title} {row_text(pair.right)}{diff}"
+
+
+def _left(join: JoinPlan, pair: Pair) -> str:
+    return f"{join.left.title} {row_text(pair.left or {})}"
+
+
+def _pad(join: JoinPlan, pair: Pair, changes: bool) -> str:
+    diff = f" diff {pair.diff:+d}" if changes else ""
+    if pair.left is not None:
+        return f"{join.left.title} {row_text(pair.left)} with NULLs for {join.right.title}{diff}"
+    return f"{join.right.title} {row_text(pair.right or {})} with NULLs for {join.left.title}{diff}"
+
+
+def _kept(row: Kept) -> str:
+    return f"{row_text(row.row)}{', matched' if row.matched else ''}"

@@ -1,0 +1,146 @@
+"""Changelog mode: at any tick the sum of all output diffs is the join of the sums of the inputs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.ticks import QUERY, plan_of, stream
+from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.local import LocalJob
+from watersmeet.engine.tasks import slice as slice_module
+from watersmeet.state.store import MemoryStore
+
+Row = tuple[int, str | None, int]
+"""(t, k, i)"""
+
+STREAMS = {name: stream(None, changes=True) for name in ("l", "r")}
+
+
+def query(kind: str) -> str:
+    on = "l.k = r.k AND r.t BETWEEN l.t - 2 AND l.t + 3"
+    return f"SELECT l.i AS a, r.i AS b FROM l {kind} JOIN r ON {on}"
+
+
+class Changes:
+    """A changelog job, and the sum of what it has put out."""
+
+    def __init__(self, kind: str, partitions: int = 1) -> None:
+        plan = plan_of(query(kind), STREAMS, output_mode="changelog")
+        self.job = LocalJob(plan, MemoryStore(), partitions=partitions)
+        self.total: Counter[Any] = Counter()
+
+    def tick(
+        self, left: Sequence[tuple[Row, int]] = (), right: Sequence[tuple[Row, int]] = ()
+    ) -> Counter[Any]:
+        """The diffs of this tick, zeros left out."""
+
+        def rows(given: Sequence[tuple[Row, int]]) -> list[tuple[dict[str, Any], int]]:
+            return [({"t": t, "k": k, "i": i, "v": 0}, diff) for (t, k, i), diff in given]
+
+        found: Counter[Any] = Counter()
+        output = self.job.tick({"l": rows(left), "r": rows(right)})
+        for row in output.rows[QUERY]:
+            found[row["a"], row["b"]] += row["_diff"]
+        self.missing = output.result.queries[QUERY].missing_deletes
+        for pair, diff in found.items():
+            self.total[pair] += diff
+        return Counter({pair: diff for pair, diff in found.items() if diff})
+
+
+def test_a_pad_goes_out_at_once_and_is_taken_back_by_a_match():
+    changes = Changes("LEFT")
+    assert changes.tick([((1, "a", 1), 1)]) == {(1, None): 1}
+    assert changes.tick([], [((1, "a", 7), 1)]) == {(1, None): -1, (1, 7): 1}
+    assert changes.tick([], [((1, "a", 7), -1)]) == {(1, 7): -1, (1, None): 1}
+
+
+def test_a_pad_comes_back_when_the_last_of_several_partners_goes():
+    changes = Changes("LEFT")
+    changes.tick([((1, "a", 1), 1)])
+    changes.tick([], [((1, "a", 7), 1), ((2, "a", 8), 1), ((2, "a", 8), 1)])
+    assert changes.tick([], [((1, "a", 7), -1)]) == {(1, 7): -1}
+    assert changes.tick([], [((2, "a", 8), -1)]) == {(1, 8): -1}
+    assert changes.tick([], [((2, "a", 8), -1)]) == {(1, 8): -1, (1, None): 1}
+
+
+def test_a_delete_takes_away_one_of_equal_rows():
+    changes = Changes("INNER")
+    changes.tick([((1, "a", 1), 1)] * 3, [((1, "a", 7), 1)])
+    assert changes.tick([((1, "a", 1), -1)]) == {(1, 7): -1}
+    assert changes.tick([((1, "a", 1), -1)] * 2) == {(1, 7): -2}
+    assert changes.missing == ()
+
+
+def test_diffs_of_a_tick_are_summed_before_anything_else():
+    changes = Changes("FULL")
+    assert changes.tick([((1, "a", 1), -1), ((1, "a", 1), 1)]) == {}
+    assert changes.missing == ()
+
+
+def test_deleting_what_is_not_there_is_reported_and_not_applied():
+    changes = Changes("FULL")
+    assert changes.tick([((1, "a", 1), -1)]) == {}
+    assert len(changes.missing) == 1
+    assert changes.missing == (("l", '{"t": 1, "k": "a", "v": 0, "i": 1}'),)
+    assert changes.tick([((1, "a", 1), 1)]) == {(1, None): 1}
+
+
+def test_both_partners_deleted_in_one_tick():
+    changes = Changes("FULL")
+    changes.tick([((1, "a", 1), 1)], [((1, "a", 7), 1)])
+    assert changes.tick([((1, "a", 1), -1)], [((1, "a", 7), -1)]) == {(1, 7): -1}
+    assert not +changes.total
+
+
+def batch_join(kind: str, left: Counter[Row], right: Counter[Row]) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    matched: set[tuple[str, Row]] = set()
+    for a, copies in left.items():
+        for b, others in right.items():
+            if a[1] is not None and a[1] == b[1] and -2 <= b[0] - a[0] <= 3:
+                found[a[2], b[2]] += copies * others
+                matched |= {("l", a), ("r", b)}
+    if kind in ("LEFT", "FULL"):
+        for a, copies in left.items():
+            found[a[2], None] += 0 if ("l", a) in matched else copies
+    if kind in ("RIGHT", "FULL"):
+        for b, copies in right.items():
+            found[None, b[2]] += 0 if ("r", b) in matched else copies
+    return +found
+
+
+@pytest.mark.parametrize(("merged", "few"), [(False, 1_000), (True, 2), (False, 0)])
+@pytest.mark.parametrize("kind", ["INNER", "LEFT", "FULL"])
+def test_the_sum_of_all_diffs_is_the_join_of_the_sums(seed, kind, merged, few, monkeypatch):
+    """``few``: marks of more rows than that are held as arrays."""
+    monkeypatch.setattr(slice_module, "FEW_MARKS", few)
+    if merged:
+        monkeypatch.setattr(merge_policy, "FAN_IN", 2)
+        monkeypatch.setattr(merge_policy, "SMALL_ROWS", 10**9)
+    rng = np.random.default_rng((seed, merged, few))
+    changes = Changes(kind, partitions=3)
+    there: dict[str, Counter[Row]] = {"l": Counter(), "r": Counter()}
+    for _ in range(25):
+        given: dict[str, list[tuple[Row, int]]] = {"l": [], "r": []}
+        for name, rows in there.items():
+            for _ in range(int(rng.integers(0, 6))):
+                time, key = int(rng.integers(0, 6)), rng.choice(["a", "b", None], p=[0.6, 0.3, 0.1])
+                row = (time, key, int(rng.integers(0, 3)) + 10 * time + 100 * "ab".find(key or "b"))
+                given[name].append((row, 1))
+                rows[row] += 1
+            present = list(rows.elements())
+            for number in rng.permutation(len(present))[: rng.integers(0, 4)]:
+                given[name].append((present[number], -1))
+                rows[present[number]] -= 1
+            rng.shuffle(given[name])
+            there[name] = +rows
+        changes.tick(given["l"], given["r"])
+        assert changes.missing == ()
+        assert Counter({pair: n for pair, n in changes.total.items() if n}) == batch_join(
+            kind, there["l"], there["r"]
+        )
