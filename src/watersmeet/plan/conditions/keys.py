@@ -91,14 +91,15 @@ def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, str | None]:
 
 
 def _known_type(expr: Expr, scope: Scope) -> str | None:
-    """Of a computed DECIMAL its own digits, where tasks know them: in the widest type it could be rounded."""
+    """Of a computed DECIMAL its own digits, where tasks know them, else none: in the widest type it could be
+    rounded. Keys of unknown types are compared as they come, and refused if they come as different ones."""
     found = type_of(expr, scope)
     if found is None or is_declared(expr) or not found.startswith("DECIMAL"):
         return found
     try:
         return compiled(expr, scope).type
     except NotExact:
-        return found
+        return None
 
 
 def _wrong(message: str) -> PlanError:
