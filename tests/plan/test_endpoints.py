@@ -222,3 +222,33 @@ def test_a_loop_through_a_topic_is_warned_of():
     assert found == ('"out" writes to the topic y, which "a" of this job reads: what goes out comes in again')
     assert warnings("z", "two:9092") == ()
     assert warnings("y", "three:9092") == ()
+
+
+@pytest.mark.parametrize(
+    ("connector", "format_", "type_", "words"),
+    [
+        ("file", "json", "MAP<INT,STRING>", "keys in JSON are texts"),
+        ("file", "json", "ARRAY<MAP<DATE,STRING>>", "keys in JSON are texts"),
+        ("file", "json", "STRUCT<a:MAP<STRING,MAP<BINARY,INT>>>", "keys in JSON are texts"),
+        ("kafka", "json", "MAP<INT,STRING>", "keys in JSON are texts"),
+        ("file", "csv", "ARRAY<STRING>", "CSV has no such values"),
+        ("kafka", "csv", "STRUCT<a:INT>", "CSV has no such values"),
+        ("file", "json", "STRUCT<a:MAP<STRING,MAP<STRING,INT>>>", None),
+        ("file", "parquet", "MAP<INT,STRING>", None),
+        ("file", "csv", "BINARY", None),
+    ],
+)
+def test_columns_that_a_format_cannot_hold(connector, format_, type_, words):
+    read = "'path' = 'in'" if connector == "file" else "'topic' = 'a', 'bootstrap.servers' = 'b:1'"
+    job = parse_job(
+        f"""CREATE TABLE a (k INT, m {type_}, t TIMESTAMP, WATERMARK FOR t AS t)
+            WITH ('connector' = '{connector}', 'format' = '{format_}', {read});
+            CREATE TABLE out (k INT) WITH ('connector' = 'console');
+            INSERT INTO out SELECT x.k FROM a x JOIN a y ON x.k = y.k AND x.t = y.t"""
+    )
+    if words is None:
+        plan_job(job)
+        return
+    with pytest.raises(WatersmeetError, match=words) as refused:
+        plan_job(job)
+    assert '"a": the column "m" cannot be read as' in str(refused.value)

@@ -1,4 +1,4 @@
-"""Options of Kafka sources and sinks that say where the records are; each goes by two names."""
+"""Options of Kafka sources and sinks: where the records are, each by two names, and how they are written."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def servers_in(options: Mapping[str, str]) -> list[str]:
 def servers_text(options: Mapping[str, str]) -> str:
     """The same as it is written; empty when it is not said."""
     return (options.get("bootstrap.servers") or options.get("kafka.bootstrap.servers") or "").strip()
+
+
+def records_of(options: Mapping[str, str]) -> str:
+    """The format of the records' values, in lower case; JSON when it is not said."""
+    return options.get("format", "json").strip().lower()
 
 
 def _listed(text: str | None) -> list[str]:

@@ -8,17 +8,24 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from watersmeet.errors import PlanError, WatersmeetError
-from watersmeet.spec.files import local_path, path_of, sink_problems, source_problems
-from watersmeet.spec.kafka import servers_in, topics_in
+from watersmeet.spec.files import format_of, local_path, path_of, sink_problems, source_problems
+from watersmeet.spec.formats import type_problems
+from watersmeet.spec.kafka import records_of, servers_in, topics_in
 from watersmeet.spec.model import Insert, Job, Query, Sink, Source
 
 ASIDE = ("late_output", "broken_output")
 
 
 def check_sources(queries: Iterable[Query]) -> list[WatersmeetError]:
-    """What is wrong with the options of file sources, each named once."""
-    read = [each for each in _read(queries) if each[0].connector == "file"]
-    return [error for source, table in read for error in source_problems(source, table=table)]
+    """What is wrong with the options of file sources, and with types of columns of any; each named once."""
+    read = _read(queries)
+    files = [(source, table) for source, table in read if source.connector == "file"]
+    errors = [error for source, table in files for error in source_problems(source, table=table)]
+    for source, _ in read:
+        if source.connector in ("file", "kafka"):
+            records = format_of(source.options) if source.connector == "file" else records_of(source.options)
+            errors += type_problems(source, records)
+    return list(errors)
 
 
 def check_endpoints(job: Job) -> list[WatersmeetError]:

@@ -18,7 +18,7 @@ from watersmeet.engine.spark.sources.split import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import SpecError, near_names
 from watersmeet.names import PARTITION, ours
-from watersmeet.spec.kafka import servers_text, topics_in
+from watersmeet.spec.kafka import records_of, servers_text, topics_in
 from watersmeet.spec.model import Source
 
 _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
@@ -132,7 +132,7 @@ def _metadata(source: Source, wanted: str) -> dict[str, str]:
 
 
 def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame:
-    wanted = source.options.get("format", "json").strip().lower()
+    wanted = records_of(source.options)
     if wanted not in FORMATS:
         raise SpecError(
             f'Kafka source "{source.name}" cannot read format "{wanted}"',
