@@ -77,6 +77,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_unconfigure():
+    """Libraries that look for leaks when the interpreter ends find what is frozen."""
+    gc.unfreeze()
+
+
 def pytest_report_header(config):
     return f"seed: {config.watersmeet_seed} (again with --seed {config.watersmeet_seed})"
 

@@ -158,15 +158,15 @@ WITHIN = "b.u BETWEEN a.t AND a.t + INTERVAL '1' HOUR"
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "query",
+    ("query", "code"),
     [
-        f"SELECT CAST(a.s AS BIGINT) AS n FROM a JOIN b ON {WITHIN}",
-        f"SELECT a.s FROM a JOIN b ON CAST(a.s AS BIGINT) = b.n AND {WITHIN}",
-        f"SELECT raise_error(a.s) AS n FROM a JOIN b ON {WITHIN}",
+        (f"SELECT CAST(a.s AS BIGINT) AS n FROM a JOIN b ON {WITHIN}", "condition-failed"),
+        (f"SELECT a.s FROM a JOIN b ON CAST(a.s AS BIGINT) = b.n AND {WITHIN}", "condition-failed"),
+        (f"SELECT raise_error(a.s) AS n FROM a JOIN b ON {WITHIN}", "spark-failed"),
     ],
     ids=["projection", "key", "echo"],
 )
-def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query):
+def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query, code):
     from watersmeet.engine.spark.job.job import outputs_of
     from watersmeet.engine.spark.job.query import run
     from watersmeet.engine.spark.job.settings import RunSettings
@@ -192,5 +192,5 @@ def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query):
             outputs_of(job, plan, None),
         )
     assert isinstance(raised.value, EngineError)
-    assert raised.value.code == "spark-failed"
+    assert raised.value.code == code
     assert not (tmp_path / "made").exists()
