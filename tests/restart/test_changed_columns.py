@@ -20,7 +20,6 @@ from tests.support.ticks import (
 )
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.tasks import merge
 from watersmeet.errors import StateError
 from watersmeet.names import is_ours
 from watersmeet.state.run import schema_of
@@ -195,7 +194,7 @@ def test_rows_of_a_query_that_keeps_fewer_columns(seed, kind, monkeypatch):
     source = random.Random(f"{seed} {kind}")
     for merging, cut in enumerate(source.sample(range(1, len(given)), 2)):
         for name in ("FAN_IN", "COMBINING_FAN_IN"):
-            monkeypatch.setattr(merge, name, 2 if merging else 8)
+            monkeypatch.setattr(merge_policy, name, 2 if merging else 8)
         store = MemoryStore()
         job = opened(wide, store)
         for number, step in enumerate(given):

@@ -179,10 +179,22 @@ def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Diffs summed per row; rows whose sum is 0 fall away."""
     sums: dict[str, dict[str, Any]] = {}
     for row in rows:
-        key = json.dumps([[name, value] for name, value in row.items() if name != SHOWN_DIFF], default=str)
+        shown = [[name, _one_zero(value)] for name, value in row.items() if name != SHOWN_DIFF]
+        key = json.dumps(shown, default=str)
         known = sums.setdefault(key, {**row, SHOWN_DIFF: 0})
         known[SHOWN_DIFF] += row[SHOWN_DIFF]
     return [row for row in sums.values() if row[SHOWN_DIFF]]
+
+
+def _one_zero(value: Any) -> Any:
+    """−0.0 is 0.0, inside of values with parts, too."""
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, list | tuple):
+        return [_one_zero(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _one_zero(each) for name, each in value.items()}
+    return value
 
 
 def _declared(sources: Mapping[str, Source], stream: str, row: Row) -> dict[str, Any]:

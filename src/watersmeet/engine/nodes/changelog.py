@@ -35,8 +35,9 @@ from watersmeet.engine.tasks.results import (
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import Mask, Side, below
+from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.bands import Band, RealBand
-from watersmeet.kernel.batches import MOST_BYTES, one_array, same_rows, take_rows
+from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
 from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find
 from watersmeet.kernel.pieces import whole
 from watersmeet.kernel.probe import Rows
@@ -48,7 +49,7 @@ from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, places_among
 from watersmeet.state.run import sort_rows, write_run
 
-_BUCKET = ours("bucket")
+_BUCKET, _SAME, _ROW = ours("bucket"), ours("same"), ours("row")
 _SAMPLES = 5
 
 
@@ -114,19 +115,23 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
     batch = whole(rows.batch)
     check_held(f'the changes of "{own.task.name}" in a tick', [batch], own.task.memory, MOST_BYTES)
     table = pa.Table.from_batches([batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
-    keys = [name for name in table.column_names if name != DIFF]
-    summed = table.group_by(keys, use_threads=False).aggregate([(DIFF, "sum")])
+    # Arrow tells 0.0 from −0.0, and does not group by values with parts: numbers stand for such columns.
+    numbered = [field.name for field in batch.schema if _has_parts(field.type) and field.name != DIFF]
+    keys = [name for name in table.column_names if name != DIFF and name not in numbered]
+    if numbered:
+        table = table.append_column(_SAME, pa.array(group_numbers(batch, numbered)))
+        keys.append(_SAME)
+    table = table.select([*keys, DIFF]).append_column(_ROW, pa.array(np.arange(len(batch))))
+    summed = table.group_by(keys, use_threads=False).aggregate([(DIFF, "sum"), (_ROW, "min")])
     same_rows(
         "sum changes up",
         int(pc.sum(table.column(DIFF)).as_py() or 0),
         int(pc.sum(summed.column(f"{DIFF}_sum")).as_py() or 0),
     )
     net = summed.column(f"{DIFF}_sum").to_numpy().astype(np.int64)
-    schema = own.task.stored_schema
-    batch = pa.RecordBatch.from_arrays(
-        [one_array(summed.column(name)) for name in schema.names], schema=schema
-    )
     buckets = summed.column(_BUCKET).to_numpy()
+    firsts = summed.column(f"{_ROW}_min").to_numpy()
+    batch = take_rows(batch.select(own.task.stored_schema.names), firsts)
     added = np.repeat(np.arange(len(net)), np.maximum(net, 0))
     gone = np.flatnonzero(net < 0)
     inserts = None
@@ -140,6 +145,11 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
         if len(taken):
             deletes = Change(needles_at(needles, taken), -1, np.zeros(len(taken), dtype=np.int64))
     return inserts, deletes
+
+
+def _has_parts(kind: pa.DataType) -> bool:
+    """Values that are equal without being the same: REAL numbers, and what may hold some."""
+    return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))
 
 
 def needles_at(rows: SortedRows, positions: Rows) -> SortedRows:

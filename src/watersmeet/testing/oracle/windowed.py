@@ -47,7 +47,7 @@ def has_windows(case: dict[str, Any]) -> bool:
 
 
 def run_windowed_case(case: dict[str, Any]) -> list[dict[str, Any]]:
-    """The output lines of a case, as `oracle.run_case` gives them."""
+    """The output lines of a case, as `oracle.case.run_case` gives them."""
     try:
         top = build(_parsed(case["query"]), case, "")
     except Refused as refusal:

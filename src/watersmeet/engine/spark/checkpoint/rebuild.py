@@ -27,7 +27,7 @@ from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 
 QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS = "query_id", "batch", "offsets", "sources", "topics"
-"""Of a manifest's ``host``; also `file_lists.KEY` and `files_read.CHANGED`."""
+"""Of a manifest's ``host``; also `file_lists.KEY` and `read.CHANGED`."""
 
 COMPACT_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
 

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -118,8 +118,9 @@ class Run:
         try:
             return self._execute()
         finally:
-            self.topics.close()
-            self.takings.close()
+            for each in (self.topics, self.takings):
+                with suppress(Exception):  # Java may be gone, and how the run ended is what counts
+                    each.close()
 
     def _execute(self) -> RunResult:
         with self.checkpoint.locked(), self._sinks_closed():

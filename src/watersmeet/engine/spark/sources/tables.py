@@ -88,7 +88,7 @@ def table_readers(plan: JobPlan, found: Scan, read: Callable[[Source], Table]) -
 
 
 def check_table_files(source: Source) -> None:
-    """What can be seen of a table of files without Spark; see `sources.check_files`."""
+    """What can be seen of a table of files without Spark; see `frames.check_files`."""
     raise_all(source_problems(source, table=True))
     path, wanted = path_of(source.options), format_of(source.options)
     local = local_path(path)

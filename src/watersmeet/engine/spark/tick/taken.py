@@ -61,8 +61,15 @@ class Takings:
         before = self._end_of(topic)
         write()
         until, wanted = time.monotonic() + _WAIT_S, given()
-        while (rows := self._end_of(topic) - before) < wanted and time.monotonic() < until:
-            time.sleep(_PAUSE_S)
+        try:
+            while (rows := self._end_of(topic) - before) < wanted and time.monotonic() < until:
+                time.sleep(_PAUSE_S)
+        except EngineError as error:
+            raise EngineError(
+                f"{error.message}. The rows of this tick were sent, and it is repeated: they come again",
+                code=error.code,
+                hint=error.hint,
+            ) from None
         return Took(rows, at_least=True)
 
     def _end_of(self, topic: Topic) -> int:
