@@ -42,7 +42,7 @@ def broker_jars() -> Path:
         WatersmeetError: there is none (``no-kafka-broker``).
     """
     named = os.environ.get(JARS_VARIABLE)
-    repository = Path(__file__).resolve().parents[3]
+    repository = Path(__file__).resolve().parents[2]
     folder = Path(named) if named else repository / ".jars" / "kafka-broker"
     if not any(folder.glob("kafka_2.13-*.jar")):
         raise WatersmeetError(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from watersmeet.engine.spark.job import session
+
+LET_WORKERS_IMPORT = session._let_workers_import
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +58,11 @@ def test_ctrl_c_while_spark_starts_leaves_no_process(monkeypatch):
         for proc in started:
             proc.kill()
             proc.wait()
+
+
+def test_workers_import_the_package_from_where_it_is(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    LET_WORKERS_IMPORT()
+    first, *others = os.environ["PYTHONPATH"].split(os.pathsep)
+    assert (Path(first) / "watersmeet" / "__init__.py").is_file()
+    assert others == ["elsewhere"]

@@ -175,7 +175,7 @@ class PartialShape:
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateShape(NodeShape):
-    """Windows over the time ``time`` of the one side, and groups in them; see `plan.model.nodes.AggregatePlan`.
+    """Windows over the time ``time`` of the one side, and groups in them; see `AggregatePlan`.
 
     ``columns``: what rows have that are to be grouped. ``by``: columns of the side that hold the keys;
     ``keys``: (name in the result, column). ``aggregates`` None: Spark aggregates, and rows go out with the

@@ -269,7 +269,8 @@ def _sockets_fit() -> bool:
 
 def _let_workers_import() -> None:
     """Workers import this package from where this process did, installed or not."""
-    root = str(Path(__file__).resolve().parents[3])
+    (folder,) = sys.modules["watersmeet"].__path__
+    root = str(Path(folder).resolve().parent)
     paths = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     if root not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
