@@ -127,3 +127,14 @@ def test_triggers_that_are_none(text):
         parse_job(f"SET trigger = '{text}'")
     with pytest.raises(SpecError, match="trigger"):
         RunSettings("c", trigger=text)
+
+
+@pytest.mark.parametrize("step", ["2 * INTERVAL '1' MINUTE", "minute(x.t) * INTERVAL '1' MINUTE"])
+def test_a_number_of_times_an_interval_is_one(step):
+    job = parse_job(
+        f"""CREATE TABLE x (k INT, t TIMESTAMP, WATERMARK FOR t AS t)
+            WITH ('connector' = 'file', 'path' = 'in', 'format' = 'json');
+            CREATE TABLE out (k INT) WITH ('connector' = 'console');
+            INSERT INTO out SELECT x.k FROM x JOIN x y ON x.t = y.t AND {step} + y.t > x.t AND x.t - {step} < y.t"""
+    )
+    assert job.inserts

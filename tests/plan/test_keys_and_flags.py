@@ -45,6 +45,13 @@ def test_computed_numbers_are_brought_to_one_type():
     assert keys("CAST(l.x AS INT) = r.n", STAMPS, STAMPS)[0][:2] == ("CAST(`x` AS INT)", "`n`")
 
 
+def test_computed_days_are_days():
+    assert keys("trunc(l.d, 'week') = trunc(r.d, 'MM')", STAMPS, STAMPS)[0][:2] == (
+        "TRUNC(`d`, 'WEEK')",
+        "TRUNC(`d`, 'MM')",
+    )
+
+
 def test_an_event_time_as_a_key_gets_a_column_of_its_own():
     assert keys("l.t = r.v") == [("`t`", "`v`", "__ws_key1", "v", False)]
 

@@ -44,7 +44,7 @@ def type_of(expr: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
         )
     except (SqlglotError, ValueError, TypeError, KeyError):
         return UNKNOWN
-    if any(_misjudged(node) for node in annotated.find_all(exp.Add, exp.Sub)):
+    if any(_misjudged(node) for node in annotated.find_all(exp.Add, exp.Sub, exp.Mul, exp.Div)):
         return UNKNOWN
     found = _type_of_node(annotated)
     return found if found in _CERTAIN else UNKNOWN
@@ -79,7 +79,10 @@ def number_type(literal: exp.Expr) -> str:
 
 
 def _misjudged(node: exp.Binary) -> bool:
-    """A difference of times is an interval, and DATE plus hours a TIMESTAMP: not what sqlglot says."""
+    """A difference of times is an interval, a number of times an interval one, too, and DATE plus hours a
+    TIMESTAMP: not what sqlglot says."""
+    if isinstance(node, exp.Mul | exp.Div):
+        return any(side.find(exp.Interval) is not None for side in (node.this, node.expression))
     kinds = [_type_of_node(side) for side in (node.this, node.expression)]
     if isinstance(node, exp.Sub) and all(kind in TIMES for kind in kinds):
         return True

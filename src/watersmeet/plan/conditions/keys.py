@@ -91,15 +91,21 @@ def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, str | None]:
 
 
 def _known_type(expr: Expr, scope: Scope) -> str | None:
-    """Of a computed DECIMAL its own digits, where tasks know them, else none: in the widest type it could be
-    rounded. Keys of unknown types are compared as they come, and refused if they come as different ones."""
+    """The type of a key: exact of what tasks compute, but of numbers the widest of their kind does.
+
+    Of a DECIMAL of unknown digits none: in the widest type it could be rounded. Keys of unknown types are
+    compared as they come, and refused if they come as different ones.
+    """
     found = type_of(expr, scope)
-    if found is None or is_declared(expr) or not found.startswith("DECIMAL"):
+    if is_declared(expr):
         return found
     try:
-        return compiled(expr, scope).type
+        exact = compiled(expr, scope).type
     except NotExact:
-        return None
+        return None if found is not None and found.startswith("DECIMAL") else found
+    if found is None or exact.startswith("DECIMAL") or not is_number(exact):
+        return exact
+    return found
 
 
 def _wrong(message: str) -> PlanError:
