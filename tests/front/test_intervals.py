@@ -135,6 +135,7 @@ def test_a_number_of_times_an_interval_is_one(step):
         f"""CREATE TABLE x (k INT, t TIMESTAMP, WATERMARK FOR t AS t)
             WITH ('connector' = 'file', 'path' = 'in', 'format' = 'json');
             CREATE TABLE out (k INT) WITH ('connector' = 'console');
-            INSERT INTO out SELECT x.k FROM x JOIN x y ON x.t = y.t AND {step} + y.t > x.t AND x.t - {step} < y.t"""
+            INSERT INTO out SELECT x.k FROM x JOIN x y
+                ON x.t = y.t AND {step} + y.t > x.t AND x.t - {step} < y.t"""
     )
     assert job.inserts
