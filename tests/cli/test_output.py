@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -135,3 +136,23 @@ def test_an_ignored_ctrl_c_stays_ignored(job):
         check=False,
     )
     assert process.returncode == 0
+
+
+def test_a_closed_pipe_does_not_change_what_a_check_says(tmp_path):
+    """The cases that differ come after those that fill the pipe."""
+    case = {
+        "case": "x",
+        "query": "SELECT l.t FROM l JOIN r ON l.t = r.t",
+        "streams": {name: {"columns": {"t": "BIGINT"}, "time": {"t": {"lag": 0}}} for name in "lr"},
+        "steps": [{}] * 50,
+        "expect": [{"rows": []}] * 50,
+    }
+    file = tmp_path / "cases.json"
+    for last, status in ((case, 0), ({**case, "expect": [{"rows": [{"t": 1}]}]}, 1)):
+        file.write_text(json.dumps([case] * 40 + [last]))
+        with started("replay", "--check", str(file), stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            process.stdout.close()
+            said = process.stderr.read()
+            assert (process.wait(60), "Traceback" in said) == (status, False), said
+            assert f"{41 - status} of 41 cases as expected" in said

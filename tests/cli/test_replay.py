@@ -90,6 +90,15 @@ WRONG = {
         json.dumps({**GOOD, "streams": {"l": {"columns": {"t": "INT"}, "time": ["t"]}}}), "streams.l.time: "
     ),
     "expect.json": (json.dumps({**GOOD, "expect": [{"rows": {}}]}), "expect[0].rows: "),
+    "misspelt.json": (
+        json.dumps({**GOOD, "expect": [{"row": []}, {"watermark": {}}]}),
+        "expect[0].row: there is no such entry; expect[1].watermark: there is no such entry",
+    ),
+    "late.json": (
+        json.dumps({**GOOD, "expect": [{"late": [{"stream": "l", "row": {}, "at": 1}]}]}), "expect[0].late[0].at: "
+    ),
+    "refused.json": (json.dumps({**REFUSED, "expect": {"error": "x", "code": "y"}}), "expect.code: "),
+    "step.json": (json.dumps({**GOOD, "steps": [{"advanced": {}}]}), "steps[0].advanced: there is no such entry"),
     "clock.json": ('{"case": "c", "query": "q", "steps": [{"clock": 1e999}]}', "steps[0].clock"),
 }  # fmt: skip
 
@@ -146,3 +155,31 @@ def test_a_case_that_waits_is_told_apart_from_one_that_fails(watersmeet, engines
 def test_the_plan_that_a_case_asks_for_and_does_not_get_is_said(watersmeet, engines, case_file):
     found = watersmeet("replay", case_file({**GOOD, "options": {"plan": "delta"}}), "--check")
     assert (found.status, "1 cases ask for plan delta" in found.err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("expect", "steps", "said"),
+    [
+        ([{"rows": [{"a": 1}]}], 1, None),
+        ([{"rows": [{"a": 1}]}, {}], 2, None),
+        ([{}, {}], 2, "without expectations"),
+        ([{"rows": [{"a": 1}]}], 2, "without expectations"),
+        ([], 2, "without expectations"),
+        (None, 2, "without expectations"),
+    ],
+)
+def test_cases_that_may_differ_unseen_are_counted(watersmeet, engines, case_file, expect, steps, said):
+    engines[0]["good"] = [{**LINE, "step": step} for step in range(steps)]
+    found = watersmeet("replay", case_file({**GOOD, "steps": [{}] * steps, "expect": expect}), "--check")
+    more = " (1 without expectations for all steps)" if said else ""
+    assert (found.status, found.err) == (0, f"1 of 1 cases as expected{more}\n")
+
+
+@pytest.mark.parametrize("expect", [[], None, [{"rows": [{"a": 1}]}]])
+def test_a_failure_that_nothing_is_expected_of_is_a_difference(watersmeet, engines, case_file, expect):
+    case = {**GOOD, "steps": [{}, {}], "expect": expect}
+    engines[0]["good"] = [LINE, {"case": "good", "step": 1, "error": "EngineError[x]: no"}]
+    found = watersmeet("replay", case_file(case), "--check")
+    assert (found.status, "good, step 1: failed: EngineError[x]: no" in found.err) == (1, True)
+    engines[0]["good"] = [{"case": "good", "error": "PlanError[x]: no"}]
+    assert watersmeet("replay", case_file(case), "--check").status == 1

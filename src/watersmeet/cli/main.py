@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from watersmeet.cli.output import OutputError, complain, printed
+from watersmeet.cli.output import OutputError, complain, printed, while_read
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
@@ -284,7 +285,9 @@ def replay(
     """Play a written case, step by step; one JSON line per step."""
     from watersmeet.cli.replay import replay_file
 
-    _exit(replay_file(case, engine=engine.value, partitions=partitions, check=check, trace=trace))
+    with while_read() if check else nullcontext():
+        status = replay_file(case, engine=engine.value, partitions=partitions, check=check, trace=trace)
+    _exit(status)
 
 
 @app.command()

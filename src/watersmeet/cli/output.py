@@ -80,6 +80,47 @@ def printed() -> Iterator[None]:
         sys.stdout = inner
 
 
+class _WhileRead(_Printed):
+    """What nobody reads any longer goes nowhere."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OutputError as error:
+            self._closed(error)
+            return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OutputError as error:
+            self._closed(error)
+
+    def _closed(self, error: OutputError) -> None:
+        if not error.closed:
+            raise error
+        _drop(self._inner)
+
+
+@contextlib.contextmanager
+def while_read() -> Iterator[None]:
+    """Within `printed`, for a command whose answer is its exit status: a closed pipe ends the printing alone."""
+    inner = sys.stdout
+    if inner is None:
+        yield
+        return
+    sys.stdout = _WhileRead(inner)
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        sys.stdout = inner
+
+
 def _drop(stream: Any) -> None:
     """What is left in the stream's buffer goes nowhere: else it fails again when the interpreter ends."""
     with contextlib.suppress(OSError, ValueError):

@@ -19,7 +19,7 @@ def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace:
     """The exit status: 1 when a case is refused, or with ``check`` when it differs from what is expected; a
     case that waits for what is not there yet is told apart, and is no difference."""
     from watersmeet.front.case_file import DELTA
-    from watersmeet.testing.cases import check_case, load_cases, waits_for
+    from watersmeet.testing.cases import check_case, is_compared, load_cases, waits_for
 
     cases = load_cases(path)
     run = _traced(engine) if trace else _printed(_engine(engine))
@@ -45,6 +45,8 @@ def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace:
         )
     if check:
         more = f", {waiting} waiting for what is not there yet" if waiting else ""
+        unseen = sum(not is_compared(case) for case in cases)
+        more += f" ({unseen} without expectations for all steps)" if unseen else ""
         good = len(cases) - differences - waiting
         print(f"{good} of {len(cases)} cases as expected{more}", file=sys.stderr)
         return 1 if differences else 0

@@ -1,6 +1,7 @@
 """What a case file looks like (semantics.md, section 6): whether JSON has that shape, and where it has not.
 
-Names and values are judged by those who know them; other entries of a case are for people (``about``).
+Names and values are judged by those who know them; other entries of a case are for people (``about``). What
+is expected has no others: a misspelt one would be compared with nothing, and the case could not fail.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from watersmeet.errors import SpecError
 
+_WORDS = {"missing": "is missing", "extra_forbidden": "there is no such entry"}
 _MOST = 5
 """Problems that are told of one case."""
 
@@ -21,6 +23,12 @@ Row = dict[str, Any]
 
 class _Shape(BaseModel):
     model_config = ConfigDict(extra="allow")
+
+
+class _Exact(BaseModel):
+    """No other entries."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class _Lag(_Shape):
@@ -37,7 +45,7 @@ class _Source(_Shape):
     changes: StrictBool = False
 
 
-class _Step(_Shape):
+class _Step(_Exact):
     rows: list[tuple[StrictStr, Row] | tuple[StrictStr, Row, StrictInt]] = []
     idle: list[StrictStr] = []
     advance: dict[str, Time] = {}
@@ -47,12 +55,12 @@ class _Step(_Shape):
     rescale: Annotated[StrictInt, Field(ge=1, le=10_000)] = 1
 
 
-class _Late(_Shape):
+class _Late(_Exact):
     stream: StrictStr
     row: Row
 
 
-class _Expected(_Shape):
+class _Expected(_Exact):
     rows: list[Row] = []
     watermarks: dict[str, Any] = {}
     late: list[_Late] = []
@@ -60,7 +68,7 @@ class _Expected(_Shape):
     error: StrictStr = ""
 
 
-class _Refused(_Shape):
+class _Refused(_Exact):
     error: StrictStr
 
 
@@ -101,9 +109,8 @@ def _said(wrong: ValidationError) -> str:
     places: dict[str, str] = {}
     for each in wrong.errors(include_url=False, include_input=False):
         place = _place(each["loc"])
-        places[place] = (
-            "is missing" if each["type"] == "missing" else each["msg"][:1].lower() + each["msg"][1:]
-        )
+        words = each["msg"][:1].lower() + each["msg"][1:]
+        places[place] = _WORDS.get(each["type"], words)
     shown = [f"{place}: {said}" for place, said in list(places.items())[:_MOST]]
     return "; ".join([*shown, *(["…"] if len(places) > _MOST else [])])
 

@@ -176,12 +176,20 @@ def waits_for(case: Case, outputs: list[dict[str, Any]]) -> str | None:
     return "; ".join(_NOT_YET.sub("", problem) for problem in problems)
 
 
+def is_compared(case: Case) -> bool:
+    """Whether something is expected of every step up to the end, or to where the job is to fail; one of them
+    at least is compared. Else a case may differ unseen."""
+    expect = case.get("expect")
+    if not isinstance(expect, list):
+        return expect is not None
+    failing = any("error" in want for want in expect)
+    return (failing or len(expect) >= len(case["steps"])) and (any(expect) or not case["steps"])
+
+
 def check_case(case: Case, outputs: list[dict[str, Any]]) -> list[str]:
     """What differs between a case's output lines and its ``expect``."""
     expect = case.get("expect")
     name = case["case"]
-    if expect is None:
-        return []
     if isinstance(expect, dict):
         if len(outputs) != 1 or "error" not in outputs[0] or "step" in outputs[0]:
             return [f"{name}: the plan should be refused with {expect['error']!r}, but it was not"]
@@ -191,11 +199,15 @@ def check_case(case: Case, outputs: list[dict[str, Any]]) -> list[str]:
     if len(outputs) == 1 and "error" in outputs[0] and "step" not in outputs[0]:
         return [f"{name}: the plan was refused: {outputs[0]['error']}"]
     problems = []
+    expect = expect or []
     for index, want in enumerate(expect):
         if index >= len(outputs):
             problems.append(f"{name}: no output for step {index}")
             break
         problems += compare_step(case, index, outputs[index], want)
         if "error" in want:
-            break
+            return problems
+    for line in outputs[len(expect) :]:
+        if "error" in line:
+            problems.append(f"{name}, step {line['step']}: failed: {line['error']}")
     return problems
