@@ -108,7 +108,7 @@ class _WhileRead(_Printed):
 
 @contextlib.contextmanager
 def while_read() -> Iterator[None]:
-    """Within `printed`, for a command whose answer is its exit status: a closed pipe ends the printing alone."""
+    """Within `printed`, where the answer is the exit status: a closed pipe ends the printing alone."""
     inner = sys.stdout
     if inner is None:
         yield
