@@ -232,18 +232,41 @@ def test_a_number_of_a_view_is_a_column_beside_decimals():
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "TIMESTAMP 'now'",
-        "CAST('Today' AS DATE)",
-        "t > 'yesterday'",
-        "t BETWEEN 'now' AND t",
-        "t IN (' tomorrow ')",
-        "'now UTC'::TIMESTAMP",
-    ],
-)
+TIMES_OF_THE_CLOCK = [
+    "TIMESTAMP 'now'", "CAST('Today' AS DATE)", "t > 'yesterday'", "t BETWEEN 'now' AND t", "t IN (' tomorrow ')",
+    "'today UTC'::TIMESTAMP", "t = 'today America/New_York'", "t IS DISTINCT FROM 'now'",
+    "t IS NOT DISTINCT FROM 'now'", "COALESCE(d, 'today')", "CASE WHEN s = 'a' THEN t ELSE 'now' END",
+    "CASE d WHEN 'today' THEN 1 END", "IF(s = 'a', t, 'now')", "greatest(t, 'now')", "nullif(d, 'today')",
+    "nvl(d, 'today')", "date_add('today', 1)", "date_sub('today', 1)", "datediff('today', d)",
+    "datediff(d, 'today')", "last_day('today')", "date_trunc('DAY', 'now')", "year('today')", "hour('now')",
+    "to_date('today')", "unix_timestamp('now')", "array(t, 'now')", "array_contains(array(t), 'now')",
+    "make_date(2020, 1, 1) > 'today'", "CAST('no' || 'w' AS TIMESTAMP)", "t > 'no' || 'w'",
+    "CAST(CAST('now' AS STRING) AS TIMESTAMP)", "COALESCE(d, CAST('today' AS STRING))", "d - 'today'",
+    "'today' + INTERVAL 1 DAY", "EXTRACT(YEAR FROM 'today')", "timestampadd(DAY, 1, 'today')",
+    "add_months('today', 1)", "months_between('today', d)", "date_format('now', 'yyyy')", "trunc('today', 'MM')",
+    "TRY_CAST('now' AS TIMESTAMP_NTZ)", "weekday('today')", "to_timestamp('now')", "quarter('today')",
+    "next_day('today', 'MO')", "from_utc_timestamp('now', 'UTC')", "dateadd('today', 1)",
+]  # fmt: skip
+NO_TIMES_OF_THE_CLOCK = [
+    "s = 'now'", "s IN ('today', 'x')", "CASE WHEN s = 'now' THEN 'now' ELSE s END", "concat(s, 'now')",
+    "s || 'now'", "upper('now')", "replace(s, 'today', 'now')", "coalesce(s, 'today')", "s LIKE 'now'",
+    "coalesce(upper(s), 'today')", "array(s, 'now')", "array_contains(array(s, 'x'), 'now')", "if(a > 1, 'now', 'x')",
+    "array_contains(split(s, ','), 'now')", "nullif(s, 'now')", "greatest(s, 'now')", "concat_ws(',', d, 'now')",
+    "date_format(d, 'yyyy') = 'now'", "CASE s WHEN 'now' THEN 1 END", "s IS DISTINCT FROM 'now'",
+    "CASE WHEN a > 1 THEN 'now' END", "CAST(d AS STRING) = 'today'", "nvl2(s, 'now', 'x')", "a || 'today'",
+    "TIMESTAMP 'epoch'", "t > '2024-01-01'", "'today is' < s", "t > TIMESTAMP '2024-01-01 00:00:00'",
+    "d = to_date('2024-01-01')", "coalesce(d, DATE '2024-01-01')", "CAST(CAST('2024-01-01' AS STRING) AS DATE)",
+    "d > date_add(DATE '2024-01-01', 1)", "date_format(t, 'yyyy')", "t - INTERVAL '1' DAY", "t > make_timestamp(2020,1,1,1,1,1)", "substring(s, 1, 3) = 'now'", "s <=> 'now'",
+]  # fmt: skip
+TIMED = TABLES.replace("CREATE TABLE l (", "CREATE TABLE l (d DATE, ", 1)
+
+
+@pytest.mark.parametrize("text", TIMES_OF_THE_CLOCK)
 def test_times_of_the_clock_are_refused(text):
     with pytest.raises(WatersmeetError, match="the same clock"):
-        parse_job(f"{TABLES} SELECT {text} AS x FROM l")
-    parse_job(f"{TABLES} SELECT s = 'now' AS x, TIMESTAMP 'epoch' AS y, t > '2024-01-01' AS z FROM l")
+        parse_job(f"{TIMED} SELECT {text} AS x FROM l")
+
+
+@pytest.mark.parametrize("text", NO_TIMES_OF_THE_CLOCK)
+def test_texts_that_are_no_times_are_taken(text):
+    parse_job(f"{TIMED} SELECT {text} AS x FROM l")

@@ -16,6 +16,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import near_names
+from watersmeet.front.query.clock import clock_text
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
 from watersmeet.front.types.columns import TIMES, UNKNOWN
@@ -35,7 +36,6 @@ TypeOf = Callable[[exp.Column], str]
 OWN_FUNCTIONS = ("spark.sql.extensions", "spark.sql.catalogimplementation", "spark.sql.catalog.")
 """Settings of Spark by which it may have functions that are in no table."""
 
-_NOW = re.compile(r"(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _GRAMMAR = frozenset(
     {
         "cast", "try_cast", "extract", "trim", "position", "overlay", "struct", "timestampadd",
@@ -76,13 +76,9 @@ def check_calls(tree: Expr, type_of_column: TypeOf, text: Text, written: Expr | 
 
 
 def _problem(node: Expr, kind: Callable[[Expr], str], text: Text) -> tuple[str, str, str | None] | None:
-    now = next((each for each in _read_as_times(node, kind) if _is_now(each)), None)
+    now = clock_text(node, kind, _name(node))
     if now is not None:
-        return (
-            f"'{now.name}' as a time is not supported: a replayed tick must see the same clock",
-            "not-supported",
-            "use a time column of the stream",
-        )
+        return now
     for operator, left, right in _operations(node):
         unquoted = _unquoted(operator, left, right, kind)
         if unquoted is not None:
@@ -96,21 +92,6 @@ def _problem(node: Expr, kind: Callable[[Expr], str], text: Text) -> tuple[str, 
                 else "cast one of the two",
             )
     return _wrong_call(node, kind, text) if isinstance(node, exp.Func) else None
-
-
-def _read_as_times(node: Expr, kind: Callable[[Expr], str]) -> list[Any]:
-    """The operands that Spark makes a DATE or TIMESTAMP of."""
-    if isinstance(node, exp.Cast):
-        return [node.this.unnest()] if node.to.sql("spark").startswith(("DATE", "TIMESTAMP")) else []
-    beside = [operand for _, left, right in _operations(node) for operand in (left, right)]
-    if isinstance(node, exp.In):
-        beside = [node.this, *node.expressions]
-    return [each.unnest() for each in beside] if any(kind(each) in TIMES for each in beside) else []
-
-
-def _is_now(node: Any) -> bool:
-    """Whether it is a text that Spark reads as a time of its clock."""
-    return isinstance(node, exp.Literal) and node.is_string and _NOW.match(node.name.strip()) is not None
 
 
 def _operations(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
@@ -189,6 +170,11 @@ def _wrong_types(
                 "cast it",
             )
     return None
+
+
+def _name(node: Expr) -> str | None:
+    called = _call(node) if isinstance(node, exp.Func) else None
+    return called[0].lower() if called is not None else None
 
 
 def _call(node: exp.Func) -> tuple[str, int | None] | None:
