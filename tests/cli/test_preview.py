@@ -182,7 +182,7 @@ def nested(request, tmp_path, monkeypatch):
                  ("m", pa.map_(pa.string(), pa.int64())), ("s", struct), ("odd", pa.list_(ns))]  # fmt: skip
         parquet.write_table(pa.Table.from_pylist(rows, pa.schema(kinds)), tmp_path / "a" / "1.parquet")
     (tmp_path / "n" / "1.json").write_text('{"k": 1, "names": ["one", "uno"]}\n{"k": 2}\n')
-    odd = {"json": "MAP<INT, INT>", "parquet": "ARRAY<TIMESTAMP>"}[request.param]
+    odd = {"json": "ARRAY<BINARY>", "parquet": "ARRAY<TIMESTAMP>"}[request.param]
 
     def write(what):
         (tmp_path / "job.sql").write_text(NESTED.format(format=request.param, what=what, odd=odd))
@@ -253,3 +253,11 @@ def test_what_fails_is_said_as_it_was_written(watersmeet, tmp_path, monkeypatch,
     assert "try_cast" in hint
     assert 'INSERT "out": ' in first
     assert "(job.sql, line 8, column 1)" in first
+
+
+def test_empty_files_with_declared_columns_have_no_rows(watersmeet, files):
+    for path in (files / "o").iterdir():
+        path.write_bytes(b"")
+    found = watersmeet("preview", "job.sql")
+    assert found.status == 0, found.err
+    assert "first 0 rows of 0 files" in found.out

@@ -100,7 +100,7 @@ def first_rows(
     options = {name.lower(): value for name, value in source.options.items()}
     wanted = format_of(source.options)
     _check_options(source, wanted, options)
-    files = files_in_order(source, path_of(source.options), options)
+    files = files_in_order(source, path_of(source.options), options, "there is no preview of it", None)
     found = FirstRows()
     readers: dict[str, Any] = {"parquet": _parquet, "csv": _csv, "json": _json}
     for number, each in enumerate(files):

@@ -114,22 +114,33 @@ def kept_in(host: Mapping[str, Any]) -> dict[str, tuple[Column, ...]]:
     return {name: tuple(Column(*each) for each in columns) for name, columns in host.get(COLUMNS, {}).items()}
 
 
-def files_in_order(source: Source, path: str, options: Mapping[str, str]) -> list[There]:
-    """Those that Spark will read and that have content, the oldest first."""
+def files_in_order(
+    source: Source,
+    path: str,
+    options: Mapping[str, str],
+    fails: str = "its columns cannot be inferred",
+    hint: str | None = _DECLARE,
+) -> list[There]:
+    """Those that Spark will read and that have content, the oldest first.
+
+    Args:
+        fails: what cannot be done where files cannot be listed.
+        hint: what else to do where there is none with content. None: then there are none.
+    """
     local = local_path(path)
     if local is None or "pathglobfilter" in options:
         what = f"{path} is no local path" if local is None else "'pathGlobFilter' is Spark's to apply"
-        raise EngineError(
-            f'"{source.name}": its columns cannot be inferred: {what}', code="cannot-infer", hint=_DECLARE
-        )
+        raise EngineError(f'"{source.name}": {fails}: {what}', code="cannot-infer", hint=hint)
     found = [each for each in files_of(source) if each.passed_over is None and each.found[0]]
     if not found:
         there = os.path.exists(local)
+        if there and hint is None:
+            return []
         what = "there is no file with content at" if there else "there is no"
         raise EngineError(
-            f'"{source.name}": its columns cannot be inferred: {what} "{path}"',
+            f'"{source.name}": {fails}: {what} "{path}"',
             code="cannot-infer" if there else "path-missing",
-            hint=f"put a first file there, or {_DECLARE}",
+            hint="put a first file there" + (f", or {hint}" if hint else ""),
         )
     return sorted(found, key=lambda each: (each.found[1], each.path))
 
