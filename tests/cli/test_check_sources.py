@@ -278,6 +278,31 @@ def test_good_files_and_odd_characters_are_no_errors(watersmeet, tmp_path):
     assert "4.csv" in found.err
 
 
+JSON_OF_SPARK = [
+    (b"{'t': 1, 'k': \"it's\"}\n", {}, False),
+    (b'[{"t": 1}, {"t": 2}]\n', {}, False),
+    (b"{t: 1}\n{t: 2}\n", {"allowUnquotedFieldNames": "true"}, False),
+    (b'{"t": 01}\n', {"allowNumericLeadingZeros": "true"}, False),
+    (b'{"k": "\\d"}\n', {"allowBackslashEscapingAnyCharacter": "true"}, False),
+    (b'{"t": 1};{"t": 2};', {"lineSep": ";"}, False),
+    ('{"t": 1}\n{"t": 2}\n'.encode("utf-16-le"), {"encoding": "UTF-16LE", "lineSep": "\n"}, False),
+    (b"{t: 1}\n", {}, True),
+    (b'{"t": 01}\n', {}, True),
+]
+
+
+@pytest.mark.parametrize(("content", "options", "noted"), JSON_OF_SPARK)
+def test_json_that_spark_may_read_is_no_error(watersmeet, tmp_path, content, options, noted):
+    """Only where no line can be a record is that certain."""
+    (tmp_path / "1.json").write_bytes(content)
+    given = "".join(f", '{name}' = '{value}'" for name, value in options.items())
+    text = declared(tmp_path, "json").replace("'format' = 'json'", f"'format' = 'json'{given}")
+    assert given in text
+    (tmp_path / "_job.sql").write_text(text)
+    found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
+    assert (found.status, "as it should be" in found.err) == (0, noted), found.err
+
+
 @pytest.mark.parametrize(
     ("files", "said"),
     [

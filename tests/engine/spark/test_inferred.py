@@ -149,6 +149,21 @@ def test_json(tmp_path):
     assert "two columns named A" in refused(tmp_path, "json", multiLine="true").message
 
 
+def test_json_as_spark_reads_it(tmp_path):
+    """Texts in single quotes, and lines that are arrays of rows."""
+    (tmp_path / "1.json").write_text(
+        """{'k': 1, "s": "it's", 'q': 'say "x"'}\n[{"k": 2}, {"r": 1.5}]\n[]\n"""
+    )
+    types, found = inferred(tmp_path, "json")
+    assert types == {"k": "BIGINT", "s": "STRING", "q": "STRING", "r": "DOUBLE"}
+    assert found.notes == ()
+    (tmp_path / "2.json").write_text('[{"k": 1}, 7]\n')  # no row at all to Spark
+    assert "1 records of the sample cannot be read" in inferred(tmp_path, "json")[1].notes
+    (tmp_path / "2.json").unlink()
+    (tmp_path / "1.json").write_text("{k: 1}\n")
+    assert "multiLine" not in refused(tmp_path, "json", allowUnquotedFieldNames="true").hint
+
+
 def test_parquet(tmp_path):
     us = pa.timestamp("us")
     columns = {

@@ -4,7 +4,6 @@ another encoding, another format, files that Spark passes over. Looked for on re
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.engine.files.csv_header import MOST_FILES, OPENERS, UNREADABLE
+from watersmeet.engine.spark.sources.files.json_text import has_other_forms, may_be_record, parsed
 from watersmeet.engine.spark.sources.files.there import (
     MIXED,
     There,
@@ -185,31 +185,31 @@ def _text(path: str, wanted: str, options: Mapping[str, str]) -> Wrong | None:
     wrong = no_text(start, (options.get("encoding") or options.get("charset") or "utf-8").strip())
     if wrong is not None or wanted != "json":
         return wrong
-    return None if options.get("multiline", "").strip().lower() == "true" else _no_lines(start)
+    if options.get("multiline", "").strip().lower() == "true" or has_other_forms(options):
+        return None
+    return _no_lines(start, options)
 
 
-def _no_lines(start: bytes) -> Wrong | None:
+def _no_lines(start: bytes, options: Mapping[str, str]) -> Wrong | None:
     """Of JSON whether one of the first lines is a record."""
     lines = start.split(b"\n")
     if len(start) == START:
         lines.pop()
-    lines = [line for line in lines if line.strip()][:_LINES]
-    if not lines or any(_is_record(line) for line in lines):
+    texts = [line.decode("utf-8-sig", "replace") for line in lines if line.strip()][:_LINES]
+    if not texts or any(isinstance(parsed(text, options), dict | list) for text in texts):
         return None
-    whole = lines[0].lstrip(b"\xef\xbb\xbf \t")[:1] in (b"[", b"{")
+    if any(may_be_record(text) for text in texts):
+        return Wrong(
+            "none of its first lines is a JSON object as it should be",
+            "a run counts what Spark does not read; 'multiLine' = 'true' is for values over several lines",
+            certain=False,
+        )
     return Wrong(
         "none of its first lines is a JSON object",
         "'multiLine' = 'true' reads files that are one value over several lines"
-        if whole
+        if texts[0].lstrip(" \t")[:1] in ("[", "{")
         else "'format' says what the files are",
     )
-
-
-def _is_record(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line.decode("utf-8-sig", "replace")), dict | list)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _unreadable(error: OSError) -> Wrong:

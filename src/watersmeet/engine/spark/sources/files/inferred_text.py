@@ -6,7 +6,6 @@ A record that cannot be read is passed over and counted: a run counts it as brok
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
     kind_of_text,
     type_of,
 )
+from watersmeet.engine.spark.sources.files.json_text import has_other_forms, parsed
 from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError
@@ -76,6 +76,7 @@ def columns_of(name: str, wanted: str, files: Sequence[str], options: Mapping[st
             )
         if sample.broken and wanted == "json" and not sample.is_true("multiline"):
             hint = f"'multiLine' = 'true' reads files that are one value over several lines; or {_HINT}"
+            hint = _HINT if has_other_forms(options) else hint
             raise _refused(name, f"{what}: none of {sample.broken:,} lines is a JSON object", hint)
         raise _refused(name, f"{what}: {sample.broken} cannot be read" if sample.broken else what)
     found = Found(files=len(files), records=sample.records)
@@ -275,7 +276,9 @@ class _Sample:
         bounded = _Bounded(text)
         for line in bounded:
             if line.strip():
-                yield _parsed(line)
+                value = parsed(line, self._options)
+                rows = isinstance(value, list) and all(isinstance(row, dict) for row in value)
+                yield from value if rows else [value]
         self._see(file, bounded)
 
     def _see(self, file: str, bounded: _Bounded) -> None:
@@ -286,7 +289,7 @@ class _Sample:
         written = text.read(BYTES + 1)
         if len(written) > BYTES:
             raise _refused(self._name, "a file is too large to be taken as one value ('multiLine')")
-        value = _parsed(written)
+        value = parsed(written, self._options)
         yield from value if isinstance(value, list) else [value]
 
     def is_true(self, option: str) -> bool:
@@ -332,14 +335,6 @@ class _Bounded:
                 self.cut = bool(line)
                 return
             yield line
-
-
-def _parsed(text: str) -> Any:
-    """None (which is no record) for what is no JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _refused(name: str, why: str, hint: str = _HINT) -> EngineError:
