@@ -10,13 +10,11 @@ from watersmeet.errors import SqlError
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.query.aggregates import aggregated
 from watersmeet.front.query.checks import check_clauses
-from watersmeet.front.query.flow import Flow
 from watersmeet.front.query.items import select_items
-from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.joins import leaf, part_of, rows_of
 from watersmeet.front.query.views import (
     is_windowed,
-    relation_flow,
+    reader,
     select_flow,
     windows_of,
     with_names,
@@ -70,9 +68,7 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
             raise Refused
         return query
 
-    def read(item: exp.Expression) -> tuple[Flow | Joined, str | None]:
-        return relation_flow(item, catalog, text)
-
+    read = reader(catalog, text)
     part, condition = rows_of(leaf(origin.this, read, text), tree, read, text)
     items = select_items(tree, part.scope, text, repeatable=False)
     if not items and len(text.problems) == before:

@@ -27,7 +27,7 @@ from watersmeet.front.query.flow import (
 from watersmeet.front.query.hints import without_join
 from watersmeet.front.query.items import distinct, select_items
 from watersmeet.front.query.joined import Joined
-from watersmeet.front.query.joins import joined_select
+from watersmeet.front.query.joins import Read, joined_select
 from watersmeet.front.query.scope import Found, Named, Scope, resolved
 from watersmeet.front.query.windows import Windowed, window_in, windowed
 from watersmeet.front.text.dialect import ImposeOrder
@@ -66,6 +66,11 @@ def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[F
     if alias is not None and alias.args.get("columns"):
         flow = _renamed(flow, alias, text)
     return flow, item.alias or name
+
+
+def reader(catalog: Catalog, text: Text) -> Read:
+    """Reads what stands in FROM by the names of ``catalog``."""
+    return lambda item: relation_flow(item, catalog, text)
 
 
 def _check_table(item: exp.Table, text: Text) -> None:
@@ -197,9 +202,6 @@ def _union_flow(query: exp.Union, catalog: Catalog, text: Text, by_position: boo
 
 
 def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: bool) -> Flow | Joined:
-    def read(item: exp.Expression) -> tuple[Flow | Joined, str | None]:
-        return relation_flow(item, catalog, text)
-
     origin = select.args.get("from_")
     if origin is None:
         raise text.error("a SELECT here needs FROM", "syntax", select)
@@ -211,10 +213,12 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
         columns = [replace(column, name=name) for column, name in zip(own, names, strict=True)]
         return query_flow(replace(grouped, outputs=tuple(outputs)), columns)
     if _joins(select, origin.this):
-        return joined_select(select, read, text, by_position=by_position)
+        return joined_select(select, reader(catalog, text), text, by_position=by_position)
     flow, alias = relation_flow(origin.this, catalog, text)
     if isinstance(flow, Joined):
-        return joined_select(select, read, text, (flow, alias or ""), by_position=by_position)
+        return joined_select(
+            select, reader(catalog, text), text, (flow, alias or ""), by_position=by_position
+        )
     scope = Scope((Named(alias or "", flow.columns),), qualify=False)
     without_join(select, text)
     where = select.args.get("where")
@@ -253,7 +257,7 @@ def windows_of(select: exp.Select, catalog: Catalog, text: Text) -> Windowed:
     alias = item.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         raise text.not_supported("names of columns behind a window function are", alias)
-    return windowed(table, item.alias or table.alias, lambda each: relation_flow(each, catalog, text), text)
+    return windowed(table, item.alias or table.alias, reader(catalog, text), text)
 
 
 def _joins(select: exp.Select, item: exp.Expression) -> bool:

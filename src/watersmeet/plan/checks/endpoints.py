@@ -18,14 +18,14 @@ ASIDE = ("late_output", "broken_output")
 
 def check_sources(queries: Iterable[Query]) -> list[WatersmeetError]:
     """What is wrong with the options of file sources, and with types of columns of any; each named once."""
-    read = _read(queries)
-    files = [(source, table) for source, table in read if source.connector == "file"]
-    errors = [error for source, table in files for error in source_problems(source, table=table)]
-    for source, _ in read:
-        if source.connector in ("file", "kafka"):
-            records = format_of(source.options) if source.connector == "file" else records_of(source.options)
-            errors += type_problems(source, records)
-    return list(errors)
+    errors: list[WatersmeetError] = []
+    for source, table in _read(queries):
+        if source.connector == "file":
+            errors += source_problems(source, table=table)
+            errors += type_problems(source, format_of(source.options))
+        elif source.connector == "kafka":
+            errors += type_problems(source, records_of(source.options))
+    return errors
 
 
 def check_endpoints(job: Job) -> list[WatersmeetError]:
