@@ -81,11 +81,10 @@ class Profiled:
 
 def install(folder: Path) -> None:
     """Have the engine's tasks profiled, in this process's session."""
-    from watersmeet.engine.spark.job import query
-    from watersmeet.engine.spark.tick import nodes
+    from watersmeet.engine.spark.tick import ingest, nodes
 
     folder.mkdir(parents=True)
-    for place, name in ((query, "Ingest"), (nodes, "ToNode"), (nodes, "ToSink")):
+    for place, name in ((ingest, "Ingest"), (nodes, "ToNode"), (nodes, "ToSink")):
         task: Any = getattr(place, name)
         setattr(place, name, lambda *given, task=task, name=name: Profiled(task(*given), name, str(folder)))
 

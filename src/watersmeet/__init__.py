@@ -1,7 +1,9 @@
 """Joins of live streams on event time: the public names, and nothing else.
 
-``parse_job`` reads a job's text, ``plan_job`` plans it, ``explain`` says in words how it would be run. Every
-error raised on purpose is a `WatersmeetError`. Jobs are run by the command ``watersmeet run``.
+``parse_job`` reads a job's text, ``plan_job`` plans it, ``explain`` says in words how it would be run.
+``run`` runs a job's text on Spark, as the command ``watersmeet run`` does. A `LocalJob` over a `MemoryStore`
+runs a plan in this process; for tests, `watersmeet.testing` has it with all that is around. Every error
+raised on purpose is a `WatersmeetError`.
 
 >>> import watersmeet
 >>> job = watersmeet.parse_job('''
@@ -31,15 +33,20 @@ _HOMES = {
     "SqlError": "watersmeet.errors",
     "StateError": "watersmeet.errors",
     "WatersmeetError": "watersmeet.errors",
+    "LocalJob": "watersmeet.engine.local",
+    "MemoryStore": "watersmeet.state.store",
     "explain": "watersmeet.plan.explain",
     "parse_job": "watersmeet.front.sql",
     "plan_job": "watersmeet.plan.planner",
+    "run": "watersmeet.running",
 }
 """Name -> the module that has it."""
 
 __all__ = [
     "EngineError",
+    "LocalJob",
     "Location",
+    "MemoryStore",
     "PlanError",
     "SeveralErrors",
     "SpecError",
@@ -50,6 +57,7 @@ __all__ = [
     "explain",
     "parse_job",
     "plan_job",
+    "run",
 ]
 
 

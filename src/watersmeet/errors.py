@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -148,6 +149,20 @@ def _steers(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
+@contextmanager
+def flat_enough() -> Iterator[None]:
+    """What is done within goes down into a job's text level by level. Raises: SqlError where it has hundreds
+    of them."""
+    try:
+        yield
+    except RecursionError:
+        raise SqlError(
+            "something in it is nested too deeply: parentheses, types, or views over views",
+            code="not-supported",
+            hint="hundreds of levels are too many: write it flatter",
+        ) from None
+
+
 def raise_all(errors: Sequence[WatersmeetError]) -> None:
     """Raise the one error, or all of them together; do nothing when there is none."""
     if len(errors) == 1:
@@ -156,13 +171,35 @@ def raise_all(errors: Sequence[WatersmeetError]) -> None:
         raise SeveralErrors(errors)
 
 
+_WORD = 3
+"""Letters that are enough to know a name by its beginning."""
+
+
+def _begins(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something, for messages.
+
+    >>> counted(1, "record"), counted(2_000, "record")
+    ('1 record', '2,000 records')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def near_names(wanted: str, known: Iterable[str]) -> str | None:
     """A hint with the known names nearest to ``wanted`` (or all, when few), or None when none is known."""
     names = list(dict.fromkeys(known))
     if not names:
         return None
     lowered = {name.lower(): name for name in names}
-    near = [lowered[hit] for hit in difflib.get_close_matches(wanted.lower(), lowered, n=3)]
+    own = wanted.lower()
+    near = [lowered[hit] for hit in difflib.get_close_matches(own, lowered, n=3)]
+    if not near:  # separator for sep
+        near = [
+            lowered[each] for each in lowered if min(len(each), len(own)) >= _WORD and _begins(each, own)
+        ][:3]
     if near:
         return "did you mean " + " or ".join(f'"{name}"' for name in near) + "?"
     return "known: " + ", ".join(f'"{name}"' for name in names[:12]) + (", …" if len(names) > 12 else "")

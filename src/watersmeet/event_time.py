@@ -34,6 +34,8 @@ DAY_US = 86_400_000_000
 
 _EPOCH = datetime(1970, 1, 1)
 
+Operator = Literal["<", "<=", ">", ">=", "="]
+
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -161,7 +163,7 @@ class TimeComparison:
     """``left op right``, as the user wrote it."""
 
     left: TimeExpr
-    op: Literal["<", "<=", ">", ">=", "="]
+    op: Operator
     right: TimeExpr
 
 

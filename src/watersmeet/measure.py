@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from watersmeet.event_time import Side
 from watersmeet.names import ours
 
 
@@ -49,32 +48,3 @@ class Measured:
         if self.measure == WHOLE:
             return self.column
         return ours(f"{self.measure.kind}{self.measure.places or ''}:{self.column}")
-
-
-@dataclass(frozen=True)
-class RealColumn:
-    """A column of one side, as it is: a FLOAT counts as one until it meets a DOUBLE."""
-
-    side: Side
-    measured: Measured
-
-
-@dataclass(frozen=True)
-class RealSum:
-    """``left + right`` (``sign`` 1) or ``left - right`` (``sign`` −1), in floating point."""
-
-    left: RealExpr
-    right: RealExpr
-    sign: Literal[1, -1]
-
-
-RealExpr = RealColumn | RealSum | float
-
-
-@dataclass(frozen=True)
-class RealComparison:
-    """``left op right`` in floating point, as the user wrote it: NaN is equal to itself and the greatest."""
-
-    left: RealExpr
-    op: Literal["<", "<=", ">", ">=", "="]
-    right: RealExpr

@@ -14,7 +14,8 @@ import pytest
 import watersmeet
 from watersmeet.cli.main import app
 from watersmeet.front.ddl import settings
-from watersmeet.front.ddl.options import CONNECTORS, GENERATOR_ROWS_PER_SECOND
+from watersmeet.front.ddl.options import GENERATOR_ROWS_PER_SECOND
+from watersmeet.spec.connectors import CONNECTORS
 from watersmeet.spec.model import Source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -183,16 +184,17 @@ def test_every_option_and_flag_is_in_the_readme():
 
 def test_every_connector_is_in_the_readme():
     named = set(re.findall(r"^\| ([A-Z]\w+) \|", section(README, "Sources") + section(README, "Sinks"), re.M))
-    assert {name.lower() for name in named} == set(CONNECTORS.values())
+    assert {name.lower() for name in named} == set(CONNECTORS)
 
 
 def test_every_option_of_sources_and_sinks_is_known():
     """As far as the code lists them."""
     from watersmeet.engine.spark.sources import generator, kafka
     from watersmeet.sinks import kafka as kafka_sink
+    from watersmeet.spec.options import GENERATOR
 
     sources, sinks = section(README, "Sources"), section(README, "Sinks")
-    for name in (*generator.OPTIONS, *kafka.METADATA, *kafka.FORMATS, *generator.KINDS):
+    for name in (*GENERATOR, *kafka.METADATA, *kafka.FORMATS, *generator.KINDS):
         assert f"`{name}`" in sources, name
     for name in ("startingOffsets", "maxOffsetsPerTrigger"):
         assert f"`{name}`" in sources

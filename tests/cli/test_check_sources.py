@@ -230,8 +230,19 @@ FILES = {
     "csv in UTF-16": ("csv", GOOD_CSV.decode().encode("utf-16"), "it is UTF-16, not UTF-8 text", "iconv"),
     "json in UTF-16": ("json", GOOD_JSON.decode().encode("utf-16-le"), "it is UTF-16LE, not", "iconv"),
     "csv of bytes": ("csv", bytes(range(256)) * 9, "it is no text", "'format'"),
+    "csv in UTF-16 without a mark": ("csv", GOOD_CSV.decode().encode("utf-16-be"), "it is UTF-16BE", "iconv"),
+    "csv in UTF-32": ("csv", GOOD_CSV.decode().encode("utf-32"), "it is UTF-32, not UTF-8 text", "iconv"),
+    "csv of json": ("csv", GOOD_JSON, "its first line is a JSON object", "'format' = 'json'"),
+    "csv of Parquet": ("csv", good_parquet(), "it is a Parquet file", "'format' = 'parquet'"),
     "json of Parquet": ("json", good_parquet(), "it is a Parquet file", "'format' = 'parquet'"),
     "json of gzip": ("json", gzip.compress(GOOD_JSON), "it is compressed with gzip", ".gz"),
+    "csv of a program": (
+        "csv",
+        b"\x7fELF\2\1\1" + bytes(200) + bytes(range(256)) + bytes(100),
+        "it is no text",
+        "'format'",
+    ),
+    "csv of small numbers": ("csv", struct.pack("<500H", *range(500)), "it is no text", "'format'"),
     "pretty": ("json", b'[\n{"t":\n"x"}]\n', "none of its first lines is a JSON", "'multiLine' = 'true'"),
     "json of csv": ("json", GOOD_CSV, "none of its first lines is a JSON object", "'format' says"),
 }  # fmt: skip
@@ -250,6 +261,8 @@ def test_files_that_cannot_be_read_are_named(watersmeet, tmp_path, name):
     errors = [line for line in found.err.splitlines() if not line.startswith("note: ")]
     assert 'file source "a": ' in errors[0]
     assert said in errors[0]
+    shown = watersmeet("preview", job)
+    assert (shown.status, shown.out, f'"a": {said}' in shown.err) == (2, "", True), shown.err
     assert f"{tmp_path}/1.{kind}, and 1 more" in errors[0]
     assert hint in errors[1]
 
@@ -307,7 +320,8 @@ def test_json_that_spark_may_read_is_no_error(watersmeet, tmp_path, content, opt
     ("files", "said"),
     [
         (["1.json", "x/2.json"], "x/2.json"),
-        (["x/k=1/1.json"], "x/k=1/1.json"),
+        (["x/k=1/1.json"], None),
+        (["x/k=1/1.json", "y/k=2/1.json"], "k="),
         (["k=1/x/j=2/1.json"], "j=2/1.json"),
         (["1.json", "k=1/2.json"], "1.json"),
         (["k=1/1.json", "k=1/j=2/2.json"], "by k ("),

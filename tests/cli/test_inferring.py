@@ -28,7 +28,7 @@ def test_what_was_inferred_is_said_and_can_be_copied(watersmeet, files):
     found = watersmeet("explain", "job.sql")
     assert found.status == 0, found.err
     assert found.err.splitlines() == [
-        'note: the columns of "a" are inferred from 1 file and 1 records:',
+        'note: the columns of "a" are inferred from 1 file and 1 record:',
         "  CREATE TABLE a (",
         "    k STRING,",
         "    t TIMESTAMP,",
@@ -36,7 +36,7 @@ def test_what_was_inferred_is_said_and_can_be_copied(watersmeet, files):
         "    WATERMARK FOR t AS t - INTERVAL '10' SECONDS",
         "  ) WITH (…)",
         "note: k is STRING: a number would lose something of '007'",
-        'note: the columns of "b" are inferred from 1 file and 1 records:',
+        'note: the columns of "b" are inferred from 1 file and 1 record:',
         "  CREATE TABLE b (",
         "    k STRING,",
         "    t TIMESTAMP,",
@@ -55,11 +55,11 @@ def test_what_was_inferred_is_said_and_can_be_copied(watersmeet, files):
 
 
 def test_the_plan_is_that_of_the_declared_columns(files):
-    from watersmeet.cli.inferring import Inferring
+    from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
-    inferred = plan_job(parse_job(JOB, infer=Inferring(quiet=True)))
+    inferred = plan_job(parse_job(JOB, infer=Inferring()))
     declared = JOB.replace("(WATERMARK", "(k STRING, t TIMESTAMP, `at home` BOOLEAN, WATERMARK").replace(
         "(t TIMESTAMP,", "(k STRING, t TIMESTAMP, o STRUCT<x: BIGINT>,"
     )

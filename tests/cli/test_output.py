@@ -51,6 +51,51 @@ def test_a_full_disk_behind_standard_output(with_data, argv):
     assert [line[:6] for line in lines[1:]] == ["Hint: "]
 
 
+PRINTING = [(name, "job.sql") for name in ("explain", "run", "preview")] + [("replay", str(CASES))]
+
+
+@pytest.mark.parametrize("argv", PRINTING, ids=" ".join)
+def test_no_standard_output(with_data, argv):
+    """As after `>&-`; of a run it is said before it begins."""
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", START, *argv]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, check=False)
+    assert (ended.returncode, ended.stderr.splitlines()) == (
+        2,
+        [
+            "OutputError[output-failed]: standard output cannot be written: it is closed",
+            "Hint: >/dev/null says that nobody wants it",
+        ],
+    )
+
+
+def test_where_the_status_is_the_answer_no_standard_output_is_needed():
+    command = [
+        "sh",
+        "-c",
+        'exec "$@" >&-',
+        "sh",
+        sys.executable,
+        "-c",
+        START,
+        "replay",
+        "--check",
+        str(CASES),
+    ]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, check=False)
+    assert (ended.returncode, "as expected" in ended.stderr) == (0, True)
+
+
+def test_closed_streams_leave_no_places_for_files(tmp_path):
+    """What libraries and Java print would come into a file that got such a number."""
+    script = (
+        "import sys, os; from watersmeet.cli import start, main;"
+        f"main.app_main = lambda: os.write(1, b'lost') and open({str(tmp_path / 'f')!r}, 'w').fileno();"
+        "sys.exit(start.main())"
+    )
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", script]
+    assert subprocess.run(command, env=ENVIRONMENT, check=False).returncode > 2
+
+
 def test_a_full_disk_behind_standard_error_changes_no_status(job):
     with FULL.open("w") as full:
         assert subprocess.run(

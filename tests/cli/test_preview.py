@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from datetime import datetime
 from decimal import Decimal
 
@@ -72,7 +74,7 @@ def test_what_was_read_is_said(watersmeet, files):
     found = watersmeet("preview", "job.sql", "--rows", "2", "--limit", "1")
     assert found.status == 0, found.err
     assert "o: the first 2 rows of 1 file, there are more" in found.out
-    assert "… and 1 more rows" in found.out
+    assert "… and 1 more row\n" in found.out
     assert "Sources were cut: a row may be padded" in found.out
     assert "2024-07-01T14:" in found.out
     assert "records left out" not in found.out
@@ -89,7 +91,7 @@ REFUSED = [
     ("id BIGINT, t TIMESTAMP, x DOUBLE", "id BIGINT, t TIMESTAMP, x FLOAT", "x is read as FLOAT"),
     ("'path' = 'o', 'format'", "'path' = 'o', 'quote' = '|', 'format'", "the option 'quote'"),
     ("'path' = 'o'", "'path' = 'nowhere'", "nowhere"),
-    ("CREATE TABLE d (WATERMARK FOR t) WITH ('connector' = 'file'",
+    ("CREATE TABLE d (WATERMARK FOR t) WITH ('connector' = 'file', 'path' = 'd'",
      "CREATE TABLE d (id BIGINT, t TIMESTAMP, WATERMARK FOR t) WITH ('connector' = 'kafka', 'topic' = 'x', "
      "'bootstrap.servers' = 'x'", "no preview of a kafka source"),
 ]  # fmt: skip
@@ -261,3 +263,114 @@ def test_empty_files_with_declared_columns_have_no_rows(watersmeet, files):
     found = watersmeet("preview", "job.sql")
     assert found.status == 0, found.err
     assert "first 0 rows of 0 files" in found.out
+
+
+TWO = "CREATE TABLE a (t BIGINT, s STRING, WATERMARK FOR t) WITH ('connector' = 'file', 'path' = 'in', {}); "
+
+
+def written(folder, columns, names):
+    table = pa.Table.from_arrays([pa.array(each) for each in columns], names=names)
+    parquet.write_table(table, folder / "1.parquet")
+
+
+def flipped(file):
+    content = bytearray(file.read_bytes())
+    content[40:400] = bytes(byte ^ 0x5A for byte in content[40:400])
+    file.write_bytes(content)
+
+
+def torn(content, *, damage):
+    half = len(content) // 2
+    return content[:half] + (b"\xff" * 50 + content[half + 50 :] if damage else b"")
+
+
+def hostile(folder, name):
+    """Writes files of which a run reads none as declared."""
+    lines = "t,s\n" + "".join(f"{n},{n * 7919 % 1009}\n" for n in range(100_000))
+    if name == "page":
+        written(folder, [range(5000), [f"x{n}" for n in range(5000)]], ["t", "s"])
+        flipped(folder / "1.parquet")
+    elif name == "twice":
+        written(folder, [[1], [2], ["a"]], ["t", "t", "s"])
+    elif name == "letters":
+        written(folder, [[1], [2], ["a"]], ["t", "T", "s"])
+    elif name == "missing":
+        written(folder, [[1]], ["t"])
+    elif name in ("gzip cut", "gzip damaged"):
+        (folder / "1.csv.gz").write_bytes(torn(gzip.compress(lines.encode()), damage=name == "gzip damaged"))
+    elif name == "order":
+        (folder / "1.csv").write_text("t,s\n1,a\n")
+        (folder / "2.csv").write_text("s,t\na,1\n")
+    elif name == "beneath":
+        (folder / "x").mkdir()
+        (folder / "x" / "1.csv").write_text("t,s\n1,a\n")
+    else:
+        (folder / "a").symlink_to(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "checked", "said"),
+    [
+        ("page", "'format' = 'parquet'", False, "1.parquet is damaged: Corrupt"),
+        ("twice", "'format' = 'parquet'", True, "1.parquet has two columns named t"),
+        ("letters", "'format' = 'parquet'", True, "1.parquet has two columns named t"),
+        ("missing", "'format' = 'parquet'", True, "have no column s"),
+        ("gzip cut", "'format' = 'csv'", False, "1.csv.gz is damaged"),
+        ("gzip damaged", "'format' = 'csv'", False, "1.csv.gz is damaged"),
+        ("order", "'format' = 'csv'", True, "its files have other columns, or in another order"),
+        ("beneath", "'format' = 'csv'", True, "Spark passes over"),
+        ("circle", "'format' = 'csv'", True, "cannot be listed: Too many levels of symbolic links"),
+    ],
+)
+@pytest.mark.parametrize("table", [False, True])
+def test_what_a_run_does_not_read_is_said_in_a_line(
+    watersmeet, tmp_path, monkeypatch, name, options, checked, said, table
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    hostile(tmp_path / "in", name)
+    query = "SELECT x.t, x.s FROM a x JOIN a y ON x.t = y.t;"
+    if table:
+        (tmp_path / "b").mkdir()
+        written(tmp_path / "b", [[1]], ["u"])
+        query = (
+            "CREATE TABLE b (u BIGINT, WATERMARK FOR u) WITH ('connector' = 'file', 'path' = 'b'); "
+            "SELECT x.t, x.s FROM b JOIN a FOR SYSTEM_TIME AS OF b.u AS x ON x.t = b.u;"
+        )
+    declared_ = TWO.format(options).replace(", WATERMARK FOR t", "" if table else ", WATERMARK FOR t")
+    (tmp_path / "job.sql").write_text(declared_ + query)
+    found = watersmeet("preview", "job.sql", "--rows", "100000")
+    assert (found.status, found.out) == (2, ""), found.err
+    errors = [line for line in found.err.splitlines() if not line.startswith("note: ")]
+    assert said in errors[0]
+    assert errors[1].startswith("Hint: ")
+    assert len(errors) == 2
+    told = watersmeet("explain", "job.sql", "--check-sources")
+    assert (told.status, said in told.err) == ((2, True) if checked else (0, False)), told.err
+
+
+def test_the_columns_of_a_damaged_archive_are_not_inferred(watersmeet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = gzip.compress(b"t,s\n1," + os.urandom(100_000).hex().encode())
+    (tmp_path / "1.csv.gz").write_bytes(torn(content, damage=True))
+    job = "CREATE TABLE a (WATERMARK FOR t) WITH ('connector'='file', 'path'='1.csv.gz', 'format'='csv'); "
+    (tmp_path / "job.sql").write_text(job + "SELECT * FROM a;")
+    found = watersmeet("preview", "job.sql")
+    assert (found.status, found.out) == (2, ""), found.err
+    assert "its columns cannot be inferred" in found.err
+
+
+def test_a_column_whose_name_is_the_beginning_of_another(watersmeet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    written(tmp_path / "in", [[1], [2], ["a"]], ["t", "t.x", "s"])
+    (tmp_path / "job.sql").write_text(TWO.format("'format' = 'parquet'") + "SELECT t, s FROM a;")
+    rows, _ = lines_of(watersmeet("preview", "job.sql", "--json"))
+    assert rows["rows"] == [[1, "a"]]
+
+
+def test_notes_on_files_are_those_of_the_check(watersmeet, files):
+    (files / "o" / "_2.csv").write_text(ORDERS)
+    found = watersmeet("preview", "job.sql", "--json")
+    assert found.status == 0
+    assert "names begin with _ or . are not read" in found.err

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import watersmeet as watersmeet_package
 from watersmeet.cli import reset
 from watersmeet.engine.local.job import LocalJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
@@ -201,3 +202,18 @@ def test_killed_at_any_point_the_next_reset_finishes_it(watersmeet, left, engine
 def test_what_has_no_name_is_no_checkpoint():
     with pytest.raises(StateError, match="is no checkpoint"):
         reset.planned(parse_job(JOB), "/")
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_interrupted_reset_stops_a_run_from_python(left, engine, linked):
+    left.make()
+    root = left.checkpoint.root
+    root.rename(root.with_name("job.reset"))
+    named = root
+    if linked:
+        named = left.out.parent / "link"
+        named.symlink_to(root)
+    with pytest.raises(StateError, match="was interrupted") as caught:
+        watersmeet_package.run(left.file.read_text(), {"checkpoint": str(named)})
+    assert (caught.value.code, engine.job) == ("reset-unfinished", None)
+    assert f"watersmeet reset JOB.sql --checkpoint {named}" in str(caught.value.hint)

@@ -267,3 +267,162 @@ SELECT p.ts * 1 AS x FROM p;
 
 -- fail=wrong-types
 SELECT p.s FROM p WHERE p.ts > 5;
+
+-- fail=syntax 1:8
+SELECT DATE '2024-13-01' AS x FROM l
+-- fail=syntax 1:8
+SELECT TIMESTAMP '2024-01-01 10:00:00 Foo/Bar' AS x FROM l
+-- fail=syntax 1:8
+SELECT TIMESTAMP '10:00:00' AS x FROM l
+-- fail=syntax 1:29
+SELECT l.t FROM l WHERE v = :p
+-- fail=syntax 1:29
+SELECT l.t FROM l WHERE v = ?
+-- fail=syntax 1:30
+SELECT l.t FROM l WHERE v IN ()
+-- fail=syntax 1:36
+SELECT l.t FROM l WHERE k LIKE ANY ()
+-- fail=syntax 1:43
+SELECT l.t FROM l WHERE k LIKE 'a' ESCAPE 'ab'
+-- fail=syntax 1:8
+SELECT X'0Z' AS x FROM l
+-- fail=wrong-types 1:25
+SELECT l.t FROM l WHERE v
+-- fail=wrong-types 1:25
+SELECT l.t FROM l WHERE k
+-- fail=wrong-types 1:29
+SELECT l.t FROM l WHERE v > 1 AND (1)
+-- fail=wrong-types 1:29
+SELECT l.t FROM l WHERE NOT v
+-- fail=wrong-types 1:29
+SELECT l.t FROM l JOIN r ON r.t
+-- fail=wrong-types 1:25
+SELECT CASE WHEN v THEN 1 END AS x FROM l
+-- fail=wrong-types
+SELECT CASE WHEN v > 1 THEN ts ELSE 1 END AS x FROM (SELECT 1 AS v, ts FROM p) q
+-- fail=wrong-types
+SELECT coalesce(p.ts, 1) AS x FROM p
+-- fail=wrong-types
+SELECT p.s FROM p WHERE p.ts IN (1, 2)
+-- fail=wrong-types
+SELECT CAST(v AS DATE) AS x FROM l
+-- fail=wrong-types
+SELECT CAST(array(v) AS ARRAY<DATE>) AS x FROM l
+-- fail=wrong-types
+SELECT k[0] AS x FROM l
+-- fail=wrong-types
+SELECT -ts AS x FROM p
+-- fail=wrong-types
+SELECT p.s FROM p WHERE p.ts LIKE array(1)
+-- fail=bad-pattern
+SELECT l.t FROM l WHERE k RLIKE '('
+-- fail=bad-pattern
+SELECT regexp_extract(k, 'a') AS x FROM l
+-- fail=bad-pattern
+SELECT l.t FROM l WHERE k LIKE 'a!b' ESCAPE '!'
+-- fail=bad-pattern
+SELECT extract(foo FROM p.ts) AS x FROM p
+-- fail=bad-pattern
+SELECT date_format(p.ts, 'YYYY-MM-dd') AS x FROM p
+-- fail=bad-pattern
+SELECT to_timestamp(p.s, 'EEE dd') AS x FROM p
+-- fail=not-supported 1:33
+SELECT t, e FROM l LATERAL VIEW explode(a) x AS e
+-- fail=unknown-column
+CREATE TABLE n (t BIGINT, a STRUCT<price: INT, b: ARRAY<STRUCT<c: INT>>>) TYPE Memory; SELECT n.a.prise FROM n
+-- fail=unknown-column
+CREATE TABLE n (t BIGINT, a STRUCT<price: INT, b: ARRAY<STRUCT<c: INT>>>) TYPE Memory; SELECT n.a.b.d FROM n
+-- fail=wrong-arguments
+SELECT overlay(k, '1', true) AS x FROM l
+-- fail=wrong-arguments
+SELECT substring(k, DATE '2024-01-01', 1) AS x FROM l
+-- fail=wrong-arguments
+SELECT regexp_replace(1, array(1), 2) AS x FROM l
+-- fail=wrong-arguments
+SELECT make_timestamp(2024, 1, 1, 1, 1, p.ts) AS x FROM p
+-- fail=unknown-column
+CREATE TABLE n (t BIGINT, a ARRAY<STRUCT<c: INT>>) TYPE Memory; SELECT n.a[0].d FROM n
+-- fail=wrong-types
+SELECT v IS NOT DISTINCT FROM array(1) AS x FROM l
+-- fail=wrong-types
+SELECT CAST(v AS DECIMAL(5,6)) AS x FROM l
+-- fail=bad-pattern
+SELECT l.t FROM l WHERE k RLIKE '[z-a]'
+-- fail=bad-pattern
+SELECT l.t FROM l WHERE k RLIKE '\\p{Foo}'
+-- fail=bad-pattern
+SELECT regexp_replace(k, '(?<n>a)(?<n>b)', '') AS x FROM l
+-- fail=wrong-arguments
+SELECT date_add(v, 1) AS x FROM l
+-- fail=wrong-arguments
+SELECT year(v) AS x FROM l
+-- fail=bad-pattern
+SELECT timestampadd(FORTNIGHT, 1, p.ts) AS x FROM p
+-- fail=bad-pattern
+SELECT datediff(FORTNIGHT, p.ts, p.ts) AS x FROM p
+-- fail=wrong-types
+SELECT timestampadd(DAY, 1, v) AS x FROM l
+-- fail=wrong-arguments
+SELECT transform(array(v), e -> year(e)) AS x FROM l
+-- fail=wrong-types
+SELECT filter(array(v), e -> e + 1) AS x FROM l
+-- fail=wrong-arguments
+SELECT transform(array(v), (a, b, c) -> a) AS x FROM l
+-- fail=wrong-arguments
+SELECT transform(v, e -> e) AS x FROM l
+-- fail=wrong-types
+CREATE TABLE n (t BIGINT, a ARRAY<INT>, b ARRAY<DECIMAL(10,2)>) TYPE Memory; SELECT n.t FROM n WHERE n.a = n.b
+-- fail=wrong-arguments
+CREATE TABLE n (t BIGINT, a ARRAY<INT>, b ARRAY<DECIMAL(10,2)>) TYPE Memory; SELECT array_union(n.a, n.b) AS x FROM n
+-- fail=wrong-arguments
+CREATE TABLE n (t BIGINT, m MAP<STRING, INT>) TYPE Memory; SELECT element_at(n.m, 1) AS x FROM n
+-- fail=wrong-arguments
+SELECT greatest(v, k) AS x FROM l
+-- fail=wrong-arguments
+SELECT round(v, v) AS x FROM l
+-- fail=syntax
+SELECT CAST(v AS VARCHAR) AS x FROM l
+-- fail=syntax
+SELECT v::CHAR AS x FROM l
+-- fail=bad-duration
+SELECT INTERVAL '1-12' YEAR TO MONTH AS x FROM l
+-- fail=ambiguous-column
+SELECT v + 1 AS a, v AS a, a + 1 AS b FROM l
+-- fail=unknown-column
+SELECT rand() AS a, a + 1 AS b FROM l
+-- fail=unknown-column
+SELECT v FROM l WHERE k = "text"
+-- fail=unknown-table
+SELECT l.v.* FROM l
+-- fail=unknown-type
+CREATE TABLE n (t BIGINT, a VARIANT) TYPE Memory; SELECT n.t FROM n
+-- fail=unknown-type
+CREATE TABLE n (t BIGINT, a TIME) TYPE Memory; SELECT n.t FROM n
+-- fail=not-supported
+SELECT IDENTIFIER('k') AS x FROM l
+-- fail=duplicate-option 1:75
+CREATE TABLE q (a INT) WITH ('connector' = 'file', 'path' = 'a', 'x' = 1, 'path' = 'a')
+-- fail=duplicate-option 1:54
+CREATE TABLE q (a INT) TYPE File OPTIONS (sep = ',', SEP = ';')
+-- fail=duplicate-option 1:63
+CREATE TABLE q (a INT) TYPE File OPTIONS ('path' = 'a') WITH ('Path' = 'b')
+-- fail=duplicate-option 1:73
+CREATE TABLE q (a INT) TYPE Kafka OPTIONS ('idle_timeout' = '1 second', 'IDLE-TIMEOUT' = '2 seconds')
+-- fail=duplicate-option 1:57
+CREATE SINK q WITH ('connector' = 'file', 'path' = 'a', 'PATH' = 'b')
+-- fail=duplicate-option
+CREATE TABLE q (a INT) TYPE Kafka OPTIONS ('connector' = 'file')
+-- fail=not-supported 1:8
+SELECT localtimestamp FROM l
+-- fail=unknown-column 1:8
+SELECT `localtimestamp` FROM l
+-- fail=unknown-column 1:8
+SELECT array[1] AS x FROM l
+-- fail=syntax 1:13
+SELECT array[1, 2] AS x FROM l
+-- fail=syntax 1:8
+SELECT [1, 2] AS x FROM l
+-- fail=syntax 1:16
+SELECT array(1)[0:1] AS x FROM l
+-- fail=syntax 1:8
+SELECT {'a': 1} AS x FROM l

@@ -257,6 +257,10 @@ NO_TIMES_OF_THE_CLOCK = [
     "TIMESTAMP 'epoch'", "t > '2024-01-01'", "'today is' < s", "t > TIMESTAMP '2024-01-01 00:00:00'",
     "d = to_date('2024-01-01')", "coalesce(d, DATE '2024-01-01')", "CAST(CAST('2024-01-01' AS STRING) AS DATE)",
     "d > date_add(DATE '2024-01-01', 1)", "date_format(t, 'yyyy')", "t - INTERVAL '1' DAY", "t > make_timestamp(2020,1,1,1,1,1)", "substring(s, 1, 3) = 'now'", "s <=> 'now'",
+    "date_format(t, concat('yy', 'MM'))", "to_date(s, 'yy' || 'MM')", "to_timestamp(s, concat('yy', 'MM'))", "trunc(d, concat('M', 'M'))",
+    "to_timestamp_ntz(s, 'yy' || 'MM')", "try_to_timestamp(s, 'yy' || 'MM')", "unix_timestamp(s, lower('YYYY'))",
+    "to_unix_timestamp(s, concat('yy', 'MM'))", "date_trunc(upper('day'), t)", "date_part('day', t)", "next_day(d, concat('M', 'O'))",
+    "convert_timezone(concat('U', 'TC'), 'Europe/Berlin', t)", "from_utc_timestamp(t, upper('utc'))", "from_unixtime(a, concat('yy', 'MM'))",
 ]  # fmt: skip
 TIMED = TABLES.replace("CREATE TABLE l (", "CREATE TABLE l (d DATE, ", 1)
 

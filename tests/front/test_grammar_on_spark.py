@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.front.text.dialect import Watersmeet
-from watersmeet.spec.intervals import IntervalError
+from watersmeet.types.intervals import IntervalError
 
 BETWEEN_TWO = [
     "+",

@@ -10,7 +10,7 @@ from watersmeet.front.sql import parse_job
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import parse_tokens, statements_of
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.intervals import interval_us, is_interval, trigger_ms
+from watersmeet.types.intervals import interval_us, is_interval, trigger_ms
 
 S = 1_000_000
 H = 3600 * S

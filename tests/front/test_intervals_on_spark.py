@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from tests.front.test_intervals import read
 from watersmeet.errors import SqlError
-from watersmeet.spec.intervals import interval_us, is_calendar
+from watersmeet.types.intervals import interval_us, is_calendar
 
 pytestmark = pytest.mark.spark
 

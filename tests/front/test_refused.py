@@ -105,3 +105,21 @@ def test_in_is_exists():
     left, right = (job.inserts[-1].query.relation for job in (asked, same))
     assert left.kind is right.kind
     assert left.on.sql() == right.on.sql()
+
+
+def test_an_option_that_is_said_twice_is_named_with_its_source() -> None:
+    with pytest.raises(SqlError, match="\"q\": option 'SEP' is said twice, also as 'sep'"):
+        parse_job("CREATE TABLE q (a INT) WITH ('connector' = 'file', 'sep' = ',', 'SEP' = ';');")
+
+
+def test_options_that_only_look_alike_are_two() -> None:
+    job = (
+        "CREATE TABLE q (a INT) WITH ('connector' = 'kafka', 'kafka.a.b' = '1', 'kafka.a_b' = '2', "
+        "'metadata.a' = 'key', 'max_ahead' = 'off');"
+    )
+    (insert,) = parse_job(job + "SELECT a FROM q;").inserts
+    assert insert.query.inputs[0].branches[0].source.options == {
+        "kafka.a.b": "1",
+        "kafka.a_b": "2",
+        "metadata.a": "key",
+    }

@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 import sqlglot
+from sqlglot.optimizer.annotate_types import annotate_types
 
-from watersmeet.errors import SqlError
+from watersmeet.errors import SeveralErrors, SqlError
 from watersmeet.front.case_file import case_job
 from watersmeet.front.ddl.durations import duration_us
-from watersmeet.front.ddl.options import KAFKA_MAX_AHEAD_US
+from watersmeet.front.query import scope
 from watersmeet.front.query.select import query_of
 from watersmeet.front.sql import parse_job
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import parse_tokens, statements_of
+from watersmeet.front.types import infer
 from watersmeet.front.types.columns import normal_type
 from watersmeet.front.types.infer import type_of
+from watersmeet.spec.connectors import CONNECTORS
 from watersmeet.spec.model import Column, EventTime, OnIdle, Options, OutputMode, Source, WatermarkRule
 
 MEMORY = "CREATE TABLE l (t BIGINT, k STRING, s STRUCT<f: INT>, WATERMARK FOR t AS t - 5) TYPE Memory;\n"
@@ -154,7 +157,7 @@ def test_source_options() -> None:
     assert kafka.idle_timeout_us == 10_000_000
     assert kafka.on_idle is OnIdle.FOLLOW
     assert kafka.partitions == ("p0", "p1")
-    assert kafka.max_ahead_us == KAFKA_MAX_AHEAD_US
+    assert kafka.max_ahead_us == CONNECTORS["kafka"].max_ahead_us == 86_400_000_000
     assert off.max_ahead_us is None
 
 
@@ -294,3 +297,43 @@ def test_patterns_of_times_go_to_spark_as_they_are_written(text):
 def test_decimals_that_there_are_none_of(kind):
     with pytest.raises(SqlError, match="1 to 38 digits"):
         parse_job(f"CREATE TABLE a (m {kind}) WITH ('connector' = 'memory'); SELECT m FROM a")
+
+
+NAMED = "CREATE TABLE a (v INT, s STRING) WITH ('connector' = 'memory'); SELECT "
+
+
+def doubled(times: int) -> str:
+    items = ["v + v AS c0", *(f"c{n} + c{n} AS c{n + 1}" for n in range(times))]
+    return f"{NAMED}{', '.join(items)} FROM a"
+
+
+def test_names_that_double_each_other_are_refused_before_they_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(scope, "MOST_NAMED", 100)
+    assert len(parse_job(doubled(2)).inserts) == 1
+    with pytest.raises(SeveralErrors) as caught:
+        parse_job(doubled(12))
+    first = caught.value.errors[0]
+    assert first.code == "not-supported"
+    assert "more than 100 parts" in first.message
+
+
+def test_many_names_of_their_own_are_no_long_expression(monkeypatch):
+    monkeypatch.setattr(scope, "MOST_NAMED", 100)
+    fields = " + ".join(f"s{n}.f" for n in range(60))
+    declared = ", ".join(f"s{n} STRUCT<f: INT>" for n in range(60))
+    text = f"CREATE TABLE a ({declared}) WITH ('connector' = 'memory'); SELECT s0.f AS one, "
+    assert parse_job(f"{text}greatest({fields.replace(' + ', ', ')}) AS most, one + 1 AS two FROM a").inserts
+
+
+@pytest.mark.parametrize(("operator", "operand"), [("+", "v"), ("-", "1"), ("*", "v"), ("||", "s")])
+def test_a_long_row_of_operators_is_not_gone_through_again_at_each(operator, operand, monkeypatch):
+    annotated = []
+
+    def counted(tree: Any, **given: Any) -> Any:
+        annotated.append(sum(1 for _ in tree.walk()))
+        return annotate_types(tree, **given)
+
+    monkeypatch.setattr(infer, "annotate_types", counted)
+    row = f" {operator} ".join([operand] * 100)
+    assert len(parse_job(f"{NAMED}v AS w, {row} AS x FROM a").inserts) == 1
+    assert sum(annotated) < 2_000

@@ -7,8 +7,10 @@ import json
 import pytest
 
 from tests.engine.spark.running import Running
+from watersmeet.engine.spark.tick.taken import Takings, Took
 from watersmeet.errors import EngineError
 from watersmeet.sinks.kafka import KafkaSink
+from watersmeet.spec.model import Sink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -80,3 +82,40 @@ def test_a_topic_that_was_not_there_before(spark, kafka_broker, tmp_path, write)
 
     write.append(made)
     assert run(spark, kafka_broker, tmp_path, "taken-later") == ROWS
+
+
+def test_a_topic_that_gets_more_partitions(spark, kafka_broker):
+    options = {"bootstrap.servers": kafka_broker.bootstrap_servers, "topic": "taken-grows"}
+    sink, takings = KafkaSink(Sink("out", "kafka", options)), Takings(spark)
+    kafka_broker.create_topic("taken-grows", partitions=1)
+
+    def send(partitions):
+        kafka_broker.produce("taken-grows", [(n % partitions, None, "ours") for n in range(9)])
+
+    def grow():
+        kafka_broker.add_partitions("taken-grows", 4)
+        send(4)
+
+    try:
+        for write in (lambda: send(1), grow, lambda: send(4)):
+            assert takings.of(sink, "out", 1, "a", write, lambda: 9) == Took(9, at_least=True)
+    finally:
+        takings.close()
+
+
+def test_what_others_wrote_into_new_partitions_before_the_tick_is_not_of_it(spark, kafka_broker, monkeypatch):
+    monkeypatch.setattr("watersmeet.engine.spark.tick.taken._WAIT_S", 0.5)
+    options = {"bootstrap.servers": kafka_broker.bootstrap_servers, "topic": "taken-others"}
+    sink, takings = KafkaSink(Sink("out", "kafka", options)), Takings(spark)
+    kafka_broker.create_topic("taken-others", partitions=1)
+
+    def send(rows, partition=0):
+        kafka_broker.produce("taken-others", [(partition, None, "a row")] * rows)
+
+    try:
+        assert takings.of(sink, "out", 1, "a", lambda: send(9), lambda: 9) == Took(9, at_least=True)
+        kafka_broker.add_partitions("taken-others", 2)
+        send(100, partition=1)
+        assert takings.of(sink, "out", 2, "a", lambda: send(4), lambda: 9) == Took(4, at_least=True)
+    finally:
+        takings.close()

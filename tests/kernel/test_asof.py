@@ -6,11 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from watersmeet.conditions import AsofRule, ExactBand
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, TimeColumn, TimeComparison, TimeConstant, TimeSum
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Reach, Sought, nearest
 from watersmeet.measure import Measured
 from watersmeet.state.run import RunLayout, sort_rows
 
+T = Measured("t")
 LEFT, RIGHT = TimeColumn(Side.LEFT, "t"), TimeColumn(Side.RIGHT, "t")
 
 
@@ -84,7 +86,7 @@ def test_reach_is_exact_where_arithmetic_saturates(shift: int, strict: bool) -> 
     ceiling = TimeComparison(TimeSum(LEFT, TimeConstant(shift), 1), ">" if strict else ">=", RIGHT)
     floor = TimeComparison(RIGHT, ">=", TimeSum(LEFT, TimeConstant(9), -1))
     upper = shift - strict
-    reach = Reach(True, "t", "t", -9, upper, -9, shift, (floor,), (ceiling,), abs(shift) + 9)
+    reach = Reach(ExactBand(T, T, -9, upper), AsofRule(True, -9, shift, (floor,), (ceiling,)), abs(shift) + 9)
 
     def holds(left: int, right: int, closed: bool = False) -> bool:
         top = clamp(left + shift)
@@ -106,7 +108,7 @@ def test_reach_is_exact_where_arithmetic_saturates(shift: int, strict: bool) -> 
 
 def test_an_open_reach_asks_for_all_older_rows() -> None:
     ceiling = TimeComparison(LEFT, ">=", RIGHT)
-    reach = Reach(True, "t", "t", None, 0, None, 0, (), (ceiling,), 0)
+    reach = Reach(ExactBand(T, T, None, 0), AsofRule(True, None, 0, (), (ceiling,)), 0)
     assert reach.window(np.array([MIN_TIME, 3]))[0].tolist() == [MIN_TIME, MIN_TIME]
     assert reach.asked_from(3) == float("-inf")
     assert [reach.decided_below(w) for w in (float("-inf"), 3, float("inf"))] == [

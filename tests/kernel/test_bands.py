@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from watersmeet.conditions import ExactBand, Key, RealBand, RealColumn, RealComparison, RealSum
 from watersmeet.event_time import Side, TimeColumn, TimeComparison, TimeConstant, TimeSum
-from watersmeet.kernel.bands import Band, RealBand, reals_hold
+from watersmeet.kernel.bands import reals_hold
 from watersmeet.kernel.candidates import estimated
-from watersmeet.kernel.pairs import Condition, KeyColumns, find, has_match, rows_matched
-from watersmeet.measure import REAL, Measured, RealColumn, RealComparison, RealSum
+from watersmeet.kernel.pairs import Condition, find, has_match, rows_matched
+from watersmeet.measure import REAL, Measured
 from watersmeet.state.run import RunLayout, sort_rows
 
 X, P, T = Measured("x", REAL), Measured("p"), Measured("t")
@@ -76,7 +77,7 @@ def test_rounding_nan_and_infinities_lose_no_pair(comparison, lower, upper, size
         Side.RIGHT: np.concatenate([near - 0.1, steps, near + 0.1]),
     }
     band = real_band(comparison, lower, upper, size, falls)
-    keys = (KeyColumns("k", "k", False),) if keyed else ()
+    keys = (Key("k", "k"),) if keyed else ()
     whole = condition(reals=[band], keys=keys)
     left, right = (rows_of({"x": values[side]}, (X,), keys=keyed) for side in Side)
     i, j = (grid.ravel() for grid in np.meshgrid(np.arange(120), np.arange(180), indexing="ij"))
@@ -117,8 +118,8 @@ def test_every_index_finds_the_same_pairs(keyed, seed):
         for side in Side
     }
     close = RealComparison(LEFT, "<", RealSum(RIGHT, 0.25, 1))
-    bands = [Band("t", "t", -20, 30), Band("p", "p", -500, 900)]
-    keys = (KeyColumns("k", "k", False),) if keyed else ()
+    bands = [ExactBand(T, T, -20, 30), ExactBand(P, P, -500, 900)]
+    keys = (Key("k", "k"),) if keyed else ()
     whole = condition(bands, [real_band(close, -0.25, None, 0.25)], keys)
     a, b = sides[Side.LEFT], sides[Side.RIGHT]
     t, p = b["t"][None] - a["t"][:, None], b["p"][None].astype(int) - a["p"][:, None]
@@ -143,7 +144,7 @@ def test_saturated_integers_are_compared_as_written():
     by_five = TimeComparison(
         TimeColumn(Side.LEFT, "p"), ">=", TimeSum(TimeColumn(Side.RIGHT, "p"), TimeConstant(5), 1)
     )
-    whole = condition([Band("p", "p", None, -5)], comparisons=[by_five], slack=5)
+    whole = condition([ExactBand(P, P, None, -5)], comparisons=[by_five], slack=5)
     left, right = (rows_of({"p": np.array([0, top - 5, top])}, (P,), keys=False) for _ in Side)
     expected = {(1, 0), (2, 0), (2, 1), (2, 2)}  # top >= top + 5, which is top
     assert pairs(whole, left, Side.LEFT, right) == expected
@@ -153,7 +154,7 @@ def test_saturated_integers_are_compared_as_written():
 def test_candidates_are_estimated_by_every_index(seed):
     rng = np.random.default_rng(seed)
     sides = [{"t": rng.integers(0, 1000, 5000), "p": rng.integers(0, 1000, 5000)} for _ in Side]
-    whole = condition([Band("t", "t", -100, 100), Band("p", "p", -1, 1)])
+    whole = condition([ExactBand(T, T, -100, 100), ExactBand(P, P, -1, 1)])
     left, right = (rows_of(columns, (T, P), keys=False) for columns in sides)
     by_time, by_number = estimated(whole, left, Side.LEFT, right, (T, P))
     assert 0.5 < by_time / (5000 * 5000 * 0.19) < 2
@@ -164,5 +165,5 @@ def test_candidates_are_estimated_by_every_index(seed):
 def test_candidates_of_a_hash_are_counted_in_its_rows_alone():
     rows = rows_of({"t": np.arange(100), "p": np.zeros(100, dtype=int)}, (T, P))
     needles = rows_of({"t": np.array([50]), "p": np.array([0])}, (T, P))
-    whole = condition([Band("t", "t", -10, 10), Band("p", "p", 0, 0)], keys=(KeyColumns("k", "k", False),))
+    whole = condition([ExactBand(T, T, -10, 10), ExactBand(P, P, 0, 0)], keys=(Key("k", "k"),))
     assert estimated(whole, needles, Side.LEFT, rows, (T, P)) == [21.0, 100.0]

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from watersmeet.conditions import ExactBand, Key
 from watersmeet.event_time import (
     DAY_US,
     MAX_TIME,
@@ -20,11 +21,10 @@ from watersmeet.event_time import (
     TimeSum,
     saturate,
 )
-from watersmeet.kernel.bands import Band
 from watersmeet.kernel.expressions.evaluate import Condition as ExactCondition
 from watersmeet.kernel.expressions.evaluate import tree_of
 from watersmeet.kernel.joined import JoinedColumn, gather
-from watersmeet.kernel.pairs import Condition, KeyColumns, find, has_match, rows_matched
+from watersmeet.kernel.pairs import Condition, find, has_match, rows_matched
 from watersmeet.measure import Measured
 from watersmeet.state.run import RunLayout, sort_rows
 
@@ -43,7 +43,7 @@ def between(lower, upper):
     )
     return Condition(
         keys=(),
-        bands=(Band("t", "t", lower, upper),),
+        bands=(ExactBand(Measured("t"), Measured("t"), lower, upper),),
         comparisons=comparisons,
         rechecks=(),
         slack=max(abs(lower), abs(upper)),
@@ -92,7 +92,7 @@ def test_pairs_are_those_of_the_band_and_the_key(seed, lower, upper):
     rng = np.random.default_rng(seed)
     times = [rng.integers(-30, 30, 40).tolist() for _ in range(2)]
     keys = [rng.choice(["a", "b", None], 40).tolist() for _ in range(2)]
-    condition = with_keys(between(lower, upper), KeyColumns("k", "k", False))
+    condition = with_keys(between(lower, upper), Key("k", "k"))
     left, right = (side_rows(times[s], keys[s]) for s in (0, 1))
     expected = {
         (i, j)
@@ -140,20 +140,20 @@ def test_whether_there_is_a_match_without_a_key():
 
 
 def test_without_a_band_the_key_alone_decides():
-    condition = Condition((KeyColumns("k", "k", False),), (), (), (), 0, None, ())
+    condition = Condition((Key("k", "k"),), (), (), (), 0, None, ())
     left = side_rows([1, 2, 3], ["a", "b", "a"], index=None)
     right = side_rows([9, 9], ["a", "c"], index=None)
     assert both_ways(condition, left, right) == {(0, 0), (2, 0)}
 
 
 def test_equal_hashes_do_not_make_equal_keys():
-    condition = with_keys(between(0, 0), KeyColumns("k", "k", False))
+    condition = with_keys(between(0, 0), Key("k", "k"))
     left, right = side_rows([1, 1], ["a", "b"]), side_rows([1], ["b"])
     assert both_ways(condition, left, right) == {(1, 0)}
 
 
 def test_null_safe_keys_match_nulls():
-    condition = with_keys(between(0, 0), KeyColumns("k", "k", True))
+    condition = with_keys(between(0, 0), Key("k", "k", null_safe=True))
     left, right = side_rows([1, 1], ["a", None]), side_rows([1, 1], [None, "b"])
     assert both_ways(condition, left, right) == {(1, 0)}
 
@@ -169,7 +169,7 @@ def test_a_lossy_comparison_is_checked_as_written():
     """CAST(r.t AS DATE) = l.t: the band is a day wide and one pair of it is not accepted."""
     condition = Condition(
         keys=(),
-        bands=(Band("t", "t", 0, 2 * DAY_US),),
+        bands=(ExactBand(Measured("t"), Measured("t"), 0, 2 * DAY_US),),
         comparisons=(),
         rechecks=(TimeComparison(TimeFloor(RIGHT_TIME, DAY_US), "=", LEFT_TIME),),
         slack=0,

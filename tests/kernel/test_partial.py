@@ -10,7 +10,7 @@ import pytest
 
 from watersmeet.errors import EngineError
 from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, grouped
-from watersmeet.kernel.partial import ROWS, Asked, partials_of
+from watersmeet.kernel.partial import ROWS, AggregateCall, partials_of
 from watersmeet.plan.nodes.aggregate import _FROM_ROWS, SAME_IN_BOTH
 
 INF, NAN = float("inf"), float("nan")
@@ -46,7 +46,7 @@ def asked(schema):
         types = tuple(schema.field(column).type for column in columns)
         chosen = "only" if number % 3 == 0 and function != "count_if" else None
         if aggregate_sql(function, columns, types, distinct, chosen) is not None:
-            found.append(Asked(f"a{number}", function, columns, types, distinct, chosen))
+            found.append(AggregateCall(f"a{number}", function, columns, types, distinct, chosen))
     return found
 
 
@@ -106,25 +106,25 @@ def test_every_function_that_tasks_compute_is_combined_or_needs_rows():
     kinds = {"count_if": pa.bool_(), "bool_and": pa.bool_(), "bool_or": pa.bool_()}
     for function in SAME_IN_BOTH:
         columns = ("v", "v") if function.endswith("_by") else ("v",)
-        call = Asked("a", function, columns, (kinds.get(function, pa.int64()),) * len(columns))
+        call = AggregateCall("a", function, columns, (kinds.get(function, pa.int64()),) * len(columns))
         assert aggregate_sql(function, columns, call.types, False, None) is not None
         assert (partials_of([call]) is None) == (function in _FROM_ROWS), function
 
 
 @pytest.mark.parametrize("function", ["count", "sum", "avg"])
 def test_different_values_alone_need_rows(function):
-    assert partials_of([Asked("a", function, ("v",), (pa.int64(),), distinct=True)]) is None
+    assert partials_of([AggregateCall("a", function, ("v",), (pa.int64(),), distinct=True)]) is None
 
 
 def test_what_is_left_to_spark_needs_rows():
-    assert partials_of([Asked("a", "avg", ("v",), (pa.decimal128(30, 2),))]) is None
-    assert partials_of([Asked("a", "max", ("v",), (pa.list_(pa.int64()),))]) is None
+    assert partials_of([AggregateCall("a", "avg", ("v",), (pa.decimal128(30, 2),))]) is None
+    assert partials_of([AggregateCall("a", "max", ("v",), (pa.list_(pa.int64()),))]) is None
 
 
 def test_floating_sums_and_means_are_equal_but_for_their_last_digits(seed):
     random.seed(seed)
     rows = pa.table({"v": [random.uniform(-1, 1) * 10 ** random.randint(-5, 5) for _ in range(500)]})
-    calls = [Asked(name, name, ("v",), (pa.float64(),)) for name in ("sum", "avg")]
+    calls = [AggregateCall(name, name, ("v",), (pa.float64(),)) for name in ("sum", "avg")]
     _, found = from_parts(rows, [], partials_of(calls), 30)
     for name in ("sum", "avg"):
         size = sum(map(abs, rows.column("v").to_pylist()))
@@ -137,7 +137,7 @@ def test_floating_sums_and_means_are_equal_but_for_their_last_digits(seed):
 @pytest.mark.parametrize("values", [[INF, 1.0], [INF, -INF], [NAN, 1.0, None], [None]])
 def test_what_is_no_number(values):
     rows = pa.table({"v": pa.array(values, pa.float64())})
-    calls = [Asked(name, name, ("v",), (pa.float64(),)) for name in ("sum", "avg", "min", "max")]
+    calls = [AggregateCall(name, name, ("v",), (pa.float64(),)) for name in ("sum", "avg", "min", "max")]
     _, found = from_parts(rows, [], partials_of(calls), 3)
     assert repr(found.to_pylist()) == repr(grouped(rows, [], whole(calls)).to_pylist())
 
@@ -147,7 +147,7 @@ def test_what_is_no_number(values):
 )
 def test_only_a_whole_sum_can_be_too_great(kind, great):
     """Partial ones are wide enough."""
-    calls = [Asked("s", "sum", ("v",), (kind,))]
+    calls = [AggregateCall("s", "sum", ("v",), (kind,))]
     partials = partials_of(calls)
 
     def of(*parts):
@@ -164,10 +164,10 @@ def test_only_a_whole_sum_can_be_too_great(kind, great):
 
 def test_equal_parts_are_kept_once():
     calls = [
-        Asked("a", "avg", ("v",), (pa.int64(),)),
-        Asked("n", "count", ("v",), (pa.int64(),)),
-        Asked("rows", "count", (), ()),
-        Asked("m", "max_by", ("v", "t"), (pa.int64(), pa.int64())),
-        Asked("t", "max_by", ("w", "t"), (pa.int64(), pa.int64())),
+        AggregateCall("a", "avg", ("v",), (pa.int64(),)),
+        AggregateCall("n", "count", ("v",), (pa.int64(),)),
+        AggregateCall("rows", "count", (), ()),
+        AggregateCall("m", "max_by", ("v", "t"), (pa.int64(), pa.int64())),
+        AggregateCall("t", "max_by", ("w", "t"), (pa.int64(), pa.int64())),
     ]
     assert len(partials_of(calls).make) == len([ROWS, "sum", "count", "t of max", "v of max", "w of max"])

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from watersmeet.event_time import MAX_TIME, MIN_TIME, saturate
+from watersmeet.conditions import ExactBand
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, saturate
 from watersmeet.kernel import probe
-from watersmeet.kernel.probe import Window, expand, ranges
+from watersmeet.kernel.bands import distances
+from watersmeet.kernel.probe import Distances, expand, ranges
 from watersmeet.kernel.slots import encode, offsets, shift_for
+from watersmeet.measure import Measured
+
+T = Measured("t")
 
 
 def drawn(rng, least, greatest, count):
@@ -45,14 +50,14 @@ def pairs(rng, window, least, greatest, rows=60, needles=40):
 
 
 WINDOWS = [
-    Window(0, 0),
-    Window(-3, 5),
-    Window(2, 4),
-    Window(-7, -2),
-    Window(4, 2),
-    Window(None, 3),
-    Window(-3, None),
-    Window(None, None),
+    Distances(0, 0),
+    Distances(-3, 5),
+    Distances(2, 4),
+    Distances(-7, -2),
+    Distances(4, 2),
+    Distances(None, 3),
+    Distances(-3, None),
+    Distances(None, None),
 ]
 
 
@@ -69,7 +74,7 @@ WINDOWS = [
     ],
 )
 def test_probe_finds_what_brute_force_finds(seed, window, least, greatest, unit):
-    scaled = Window(*(None if end is None else end * unit for end in (window.lower, window.upper)))
+    scaled = Distances(*(None if end is None else end * unit for end in (window.lower, window.upper)))
     for number in range(5):
         found, wanted, allowed = pairs(np.random.default_rng((seed, number)), scaled, least, greatest)
         assert wanted <= found, (seed, number)
@@ -77,19 +82,19 @@ def test_probe_finds_what_brute_force_finds(seed, window, least, greatest, unit)
 
 
 def test_candidates_are_exact_when_times_are_not_coarsened(seed):
-    found, wanted, _ = pairs(np.random.default_rng(seed), Window(-3, 5), 0, 20)
+    found, wanted, _ = pairs(np.random.default_rng(seed), Distances(-3, 5), 0, 20)
     assert found == wanted
 
 
-def test_a_mirrored_window_asks_the_same_from_the_other_side():
-    window = Window(-3, 5, slack=8)
-    assert window.mirrored() == Window(-5, 3, slack=8)
-    assert window.mirrored().mirrored() == window
-    assert Window(None, 5).mirrored() == Window(-5, None)
+def test_the_distances_of_a_band_ask_the_same_from_the_other_side():
+    closed, open_below = ExactBand(T, T, -3, 5), ExactBand(T, T, None, 5)
+    assert distances(closed, Side.LEFT, 8) == Distances(-3, 5, slack=8)
+    assert distances(closed, Side.RIGHT, 8) == Distances(-5, 3, slack=8)
+    assert distances(open_below, Side.RIGHT, 0) == Distances(-5, None)
 
 
 def test_near_the_ends_the_window_reaches_to_the_end():
-    low, high = Window(-3, 5, slack=10).around(np.array([MIN_TIME + 10, MIN_TIME + 11, 0, MAX_TIME - 10]))
+    low, high = Distances(-3, 5, slack=10).around(np.array([MIN_TIME + 10, MIN_TIME + 11, 0, MAX_TIME - 10]))
     assert low.tolist() == [MIN_TIME, MIN_TIME + 8, -3, MAX_TIME - 13]
     assert high.tolist() == [MIN_TIME + 15, MIN_TIME + 16, 5, MAX_TIME]
 

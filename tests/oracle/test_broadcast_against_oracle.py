@@ -18,8 +18,8 @@ from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_unions import random_union_case
 from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.local import replay
+from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.nodes import broadcast
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
@@ -89,7 +89,7 @@ LEFT_OF_TWO = {
 @pytest.mark.parametrize("broken", [None, "marks are not united", "owners do not ask"])
 def test_what_could_go_wrong_is_seen(broken, monkeypatch):
     if broken == "marks are not united":
-        monkeypatch.setattr(QueryTick, "_is_broadcast", lambda self, number, place: False)
+        monkeypatch.setattr(JoinShape, "is_broadcast", lambda self, place: False)
     if broken == "owners do not ask":
         monkeypatch.setattr(broadcast, "_ask", lambda *found: None)
     assert bool(disagreements(LEFT_OF_TWO, 3, None)) == (broken is not None)

@@ -61,13 +61,22 @@ def test_unknown_options_of_sinks(wanted, option, words):
     assert words in refused.message
 
 
-VALUES = {"maxrecordsperfile": "10", "maxfilespertrigger": "1", "maxbytespertrigger": "1"}
+VALUES = {
+    "maxrecordsperfile": "10", "maxfilespertrigger": "1", "maxbytespertrigger": "1", "maxcachedfiles": "1",
+    "discardcachedinputratio": "0.5", "cleansource": "off", "encoding": "UTF-8", "sep": ";", "quote": "'",
+    "escape": "", "chartoescapequoteescaping": "", "comment": "#", "maxcolumns": "9", "linesep": "\n",
+    "maxcharspercolumn": "-1", "unescapedquotehandling": "skip_value", "compression": "gzip",
+    "datetimerebasemode": "LEGACY", "int96rebasemode": "LEGACY", "dateformat": "yyyy", "timezone": "UTC",
+    "timestampformat": "yyyy", "timestampntzformat": "yyyy",
+}  # fmt: skip
+SECOND_NAMES = ("charset", "delimiter", "codec")
 
 
 @pytest.mark.parametrize("wanted", ["parquet", "json", "csv"])
 def test_options_are_known_whatever_their_letters(wanted):
     def values(names):
-        return {name.upper(): VALUES.get(name.lower(), "TRUE") for name in names}
+        first = [name for name in names if name not in SECOND_NAMES]
+        return {name.upper(): VALUES.get(name.lower(), "TRUE") for name in first}
 
     losing = ("maxFileAge", "latestFirst", "fileNameOnly", "ignoreCorruptFiles", "ignoreMissingFiles")
     reading = [name for name in READERS[wanted] if name not in (*losing, "maxBytesPerTrigger")]
@@ -252,3 +261,35 @@ def test_columns_that_a_format_cannot_hold(connector, format_, type_, words):
     with pytest.raises(WatersmeetError, match=words) as refused:
         plan_job(job)
     assert '"a": the column "m" cannot be read as' in str(refused.value)
+
+
+TO_KAFKA = "'connector' = 'kafka', 'bootstrap.servers' = 'localhost:9092', 'topic' = 'late'"
+
+
+@pytest.mark.parametrize("option", ["acks", "kafka.acks", "ACKS"])
+def test_records_that_nobody_acknowledges_are_refused(option):
+    sql = files().replace("'connector' = 'file', 'path' = 'results/late'", f"{TO_KAFKA}, '{option}' = ' 0'")
+    (refused,) = refusals(sql)
+    assert refused.code == "wrong-option"
+    assert "may be lost" in refused.hint
+    assert refusals(sql.replace("' 0'", "'1'")) == []
+
+
+@pytest.mark.parametrize("where", ["out", "late"])
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("'format' = 'json', 'lineSep' = '|'", "'lineSep' = '|'"),
+        ("'format' = 'json', 'compression' = 'snappy'", "'compression' = 'snappy'"),
+        ("'format' = 'csv', 'QUOTE' = '~'", "'QUOTE' = '~'"),
+        ("'format' = 'csv', 'nullValue' = '\"'", "'nullValue' = '\"'"),
+        ("'format' = 'csv', 'compression' = 'GZIP', 'encoding' = 'UTF-8'", None),
+        ("'compression' = 'snappy'", None),
+    ],
+)
+def test_files_that_do_not_tell_how_many_rows_they_hold(where, options, told):
+    path = f"'results/{where}'"
+    (query,) = plan_job(parse_job(files().replace(path, f"{path}, {options}"))).queries
+    assert len(query.warnings) == (told is not None)
+    for warning in query.warnings:
+        assert f'the files of "{where}" hold cannot be told with {told}' in warning

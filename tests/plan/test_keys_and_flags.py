@@ -12,7 +12,7 @@ def keys(on, left=INTS, right=INTS):
     time = "ts" if "*ts" in left else "t"
     other = "ts" if "*ts" in right else "t"
     found = joined(f"l.{time} = r.{other} AND {on}", left, right).keys
-    return [(text_of(k.left), text_of(k.right), k.left_column, k.right_column, k.null_safe) for k in found]
+    return [(text_of(k.left), text_of(k.right), k.columns.left, k.columns.right, k.null_safe) for k in found]
 
 
 def test_keys_either_way_round_and_once():
@@ -86,11 +86,19 @@ def test_one_sided_conditions_drop_or_pad():
 
 
 def test_null_keys_and_band_columns_match_nothing():
-    null = "CASE WHEN NOT COALESCE(NOT {} IS NULL, FALSE) THEN 2 ELSE 0 END"
-    assert flags("AND l.k = r.k")[0] == [null.format("k"), null.format("k")]
-    assert flags("AND l.v < r.v + 3")[0] == [null.format("v"), null.format("v")]
-    assert flags("AND r.t <= l.v")[0] == [null.format("v"), None]
-    assert flags("AND l.v <> r.v")[0] == [None, None]
+    assert not_null("AND l.k = r.k") == [("k",), ("k",)]
+    assert not_null("AND l.k <=> r.k") == [(), ()]
+    assert not_null("AND l.k + 1 = r.k") == [("__ws_key1",), ("__ws_key1",)]
+    assert not_null("AND l.v < r.v + 3") == [("v",), ("v",)]
+    assert not_null("AND r.t <= l.v") == [("v",), ()]
+    assert not_null("AND l.v <> r.v") == [(), ()]
+
+
+def not_null(on):
+    found, plan = flags(on)
+    assert found == [None, None]  # tasks see it in the columns
+    assert all(set(side.not_null) <= set(side.kept) for side in plan.sides)
+    return [side.not_null for side in plan.sides]
 
 
 @pytest.mark.parametrize(
@@ -128,3 +136,22 @@ def test_columns_kept_and_carried():
         ("__ws_key1", "UPPER(k)"),
     ]
     assert plan.root.keys[0].column(Side.LEFT) == "__ws_key1"
+
+
+LISTS = {
+    "*t": "BIGINT",
+    "i": "ARRAY<INT>",
+    "b": "ARRAY<BIGINT>",
+    "m": "ARRAY<DECIMAL(10,2)>",
+    "r": "STRUCT<a: INT>",
+    "q": "STRUCT<z: INT>",
+}
+
+
+def test_keys_of_arrays_are_compared_as_by_spark():
+    assert keys("l.i = r.i", LISTS, LISTS)[0][:2] == ("`i`", "`i`")
+    assert keys("l.i = r.b", LISTS, LISTS)[0][:2] == ("CAST(`i` AS ARRAY<BIGINT>)", "`b`")
+    assert keys("l.r = r.q", LISTS, LISTS)[0][:2] == ("`r`", "`q`")
+    for wrong in ("l.i = r.m", "l.r = r.i"):
+        with pytest.raises(PlanError, match="cannot be compared"):
+            keys(wrong, LISTS, LISTS)

@@ -40,8 +40,8 @@ def key_of(condition: str) -> str:
     """The equality of the two key columns as they are planned."""
     query = f"SELECT n FROM l JOIN r ON {condition} AND l.t = r.t"
     root = plan_job(parse_job(declared("l", LEFT) + declared("r", RIGHT) + query)).queries[0].root
-    (key,) = (each for each in root.keys if (each.left_column, each.right_column) != ("t", "t"))
-    sides = ((root.left, key.left_column), (root.right, key.right_column))
+    (key,) = (each for each in root.keys if (each.columns.left, each.columns.right) != ("t", "t"))
+    sides = ((root.left, key.columns.left), (root.right, key.columns.right))
     return " = ".join(sql_of(dict(side.branches[0].columns)[name]) for side, name in sides)
 
 

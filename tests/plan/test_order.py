@@ -254,10 +254,10 @@ def test_no_order_broadcasts_both_sides_of_a_join():
 def test_without_a_reason_no_other_order_is_planned(monkeypatch):
     calls = []
 
-    def counted(*args, own=planner._planned):
+    def counted(*args, own=planner.by_rules):
         calls.append(args)
         return own(*args)
 
-    monkeypatch.setattr(planner, "_planned", counted)
+    monkeypatch.setattr(planner, "by_rules", counted)
     plan(chain(), type_="TIMESTAMP")
     assert len(calls) == 1

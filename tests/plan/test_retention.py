@@ -113,7 +113,7 @@ def test_derived_bounds_lose_nothing_at_the_ends(forms, seed):
 def _partners(join, edges) -> dict[int, list[int]]:
     """Per time of the right side those of the left that the conditions as written accept, ascending."""
     pairs = np.array(list(itertools.product(edges, edges)), dtype=np.int64)
-    columns = {(Side.LEFT, join.bands[0].left_column): pairs[:, 0], (Side.RIGHT, "t"): pairs[:, 1]}
+    columns = {(Side.LEFT, join.bands[0].left.column): pairs[:, 0], (Side.RIGHT, "t"): pairs[:, 1]}
     accepted = np.ones(len(pairs), dtype=bool)
     for comparison in join.comparisons:
         accepted &= holds(comparison, columns, len(pairs))

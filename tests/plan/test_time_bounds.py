@@ -221,7 +221,7 @@ def test_a_bound_inside_one_input_filters_and_links_nothing():
 def test_the_closed_and_narrow_band_comes_first():
     left = {"*t": "BIGINT", "*u": "BIGINT", "*w": "BIGINT"}
     join = joined("l.t >= r.t AND l.u BETWEEN r.t - 9 AND r.t AND l.w BETWEEN r.t AND r.t + 2", left)
-    assert [b.left_column for b in join.bands] == ["w", "u", "t"]
+    assert [b.left.column for b in join.bands] == ["w", "u", "t"]
 
 
 def test_where_of_an_inner_join_bounds_too():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import random
+import zlib
 
 import pytest
 
@@ -46,3 +48,16 @@ def test_lines(tmp_path):
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"{}\n" * 100_000))
     (tmp_path / "b.json").write_bytes(b"")
     assert [lines_in(tmp_path / name) for name in ("a.json", "a.json.gz", "b.json")] == [2, 100_000, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"), [("a.gz", gzip.compress), ("a.bz2", bz2.compress), ("a.deflate", zlib.compress)]
+)
+def test_compressed(name, pack, tmp_path, seed):
+    line = bytes(random.Random(seed).choices(range(32, 127), k=100)) + b"\n"
+    content = line * 30_000  # many times of what is read at once, and of what is held
+    (tmp_path / name).write_bytes(pack(content))
+    assert lines_in(tmp_path / name) == 30_000
+    (tmp_path / name).write_bytes(pack(content)[:-20])
+    with pytest.raises(EOFError):
+        lines_in(tmp_path / name)

@@ -84,6 +84,12 @@ class KafkaBroker:
         """Whether the broker's process lives."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def process_id(self) -> int:
+        """Of the broker that runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it and return when it answers. With data of an earlier start it takes up those.
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from watersmeet.cli.demo_data import Layout, prepare
 from watersmeet.cli.run import Appearance, run_text
+from watersmeet.errors import counted
 
 PLACE = ".demo/"
 """Where the jobs' texts look for data; the chosen directory takes its place."""
@@ -93,7 +94,7 @@ def run_demo(name: str, directory: Path, live: bool | None, layout: Layout | Non
     if found.equal:
         print("EQUAL, row for row")
     else:
-        print(f"NOT EQUAL: {found.missing:,} rows missing, {found.surplus:,} too many")
+        print(f"NOT EQUAL: {counted(found.missing, 'row')} missing, {found.surplus:,} too many")
     if not ended.account.adds_up():
         print("the account does NOT add up")
     print(f"result: {work / 'result'} (read_parquet('{work / 'result'}/*/*.parquet'))")

@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from watersmeet.cli.output import OutputError, complain, printed, while_read
+from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
@@ -132,6 +132,7 @@ def run(
     """Run a job on Spark. Ctrl-C stops it cleanly; running it again goes on where it stopped."""
     from watersmeet.cli.run import Appearance, Recovery, run_text, settings_of
 
+    needed()  # by the account, and rows of console sinks: not to be told in the end
     overrides = _overrides(
         checkpoint=checkpoint,
         partitions=partitions,
@@ -320,7 +321,11 @@ def _default_checkpoint(job: Path) -> Path:
 def _text(job: Path) -> str:
     from watersmeet.cli.run import read_text
 
-    return sys.stdin.read() if str(job) == "-" else read_text(job)
+    if str(job) != "-":
+        return read_text(job)
+    if sys.stdin is None:
+        raise SpecError("there is no job: standard input is closed", code="not-readable")
+    return sys.stdin.read()
 
 
 def _exit(status: int) -> None:

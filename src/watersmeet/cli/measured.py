@@ -9,12 +9,12 @@ from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.order.advised import other_orders
-from watersmeet.plan.order.measured import Measured, MeasuredSide
+from watersmeet.plan.order.measured import MeasuredQuery, MeasuredSide
 from watersmeet.spec.model import Insert, Job, Options
 from watersmeet.state.manifest import Arrangement, Manifest, QueryState, load_newest
 
 
-def measured_in(checkpoint: str | Path, job: Job, plan: JobPlan) -> dict[str, Measured]:
+def measured_in(checkpoint: str | Path, job: Job, plan: JobPlan) -> dict[str, MeasuredQuery]:
     """Per query of the plan, what a run with that checkpoint directory has measured. Nothing is changed
     there, and the job may be running.
 
@@ -34,15 +34,15 @@ def measured_in(checkpoint: str | Path, job: Job, plan: JobPlan) -> dict[str, Me
     }
 
 
-def measured_of(manifest: Manifest, insert: Insert, options: Options, plan: QueryPlan) -> Measured:
+def measured_of(manifest: Manifest, insert: Insert, options: Options, plan: QueryPlan) -> MeasuredQuery:
     """The same of one query. The state of another plan is not looked at: what its sides are called says
     nothing of what they hold."""
     if plan.name not in manifest.fingerprints:
-        return Measured(problem="the checkpoint has no query of this name")
+        return MeasuredQuery(problem="the checkpoint has no query of this name")
     if manifest.fingerprints[plan.name] != plan.fingerprint:
-        return Measured(problem="the checkpoint is of another plan of this query")
+        return MeasuredQuery(problem="the checkpoint is of another plan of this query")
     sides = _sides(manifest.queries[plan.name])
-    return Measured(manifest.tick, sides, better=other_orders(insert, options, plan, sides))
+    return MeasuredQuery(manifest.tick, sides, better=other_orders(insert, options, plan, sides))
 
 
 def _sides(state: QueryState) -> dict[str, MeasuredSide]:

@@ -7,31 +7,39 @@ of the job is harmed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import WatersmeetError, printable
 
 
 class OutputError(WatersmeetError):
     """Standard output takes no more. ``closed``: by who read it (``watersmeet … | head``)."""
 
-    def __init__(self, error: OSError) -> None:
+    def __init__(self, error: OSError, hint: str | None = None) -> None:
         self.closed = isinstance(error, BrokenPipeError)
         super().__init__(
             f"standard output cannot be written: {error.strerror or error}",
             code="output-closed" if self.closed else "output-failed",
-            hint="whoever read it has gone; what was to be printed is lost"
+            hint=hint
+            if hint is not None
+            else "whoever read it has gone; what was to be printed is lost"
             if self.closed
             else "what was to be printed is not all there: print to another place, or make room",
         )
 
     def __reduce__(self) -> tuple[object, ...]:
         kind = BrokenPipeError if self.closed else OSError
-        return OutputError, (kind(0, self.message.partition(": ")[2]),)
+        return OutputError, (kind(0, self.message.partition(": ")[2]), self.hint)
+
+
+def to_stderr(words: str) -> None:
+    """A line for people, beside the result."""
+    print(printable(words), file=sys.stderr)
 
 
 class _Printed:
@@ -53,6 +61,26 @@ class _Printed:
         _guarded(self._inner.flush)
 
 
+class _Closed(io.TextIOBase):
+    """Standard output where there is none (``>&-``)."""
+
+    encoding = "utf-8"
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if text:
+            needed()
+        return 0
+
+
+def needed() -> None:
+    """Raise if there is no standard output: a command would do its work, and nobody see what came of it."""
+    if sys.stdout is None or isinstance(sys.stdout, _Closed):
+        raise OutputError(OSError(errno.EBADF, "it is closed"), hint=">/dev/null says that nobody wants it")
+
+
 def _guarded(call: Callable[[], Any]) -> Any:
     try:
         return call()
@@ -66,8 +94,12 @@ def _guarded(call: Callable[[], Any]) -> Any:
 def printed() -> Iterator[None]:
     """Within, `sys.stdout` raises OutputError; at the end all is written, or that is raised."""
     inner = sys.stdout
-    if inner is None:  # closed before the command began: nothing is printed
-        yield
+    if inner is None:  # closed before the command began
+        sys.stdout = _Closed()
+        try:
+            yield
+        finally:
+            sys.stdout = None  # as it was
         return
     sys.stdout = _Printed(inner)
     try:
@@ -110,8 +142,9 @@ class _WhileRead(_Printed):
 def while_read() -> Iterator[None]:
     """Within `printed`, where the answer is the exit status: a closed pipe ends the printing alone."""
     inner = sys.stdout
-    if inner is None:
-        yield
+    if inner is None or isinstance(inner, _Closed):
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            yield
         return
     sys.stdout = _WhileRead(inner)
     try:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from watersmeet.errors import EngineError, printable
+from watersmeet.errors import EngineError, counted, printable
 
 ROWS, LIMIT = 1_000, 20
 TABLE_ROWS = 100_000
@@ -39,13 +39,19 @@ def preview_text(
     Raises:
         WatersmeetError: the job is wrong, or there is no preview of something in it, which is named.
     """
-    from watersmeet.cli.inferring import Inferring
+    from watersmeet.cli.output import to_stderr
     from watersmeet.cli.run import placed
+    from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
     before = time.monotonic()
-    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring(quiet=as_json))
+    job = parse_job(
+        text,
+        source_name=source_name,
+        overrides=overrides,
+        infer=Inferring(say=None if as_json else to_stderr),
+    )
     if not job.inserts:
         return
     plan = plan_job(job)
@@ -64,7 +70,8 @@ def preview_text(
 
 
 def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
-    """Per source and table what was read; what cannot be is refused before anything is."""
+    """Per source and table what was read; what a run would not read is refused before anything is."""
+    from watersmeet.cli.run import check_sources
     from watersmeet.engine.local.evaluate import mentioned_by
     from watersmeet.engine.spark.sources.files.first_rows import first_rows
 
@@ -72,14 +79,17 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     tables = {node.source.name: node.source for _, node in plan.lookups}
     branches = [each for query in plan.queries for side in query.sides for _, each in side.sources]
     branches += [each for _, node in plan.lookups for _, each in node.table.sources]
-    found = {}
-    for source in {each.name: each for each in (*plan.sources, *tables.values())}.values():
-        if source.connector != "file":
+    sources = {each.name: each for each in (*plan.sources, *tables.values())}
+    for source in sources.values():
+        if not source.traits.files:
             raise EngineError(
                 f'"{source.name}": there is no preview of a {source.connector} source, only of files',
                 code="not-previewed",
                 hint="run it, with a console sink and a checkpoint of its own",
             )
+    check_sources(plan)
+    found = {}
+    for source in sources.values():
         needed = frozenset[str]().union(*(mentioned_by(b) for b in branches if b.source.name == source.name))
         count = TABLE_ROWS if source.name in tables else rows
         found[source.name] = first_rows(source, count, zone, needed=needed)
@@ -148,7 +158,7 @@ def _print_tables(results: Mapping[str, Result]) -> None:
         out.print(printable(name), style="italic", markup=False, highlight=False)
         out.print(table_of(result.names, [[_shown(value) for value in row] for row in result.rows]))
         if result.count > len(result.rows):
-            out.print(f"… and {result.count - len(result.rows):,} more rows", highlight=False)
+            out.print(f"… and {counted(result.count - len(result.rows), 'more row')}", highlight=False)
 
 
 def _shown(value: Any) -> str | None:
@@ -161,18 +171,19 @@ def _dropped(results: Mapping[str, Result]) -> Iterator[str]:
     for name, result in results.items():
         for alias, found in result.dropped.items():
             for reason, rows in found.items():
-                yield f"{name}: {alias}: {rows:,} rows {_REASONS[reason]} are in no result"
+                are = "is" if rows == 1 else "are"
+                yield f"{name}: {alias}: {counted(rows, 'row')} {_REASONS[reason]} {are} in no result"
 
 
 def _footer(plan: Any, found: Mapping[str, Any], took: float) -> Iterator[str]:
     for name, each in found.items():
-        files = "1 file" if each.files == 1 else f"{each.files:,} files"
+        files, first = counted(each.files, "file"), counted(len(each.rows), "row")
         more = ", there are more" if each.more else ", all that there are"
-        yield f"{name}: the first {len(each.rows):,} rows of {files}{more}"
+        yield f"{name}: the first {first} of {files}{more}"
         if each.left_out:
             yield (
-                f"  {each.left_out:,} records left out: broken, or of which only Spark knows how they are "
-                f"read: {each.example}"
+                f"  {counted(each.left_out, 'record')} left out: broken, or of which only Spark knows how "
+                f"they are read: {each.example}"
             )
         if each.unchecked:
             yield f"  not looked at: {', '.join(each.unchecked)}"

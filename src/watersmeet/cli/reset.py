@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.durable import sync
-from watersmeet.engine.spark.checkpoint.directory import NAMES, OLD, Checkpoint
+from watersmeet.engine.spark.checkpoint.directory import NAMES, OLD, Checkpoint, half_of
 from watersmeet.engine.spark.checkpoint.small_files import read_value
-from watersmeet.errors import StateError, WatersmeetError
+from watersmeet.errors import StateError, WatersmeetError, counted
 from watersmeet.plan.checks.endpoints import ASIDE
 from watersmeet.sinks.files import ATTEMPTS, FileSink
 from watersmeet.sinks.ownership import OWNER
@@ -26,9 +26,6 @@ from watersmeet.spec.model import Job, Sink
 from watersmeet.state.manifest import load_newest
 
 _NO_OWNER = "it says which sinks are the job's: remove those directories and the checkpoint by hand"
-
-HALF = ".reset"
-"""What the name of a checkpoint directory that is being removed ends with."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Owned:
         parts = sum(not name.startswith("_") for name in self.names)
         stays = f"; what is not its own stays: {', '.join(self.others[:3])}" if self.others else ""
         aside = ", and what was set aside of it" if SET_ASIDE in self.names else ""
-        words = f"{parts:,} {'part' if parts == 1 else 'parts'}{aside}{stays}"
+        words = f"{counted(parts, 'part')}{aside}{stays}"
         return f'sink "{self.sink}": {self.path} ({words})'
 
 
@@ -112,8 +109,8 @@ def planned(job: Job, directory: str) -> Reset:
     owners = [owner for root in roots if (owner := _owner_of(root)) is not None]
     owned, kept = [], []
     for sink in _sinks_of(job):
-        if sink.connector != "file":
-            if sink.connector == "kafka":
+        if not sink.traits.files:
+            if sink.traits.log:
                 kept.append(f'sink "{sink.name}": what was sent to Kafka')
             continue
         path = FileSink(sink).path
@@ -122,11 +119,6 @@ def planned(job: Job, directory: str) -> Reset:
         elif path.is_dir():
             kept.append(f'sink "{sink.name}": {path}, which is not this checkpoint\'s')
     return Reset(checkpoint, tuple(roots), tuple(owned), tuple(kept))
-
-
-def half_of(checkpoint: Checkpoint) -> Path:
-    """What the checkpoint directory is called while it is being removed."""
-    return checkpoint.root.with_name(checkpoint.root.name + HALF)
 
 
 def _check(root: Path) -> None:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from watersmeet.cli.inferring import Inferring
-from watersmeet.errors import EngineError, Location, SpecError, raise_all
-
-TRUE = ("true", "1", "yes", "on")
+from watersmeet.cli.output import to_stderr
+from watersmeet.engine.spark.job.inferring import Inferring
+from watersmeet.errors import EngineError, Location, SpecError, counted, raise_all
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,9 @@ def explain_text(
     from watersmeet.plan.explain import explain
     from watersmeet.plan.planner import plan_job
 
-    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring(checkpoint))
+    job = parse_job(
+        text, source_name=source_name, overrides=overrides, infer=Inferring(checkpoint, to_stderr)
+    )
     plans = []
     if job.inserts:
         plan, measured = plan_job(job), None
@@ -101,24 +102,34 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
     Raises:
         WatersmeetError: all that is wrong with the sources.
     """
-    from watersmeet.engine.spark.sources.look import notes_of, problems_of
+    from watersmeet.engine.spark.sources.look import problems_of
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
-    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring(quiet=True))
+    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring())
     if not job.inserts:
         return
     plan = plan_job(job)
-    problems = problems_of(plan, thorough=really)
     if really:
-        raise_all(problems)
-        for words in notes_of(plan):
-            print(f"note: {words}", file=sys.stderr)
+        check_sources(plan)
         return
-    for problem in problems:
+    for problem in problems_of(plan):
         if problem.code != "path-missing":
             continue
         print(f"warning: {problem.message}; a run is refused for it", file=sys.stderr)
+
+
+def check_sources(plan: Any) -> None:
+    """Look at a plan's sources as closely as can be without Spark; what a person should know is said.
+
+    Raises:
+        WatersmeetError: all that is wrong with them.
+    """
+    from watersmeet.engine.spark.sources.look import notes_of, problems_of
+
+    raise_all(problems_of(plan, thorough=True))
+    for words in notes_of(plan):
+        to_stderr(f"note: {words}")
 
 
 def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str:
@@ -128,7 +139,7 @@ def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str
     from watersmeet.plan.model.job import JobPlan
     from watersmeet.plan.planner import plan_job
 
-    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring())
+    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring(say=to_stderr))
     planned = plan_job(job).queries if job.inserts else ()
     return mermaid(JobPlan((*planned, *_planned_explains(job))))
 
@@ -166,7 +177,7 @@ def run_text(
     from watersmeet.plan.planner import plan_job
 
     directory = run_settings(text, overrides).get("checkpoint", str(default_checkpoint))
-    infer = Inferring(directory)
+    infer = Inferring(directory, to_stderr)
     job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
     if job.explains:
         print("\n".join(_explained(job)), end="")
@@ -232,9 +243,9 @@ def _was_finished(job: Any, source_name: str, default_checkpoint: str) -> bool:
     Raises:
         StateError: it was, and there is to be more; a reset was interrupted; the state cannot be read.
     """
-    from watersmeet.cli.reset import half_of
-    from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+    from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
     from watersmeet.errors import StateError
+    from watersmeet.running import is_set
     from watersmeet.state.manifest import load_newest
 
     directory = job.run.get("checkpoint", default_checkpoint)
@@ -242,17 +253,12 @@ def _was_finished(job: Any, source_name: str, default_checkpoint: str) -> bool:
     if directory != default_checkpoint:
         again += f" --checkpoint {directory}"
     checkpoint = Checkpoint(directory)
-    if half_of(checkpoint).is_dir():
-        raise StateError(
-            f"a reset of {checkpoint.root} was interrupted: some of what the job left behind is still there",
-            code="reset-unfinished",
-            hint=f"finish it: {again}",
-        )
+    check_not_half_gone(checkpoint, again)
     manifest = load_newest(checkpoint.store)
     if manifest is None or not manifest.finished:
         return False
     message = f"the job was finished before, by tick {manifest.tick:,}: its input was ended (--finish)"
-    if not _flag(job.run, "finish"):
+    if not is_set(job.run, "finish"):
         raise StateError(
             f"{message}, and it takes no more rows", code="job-finished", hint=f"to begin anew: {again}"
         )
@@ -276,7 +282,7 @@ def reset_text(
     from watersmeet.front.sql import parse_job, run_settings
 
     directory = run_settings(text, overrides).get("checkpoint", str(default))
-    infer = Inferring(directory, quiet=True)
+    infer = Inferring(directory)
     job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
     found = planned(job, job.run.get("checkpoint", str(default)))
     if not found.roots:
@@ -288,7 +294,7 @@ def reset_text(
     for line in found.lines():
         print(f"  {line}")
     if not yes:
-        if not sys.stdin.isatty():
+        if sys.stdin is None or not sys.stdin.isatty():
             raise SpecError("nobody is there to be asked", code="not-asked", hint="--yes removes it unasked")
         if input("Remove it? [y/N] ").strip().lower() not in ("y", "yes"):
             print("nothing was removed")
@@ -310,26 +316,17 @@ def _run(
 ) -> Any:
     """Run on Spark; see `engine.spark.job.settings.RunResult`."""
     from watersmeet.cli.reports import waiting_of
-    from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.running import run_planned
 
-    run = job.run
-    result = run_job(
+    result = run_planned(
         job,
         plan,
-        checkpoint=run.get("checkpoint", default_checkpoint),
-        partitions=int(run["partitions"]) if "partitions" in run else None,
-        trigger=run.get("trigger"),
-        master=run.get("master"),
-        jars=run.get("jars"),
-        conf=dict(job.settings),
-        until_caught_up=_flag(run, "until_caught_up"),
-        finish=_flag(run, "finish"),
-        set_aside_newer_parts=_flag(run, "set_aside_newer_parts"),
-        on_notice=lambda said: print(f"notice: {said}", file=sys.stderr),
-        on_start=lambda found: progress.start(waiting_of(found)),
+        checkpoint=default_checkpoint,
         rebuild=recovery.rebuild,
         accept_loss=recovery.accept_loss,
         inferred=inferred,
+        on_start=lambda found: progress.start(waiting_of(found)),
+        on_notice=lambda said: print(f"notice: {said}", file=sys.stderr),
         on_backlog=reporter.behind,
         on_tick=reporter,
         console=printer,
@@ -338,16 +335,14 @@ def _run(
         why = "the job was finished before" if result.finished else "there is nothing new"
         print(f"{why}: nothing was read", file=sys.stderr)
     for name, found in result.changed.items():
+        are, they_are = ("is", "it is") if found.files == 1 else ("are", "they are")
         print(
-            f"{name}: {found.files:,} files are not in the result as they are now: {', '.join(found.names)}"
+            f"{name}: {counted(found.files, 'file')} {are} not in the result as {they_are} now: "
+            + ", ".join(found.names)
             + (", …" if found.files > len(found.names) else ""),
             file=sys.stderr,
         )
     return result
-
-
-def _flag(run: Mapping[str, str], name: str) -> bool:
-    return run.get(name, "false").strip().lower() in TRUE
 
 
 def _views(appearance: Appearance, title: str, integers: frozenset[str]) -> tuple[Any, Any, Any]:

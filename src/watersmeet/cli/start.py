@@ -11,6 +11,7 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Run the command line; its exit status."""
+    _without_holes()
     quiet = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored (nohup, &)
     if quiet:
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
@@ -25,3 +26,13 @@ def main() -> int:
     finally:
         if quiet:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _without_holes() -> None:
+    """Standard streams that are closed go nowhere: else files of the state, opened in their places, would get
+    what libraries and Java print."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free

@@ -3,60 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.names import CASE_PARTITION, DIFF, PARTITION
-from watersmeet.nested import element_of, entry_of, fields_of
 from watersmeet.spec.model import Column, Source
-
-_INTEGERS = {
-    "TINYINT": pa.int8(),
-    "BYTE": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "SHORT": pa.int16(),
-    "INT": pa.int32(),
-    "INTEGER": pa.int32(),
-    "BIGINT": pa.int64(),
-    "LONG": pa.int64(),
-}
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.parser import sql_type
 
 
 def arrow_type(declared: str) -> pa.DataType:
-    """The Arrow type of a Spark type given as DDL text."""
-    element, entry, fields = element_of(declared), entry_of(declared), fields_of(declared)
-    if element is not None:
-        return pa.list_(arrow_type(element))
-    if entry is not None:
-        return pa.map_(arrow_type(entry[0]), arrow_type(entry[1]))
-    if fields is not None:
-        return pa.struct([pa.field(field, arrow_type(kind)) for field, kind in fields])
-    name, _, arguments = declared.strip().upper().partition("(")
-    if name in _INTEGERS:
-        return _INTEGERS[name]
-    if name.startswith("DECIMAL"):
-        precision, _, scale = arguments.rstrip(")").partition(",")
-        return pa.decimal128(int(precision or 10), int(scale or 0))
-    simple = {
-        "STRING": pa.string(),
-        "BOOLEAN": pa.bool_(),
-        "DOUBLE": pa.float64(),
-        "FLOAT": pa.float32(),
-        "DATE": pa.date32(),
-        "BINARY": pa.binary(),
-        "TIMESTAMP": pa.timestamp("us"),
-        "TIMESTAMP_NTZ": pa.timestamp("us"),
-        "TIMESTAMP_LTZ": pa.timestamp("us"),
-    }
-    if name not in simple:
+    """The Arrow type of a Spark type given as DDL text. Raises: EngineError."""
+    found = in_arrow(sql_type(declared))
+    if found is None:
         raise EngineError(f"the in-process engine has no type {declared}", code="unsupported-type")
-    return simple[name]
+    return found
 
 
 def arrow_type_of(column: Column) -> pa.DataType:
@@ -87,21 +56,63 @@ def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
             (key(k), item(v)) for k, v in (value.items() if isinstance(value, Mapping) else value)
         ]
     if pa.types.is_struct(kind):
-        parts = [(field.name, _or_none(_reader(field.type))) for field in kind]
-        return lambda value: {name: part(dict(value).get(name)) for name, part in parts}
+        return partial(_struct, {field.name: _or_none(_reader(field.type)) for field in kind})
+    if pa.types.is_integer(kind):
+        return _whole
     if pa.types.is_string(kind):
-        return str
+        return _text
     if pa.types.is_timestamp(kind):
         return _timestamp
     if pa.types.is_date(kind):
-        return lambda value: value if isinstance(value, date) else date.fromisoformat(str(value))
+        return _date
     if pa.types.is_decimal(kind):
         return lambda value: Decimal(str(value))
     if pa.types.is_floating(kind):
         return float
     if pa.types.is_binary(kind):
-        return lambda value: value if isinstance(value, bytes) else str(value).encode()
+        return _bytes
     return lambda value: value
+
+
+def _struct(parts: Mapping[str, Callable[[Any], Any]], value: Any) -> dict[str, Any]:
+    given = dict(value)
+    unknown = [name for name in given if name not in parts]
+    if unknown:
+        raise ValueError(f"it has no field {unknown[0]}")
+    return {name: read(given.get(name)) for name, read in parts.items()}
+
+
+def _whole(value: Any) -> int:
+    """Raises: ValueError for what has a fraction, TypeError for what is no number."""
+    if isinstance(value, float | Decimal) and value == value.__trunc__():
+        return int(value)
+    if isinstance(value, bool):
+        raise TypeError(f"{value} is no number")
+    if isinstance(value, float | Decimal):
+        raise ValueError(f"{value} is not whole")
+    return operator.index(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes | bytearray | bool | Mapping | list | tuple):
+        raise TypeError(f"{value!r} is no text")
+    return str(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text and no bytes")
+    return value.encode()
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, datetime):
+        if value.time() != time():
+            raise ValueError(f"{value} is within a day")
+        return value.date()
+    return value if isinstance(value, date) else date.fromisoformat(str(value))
 
 
 def _or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -121,7 +132,8 @@ def to_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], diffs
                 f'a value of column "{column.name}" is no {column.type}: {error}', code="bad-value"
             ) from None
         names.append(column.name)
-    arrays.append(pa.array([row.get(CASE_PARTITION) for row in rows], type=pa.string()))
+    named = [row.get(CASE_PARTITION) for row in rows]
+    arrays.append(pa.array([None if name is None else str(name) for name in named], type=pa.string()))
     arrays.append(pa.array(list(diffs), type=pa.int64()))
     return pa.table(arrays, names=[*names, PARTITION, DIFF])
 
@@ -163,13 +175,21 @@ class HeldTables:
             EngineError: a row is deleted that is not there.
         """
         names = [column.name for column in source.columns]
-        known = self._rows.setdefault(source.name, Counter())
+        known = self._rows.get(source.name, Counter()).copy()
         for row, diff in changes:
             known[tuple(_frozen(row.get(name)) for name in names)] += diff
         missing = next((row for row, times in known.items() if times < 0), None)
         if missing is not None:
             shown = ", ".join(f"{name} = {value}" for name, value in zip(names, missing, strict=True))
             raise EngineError(f'table "{source.name}" has no row ({shown}) to delete', code="missing-delete")
+        self._rows[source.name] = known
+
+    def held(self) -> Mapping[str, Counter[tuple[Any, ...]]]:
+        """What it holds of all tables, to go back to (`back_to`)."""
+        return dict(self._rows)
+
+    def back_to(self, held: Mapping[str, Counter[tuple[Any, ...]]]) -> None:
+        self._rows = dict(held)
 
     def rows(self, source: Source) -> list[dict[str, Any]]:
         """What it holds."""

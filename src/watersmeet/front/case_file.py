@@ -11,9 +11,10 @@ from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.ddl.settings import OPTIONS, Settings
 from watersmeet.front.query.select import query_of
 from watersmeet.front.text.place import taken_name
-from watersmeet.front.types.columns import INTEGERS, TIMES, normal_type
+from watersmeet.front.types.columns import normal_type
 from watersmeet.names import ROW, is_ours
 from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, Sink, Source
+from watersmeet.types.sql_type import INTEGERS, TIMES
 
 _STREAM_KEYS = {"columns", "time", "partitions", "idle_timeout", "on_idle", "changes", "max_ahead"}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot.tokens import Token
 
-from watersmeet.errors import SqlError, WatersmeetError, near_names
+from watersmeet.errors import SqlError, WatersmeetError, flat_enough, near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl.create import Infer, declared_name, read_declaration
 from watersmeet.front.ddl.settings import Settings, read_set
@@ -18,8 +18,8 @@ from watersmeet.front.query.select import build_query
 from watersmeet.front.query.views import select_flow
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.text.tokens import Cursor, parse_tokens, statements_of
-from watersmeet.front.types.columns import INTEGERS
 from watersmeet.spec.model import Insert, Job, Query, Sink
+from watersmeet.types.sql_type import INTEGERS
 
 _DECLARATIONS = ("MAPPING", "TABLE", "SOURCE", "SINK")
 _KNOWN = ("CREATE", "INSERT", "SELECT", "EXPLAIN", "SET", "WITH")
@@ -54,7 +54,8 @@ def parse_job(
     """
     settings = "\n".join([text, *(overrides or {})]).lower()
     own = any(name in settings for name in OWN_FUNCTIONS)
-    return _Reader(Text(text, source_name, own_functions=own), infer).read(overrides or {})
+    with flat_enough():
+        return _Reader(Text(text, source_name, own_functions=own), infer).read(overrides or {})
 
 
 def run_settings(text: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
@@ -160,7 +161,11 @@ class _Reader:
             raise self.text.not_supported("CREATE MATERIALIZED VIEW is", cursor.offset, _KEPT)
         kind = next((word for word in _DECLARATIONS if cursor.accept(word)), None)
         if kind is None:
-            raise cursor.unexpected("MAPPING, TABLE, SOURCE, SINK or VIEW after CREATE")
+            word = "" if cursor.at_end else cursor.tokens[cursor.index].text
+            near = near_names(word, (*_DECLARATIONS, "VIEW")) or ""
+            raise cursor.unexpected(
+                "MAPPING, TABLE, SOURCE, SINK or VIEW after CREATE", near if near.startswith("did") else None
+            )
         keeps = cursor.looks_at("IF", "NOT", "EXISTS")
         start = cursor.offset
         name = declared_name(cursor)

@@ -48,7 +48,7 @@ def aggregate_sql(
     if found is None or any(_is_closed(kind) for kind in types if function != "count"):
         return None
     text, kind = found
-    return (f"CAST({text} AS {sql_type(kind)})" if function == "sum" else text), kind
+    return (f"CAST({text} AS {duckdb_type(kind)})" if function == "sum" else text), kind
 
 
 def _plain(
@@ -167,7 +167,7 @@ def filtered(conditions: Sequence[str]) -> str:
     return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
 
 
-def sql_type(kind: pa.DataType) -> str:
+def duckdb_type(kind: pa.DataType) -> str:
     """DuckDB's name of a type that sums have."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from watersmeet.conditions import AsofRule, ExactBand
 from watersmeet.event_time import (
     MAX_TIME,
     MIN_TIME,
@@ -27,10 +28,10 @@ from watersmeet.event_time import (
     saturating_add,
 )
 from watersmeet.kernel.equality import equal_pairs
-from watersmeet.kernel.pairs import SortedRows
 from watersmeet.kernel.pieces import Columns
-from watersmeet.kernel.probe import Rows, Window, expand, ranges
+from watersmeet.kernel.probe import Distances, Rows, expand, ranges
 from watersmeet.kernel.slots import Slots
+from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.names import ours
 
 CAME = ours("came")
@@ -41,42 +42,55 @@ _GROWTH = 4
 
 @dataclass(frozen=True)
 class Reach:
-    """``lower <= right - left <= upper``; of the right times that a left one may match, the greatest is the
-    nearest when ``latest``, else the least. ``lower`` None: open (then ``latest``).
-
-    ``closed_lower``, ``closed_upper``: with strict comparisons read as closed ones, for retention.
-    ``floors``, ``ceilings``: the comparisons as written, asked for times near the ends of int64, where
-    arithmetic saturates (``slack``).
+    """Which right times a left one may match: those in the band, which is closed above and, unless the latest
+    is the nearest, below. ``slack``: so near the ends of int64 arithmetic saturates, and the comparisons of
+    ``rule`` are asked as written.
     """
 
-    latest: bool
-    left: str
-    right: str
-    lower: int | None
-    upper: int
-    closed_lower: int | None
-    closed_upper: int
-    floors: tuple[TimeComparison, ...]
-    ceilings: tuple[TimeComparison, ...]
+    band: ExactBand
+    rule: AsofRule
     slack: int
+
+    @property
+    def latest(self) -> bool:
+        return self.rule.latest
+
+    @property
+    def left(self) -> str:
+        """The column of left times."""
+        return self.band.left.column
+
+    @property
+    def right(self) -> str:
+        """The column of right times."""
+        return self.band.right.column
+
+    @property
+    def upper(self) -> int:
+        assert self.band.upper is not None
+        return self.band.upper
 
     def window(self, times: Times) -> tuple[Times, Times]:
         """Per left time the least and the greatest right time that it may match, inclusive: int64[n] each.
         Where it may match none, the least is above the greatest."""
-        low = np.full(len(times), MIN_TIME) if self.lower is None else saturating_add(times, self.lower)
+        low = (
+            np.full(len(times), MIN_TIME)
+            if self.band.lower is None
+            else saturating_add(times, self.band.lower)
+        )
         high = saturating_add(times, self.upper)
         near = np.flatnonzero(~self._is_far(times))
         if len(near):
             low, high = low.copy(), high.copy()  # they may be the given times themselves
-            low[near], some = self._outermost(self.floors, Side.LEFT, times[near], greatest=False)
-            high[near], any_below = self._outermost(self.ceilings, Side.LEFT, times[near], greatest=True)
+            low[near], some = self._outermost(self.rule.floors, Side.LEFT, times[near], greatest=False)
+            high[near], any_below = self._outermost(self.rule.ceilings, Side.LEFT, times[near], greatest=True)
             none = near[~(some & any_below)]
             low[none], high[none] = MAX_TIME, MIN_TIME
         return low, high
 
-    def asked_by(self, distance: int) -> Window:
+    def asked_by(self, distance: int) -> Distances:
         """Around a right time: the left times from which it is ``distance`` away (and more near the ends)."""
-        return Window(-distance, -distance, self.slack)
+        return Distances(-distance, -distance, self.slack)
 
     def decided_below(self, watermark: Watermark) -> Watermark:
         """The least left time that may match a right time at or above ``watermark``."""
@@ -85,7 +99,7 @@ class Reach:
         if self._is_far_time(watermark):
             return saturate(watermark - self.upper)
         found, some = self._outermost(
-            self.ceilings, Side.RIGHT, np.array([watermark], dtype=np.int64), greatest=False
+            self.rule.ceilings, Side.RIGHT, np.array([watermark], dtype=np.int64), greatest=False
         )
         return int(found[0]) if some[0] else MAX_TIME + 1
 
@@ -94,9 +108,10 @@ class Reach:
         if isinstance(least, float):
             return least
         if self._is_far_time(least):
-            return saturate(least + self.closed_upper)
+            assert self.rule.closed_upper is not None
+            return saturate(least + self.rule.closed_upper)
         found, some = self._outermost(
-            _closed(self.ceilings), Side.LEFT, np.array([least], dtype=np.int64), greatest=True
+            _closed(self.rule.ceilings), Side.LEFT, np.array([least], dtype=np.int64), greatest=True
         )
         return int(found[0]) if some[0] else MIN_TIME
 
@@ -104,12 +119,12 @@ class Reach:
         """The least right time in the (closed) reach of any left time from ``least`` on; −∞: all are."""
         if isinstance(least, float):
             return least
-        if self.closed_lower is None:
+        if self.rule.closed_lower is None:
             return -np.inf
         if self._is_far_time(least):
-            return saturate(least + self.closed_lower)
+            return saturate(least + self.rule.closed_lower)
         found, some = self._outermost(
-            _closed(self.floors), Side.LEFT, np.array([least], dtype=np.int64), greatest=False
+            _closed(self.rule.floors), Side.LEFT, np.array([least], dtype=np.int64), greatest=False
         )
         return int(found[0]) if some[0] else MAX_TIME + 1
 

@@ -6,106 +6,29 @@ is left: time bands, keys, comparisons as written, residual.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.conditions import ExactBand, IntegerSum, Key, RealBand
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeComparison, Times, holds, saturating_add
-from watersmeet.kernel.bands import Band, RealBand, reals_hold
+from watersmeet.kernel.bands import around, distances, reals_hold, within
 from watersmeet.kernel.batches import cuts
 from watersmeet.kernel.equality import CHECKED_BYTES, equal_pairs
 from watersmeet.kernel.joined import JoinedColumn, gather, pair_sizes, pairs_bound
-from watersmeet.kernel.ordinals import Raw, Reals, ordinals_of, ordinals_to_reals, raw, reals
-from watersmeet.kernel.pieces import Columns
+from watersmeet.kernel.ordinals import ordinals_to_reals
+from watersmeet.kernel.overflow import Spans, leaves_type, may_leave_type, parts_leaving_type
 from watersmeet.kernel.probe import Rows, expand, ranges
-from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
+from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.names import ours
 
-Spans = Mapping[str, tuple[int, int]]
-"""Least and greatest ordinal by the name of what is measured."""
 
-
-@dataclass
-class SortedRows:
-    """Rows of one side and the slots by which they are looked up.
-
-    ``slots``: int64[n] ascending, encoded with ``base`` and ``shift``; ``greatest``: the greatest ordinal of
-    ``index``, from which slots are made; None: slots hold hashes only (``base`` = ``shift`` = ``greatest`` =
-    0). ``batch``: the rows' columns, in the order of slots unless ``places`` says where each slot's row is;
-    event times are int64 without NULLs. ``spans``: of every event time and index (of the whole run, for a
-    part of one). ``by_value``: slots are the ordinals themselves (``base``: the least of them, ``shift`` 0).
-    """
-
-    slots: Slots
-    base: int
-    shift: int
-    greatest: int
-    batch: Columns
-    index: Measured | None
-    spans: Spans
-    by_value: bool = False
-    places: Rows | None = None
-    _raw: dict[str, Raw] = field(default_factory=dict, repr=False)
-    _ordinals: dict[Measured, Times] = field(default_factory=dict, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.slots)
-
-    def times(self, column: str) -> Times:
-        """An event-time column as int64[n]."""
-        return self.raw(column)
-
-    def raw(self, column: str) -> Raw:
-        """A column of a band as it lies in memory."""
-        if column not in self._raw:
-            self._raw[column] = raw(self.batch.column(column))
-        return self._raw[column]
-
-    def ordinals(self, measured: Measured, rows: Rows | None = None) -> Times:
-        """What counts of the rows chosen (of all of them, kept for the next time). int64."""
-        column = self.batch.column(measured.column)
-        if rows is not None:
-            return ordinals_of(column, measured.measure, rows)
-        if measured not in self._ordinals:
-            self._ordinals[measured] = ordinals_of(column, measured.measure)
-        return self._ordinals[measured]
-
-    def reals(self, measured: Measured, rows: Rows | None = None) -> Reals:
-        """A column of numbers as doubles, of the rows chosen or of all."""
-        values = self.raw(measured.column)
-        kind = self.batch.schema.field(measured.column).type
-        return reals(values if rows is None else values[rows], kind)
-
-    def part(self, start: int, stop: int) -> SortedRows:
-        """The rows in [start, stop), without a copy."""
-        slots, spans = self.slots[start:stop], self.spans
-        if self.by_value and self.index is not None and start < stop:
-            spans = {**spans, self.index.name: (int(slots[0]), int(slots[-1]))}
-        batch = self.batch.slice(start, stop - start)
-        return SortedRows(
-            slots, self.base, self.shift, self.greatest, batch, self.index, spans, self.by_value
-        )
-
-    def sorted_by(self, index: Measured) -> SortedRows:
-        """The same rows to be looked up by another index. Cost: a sort of one column."""
-        if index == self.index:
-            return self
-        values = self.ordinals(index)
-        base, greatest = self.spans[index.name]
-        shift = 0 if self.by_value else shift_for(base, greatest)
-        slots = values if self.by_value else encode(self.slots, values, base, shift)
-        order = order_of(slots)
-        return replace(
-            self, slots=slots[order], base=base, shift=shift, greatest=greatest, index=index, places=order
-        )
-
-
-class Asked(Protocol):
+class PairTest(Protocol):
     """A condition on pairs: `kernel.expressions.evaluate.Condition`, or one that is computed elsewhere."""
 
     def holds(self, pairs: pa.Table) -> Mask:
@@ -113,28 +36,34 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True)
-class KeyColumns:
-    left: str
-    right: str
-    null_safe: bool
-
-
-@dataclass(frozen=True)
 class Condition:
-    """A join's whole condition on pairs; see `plan.model.JoinPlan` for what the parts promise.
+    """A join's whole condition on pairs; see `plan.model.nodes.MatchPlan` for what the parts promise.
 
     ``bands``: of time bounds and of other values; ``reals``: those in floating point. ``residual``:
-    whatever else it says.
+    whatever else it says. ``careful``: the same condition for pairs for which one of ``sums`` leaves its
+    type; what mentions them is part of its residual, which raises as Spark does or is not TRUE.
     """
 
-    keys: tuple[KeyColumns, ...]
-    bands: tuple[Band, ...]
+    keys: tuple[Key, ...]
+    bands: tuple[ExactBand, ...]
     comparisons: tuple[TimeComparison, ...]
     rechecks: tuple[TimeComparison, ...]
     slack: int
-    residual: Asked | None
+    residual: PairTest | None
     residual_columns: tuple[JoinedColumn, ...]
     reals: tuple[RealBand, ...] = ()
+    sums: tuple[IntegerSum, ...] = ()
+    careful: Condition | None = None
+
+    def sums_leaving(self, side: Side, needles: Spans, rows: Spans) -> tuple[IntegerSum, ...]:
+        """Those of ``sums`` that may leave their type for needles of that side and rows with these spans."""
+        spans = {side: needles, side.other: rows}
+        return tuple(added for added in self.sums if may_leave_type(added, spans))
+
+    def answered(self, residual: PairTest) -> Condition:
+        """The condition with what computes its residual, for all values."""
+        careful = None if self.careful is None else self.careful.answered(residual)
+        return replace(self, residual=residual, careful=careful)
 
     def around(
         self, needles: SortedRows, side: Side, index: Measured, greatest: int, chosen: Rows | None = None
@@ -146,15 +75,18 @@ class Condition:
             chosen: only of these needles.
         """
         ends = [
-            band.window(side, self.slack).around(needles.ordinals(band.measured(side), chosen))
+            distances(band, side, self.slack).around(needles.ordinals(band.measured(side), chosen))
             for band in self.bands
             if band.measured(side.other) == index
         ]
         ends += [
-            real.around(side, needles.reals(real.measured(side), chosen), greatest)
+            around(real, side, needles.reals(real.measured(side), chosen), greatest)
             for real in self.reals
             if real.measured(side.other) == index
         ]
+        if not ends:
+            count = len(needles if chosen is None else chosen)
+            return np.full(count, MIN_TIME), np.full(count, MAX_TIME)
         low, high = ends[0]
         for one, other in ends[1:]:
             low, high = np.maximum(low, one), np.minimum(high, other)
@@ -165,12 +97,12 @@ class Condition:
         low, high = MIN_TIME, MAX_TIME
         for band in self.bands:
             if band.measured(side.other) == index:
-                ends = band.window(side, self.slack).over(*spans[band.measured(side).name])
+                ends = distances(band, side, self.slack).over(*spans[band.measured(side).name])
                 low, high = max(low, ends[0]), min(high, ends[1])
         for real in self.reals:
             if real.measured(side.other) == index:
                 span = np.array(spans[real.measured(side).name])
-                least, most = real.around(side, ordinals_to_reals(span), greatest)
+                least, most = around(real, side, ordinals_to_reals(span), greatest)
                 low, high = max(low, int(least.min())), min(high, int(most.max()))
         return low, high
 
@@ -178,7 +110,10 @@ class Condition:
         """The half-open range of positions in rows, sorted by value, where partners are of needles with these
         spans."""
         assert rows.index is not None
-        low, high = self.over(side, spans, rows.index, rows.spans[rows.index.name][1])
+        asked = self
+        if self.careful is not None and self.sums_leaving(side, spans, rows.spans):
+            asked = self.careful  # such pairs lie anywhere
+        low, high = asked.over(side, spans, rows.index, rows.spans[rows.index.name][1])
         start = int(np.searchsorted(rows.slots, low, side="left"))
         return start, max(start, int(np.searchsorted(rows.slots, high, side="right")))
 
@@ -198,10 +133,22 @@ class Search:
     alive: Callable[[Rows], Mask] | None = None
 
     @classmethod
-    def of(cls, condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> Search | None:
-        """None when no needle has a candidate."""
+    def of(
+        cls,
+        condition: Condition,
+        needles: SortedRows,
+        side: Side,
+        rows: SortedRows,
+        alive: Callable[[Rows], Mask] | None = None,
+    ) -> Search | None:
+        """None when no needle has a candidate.
+
+        Raises:
+            EngineError: a sum of ``condition`` leaves its type for one of the pairs.
+        """
+        check_sums(condition, needles, side, rows, alive)
         found = _ranges(condition, needles, side, rows)
-        return None if found is None else cls(condition, needles, side, rows, *found)
+        return None if found is None else cls(condition, needles, side, rows, *found, alive)
 
     @property
     def candidates(self) -> int:
@@ -223,12 +170,9 @@ class Search:
             elif self.skipped:
                 needle = needle + self.skipped
             row = place if self.rows.places is None else self.rows.places[place]
-            keep = _accepted(self.condition, self.needles, self.side, needle, self.rows, row)
+            keep = _accepted(self.condition, self.needles, self.side, needle, self.rows, row, self.alive)
             if keep is not None:
                 needle, row = needle[keep], row[keep]
-            if self.alive is not None:
-                alive = self.alive(row)
-                needle, row = needle[alive], row[alive]
             if len(needle):
                 yield needle, row
 
@@ -261,23 +205,77 @@ def _ranges(
             return None
         if stop - skipped < len(needles):
             needles = needles.part(skipped, stop)
+    found = _places(condition, needles, side, rows)
+    return None if found is None else (skipped, *found)
+
+
+def _places(
+    condition: Condition, needles: SortedRows, side: Side, rows: SortedRows, chosen: Rows | None = None
+) -> tuple[Rows, Rows] | None:
+    """Per needle, or per needle chosen, the places [first, end) of its candidates; None: there are none."""
+    slots = needles.slots if chosen is None else needles.slots[chosen]
     if rows.index is None:
-        low = high = np.zeros(len(needles), dtype=np.int64)
+        low = high = np.zeros(len(slots), dtype=np.int64)
     else:
-        low, high = condition.around(needles, side, rows.index, rows.greatest)
+        low, high = condition.around(needles, side, rows.index, rows.greatest, chosen)
         if low.min() > rows.greatest or high.max() < rows.base:
             return None
     if rows.by_value:
         first = np.searchsorted(rows.slots, low, side="left")
-        return skipped, first, np.maximum(np.searchsorted(rows.slots, high, side="right"), first)
-    return skipped, *ranges(needles.slots, low, high, rows.slots, rows.base, rows.shift, rows.greatest)
+        return first, np.maximum(np.searchsorted(rows.slots, high, side="right"), first)
+    return ranges(slots, low, high, rows.slots, rows.base, rows.shift, rows.greatest)
+
+
+def check_sums(
+    condition: Condition,
+    needles: SortedRows,
+    side: Side,
+    rows: SortedRows,
+    alive: Callable[[Rows], Mask] | None = None,
+) -> None:
+    """Ask the careful condition of the pairs for which a sum leaves its type, if there are any. Cost where
+    spans say that there may be: some passes over the sum's columns and the pairs found; else nothing.
+
+    Raises:
+        EngineError: as Spark does for one of them; all others do not match.
+    """
+    careful = condition.careful
+    if careful is None or not len(needles) or not len(rows):
+        return
+    for added in condition.sums_leaving(side, needles.spans, rows.spans):
+        ordinals = {
+            (own, measured): needles.ordinals(measured) if own is side else _in_places(rows, measured)
+            for own, measured, _ in added.terms
+        }
+        for part in parts_leaving_type(added, ordinals, {side: len(needles), side.other: len(rows)}):
+            chosen, places = part[side], part[side.other]
+            some = replace(
+                rows, slots=rows.slots[places], places=places if rows.places is None else rows.places[places]
+            )
+            found = _places(careful, needles, side, some, chosen)
+            for needle, place in () if found is None else expand(*found):
+                of = {side: chosen[needle], side.other: places[place]}
+                leaves = leaves_type(
+                    added, {(own, m): values[of[own]] for (own, m), values in ordinals.items()}, len(needle)
+                )
+                if leaves.any():
+                    assert some.places is not None
+                    _accepted(
+                        careful, needles, side, of[side][leaves], rows, some.places[place[leaves]], alive
+                    )
+
+
+def _in_places(rows: SortedRows, measured: Measured) -> Times:
+    """What counts of the rows, in the order of their slots."""
+    values = rows.ordinals(measured)
+    return values if rows.places is None else values[rows.places]
 
 
 def _are_apart(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
     """Whether by some exact band no row can be a partner of any needle."""
     for band in condition.bands:
         least, most = rows.spans[band.measured(side.other).name]
-        low, high = band.window(side, condition.slack).over(*needles.spans[band.measured(side).name])
+        low, high = distances(band, side, condition.slack).over(*needles.spans[band.measured(side).name])
         if low > most or high < least:
             return True
     return False
@@ -288,6 +286,7 @@ def rows_matched(condition: Condition, needles: SortedRows, side: Side, rows: So
     no pair is made: O(needles · log rows + rows found); else the cost is that of `find`."""
     if not _is_decided_by_look_up(condition, needles, side, rows):
         return distinct((row for _, row in find(condition, needles, side, rows)), len(rows))
+    check_sums(condition, needles, side, rows)
     found = _ranges(condition, needles, side, rows)
     if found is None:
         return np.zeros(0, dtype=np.int64)
@@ -333,6 +332,7 @@ def has_match(condition: Condition, needles: SortedRows, side: Side, rows: Sorte
     expanded: O(needles · log rows)."""
     hits = np.zeros(len(needles), dtype=np.bool_)
     if _is_decided_by_look_up(condition, needles, side, rows):
+        check_sums(condition, needles, side, rows)
         found = _ranges(condition, needles, side, rows)
         if found is not None:
             skipped, first, end = found
@@ -351,9 +351,15 @@ def _is_decided_by_look_up(condition: Condition, needles: SortedRows, side: Side
 
 
 def _accepted(
-    condition: Condition, needles: SortedRows, side: Side, ni: Rows, rows: SortedRows, ri: Rows
+    condition: Condition,
+    needles: SortedRows,
+    side: Side,
+    ni: Rows,
+    rows: SortedRows,
+    ri: Rows,
+    alive: Callable[[Rows], Mask] | None = None,
 ) -> Rows | None:
-    """Positions of the accepted pairs, None for all."""
+    """Positions of the accepted pairs, None for all. No residual is asked of rows that are not ``alive``."""
     keep: Rows | None = None
 
     def narrow(mask: Mask) -> None:
@@ -389,7 +395,7 @@ def _accepted(
             narrow(reals_hold(real.comparison, columns))
         elif real.measured(side.other) != rows.index:
             partners = rows.ordinals(real.measured(side.other), ri)
-            narrow(real.within(side, needles.reals(real.measured(side), ni), partners))
+            narrow(within(real, side, needles.reals(real.measured(side), ni), partners))
     for key in condition.keys:
         (left, li), (right, ri_) = of(Side.LEFT), of(Side.RIGHT)
         narrow(
@@ -403,6 +409,8 @@ def _accepted(
             for own, measured in _columns_of(condition)
         }
         narrow(holds(comparison, times, len(ni)))
+    if alive is not None:
+        narrow(alive(ri))
     if condition.residual is not None and len(ni):
         (left, li), (right, ri_) = of(Side.LEFT), of(Side.RIGHT)
         narrow(_residual_holds(condition, condition.residual, left, li, right, ri_))
@@ -415,7 +423,7 @@ def _columns_of(condition: Condition) -> list[tuple[Side, Measured]]:
 
 def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
     """Whether arithmetic on some value may saturate, so that only the conjuncts as written decide: where
-    `Window` reaches to an end."""
+    `Distances` reach to an end."""
     if not condition.slack:
         return False
     for own, measured in _columns_of(condition):
@@ -426,7 +434,7 @@ def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: Sort
 
 
 def _residual_holds(
-    condition: Condition, asked: Asked, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
+    condition: Condition, asked: PairTest, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
 ) -> Mask:
     columns = condition.residual_columns
     if pairs_bound(columns, left.batch, li, right.batch, ri) <= CHECKED_BYTES:

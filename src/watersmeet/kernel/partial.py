@@ -18,9 +18,9 @@ from watersmeet.kernel.aggregate import (
     AggregateColumn,
     aggregate_sql,
     decimal_mean,
+    duckdb_type,
     filtered,
     quoted,
-    sql_type,
 )
 from watersmeet.names import ours
 
@@ -34,7 +34,7 @@ ROWS = ours("rows")
 
 
 @dataclass(frozen=True)
-class Asked:
+class AggregateCall:
     """An aggregate call over columns of the rows; see `kernel.aggregate.aggregate_sql`."""
 
     name: str
@@ -55,7 +55,7 @@ class Partials:
     finish: tuple[AggregateColumn, ...]
 
 
-def partials_of(calls: Sequence[Asked]) -> Partials | None:
+def partials_of(calls: Sequence[AggregateCall]) -> Partials | None:
     """What is kept for these calls; None: one of them needs the rows."""
     kept = _Kept()
     count = kept.sum("count(*)", pa.int64())
@@ -92,10 +92,10 @@ class _Kept:
 
     def sum(self, text: str, kind: pa.DataType) -> str:
         """A column of which the values add up."""
-        return self.column(text, kind, f"CAST(sum({{0}}) AS {sql_type(kind)})")
+        return self.column(text, kind, f"CAST(sum({{0}}) AS {duckdb_type(kind)})")
 
 
-def _finish(call: Asked, text: str, result: pa.DataType, kept: _Kept) -> str | None:
+def _finish(call: AggregateCall, text: str, result: pa.DataType, kept: _Kept) -> str | None:
     """The call over partial rows; ``text``: over rows, of the type ``result``. None: it needs the rows."""
     rows = [] if call.filter is None else [quoted(call.filter)]
     names, function = [quoted(column) for column in call.columns], call.function
@@ -117,11 +117,11 @@ def _finish(call: Asked, text: str, result: pa.DataType, kept: _Kept) -> str | N
     exact = pa.types.is_decimal(kind) or (function == "sum" and pa.types.is_integer(kind))
     if exact:
         wide = pa.decimal128(38, kind.scale if pa.types.is_decimal(kind) else 0)
-        total = kept.sum(f"CAST(sum({name}){filtered(rows)} AS {sql_type(wide)})", wide)
+        total = kept.sum(f"CAST(sum({name}){filtered(rows)} AS {duckdb_type(wide)})", wide)
     else:
         total = kept.sum(f"sum(CAST({name} AS DOUBLE)){filtered(rows)}", pa.float64())
     if function == "sum":
-        return f"CAST(sum({total}) AS {sql_type(result)})"
+        return f"CAST(sum({total}) AS {duckdb_type(result)})"
     number = kept.sum(f"count(*){filtered([*rows, f'{name} IS NOT NULL'])}", pa.int64())
     if exact:
         return decimal_mean(f"sum({total})", f"CAST(sum({number}) AS BIGINT)", kind.scale)

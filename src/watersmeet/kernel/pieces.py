@@ -210,3 +210,10 @@ def rows_bound(batch: Columns | Parts, names: Sequence[str], rows: Rows) -> int:
 def whole(batch: Columns) -> pa.RecordBatch:
     """As one batch; of pieces a copy."""
     return batch.whole() if isinstance(batch, Pieces) else batch
+
+
+def held_by(batch: Columns) -> int:
+    """How many bytes all rows have, about. Nothing is copied."""
+    if isinstance(batch, pa.RecordBatch):
+        return size(batch.columns)
+    return int(batch.sizes(batch.schema.names, np.arange(len(batch))).sum())

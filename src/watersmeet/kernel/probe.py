@@ -23,24 +23,16 @@ CHUNK = 1_000_000
 
 
 @dataclass(frozen=True)
-class Window:
-    """The times that rows of one side may have for a needle of the other at time t: [t + lower, t + upper].
+class Distances:
+    """How far from a needle's time t those of its partners may be: they are in [t + lower, t + upper].
 
     None is open. ``slack``: for needles within it of an end of int64, where arithmetic on times saturates,
-    the window reaches to that end.
+    they reach to that end.
     """
 
     lower: int | None
     upper: int | None
     slack: int = 0
-
-    def mirrored(self) -> Window:
-        """The window seen from the other side."""
-        return Window(
-            None if self.upper is None else -self.upper,
-            None if self.lower is None else -self.lower,
-            self.slack,
-        )
 
     def around(self, times: Times) -> tuple[Times, Times]:
         """Least and greatest partner time of each needle time, inclusive. int64[n], int64[n]."""

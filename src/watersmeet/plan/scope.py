@@ -11,6 +11,7 @@ from watersmeet.errors import PlanError
 from watersmeet.event_time import DAY_US, Side
 from watersmeet.spec.model import Column, Expr, Input
 from watersmeet.spec.time_zones import UTC
+from watersmeet.types.parser import sql_type
 
 Ref = tuple[str, str]
 """(alias, column)."""
@@ -47,33 +48,15 @@ class Unit(Enum):
 
 _SCALES = {Unit.DATE: DAY_US, Unit.DAYS: DAY_US, Unit.SECONDS: 1_000_000, Unit.MILLIS: 1_000}
 
-INTEGER_BITS = {
-    "TINYINT": 8,
-    "BYTE": 8,
-    "SMALLINT": 16,
-    "SHORT": 16,
-    "INT": 32,
-    "INTEGER": 32,
-    "BIGINT": 64,
-    "LONG": 64,
-}
-_TIMES = {
-    "TIMESTAMP": Unit.TIMESTAMP,
-    "TIMESTAMP_NTZ": Unit.TIMESTAMP,
-    "TIMESTAMP_LTZ": Unit.TIMESTAMP,
-    "DATE": Unit.DATE,
-}
-_NUMBERS = ("FLOAT", "REAL", "DOUBLE", "DECIMAL", "DEC", "NUMERIC")
-
 
 def unit_of_type(type_: str) -> Unit:
     """The unit of a Spark type given as DDL text."""
-    name = type_.upper().split("(")[0].split("<")[0].strip()
-    if name in INTEGER_BITS:
+    found = sql_type(type_)
+    if found.is_integer:
         return Unit.INTEGER
-    if name in _TIMES:
-        return _TIMES[name]
-    return Unit.NUMBER if name in _NUMBERS else Unit.OTHER
+    if found.is_time:
+        return Unit.DATE if found.name == "DATE" else Unit.TIMESTAMP
+    return Unit.NUMBER if found.is_number else Unit.OTHER
 
 
 @dataclass(frozen=True)

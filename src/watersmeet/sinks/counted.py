@@ -4,20 +4,59 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
+import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-OPENERS: dict[str, Any] = {".csv": open, ".json": open, ".gz": gzip.open, ".bz2": bz2.open}
+
+def _inflated(file: Path, mode: str) -> IO[bytes]:
+    return cast(IO[bytes], io.BufferedReader(_Inflated(open(file, mode))))
+
+
+OPENERS: dict[str, Any] = {
+    ".csv": open,
+    ".json": open,
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".deflate": _inflated,
+}
 """By the end of a file's name, what opens it."""
 
 _LINE_END, _QUOTE, _ESCAPE = b'\n"\\'
 _PIECE = 1 << 20
 
 Places = npt.NDArray[np.int64]
+
+
+class _Inflated(io.RawIOBase):
+    """What a zlib stream holds; for `gzip` and `bz2` Python has such a class."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._inflating = zlib.decompressobj()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, wanted: Any) -> int:
+        while not self._inflating.eof:
+            packed = self._inflating.unconsumed_tail or self._packed.read(_PIECE)
+            found = self._inflating.decompress(packed, len(wanted))
+            if found:
+                wanted[: len(found)] = found
+                return len(found)
+            if not packed:
+                raise EOFError(f"{self._packed.name} ends within its stream")
+        return 0
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
 
 
 def lines_in(file: Path) -> int:

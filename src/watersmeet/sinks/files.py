@@ -57,7 +57,9 @@ from watersmeet.sinks.part_mark import (
     write_mark,
 )
 from watersmeet.spec.files import OURS, format_of, local_path, path_of, sink_problems
+from watersmeet.spec.formats import check_written
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.told import untold_by
 
 ATTEMPTS = "_attempts"
 
@@ -69,12 +71,6 @@ _EMPTY_LINES = LeftOut(
 _PART = re.compile(r".+-\d{12}")
 _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTIONS["json"]}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
-_OTHER_LINES = frozenset({"pretty", "linesep", "encoding", "charset", "compression"})
-"""Options by which a line of JSON may not be one row, or takes long to be found."""
-_OTHER_RECORDS = _OTHER_LINES | {"quote", "escape", "escapequotes", "chartoescapequoteescaping", "comment"}
-"""The same of records of CSV."""
-_WRITTEN = ("sep", "delimiter", "nullvalue", "emptyvalue")
-"""Options of which the value is written as it is."""
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
@@ -101,14 +97,7 @@ class FileSink:
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         columns = columns_of(schema)
         check_unique_names(columns, self._spec)
-        if self._format == "csv":
-            for column in columns:
-                if column.type.upper().startswith(("ARRAY", "MAP", "STRUCT", "BINARY", "VARIANT")):
-                    raise SpecError(
-                        f'CSV cannot hold column "{column.name}" of type {column.type} ("{self._spec.name}")',
-                        code="type-not-supported",
-                        hint="write Parquet or JSON, or put the column out as text: to_json(…)",
-                    )
+        check_written(self._spec, self._format, columns)
         left_out = self.leaves_out(len(columns))
         if left_out is not None and not self.tells_rows:
             raise SpecError(
@@ -147,10 +136,7 @@ class FileSink:
     @property
     def tells_rows(self) -> bool:
         """Parquet files hold the number of their rows, JSON has a line for each, and CSV a record."""
-        if self._format == "csv":
-            written = "".join(self._options.get(name, "") for name in _WRITTEN)
-            return not _OTHER_RECORDS & set(self._options) and not set(written) & set('"\\\n')
-        return self._format == "parquet" or (self._format == "json" and not _OTHER_LINES & set(self._options))
+        return untold_by(self._spec) is None
 
     def leaves_out(self, columns: int) -> LeftOut | None:
         """Spark writes nothing for a record that would be an empty line."""
@@ -161,12 +147,13 @@ class FileSink:
         from pyarrow import parquet
 
         staged = self._staged(insert, tick, attempt)
+        if self._format == "parquet":
+            return sum(parquet.read_metadata(file).num_rows for file in staged.glob("*.parquet"))
+        files = list(staged.glob("part-*"))
         if self._format == "json":
-            return sum(map(lines_in, staged.glob("*.json*")))
-        if self._format == "csv":
-            records = [records_in(file) for file in staged.glob("*.csv")]
-            return sum(max(0, each - 1) for each in records) if self._has_header else sum(records)
-        return sum(parquet.read_metadata(file).num_rows for file in staged.glob("*.parquet"))
+            return sum(map(lines_in, files))
+        records = map(records_in, files)
+        return sum(max(0, each - 1) for each in records) if self._has_header else sum(records)
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         """For Parquet as it is by default, of plain types."""

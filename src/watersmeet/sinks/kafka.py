@@ -7,7 +7,7 @@ in json and csv values. Kafka's own settings go by their names, with or without 
 
 from __future__ import annotations
 
-from watersmeet.errors import SpecError, near_names
+from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import SHOWN_DIFF
 from watersmeet.sinks.base import (
     Frame,
@@ -22,6 +22,8 @@ from watersmeet.sinks.base import (
     text_options_sql,
 )
 from watersmeet.sinks.part_mark import Identity
+from watersmeet.spec.formats import check_written
+from watersmeet.spec.kafka import sink_problems
 from watersmeet.spec.model import Sink as SinkSpec
 
 FORMATS = ("json", "csv", "raw")
@@ -36,6 +38,7 @@ class KafkaSink(WithoutParts):
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._spec = spec
+        raise_all(list(sink_problems(spec)))
         self._format = chosen_format(spec, FORMATS, "json")
         self._topic = required_option(spec, "topic", "delivered")
         if "kafka.bootstrap.servers" not in spec.options:
@@ -48,16 +51,14 @@ class KafkaSink(WithoutParts):
         }
 
     @property
-    def appends_to(self) -> Topic | None:
-        """Records that nobody acknowledges may come later, or never."""
-        if self._settings.get("kafka.acks", "all").strip() == "0":
-            return None
+    def appends_to(self) -> Topic:
         plain = {name.removeprefix("kafka."): value for name, value in self._settings.items()}
         return Topic(self._topic, tuple(sorted(plain.items())))
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         columns = columns_of(schema)
         check_unique_names(columns, self._spec)
+        check_written(self._spec, self._format, columns)
         self._expressions([(c.name, c.type) for c in columns])
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, unquote, urlsplit
 
 from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
+from watersmeet.spec.option_values import Use, value_problems
 
 FORMATS = ("parquet", "json", "csv")
 LONGEST_NAME = 200
@@ -29,6 +31,9 @@ _ANY = (
     *_OF_STREAMS, "pathGlobFilter", "recursiveFileLookup", "ignoreCorruptFiles", "ignoreMissingFiles",
     "basePath",
 )  # fmt: skip
+SPECIFIC_TO_FILES = frozenset(_ANY)
+"""Of what a source may say: what parsing alone knows not."""
+
 _TEXT = (
     "encoding", "charset", "lineSep", "locale", "timeZone", "dateFormat", "timestampFormat",
     "timestampNTZFormat", "enableDateTimeParsingFallback", "multiLine",
@@ -64,13 +69,6 @@ WRITERS = {
 }  # fmt: skip
 """What a sink may say, per format. To Parquet anything with a dot is a setting of the format itself."""
 
-_COUNTS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "maxRecordsPerFile")
-_SWITCHES = (
-    "latestFirst", "fileNameOnly", "recursiveFileLookup", "ignoreCorruptFiles", "ignoreMissingFiles",
-    "header", "multiLine", "enforceSchema", "mergeSchema", "ignoreLeadingWhiteSpace",
-    "ignoreTrailingWhiteSpace", "ignoreNullFields", "quoteAll", "escapeQuotes",
-)  # fmt: skip
-
 _LOSING = {
     "maxfileage": "files that are older than others would be left out, and nothing would say so",
     "latestfirst": "files must come in the order of their times, or watermarks leave the older ones behind",
@@ -101,7 +99,7 @@ def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
             *(name for name in READERS[wanted] if not (table and name in _OF_STREAMS)),
         ]
         found += _unknown(what, wanted, source.options, known, READERS)
-        found += _values(what, source.options, known)
+        found += _values(what, wanted, source.options, known, Use.READ)
     given = {name.lower() for name in source.options}
     if not table:
         found += _losing(what, source.options)
@@ -124,7 +122,7 @@ def sink_problems(sink: Sink) -> list[SpecError]:
     if wanted in WRITERS:
         settings = [name for name in sink.options if wanted == "parquet" and "." in name]
         found += _unknown(what, wanted, sink.options, [*OURS, *WRITERS[wanted], *settings], WRITERS)
-        found += _values(what, sink.options, WRITERS[wanted])
+        found += _values(what, wanted, sink.options, WRITERS[wanted], Use.WRITE)
     if len(quote(sink.name, safe="")) > LONGEST_NAME:
         found.append(
             SpecError(
@@ -218,20 +216,18 @@ def _unknown(
             f'{what} has no option "{name}"'
             + (f" for the format {wanted}" if name.lower() in others else ""),
             code="unknown-option",
-            hint=hint or near_names(name, known),
+            hint=hint or near_names(name, [*known, *(OF_ALL_SOURCES if formats is READERS else ())]),
         )
 
 
-def _values(what: str, options: Mapping[str, str], known: Iterable[str]) -> Iterator[SpecError]:
-    """Numbers that are none, and the like: Spark would pass over some of them in silence."""
+def _values(
+    what: str, wanted: str, options: Mapping[str, str], known: Iterable[str], use: Use
+) -> Iterator[SpecError]:
+    """Values that an option cannot have: Spark would refuse them late, or pass over some in silence."""
     lowered = {name.lower() for name in known}
-    named = {k.lower(): (k, value.strip()) for k, value in options.items() if k.lower() in lowered}
-    for name, value in (named[each.lower()] for each in _COUNTS if each.lower() in named):
-        if not (value.isascii() and value.isdigit() and int(value)):
-            yield _wrong(what, name, value, "a whole number above zero, such as '10'")
-    for name, value in (named[each.lower()] for each in _SWITCHES if each.lower() in named):
-        if value.lower() not in ("true", "false"):
-            yield _wrong(what, name, value, "it can be 'true' or 'false'")
+    given = {name: value for name, value in options.items() if name.lower() in lowered}
+    for name, hint in value_problems(given, wanted, use):
+        yield _wrong(what, name, given[name], hint)
 
 
 def _losing(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:

@@ -1,10 +1,15 @@
-"""Which declared types the records of a format can hold, as Spark reads them."""
+"""Which types the records of a format can hold, as Spark reads and writes them."""
 
 from __future__ import annotations
 
-from watersmeet import nested
+from collections.abc import Iterable
+
 from watersmeet.errors import SpecError
-from watersmeet.spec.model import Source
+from watersmeet.spec.model import Column, Sink, Source
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
+
+_NOT_IN_CSV = ("ARRAY", "MAP", "STRUCT", "BINARY", "VARIANT", "VOID")
 
 
 def type_problems(source: Source, format_: str) -> list[SpecError]:
@@ -16,25 +21,39 @@ def type_problems(source: Source, format_: str) -> list[SpecError]:
                 source, column.name, column.type, "CSV has no such values", "declare it as STRING, and parse"
             )
             for column in source.columns
-            if nested.is_nested(column.type)
+            if (kind := sql_type(column.type)).is_nested or kind.is_void
         ]
     if format_ == "json":
         return [
             _wrong(source, column.name, column.type, "keys in JSON are texts", "declare MAP<STRING, …>")
             for column in source.columns
-            if _other_keys(column.type)
+            if _other_keys(sql_type(column.type))
         ]
     return []
 
 
-def _other_keys(type_: str) -> bool:
+def check_written(sink: Sink, format_: str, columns: Iterable[Column]) -> None:
+    """Raise for the first column that could not be read again as what it was.
+
+    Raises:
+        SpecError: Spark has no form for such values, or one that nobody reads (``[61 62]``, ``{a -> 1}``).
+    """
+    for column in columns:
+        unheld = column.type == "INTERVAL" and format_ in ("parquet", "json", "csv")
+        if unheld or (format_ == "csv" and sql_type(column.type).name in _NOT_IN_CSV):
+            what = "CSV" if format_ == "csv" else format_.capitalize() if unheld else format_
+            raise SpecError(
+                f'{what} cannot hold column "{column.name}" of type {column.type} ("{sink.name}")',
+                code="type-not-supported",
+                hint="put it out as an INTERVAL DAY TO SECOND or YEAR TO MONTH, or as text"
+                if unheld
+                else "write Parquet or JSON, or put the column out as text: to_json(…)",
+            )
+
+
+def _other_keys(type_: SqlType) -> bool:
     """Is there a MAP in it whose keys are no texts?"""
-    entry, element, fields = nested.entry_of(type_), nested.element_of(type_), nested.fields_of(type_)
-    if entry is not None:
-        return entry[0].upper() != "STRING" or _other_keys(entry[1])
-    if element is not None:
-        return _other_keys(element)
-    return any(_other_keys(kind) for _, kind in fields or ())
+    return (type_.entry is not None and type_.entry[0].name != "STRING") or any(map(_other_keys, type_.inner))
 
 
 def _wrong(source: Source, column: str, type_: str, why: str, hint: str) -> SpecError:

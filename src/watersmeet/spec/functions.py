@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from watersmeet.types.parser import sql_type
+
 TABLE = Path(__file__).with_name("spark_functions.json")
 
 FAMILIES = {
@@ -30,8 +32,55 @@ FAMILIES = {
 }
 """Families of types, and the type that stands for each where Spark is asked."""
 
-OPERATORS = ("=", "<", "<=", ">", ">=", "<>", "<=>", "+", "-", "*", "/", "%", "AND", "OR", "LIKE")
+OPERATORS = {
+    **{
+        each: f"{{0}} {each} {{1}}"
+        for each in (
+            *(
+                "=",
+                "<",
+                "<=",
+                ">",
+                ">=",
+                "<>",
+                "<=>",
+                "+",
+                "-",
+                "*",
+                "/",
+                "%",
+                "DIV",
+                "&",
+                "|",
+                "^",
+                "<<",
+                "||",
+            ),
+            *("AND", "OR", "LIKE", "RLIKE"),
+        )
+    },
+    "IN": "{0} IN ({1})",
+    "[]": "{0}[{1}]",
+    "ALIKE": "CASE WHEN TRUE THEN {0} ELSE {1} END",
+    "CAST": "CAST({0} AS {type})",
+    "TRY_CAST": "TRY_CAST({0} AS {type})",
+}
+"""Operators of two operands, and a form of each: for two columns, and for the second one's type."""
+
+FORMS = {
+    "NOT": "NOT {0}",
+    "-": "- {0}",
+    "+": "+ {0}",
+    "~": "~ {0}",
+    "WHEN": "CASE WHEN {0} THEN 1 END",
+    "IS TRUE": "{0} IS TRUE",
+    "COLLATE": "{0} COLLATE UTF8_BINARY",
+}
+"""The same of one operand."""
+
 MOST_ARGUMENTS = 10
+MOST_TYPED = 7
+"""Of so many arguments the families are known; no function has a fixed number that is greater."""
 
 OF_THE_SESSION = (
     *("current_catalog", "current_database", "current_schema", "current_path"),
@@ -74,15 +123,24 @@ class Signature:
         return f"{listed} argument{'' if numbers == ['1'] else 's'}" if numbers != ["0"] else "no arguments"
 
 
+@dataclass(frozen=True)
+class _Table:
+    spark: str
+    functions: dict[str, Signature]
+    operators: dict[str, dict[str, frozenset[str]]]
+    forms: dict[str, frozenset[str]]
+
+
 @cache
-def _table() -> tuple[str, dict[str, Signature], dict[str, frozenset[tuple[str, str]]]]:
+def _table() -> _Table:
     found = json.loads(TABLE.read_text(encoding="utf-8"))
+    families = [frozenset(each) for each in found["families"]]
     functions = {
         name: Signature(
             tuple(count for count in each["counts"] if count != "+"),
             "+" in each["counts"],
             {
-                int(count): tuple(frozenset(families) for families in lists)
+                int(count): tuple(families[number] for number in lists)
                 for count, lists in each.get("refused", {}).items()
             },
             each.get("result"),
@@ -92,19 +150,20 @@ def _table() -> tuple[str, dict[str, Signature], dict[str, frozenset[tuple[str, 
         for name, each in found["functions"].items()
     }
     operators = {
-        name: frozenset((pair.split()[0], pair.split()[1]) for pair in pairs)
-        for name, pairs in found["operators"].items()
+        name: {left: families[number] for left, number in rights.items()}
+        for name, rights in found["operators"].items()
     }
-    return found["spark"], functions, operators
+    forms = {name: families[number] for name, number in found["forms"].items()}
+    return _Table(found["spark"], functions, operators, forms)
 
 
 def spark_version() -> str:
     """Of the Spark that the table was made from."""
-    return _table()[0]
+    return _table().spark
 
 
 def function_names() -> tuple[str, ...]:
-    return tuple(_table()[1])
+    return tuple(_table().functions)
 
 
 def scalar_functions() -> tuple[str, ...]:
@@ -113,14 +172,14 @@ def scalar_functions() -> tuple[str, ...]:
     left_out = {*OF_THE_SESSION, *OF_GROUPS}
     return tuple(
         name
-        for name, each in _table()[1].items()
+        for name, each in _table().functions.items()
         if each.kind == "scalar" and each.deterministic and name not in left_out
     )
 
 
 def signature_of(name: str) -> Signature | None:
     """Of the function of that name, in any case; None: Spark has none."""
-    return _table()[1].get(name.lower())
+    return _table().functions.get(name.lower())
 
 
 def operator_refuses(operator: str, left: str, right: str) -> bool:
@@ -128,9 +187,20 @@ def operator_refuses(operator: str, left: str, right: str) -> bool:
 
     >>> operator_refuses("*", "TIMESTAMP", "INT"), operator_refuses("*", "INT", "UNKNOWN")
     (True, False)
+    >>> operator_refuses("CAST", "INT", "DATE")
+    True
     """
-    pair = (family_of(left), family_of(right))
-    return None not in pair and pair in _table()[2].get(operator, ())
+    one, other = family_of(left), family_of(right)
+    return one is not None and other in _table().operators[operator].get(one, ())
+
+
+def form_refuses(form: str, kind: str) -> bool:
+    """The same of one operand.
+
+    >>> form_refuses("NOT", "INT"), form_refuses("WHEN", "BOOLEAN")
+    (True, False)
+    """
+    return family_of(kind) in _table().forms[form]
 
 
 def family_of(kind: str) -> str | None:
@@ -139,6 +209,6 @@ def family_of(kind: str) -> str | None:
     >>> family_of("DECIMAL(8,2)"), family_of("SMALLINT"), family_of("UNKNOWN")
     ('DECIMAL', 'INT', None)
     """
-    name = kind.upper().partition("(")[0].partition("<")[0].strip()
+    name = sql_type(kind).name
     name = _FAMILY_OF.get(name, name)
     return name if name in FAMILIES else None

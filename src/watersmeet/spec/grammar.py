@@ -17,6 +17,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 from watersmeet.spec.number_literals import NumberError, is_number, read_number
+from watersmeet.spec.typed_literals import TYPED, typed_problem
 
 _COMPARISONS: dict[TokenType, type[exp.Expression]] = {
     TokenType.EQ: exp.EQ,
@@ -45,8 +46,23 @@ _TESTS: dict[str, Callable[[], exp.Expression]] = {
 }
 _SHIFTS = 4
 _SUMS = 5
-_TYPED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+_PARAMETERS = (TokenType.PLACEHOLDER, TokenType.COLON, TokenType.PARAMETER)
+
+
+class MisreadError(Exception):
+    """Words that are read here and say nothing: ``hint``: what would; ``start``: where in the text."""
+
+    def __init__(self, message: str, hint: str, start: int, code: str = "syntax") -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.start = start
+        self.code = code
+
+
+_WITH_LENGTH = ("VARCHAR", "CHAR", "CHARACTER")
+_NO_ZONE = ("WITHOUT", "TIME", "ZONE")
+_INSTANTS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
 
 
 class GrammarParser(SparkParser):
@@ -177,13 +193,35 @@ class GrammarParser(SparkParser):
         if token is not None and following is not None and following.token_type in _TEXTS:
             name = token.text.upper()
             if token.token_type in self.TYPE_TOKENS and token.token_type is not TokenType.INTERVAL:
-                if name not in _TYPED:
+                if name not in TYPED:
                     self.raise_error(f"Spark has no {name} '…': write CAST('…' AS {name})", token)
                 self._advance()
                 text = self._parse_primary()
+                problem = typed_problem(name, text.name)
+                if problem is not None:
+                    raise MisreadError(*problem, token.start)
                 found = self.expression(exp.Cast(this=text, to=exp.DataType.build(name, dialect="spark")))
                 return self._parse_column_ops(found)
         return super()._parse_type(parse_interval, fallback_to_identifier)
+
+    def _parse_types(self, check_func: bool = False, *args: Any, **kwargs: Any) -> Any:
+        """A VARCHAR or CHAR that a value is cast to has a length; a TIMESTAMP may be without a zone, which
+        sqlglot passes over."""
+        token, following = self._curr, self._token(1)
+        found = super()._parse_types(check_func, *args, **kwargs)
+        if isinstance(found, exp.DataType) and found.this in _INSTANTS and self._has_read(_NO_ZONE):
+            return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
+        if check_func or token is None or not isinstance(found, exp.DataType):
+            return found
+        has_length = following is not None and following.token_type is TokenType.L_PAREN
+        if token.text.upper() in _WITH_LENGTH and not has_length:
+            raise MisreadError(f"{token.text.upper()} has no length", "write STRING", token.start)
+        return found
+
+    def _has_read(self, words: tuple[str, ...]) -> bool:
+        """Whether these are the last ones."""
+        read = self._tokens[max(0, self._index - len(words)) : self._index]
+        return tuple(token.text.upper() for token in read) == words
 
     def _parse_primary(self) -> Any:
         token = self._curr
@@ -197,11 +235,39 @@ class GrammarParser(SparkParser):
             return self.expression(exp.Literal.string("".join(texts)), token)
         return super()._parse_primary()
 
+    def _parse_placeholder(self) -> Any:
+        """``?`` and ``:name``: nobody gives their values."""
+        if self._match_set(_PARAMETERS):
+            sign = self._prev
+            raise MisreadError(
+                f"{sign.text} is a parameter, and a job has none", "write the value itself", sign.start
+            )
+        return None
+
     def _parse_column_ops(self, this: Any) -> Any:
         number = this.this if isinstance(this, exp.Neg) else this
         if isinstance(number, exp.Literal) and not number.is_string and self._match(TokenType.DOT):
             self.raise_error("a number has no fields", self._prev)
         return super()._parse_column_ops(this)
+
+    def _parse_bracket(self, this: Any = None) -> Any:
+        """A place or a key behind a value, which may be a column called ``array``. Other systems make ARRAYs
+        and STRUCTs with brackets and braces, too."""
+        sign = self._curr
+        if sign is None or sign.token_type not in self.BRACKETS:
+            return this
+        if this is None or sign.token_type is TokenType.L_BRACE:
+            hint = "write array(1, 2), map('a', 1) or named_struct('a', 1)"
+            raise MisreadError(f"no value is made with {sign.text}", hint, sign.start)
+        self._advance()
+        places = self._parse_csv(self._parse_bracket_key_value)
+        if not self._match(TokenType.R_BRACKET):
+            self.raise_error("Expected ]")
+        if len(places) != 1 or isinstance(places[0], exp.Slice):
+            hint = "an ARRAY of values is array(1, 2), a part of one slice(a, 1, 2)"
+            raise MisreadError("in [] stands one place or one key", hint, sign.start)
+        found = self.expression(exp.Bracket(this=this, expressions=places), comments=this.pop_comments())
+        return self._parse_bracket(found)
 
     def _parse_bracket_key_value(self, is_map: bool = False) -> Any:
         return _operand(super()._parse_bracket_key_value(is_map))
@@ -235,7 +301,11 @@ class GrammarParser(SparkParser):
         if self._match(TokenType.IN):
             if not self._match(TokenType.L_PAREN, advance=False):
                 self.raise_error("Expecting (")
-            return self._parse_in(this)
+            start = self._curr.start
+            values = self._parse_in(this)
+            if not values.expressions and values.args.get("query") is None:
+                raise MisreadError("IN () holds no value", "write one at least", start)
+            return values
         if self._match(TokenType.RLIKE):
             return self.expression(exp.RegexpLike(this=this, expression=self._value()))
         if not self._match_set((TokenType.LIKE, TokenType.ILIKE)):
@@ -247,7 +317,13 @@ class GrammarParser(SparkParser):
         found = self.expression(kind(this=this, expression=self._value()))
         if not self._match(TokenType.ESCAPE):
             return found
-        return self.expression(exp.Escape(this=found, expression=self._needed(self._parse_string())))
+        sign = self._curr
+        escape = self._needed(self._parse_string())
+        if len(escape.name) != 1 or escape.name > "\uffff":  # of Java's characters
+            raise MisreadError(
+                f"ESCAPE '{escape.name}' is not one character", "write one, such as ESCAPE '!'", sign.start
+            )
+        return self.expression(exp.Escape(this=found, expression=escape))
 
     def _quantified(self) -> exp.Expression | None:
         following = self._token(1)
@@ -256,7 +332,10 @@ class GrammarParser(SparkParser):
         if not self._match_texts(("ANY", "SOME", "ALL")):
             return None
         kind = exp.All if self._prev.text.upper() == "ALL" else exp.Any
+        opened = self._curr
         patterns = self._parse_wrapped_csv(self._parse_disjunction)
+        if not patterns:
+            raise MisreadError("there is no pattern in ()", "write one at least", opened.start)
         return kind(this=exp.Tuple(expressions=patterns))
 
     def _tested(self, this: Any) -> Any:

@@ -1,8 +1,184 @@
-"""Options of Kafka sources and sinks: where the records are, each by two names, and how they are written."""
+"""Options of Kafka sources and sinks: where the records are, each by two names, and how they are written.
+
+A name with a dot that is none of ours is one of Kafka's client, with or without ``kafka.`` before it. The
+client passes over names that it does not know; a class of the user's own may read them, and then they are
+written with ``kafka.``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.files import READERS, SPECIFIC_TO_FILES
+from watersmeet.spec.kafka_names import CONSUMER, PRODUCER
+from watersmeet.spec.model import Sink, Source
+from watersmeet.spec.option_values import Use, value_problems
+
+READER = (
+    "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "failOnDataLoss",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "groupIdPrefix",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
+)  # fmt: skip
+"""Options of Spark's reader."""
+
+SOURCE_NAMES = ("topic", "format", "bootstrap.servers")
+"""Ours, as they are named to people."""
+
+SOURCE_OURS = (*SOURCE_NAMES, "topics", "kafka.bootstrap.servers")
+SINK_OURS = ("topic", "format", "key")
+
+METADATA = ("key", "topic", "partition", "offset", "timestamp")
+"""What a column of a source can be filled from, beside the record."""
+
+_CLIENT = "kafka."
+_METADATA = "metadata."
+_PARSERS = ("json", "csv")
+_OF_SPARK = {
+    "key.deserializer": "Spark reads bytes; 'format' says what they are",
+    "value.deserializer": "Spark reads bytes; 'format' says what they are",
+    "key.serializer": "Spark writes bytes; 'format' says what they are",
+    "value.serializer": "Spark writes bytes; 'format' says what they are",
+    "enable.auto.commit": "what was read is in the job's checkpoint",
+    "auto.offset.reset": "'startingOffsets' says where reading begins",
+    "interceptor.classes": "they could change records unseen",
+}
+"""Settings of the client that Spark refuses, and why."""
+
+_OF_PARSERS = {
+    "mode": "records that do not parse are counted, and kept by SET broken_output",
+    "columnnameofcorruptrecord": "records that do not parse are kept by SET broken_output",
+}
+_COUNTS = ("maxoffsetspertrigger", "minoffsetspertrigger", "minpartitions", "fetchoffset.numretries")
+_WAITS = ("fetchoffset.retryintervalms", "kafkaconsumer.polltimeoutms", "startingtimestamp")
+
+
+def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError]:
+    """What is wrong with the options of a Kafka source. ``others``: names that any source may say."""
+    what = f'Kafka source "{source.name}"'
+    known = [*SOURCE_NAMES, *READER, *others]
+    readers = {name.lower() for name in READER}
+    columns = {column.name.lower() for column in source.columns}
+    for name, value in source.options.items():
+        if name in SOURCE_OURS:
+            continue
+        prefix, _, rest = name.partition(".")
+        if name.lower() in readers:
+            hint = _reader_problem(name.lower(), value, source)
+            if hint is not None:
+                yield _wrong(what, name, value, hint)
+        elif name.startswith(_METADATA):
+            if name.removeprefix(_METADATA).lower() not in columns:
+                near = near_names(name.removeprefix(_METADATA), [c.name for c in source.columns])
+                yield SpecError(f'{what}: "{name}" is of no column', code="unknown-option", hint=near)
+            if value.strip().lower() not in METADATA:
+                hint = near_names(value, METADATA) or f"it can be {', '.join(METADATA)}"
+                yield _wrong(what, name, value, hint)
+        elif prefix in _PARSERS and rest:
+            continue
+        else:
+            yield from _of_client(what, name, CONSUMER, known)
+    yield from _said_twice(what, source.options)
+    for parser in _PARSERS:
+        yield from _of_parser(what, source.options, parser)
+
+
+def sink_problems(sink: Sink) -> Iterator[SpecError]:
+    """What is wrong with the options of a Kafka sink."""
+    what = f'Kafka sink "{sink.name}"'
+    for name in sink.options:
+        if name not in SINK_OURS:
+            yield from _of_client(what, name, PRODUCER, (*SINK_OURS, "bootstrap.servers"))
+    yield from _said_twice(what, sink.options)
+    yield from lost_records(sink)
+
+
+def _of_client(what: str, name: str, known: frozenset[str], ours: Iterable[str]) -> Iterator[SpecError]:
+    plain = name.lower().removeprefix(_CLIENT)  # Spark takes letters of any case
+    if plain in _OF_SPARK:
+        yield SpecError(f'{what}: option "{name}" cannot be set', code="wrong-option", hint=_OF_SPARK[plain])
+        return
+    if plain in known:
+        return
+    near = get_close_matches(plain, known, n=1, cutoff=0.85)
+    if name.lower().startswith(_CLIENT) and not near:  # a class of the user's own may know it
+        return
+    names = [*ours, *(each for each in known if "." in plain or "." not in each)]
+    hint = f'did you mean "{name[: len(name) - len(plain)]}{near[0]}"?' if near else near_names(name, names)
+    if "." in name and not near:
+        hint = f"{hint}; what a class of your own reads is written '{_CLIENT}{name}'"
+    yield SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint)
+
+
+def _said_twice(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
+    pairs = [(name.removeprefix(_CLIENT), name) for name in options if name.startswith(_CLIENT)]
+    if "topic" in options and "topics" in options:
+        pairs.append(("topic", "topics"))
+    for one, other in pairs:
+        if one in options:
+            hint = f"'{one}' is the same option, and is said, too: leave out one"
+            yield _wrong(what, other, options[other], hint)
+
+
+def _of_parser(what: str, options: Mapping[str, str], parser: str) -> Iterator[SpecError]:
+    prefix = f"{parser}."
+    given = {name: value for name, value in options.items() if name.startswith(prefix)}
+    known = [f"{prefix}{name}" for name in READERS[parser] if name not in SPECIFIC_TO_FILES]
+    lowered = {name.lower() for name in known}
+    for name in given:
+        if parser != records_of(options):
+            message = f'{what}: option "{name}" is for the format {parser}, and it is {records_of(options)}'
+            yield SpecError(message, code="unknown-option", hint=f"'format' = '{parser}', or leave it out")
+        elif name.lower() not in lowered:
+            hint = _OF_PARSERS.get(name.removeprefix(prefix).lower()) or near_names(name, known)
+            yield SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint)
+    for name, hint in value_problems(given, parser, Use.PARSE, prefix=prefix):
+        yield _wrong(what, name, given[name], hint)
+
+
+def _reader_problem(name: str, value: str, source: Source) -> str | None:
+    """What to write instead of a value that the option of Spark's reader cannot have."""
+    if name == "failondataloss" and value.strip().lower() != "true":
+        return (
+            "rows would be lost in silence. Leave it out: the job stops and says how many rows are gone; "
+            f"--accept-loss {source.name} then goes on without them"
+        )
+    if name in _COUNTS or name in _WAITS:
+        least = 1 if name in _COUNTS else 0
+        fits = re.fullmatch(r"[0-9]{1,18}", value) and int(value) >= least
+        return None if fits else f"a whole number{' above zero' if least else ''}, such as '1000'"
+    if name == "startingoffsets":
+        if value.lower() in ("earliest", "latest"):
+            return None
+        return _by_partition(value, "'earliest', 'latest'", topics_in(source.options))
+    if name == "startingoffsetsbytimestamp":
+        return _by_partition(value, "the times in ms since 1970", topics_in(source.options))
+    return None
+
+
+def _by_partition(value: str, other: str, topics: list[str]) -> str | None:
+    """Whether it is an object of partitions' numbers per topic."""
+    example = json.dumps({topic: {"0": 23} for topic in topics[:1] or ["orders"]})
+    hint = f"it can be {other}, or offsets by partition, such as '{example}'"
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return hint
+    if not isinstance(found, dict) or not found or not all(isinstance(each, dict) for each in found.values()):
+        return hint
+    for topic, partitions in found.items():
+        if topics and topic not in topics:
+            return f'the source reads no topic "{topic}"; {hint}'
+        if not all(n.isdecimal() and type(offset) is int for n, offset in partitions.items()):
+            return hint
+    return None
+
+
+def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:
+    return SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
 
 
 def topics_in(options: Mapping[str, str]) -> list[str]:
@@ -23,6 +199,20 @@ def servers_text(options: Mapping[str, str]) -> str:
 def records_of(options: Mapping[str, str]) -> str:
     """The format of the records' values, in lower case; JSON when it is not said."""
     return options.get("format", "json").strip().lower()
+
+
+def lost_records(sink: Sink) -> list[SpecError]:
+    """What is wrong with options of a Kafka sink by which records would be lost in silence."""
+    return [
+        SpecError(
+            f"Kafka sink \"{sink.name}\": option '{name}' is '{value}'",
+            code="wrong-option",
+            hint="records that no broker acknowledges may be lost, and nothing would say so: it can be "
+            "'all' (as it is by default) or '1'",
+        )
+        for name, value in sink.options.items()
+        if name.lower().removeprefix("kafka.") == "acks" and value.strip() == "0"
+    ]
 
 
 def _listed(text: str | None) -> list[str]:

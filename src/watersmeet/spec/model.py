@@ -19,6 +19,7 @@ from enum import Enum
 
 from sqlglot import exp
 
+from watersmeet.spec.connectors import Connector, connector_of
 from watersmeet.spec.time_zones import UTC
 
 Expr = exp.Expression
@@ -44,10 +45,6 @@ class EventTime:
 
     column: str
     lag: int | None
-
-
-ONE_PARTITION = ("file", "generator")
-"""Connectors of sources that are one partition each."""
 
 
 class OnIdle(Enum):
@@ -82,9 +79,14 @@ class Source:
     refresh_us: int | None = None
 
     @property
+    def traits(self) -> Connector:
+        """What its connector can do."""
+        return connector_of(self.connector)
+
+    @property
     def is_one_partition(self) -> bool:
         """Its rows carry no partition, for it has only one."""
-        return self.connector in ONE_PARTITION
+        return self.traits.one_partition
 
     @property
     def first_partitions(self) -> tuple[str, ...]:
@@ -342,9 +344,14 @@ class Sink:
     columns: tuple[Column, ...] | None = None
 
     @property
+    def traits(self) -> Connector:
+        """What its connector can do."""
+        return connector_of(self.connector)
+
+    @property
     def needs_unique_names(self) -> bool:
         """Its format cannot hold two columns of one name."""
-        return self.connector in ("file", "kafka")
+        return self.traits.unique_names
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from watersmeet.types.sql_type import INTEGER_BITS, MOST_DIGITS, decimal
+
 _NUMBER = re.compile(
     r"(?P<whole>\d+)(?P<size>[LSY])?"
     r"|(?P<digits>\d+\.\d*|\.\d+|\d+(?=E|F|D|BD))(?P<power>E[+-]?\d+)?(?P<kind>F|D|BD)?",
     re.IGNORECASE,
 )
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _SIZES = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT"}
 _GREATEST = {
     "DOUBLE": Fraction(1.7976931348623157e308),
     "FLOAT": Fraction(3.4028234663852886e38),
 }
-_MOST_DIGITS = 38
 
 
 class NumberError(ValueError):
@@ -37,7 +37,7 @@ class Number:
     @property
     def is_whole(self) -> bool:
         """Of a type of whole numbers."""
-        return self.type in _BITS
+        return self.type in INTEGER_BITS
 
 
 def is_number(text: str) -> bool:
@@ -87,7 +87,7 @@ def double_of(text: str) -> float:
 def _whole(text: str, value: int, size: str | None) -> Number:
     types = (_SIZES[size.upper()],) if size else ("INT", "BIGINT")
     for type_ in types:
-        most = 1 << (_BITS[type_] - 1)
+        most = 1 << (INTEGER_BITS[type_] - 1)
         if -most <= value < most:
             return Number(Fraction(value), type_)
     if size:
@@ -100,6 +100,6 @@ def _decimal(text: str, digits: str, power: int) -> str:
     own = len((whole + fraction).lstrip("0")) or 1
     scale = len(fraction) - power
     precision = own - scale if scale < 0 else max(own, scale)
-    if precision > _MOST_DIGITS:
-        raise NumberError(f"{text} has more than {_MOST_DIGITS} digits")
-    return f"DECIMAL({precision},{max(scale, 0)})"
+    if precision > MOST_DIGITS:
+        raise NumberError(f"{text} has more than {MOST_DIGITS} digits")
+    return str(decimal(precision, max(scale, 0)))

@@ -35,16 +35,16 @@ from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.batches import batches_in, one_batch
 from watersmeet.kernel.ordinals import ordinals_of
-from watersmeet.kernel.pairs import SortedRows
 from watersmeet.kernel.pieces import Columns, reordered, whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
+from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.names import ours
 from watersmeet.state.columns import StoredColumn, chosen, lacking, with_origins
 from watersmeet.state.damage import damaged
 from watersmeet.state.record import FrozenRecord
-from watersmeet.state.store import Store
+from watersmeet.state.store import MemoryStore, Store
 
 SLOT = ours("slot")
 ARRIVAL = ours("arrival")
@@ -286,13 +286,19 @@ class OpenRun:
     @classmethod
     def open(cls, store: Store, run: Run, layout: RunLayout) -> OpenRun:
         """Map the run. Raises StateError when it is missing or not what the manifest says."""
+        held = store.opened if isinstance(store, MemoryStore) else {}
+        known = held.get(run.name)
+        if known is not None and known.layout is layout and known.run == run:
+            opened: OpenRun = known
+            return opened
         try:
             batch = one_batch(list(batches_in(_opened(store, run))))
         except (pa.ArrowException, OSError, IndexError) as error:
             raise damaged(f'run "{run.name}"', str(error)) from None
         if batch.num_rows != run.rows:
             raise damaged(f'run "{run.name}"', f"{batch.num_rows} rows where {run.rows} were written")
-        return cls(run, batch, layout)
+        held[run.name] = found = cls(run, batch, layout)
+        return found
 
     @cached_property
     def sorted_rows(self) -> SortedRows:

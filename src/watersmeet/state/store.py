@@ -13,7 +13,7 @@ import mmap
 import os
 import uuid
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -169,12 +169,17 @@ def make_private(folder: str | os.PathLike[str]) -> None:
 
 
 class MemoryStore:
-    """A store inside of this process: for replayed cases and tests."""
+    """A store inside of this process: for replayed cases and tests.
+
+    ``opened``: by name, what was made of the data as it is, to be used again.
+    """
 
     def __init__(self) -> None:
         self._data: dict[str, pa.Buffer] = {}
+        self.opened: dict[str, Any] = {}
 
     def write(self, name: str, data: pa.Buffer | bytes) -> None:
+        self.opened.pop(name, None)
         self._data[name] = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -193,6 +198,7 @@ class MemoryStore:
         return sorted(name for name in self._data if name.rpartition("/")[0] == folder)
 
     def delete(self, name: str) -> None:
+        self.opened.pop(name, None)
         self._data.pop(name, None)
 
     def sweep(self) -> None:

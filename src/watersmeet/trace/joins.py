@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.messages.reports import NodeReport
-from watersmeet.engine.messages.shapes import CONTROL, JoinShape, SideTask, null_column
+from watersmeet.engine.messages.shapes import CONTROL, NodeShape, SideShape, null_column
 from watersmeet.engine.messages.work import SideWork, read_work
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.results import NO_ROWS
@@ -24,7 +24,7 @@ from watersmeet.kernel.joined import JoinedColumn, gather
 from watersmeet.kernel.probe import Rows
 from watersmeet.names import DIFF, is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import MarkKind, overlay, read_marks
@@ -45,7 +45,7 @@ class Joined:
     rows: int
 
 
-def again(plan: JoinPlan, task: NodeTask) -> Joined:
+def again(plan: MatchPlan, task: NodeTask) -> Joined:
     """The join's task once more, over all hash ranges at once, merging nothing, with all columns."""
     store = task.store
     work = read_work(store, task.work)
@@ -54,7 +54,6 @@ def again(plan: JoinPlan, task: NodeTask) -> Joined:
     name = f"{task.work}-again"
     store.write(name, sealed(name, work.model_dump_json()))
     columns = [column for side in Side for column in _columns(side, task.shape.side(side))]
-    assert isinstance(task.shape, JoinShape)
     shape = replace(task.shape, columns=tuple(columns), feed=None)
     *batches, last = NodeTask(shape, store, name, task.tick, task.placing).run(0, 1)
     report = NodeReport.model_validate_json(last.column(CONTROL)[0].as_py())
@@ -86,7 +85,7 @@ def closed(task: NodeTask) -> list[Row]:
     ]
 
 
-def _columns(side: Side, task: SideTask, where: Side | None = None) -> list[JoinedColumn]:
+def _columns(side: Side, task: SideShape, where: Side | None = None) -> list[JoinedColumn]:
     """All kept columns of a side in their native types, named apart from those of the other."""
     return [
         JoinedColumn(
@@ -100,13 +99,13 @@ def _columns(side: Side, task: SideTask, where: Side | None = None) -> list[Join
     ]
 
 
-def _read(join: JoinPlan, side: Side, task: SideTask, batch: pa.RecordBatch, rows: Rows) -> list[Row]:
+def _read(join: MatchPlan, side: Side, task: SideShape, batch: pa.RecordBatch, rows: Rows) -> list[Row]:
     """Stored rows of a side for people."""
     found = gather(tuple(_columns(side, task, Side.LEFT)), batch, rows, None, NO_ROWS)
     return _named(join, side, task, found)
 
 
-def _named(join: JoinPlan, side: Side, task: SideTask, found: pa.RecordBatch) -> list[Row]:
+def _named(join: MatchPlan, side: Side, task: SideShape, found: pa.RecordBatch) -> list[Row]:
     """Rows of `_columns`. A computed key is named by its expression; other computed columns are left out."""
     plan = join.side(side)
     names = {name: name for name in task.schema.names if not is_computed(name)}
@@ -122,7 +121,7 @@ def _named(join: JoinPlan, side: Side, task: SideTask, found: pa.RecordBatch) ->
     return [{name: column[place] for name, column in values.items()} for place in range(found.num_rows)]
 
 
-def _pairs(join: JoinPlan, shape: JoinShape, batch: pa.RecordBatch) -> Iterator[Pair]:
+def _pairs(join: MatchPlan, shape: NodeShape, batch: pa.RecordBatch) -> Iterator[Pair]:
     rows = {side: _named(join, side, shape.side(side), batch) for side in Side}
     there = {side: _is_there(join.side(side), side, batch) for side in Side}
     diffs = batch.column(DIFF).to_pylist() if shape.changelog else [1] * batch.num_rows
@@ -139,7 +138,7 @@ def _is_there(plan: SidePlan, side: Side, batch: pa.RecordBatch) -> Mask:
     return there
 
 
-def _brought(join: JoinPlan, side: Side, task: SideTask, work: SideWork, store: Store) -> list[Row]:
+def _brought(join: MatchPlan, side: Side, task: SideShape, work: SideWork, store: Store) -> list[Row]:
     found = []
     for run in work.new_runs:
         batch = OpenRun.open(store, run, task.layout).sorted_rows.batch
@@ -151,10 +150,10 @@ def _brought(join: JoinPlan, side: Side, task: SideTask, work: SideWork, store: 
 
 
 def _released(
-    join: JoinPlan, side: Side, shape: JoinShape, work: SideWork, report: NodeReport, store: Store
+    join: MatchPlan, side: Side, shape: NodeShape, work: SideWork, report: NodeReport, store: Store
 ) -> Iterator[Released]:
     task, plan, found = shape.side(side), join.side(side), report.side(side)
-    if shape.kind.is_asof and side is Side.LEFT:
+    if join.kind.is_asof and side is Side.LEFT:
         return  # each is released in the tick in which it is put out or dropped, by the right rows as well
     new = found.inserted if shape.changelog else [LiveRun(run=run) for run in work.new_runs]
     for live, is_new in [*((live, False) for live in work.runs), *((live, True) for live in new)]:
@@ -167,9 +166,9 @@ def _released(
         rows = np.sort(rows[~_marks(store, marked, "gone")[rows]])
         matched = _had_match(store, marked)
         read = _read(join, side, task, run.sorted_rows.batch, rows)
-        if shape.reach is not None:
+        if join.asof is not None:
             gone = np.flatnonzero(_marks(store, marked, "gone") & ~_marks(store, live, "gone"))
-            column = shape.reach.right
+            column = join.bands[0].right.column
             for row, values in zip(gone, _read(join, side, task, run.sorted_rows.batch, gone), strict=True):
                 time = int(run.sorted_rows.times(column)[row])
                 yield Released(side, values, plan.watermark_key(column), time, bool(matched[row]), True)
@@ -192,7 +191,7 @@ def _had_match(store: Store, live: LiveRun) -> Mask:
 
 
 def kept_rows(
-    join: JoinPlan, side: Side, task: SideTask, arrangement: Arrangement, store: Store
+    join: MatchPlan, side: Side, task: SideShape, arrangement: Arrangement, store: Store
 ) -> list[Kept]:
     """The rows of an arrangement that are neither released nor deleted."""
     found = []

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from watersmeet.conditions import Bound
 from watersmeet.event_time import MAX_TIME, NEVER, Watermark, shift
-from watersmeet.plan.model.conditions import Bound
 from watersmeet.spec.model import OnIdle, WatermarkRule
 from watersmeet.trace.record import (
     InputWatermark,

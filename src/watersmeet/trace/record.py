@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from watersmeet.conditions import Bound
 from watersmeet.engine.driver.late import lateness_of
 from watersmeet.engine.replay import CaseOutput, CaseStep, shown_time
 from watersmeet.event_time import Side, Watermark
 from watersmeet.plan.explain.durations import distance
-from watersmeet.plan.model.conditions import Bound
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan
+from watersmeet.plan.model.nodes import AggregatePlan, MatchPlan
 from watersmeet.plan.scope import unit_of_type
 
 Row = dict[str, Any]
@@ -133,7 +133,7 @@ class JoinStep:
     with a table as of the tick, how many rows could be met; it has no limits and no buffers.
     """
 
-    join: JoinPlan
+    join: MatchPlan
     brought: Mapping[Side, list[Row]]
     dropped: Mapping[Side, int]
     fed: Mapping[str, Watermark]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import singledispatchmethod
 
 import pyarrow as pa
 
@@ -17,14 +18,14 @@ from watersmeet.engine.driver.late import lateness_of
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.replay import CaseOutput, CaseStep, canonical_time
+from watersmeet.engine.tasks.flags import flags_of
 from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, Judgement
 from watersmeet.event_time import NEVER, Side, Watermark, shift
 from watersmeet.kernel.times import to_canonical
-from watersmeet.names import FLAG
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.words import node_name
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan
+from watersmeet.plan.model.nodes import AggregatePlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.nodes.retention import limits
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
@@ -80,10 +81,19 @@ class Tracer:
 
     def ran(self, query: str, task: NodeTask) -> None:
         plan = self._query.nodes[task.shape.number]
-        if isinstance(plan, JoinPlan):
-            self._ran[plan.number] = again(plan, task)
-        elif isinstance(plan, AggregatePlan):
-            self._closed[plan.number] = closed(task)
+        self._look(plan, task)
+
+    @singledispatchmethod
+    def _look(self, plan: NodePlan, task: NodeTask) -> None:
+        """At what a node's task did: at nothing, where rows leave as they come."""
+
+    @_look.register
+    def _(self, plan: MatchPlan, task: NodeTask) -> None:
+        self._ran[plan.number] = again(plan, task)
+
+    @_look.register
+    def _(self, plan: AggregatePlan, task: NodeTask) -> None:
+        self._closed[plan.number] = closed(task)
 
     def committed(self, step: CaseStep, output: CaseOutput) -> None:
         """The step is done."""
@@ -97,11 +107,9 @@ class Tracer:
                 arrived=list(self._arrived(step)),
                 inputs=list(self._inputs(state)),
                 late_below=self._late_below,
-                joins=[self._join(join, state) for join in query.nodes if isinstance(join, JoinPlan)],
+                joins=[self._join(join, state) for join in query.every(MatchPlan)],
                 too_late=list(self._too_late(output)),
-                windows=[
-                    self._window(node, state) for node in query.nodes if isinstance(node, AggregatePlan)
-                ],
+                windows=[self._window(node, state) for node in query.every(AggregatePlan)],
             )
         )
         self._before = state
@@ -144,15 +152,14 @@ class Tracer:
                 if (time is None) if fate == "null_time" else time is not None and time < below:
                     break
             return found
-        flag = rows.column(FLAG)[place].as_py() if FLAG in rows.schema.names else FLAG_CANDIDATE
+        (flag,) = flags_of(rows.slice(place, 1), side.not_null)
         if flag == FLAG_CANDIDATE:
             return found
         if flag in (FLAG_BENEATH, FLAG_FILTERED):
             return replace(found, fate="beneath" if flag == FLAG_BENEATH else "filtered")
         keys = [
             side.joined(text) if side.input.column(text) else text
-            for join in self._query.nodes
-            if isinstance(join, JoinPlan)
+            for join in self._query.every(MatchPlan)
             for where in Side
             if join.side(where).name == side.name
             for key in join.keys
@@ -191,7 +198,7 @@ class Tracer:
                     tuple(partitions),
                 )
 
-    def _join(self, join: JoinPlan, state: QueryState) -> JoinStep:
+    def _join(self, join: MatchPlan, state: QueryState) -> JoinStep:
         found = self._ran[join.number]
         fed: dict[str, Watermark] = {}
         own: dict[str, Watermark] = {}
@@ -215,7 +222,7 @@ class Tracer:
             buffers={
                 side: self._buffer(join, side, state)
                 for side in Side
-                if not isinstance(join, LookupPlan)  # it has none
+                if not join.tables  # of a stream that meets one nothing is kept
             },
             outputs=self._outputs(join, state, own, fed, found.least),
             table_rows=_table_rows(join, state),
@@ -239,7 +246,7 @@ class Tracer:
             },
         )
 
-    def _limits(self, join: JoinPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
+    def _limits(self, join: MatchPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
         lateness = self._lateness(join)
         found = []
         for plan in join.sides:
@@ -255,7 +262,7 @@ class Tracer:
                 found.append(Limit(key, stored.get(column, NEVER), tuple(parts)))
         return found
 
-    def _lateness(self, join: JoinPlan) -> dict[str, int]:
+    def _lateness(self, join: MatchPlan) -> dict[str, int]:
         """What is taken off watermarks that come in, per key."""
         return {
             side.watermark_key(column): lateness_of(self._query, side)
@@ -269,7 +276,7 @@ class Tracer:
 
     def _outputs(
         self,
-        join: JoinPlan,
+        join: MatchPlan,
         state: QueryState,
         own: Mapping[str, Watermark],
         fed: Mapping[str, Watermark],
@@ -297,14 +304,14 @@ class Tracer:
             for key in join.watermark_keys
         ]
 
-    def _buffer(self, join: JoinPlan, side: Side, state: QueryState) -> list[Kept]:
+    def _buffer(self, join: MatchPlan, side: Side, state: QueryState) -> list[Kept]:
         task = self._driver.shapes[self._query.name][join.number].side(side)
         arrangement = state.nodes[join.number].arrangements[join.side(side).name]
         return kept_rows(join, side, task, arrangement, self._driver.store)
 
 
-def _table_rows(join: JoinPlan, state: QueryState) -> int | None:
-    if not isinstance(join, LookupPlan):
+def _table_rows(join: MatchPlan, state: QueryState) -> int | None:
+    if not join.tables:
         return None
     copy = state.nodes[join.number].table
     return 0 if copy is None else copy.rows

@@ -10,7 +10,7 @@ from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import title_of
-from watersmeet.plan.model.nodes import JoinPlan, LookupPlan
+from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
 from watersmeet.spec.model import Branch, JoinKind, OutputMode
 from watersmeet.trace.reasons import (
     input_text,
@@ -85,13 +85,8 @@ def _head(trace: Trace) -> Lines:
     if lateness:
         late = f", allowed lateness {trace.distance(_first_key(trace), lateness)}"
     yield f"watermark rule {rule.value}, output mode {query.options.output_mode.value}{late}"
-    for join in _joins(trace):
-        if not isinstance(join, LookupPlan):
-            yield from _section(f"{_title(join)}: postpone map", _postpone_map(trace, join))
-
-
-def _joins(trace: Trace) -> list[JoinPlan]:
-    return [node for node in trace.query.nodes if isinstance(node, JoinPlan)]
+    for join in trace.query.every(JoinPlan):
+        yield from _section(f"{_title(join)}: postpone map", _postpone_map(trace, join))
 
 
 def _first_key(trace: Trace) -> str:
@@ -102,7 +97,7 @@ def _keys(join: JoinPlan) -> list[str]:
     return [plan.watermark_key(column) for plan in (join.left, join.right) for column in plan.event_times]
 
 
-def _title(join: JoinPlan) -> str:
+def _title(join: MatchPlan) -> str:
     return f"join {join.number + 1}, {title_of(join)}"
 
 
@@ -199,7 +194,12 @@ def _fate(trace: Trace, tick: TickTrace, row: Arrived) -> str:
         then = "put out at once" if row.fate == "padded" else "dropped"
         if row.null_keys:
             return f"can match nothing, {then}: {', '.join(row.null_keys)} is NULL"
-        asked = [text for join in _joins(trace) for title, text in join.one_sided if title == side.title]
+        asked = [
+            text
+            for join in trace.query.every(MatchPlan)
+            for title, text in join.one_sided
+            if title == side.title
+        ]
         why = f": not TRUE is {'; '.join(asked)}" if len(asked) > 1 else ""
         why = f": {asked[0]} is not TRUE" if len(asked) == 1 else why
         return f"can match nothing, {then}{why}"
@@ -262,18 +262,18 @@ def _windows(trace: Trace, step: WindowStep) -> Lines:
     yield f"output watermarks: {', '.join(rose) or 'none rose'}"
 
 
-def _pair(join: JoinPlan, pair: Pair, changes: bool) -> str:
+def _pair(join: MatchPlan, pair: Pair, changes: bool) -> str:
     assert pair.left is not None
     assert pair.right is not None
     diff = f" diff {pair.diff:+d}" if changes else ""
     return f"{join.left.title} {row_text(pair.left)} with {join.right.title} {row_text(pair.right)}{diff}"
 
 
-def _left(join: JoinPlan, pair: Pair) -> str:
+def _left(join: MatchPlan, pair: Pair) -> str:
     return f"{join.left.title} {row_text(pair.left or {})}"
 
 
-def _pad(join: JoinPlan, pair: Pair, changes: bool) -> str:
+def _pad(join: MatchPlan, pair: Pair, changes: bool) -> str:
     diff = f" diff {pair.diff:+d}" if changes else ""
     if pair.left is not None:
         return f"{join.left.title} {row_text(pair.left)} with NULLs for {join.right.title}{diff}"

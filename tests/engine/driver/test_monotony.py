@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.ticks import QUERY, arriving, plan_of, stream
 from watersmeet.engine.driver import driver as driver_module
-from watersmeet.engine.driver import kinds, query_tick
+from watersmeet.engine.driver import query_tick
+from watersmeet.engine.driver.kinds import join
 from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
 from watersmeet.state.store import MemoryStore
@@ -59,7 +60,7 @@ def test_rows_equal_to_what_was_promised_are_fine(job):
 )
 def test_what_goes_back_is_seen(job, monkeypatch, place, detail):
     job.tick({})
-    module = driver_module.tracker if place == "advance" else kinds
+    module = driver_module.tracker if place == "advance" else join
     real = getattr(module, place)
 
     def wrong(first, *args, **more):

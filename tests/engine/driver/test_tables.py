@@ -17,13 +17,13 @@ from tests.support.ticks import (
     stored_names,
 )
 from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.tables import JDBC_REFRESH_US
 from watersmeet.engine.local import LocalJob, tables
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.front.case_file import case_job
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.spec.connectors import CONNECTORS
 from watersmeet.state.store import MemoryStore
 
 STREAM = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}
@@ -136,7 +136,7 @@ def test_refresh_is_how_often_a_table_is_looked_at(tmp_path, reads):
     put("vvvvv")
     found = job.tick(arriving(l=[{"t": 30, "k": 1}]), clock_us=5_000_000).rows["console"]
     assert (found[0]["v"], len(reads)) == ("vvvvv", 4), "the clock was set back below the last look"
-    assert JDBC_REFRESH_US == 60_000_000, "as the guarantees and EXPLAIN have it"
+    assert CONNECTORS["jdbc"].refresh_us == 60_000_000, "as the guarantees and EXPLAIN have it"
 
 
 def test_files_in_all_formats(tmp_path):

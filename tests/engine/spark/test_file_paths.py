@@ -10,6 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
+from watersmeet.engine.spark.sources.files.there import files_of
 from watersmeet.engine.spark.sources.frames import hadoop_path
 from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.errors import WatersmeetError
@@ -105,3 +106,39 @@ def test_what_is_a_pattern_stays_one(tmp_path):
     assert hadoop_path(str(tmp_path / "a.csv"), stream=True) == str(tmp_path / "a.cs[v]")
     assert hadoop_path("s3a://bucket/x", stream=True) == "s3a://bucket/x"
     assert hadoop_path("~/x/*.csv", stream=True) == os.path.expanduser("~/x/*.csv"), "Spark knows no ~"
+
+
+TREES = {
+    "above": (["x/k=a/1.json", "x/k=b/1.json", "x/k=b/c/2.json"], True),
+    "far above": (["x/y z/k=a/1.json"], True),
+    "others above": (["x/k=a/1.json", "y/k=b/1.json"], False),
+    "above and none": (["x/k=a/1.json", "k=b/1.json"], False),
+    "plain ones beside those above": (["x/k=a/1.json", "z/1.json"], False),
+    "plain ones between": (["x/k=a/1.json", "x/1.json"], False),
+    "between": (["k=a/x/l=1/1.json"], False),
+}
+"""The files of a tree, and whether they are all read, with the values of their directories."""
+
+
+def test_directories_above_those_of_partitions(spark, tmp_path):
+    """What is taken Spark reads in whole, as a table and as a stream; what is refused it does not."""
+    sources, expected = {}, []
+    for number, (name, (files, taken)) in enumerate(TREES.items()):
+        rows = []
+        for file in files:
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f'{{"t": 1, "v": {number}}}\n')
+            rows += [part[2:] for part in file.split("/") if part.startswith("k=")] or [None]
+        source = Source("a", (Column("k", "STRING"), Column("v", "INT")), "file",
+                        {"path": str(tmp_path / name), "format": "json"})  # fmt: skip
+        try:
+            read = spark.read.schema("v INT, k STRING").json(str(tmp_path / name)).collect()
+        except Exception:
+            read = []
+        assert (sorted(row["k"] or "" for row in read) == sorted(row or "" for row in rows)) == taken, name
+        assert (next((each for each in files_of(source) if each.passed_over), None) is None) == taken, name
+        if taken:
+            sources[f"s{number}"] = (str(tmp_path / name), "json")
+            expected += [(f"s{number}", row, number) for row in rows]
+    assert found_by(spark, sources, tmp_path / "checkpoint") == Counter(expected)

@@ -91,6 +91,12 @@ class Job:
     def read(self, *paths: Path) -> None:
         self.commit(*self.begun(self.listed(*paths)))
 
+    def keep(self) -> None:
+        """By a tick without rows."""
+        found = self.files.to_be_kept()
+        self.host = {**self.host, **found.host}
+        self.files.committed(found)
+
     def refused(self, what) -> EngineError:
         with pytest.raises(EngineError) as found:
             what()
@@ -295,6 +301,38 @@ def test_seen_at_the_start_and_gone_before_spark_listed_it(job):
     assert (error.code, str(path) in error.message) == ("file-vanished", True)
 
 
+def test_with_warn_a_vanished_file_stays_counted_until_it_is_read(warned):
+    """Nobody would find it again: so what counted it is to be kept."""
+    path, other = warned.put("1.json"), warned.put("2.json")
+    warned.files.start()
+    warned.read(other)
+    assert warned.files.to_be_kept() is None
+    path.unlink()
+    warned.files.finish()
+    warned.keep()
+    for _ in range(2):
+        warned.restart()
+        assert warned.counted() == {"s": (1, ["1.json"])}
+        warned.files.finish()
+        assert warned.files.to_be_kept() is None
+    path = warned.put("1.json")
+    warned.restart()
+    path.unlink()
+    warned.files.finish()  # again: it is counted once
+    warned.restart()
+    assert warned.counted() == {"s": (1, ["1.json"])}
+    warned.begun(warned.listed(warned.put("1.json")))
+    assert warned.counted() == {"s": (0, [])}
+    warned.restart()
+    assert warned.counted() == {"s": (1, ["1.json"])}, "the tick failed"
+    warned.commit(*warned.begun(warned.offsets()))
+    warned.restart()
+    assert warned.counted() == {"s": (0, [])}
+    append(path)
+    warned.restart()
+    assert warned.counted() == {"s": (1, ["1.json"])}
+
+
 def test_one_that_came_or_changed_since_the_start_waits_for_the_next_run(job):
     path = job.put("1.json")
     job.files.start()
@@ -303,7 +341,7 @@ def test_one_that_came_or_changed_since_the_start_waits_for_the_next_run(job):
     job.files.finish()
 
 
-@pytest.mark.parametrize("name", ["sub/1.json", "sub/k=1/1.json", "k=1/x/_a=1/y.json"])
+@pytest.mark.parametrize("name", ["sub/1.json", "k=1/x/_a=1/y.json", "x/k=1/y/l=1/1.json"])
 def test_a_file_in_a_subdirectory_is_not_passed_over_in_silence(job, name):
     path = job.put(name)
     error = job.refused(job.files.start)
@@ -336,6 +374,25 @@ def test_files_in_partitions_are_read(job, name):
     job.files.finish()
     append(path)
     assert job.refused(job.files.look).code == "file-changed"
+
+
+@pytest.mark.parametrize(
+    "others", [("x/1.json",), ("1.json",), ("y/k=1/1.json",), ("k=1/1.json",), ("z/1.json",)]
+)
+def test_directories_above_partitions_are_to_be_the_same_for_all(job, others):
+    job.put("x/k=1/1.json")
+    job.put("x/k=2/l=3/y/1.json")
+    job.files.start()
+    for other in others:
+        path = job.put(other)
+    with pytest.raises(EngineError) as error:
+        job.again().start()
+    assert error.value.code == "file-unread"
+    with pytest.raises(EngineError):
+        check_table(job.source)
+    path.unlink()
+    job.files.start()
+    check_table(job.source)
 
 
 @pytest.mark.parametrize("mode", ["fail", "warn"])

@@ -16,7 +16,14 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.front.query.functions import check_calls
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
-from watersmeet.spec.functions import function_names, operator_refuses, signature_of, spark_version
+from watersmeet.spec.functions import (
+    FAMILIES,
+    form_refuses,
+    function_names,
+    operator_refuses,
+    signature_of,
+    spark_version,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -26,15 +33,20 @@ def test_the_table_is_that_of_the_spark_that_is_installed(spark, seed):
     assert spark_version() == spark.version
     assert functions.names(spark) == list(function_names())
     some = random.Random(seed).sample(function_names(), 4)
-    for name, found in functions.signatures(spark, some).items():
+    for name, found in functions.signatures(spark, some, typed=2).items():
         known = signature_of(name)
         assert known is not None
         assert (*known.counts, *(["+"] if known.more else [])) == tuple(found["counts"]), name
         assert known.result == found.get("result"), name
-        assert {n: [set(each) for each in lists] for n, lists in known.refused.items()} == {
+        assert {n: [set(each) for each in lists] for n, lists in known.refused.items() if n <= 2} == {
             int(n): [set(each) for each in lists] for n, lists in found.get("refused", {}).items()
         }, name
     assert operator_refuses("*", "TIMESTAMP", "INT")
+    assert all(
+        form_refuses(form, family) == (family in families)
+        for form, families in functions.forms(spark).items()
+        for family in FAMILIES
+    )
 
 
 def test_kinds_are_what_spark_says(spark, seed):
@@ -77,7 +89,13 @@ def test_no_example_of_spark_s_own_pages_is_refused(spark):
         for item in tree.expressions:
             check_calls(item, lambda _: "UNKNOWN", text)
         checked += 1
-        refused += [f"{example}: {problem.message}" for problem in text.problems]
+        # some patterns are written there for a parser that leaves a backslash as it is
+        escaped = "\\" in example
+        refused += [
+            f"{example}: {problem.message}"
+            for problem in text.problems
+            if not (escaped and problem.code == "bad-pattern")
+        ]
     assert checked > 500
     assert not refused, "\n".join(refused)
 

@@ -82,7 +82,7 @@ def test_options_of_csv(tmp_path):
     assert types == {"t": "STRING", "d": "STRING"}
     assert "timestampFormat" in found.notes[0]
     (tmp_path / "1.csv").write_bytes("größe\n1\n".encode("latin-1"))
-    assert inferred(tmp_path, encoding="latin1")[0] == {"größe": "BIGINT"}
+    assert inferred(tmp_path, encoding="iso-8859-1")[0] == {"größe": "BIGINT"}
     assert "cannot be read" in refused(tmp_path).message
 
 
@@ -158,7 +158,7 @@ def test_json_as_spark_reads_it(tmp_path):
     assert types == {"k": "BIGINT", "s": "STRING", "q": "STRING", "r": "DOUBLE"}
     assert found.notes == ()
     (tmp_path / "2.json").write_text('[{"k": 1}, 7]\n')  # no row at all to Spark
-    assert "1 records of the sample cannot be read" in inferred(tmp_path, "json")[1].notes
+    assert "1 record of the sample cannot be read" in inferred(tmp_path, "json")[1].notes
     (tmp_path / "2.json").unlink()
     (tmp_path / "1.json").write_text("{k: 1}\n")
     assert "multiLine" not in refused(tmp_path, "json", allowUnquotedFieldNames="true").hint

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from watersmeet.cli.inferring import Inferring
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.engine.spark.job.job import outputs_of
 from watersmeet.engine.spark.job.query import Run
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.files.inferred import infer
-from watersmeet.engine.spark.sources.split import BROKEN
 from watersmeet.engine.spark.sources.tables import table_of
+from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.memory import MemorySink
@@ -146,25 +146,26 @@ INSERT INTO inferred_out SELECT * FROM a
 """
 
 
-def test_a_restart_keeps_to_what_was_inferred(spark, tmp_path, capsys):
+def test_a_restart_keeps_to_what_was_inferred(spark, tmp_path):
     """Of the files that come later another type would be inferred, or columns left out."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text("t,v\n2024-01-01 10:00:00,1\n")
 
     def ran():
-        infer = Inferring(str(tmp_path / "checkpoint"))
+        said = []
+        infer = Inferring(str(tmp_path / "checkpoint"), said.append)
         job = parse_job(JOB.format(tmp_path / "in"), infer=infer)
         plan = plan_job(job)
         asked = RunSettings(
             str(tmp_path / "checkpoint"), partitions=1, until_caught_up=True, inferred=infer.inferred
         )
         result = Run(spark, plan, asked, outputs_of(job, plan, None), Checkpoint(asked.checkpoint)).execute()
-        return result.last.queries["inferred_out"].account["a"], infer.inferred["a"], capsys.readouterr().err
+        return result.last.queries["inferred_out"].account["a"], infer.inferred["a"], "\n".join(said)
 
     MemorySink.clear("inferred_out")
     account, columns, said = ran()
     assert columns == (Column("t", "TIMESTAMP"), Column("v", "BIGINT"))
-    assert "inferred from 1 file and 1 records" in said
+    assert "inferred from 1 file and 1 record" in said
     (tmp_path / "in" / "2.csv").write_text("t,v\n2024-01-01 11:00:00,x\n2024-01-01 11:00:00,2\n")
     assert [column.type for column in infer(Source("a", (), "file", {"path": str(tmp_path / "in"),
             "format": "csv"})).columns] == ["TIMESTAMP", "STRING"]  # fmt: skip

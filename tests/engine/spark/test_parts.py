@@ -15,7 +15,7 @@ from watersmeet.engine.spark.errors import readable, readable_error
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.properties import node_of, node_text
 from watersmeet.engine.spark.sources.files.read import BatchFiles
-from watersmeet.engine.spark.sources.frames import _check_parquet
+from watersmeet.engine.spark.sources.frames import check_parquet
 from watersmeet.engine.spark.sources.generator import value_sql
 from watersmeet.engine.spark.sources.kafka import partition_names
 from watersmeet.engine.spark.text import literal, quoted
@@ -191,21 +191,21 @@ def parquet_at(folder, number: int, *names: str) -> None:
 
 def test_parquet_of_a_stream_has_the_declared_columns(tmp_path):
     source = Source("a", (Column("t", "BIGINT"), Column("ky", "BIGINT")), "file", {"path": str(tmp_path)})
-    _check_parquet(source, str(tmp_path))
+    check_parquet('file source "a"', source, str(tmp_path))
     parquet_at(tmp_path, 1, "T", "key")
     with pytest.raises(EngineError, match=r'file source "a": .* have no column ky\nHint: did you mean "key"'):
-        _check_parquet(source, str(tmp_path))
+        check_parquet('file source "a"', source, str(tmp_path))
     parquet_at(tmp_path / "day=1", 2, "t", "Ky")
-    _check_parquet(source, str(tmp_path))
+    check_parquet('file source "a"', source, str(tmp_path))
     (tmp_path / "0.parquet").write_text("half")
     os.utime(tmp_path / "0.parquet", (0, 0))
-    _check_parquet(source, str(tmp_path))
+    check_parquet('file source "a"', source, str(tmp_path))
 
 
 def test_a_partition_of_directories_is_a_column(tmp_path):
     source = Source("a", (Column("t", "BIGINT"), Column("day", "BIGINT")), "file", {"path": str(tmp_path)})
     parquet_at(tmp_path / "day=1", 1, "t")
-    _check_parquet(source, str(tmp_path))
+    check_parquet('file source "a"', source, str(tmp_path))
 
 
 def test_parquet_of_a_stream_has_the_declared_types(tmp_path):
@@ -213,7 +213,7 @@ def test_parquet_of_a_stream_has_the_declared_types(tmp_path):
     source = Source("a", columns, "file", {"path": str(tmp_path)})
     parquet_at(tmp_path, 1, "t", "k", "N")
     with pytest.raises(EngineError) as refused:
-        _check_parquet(source, str(tmp_path))
+        check_parquet('file source "a"', source, str(tmp_path))
     assert refused.value.code == "column-type"
     assert refused.value.message == (
         'file source "a": K is declared STRING, and is int64 (INT64); n is declared INT, and is int64 (INT64)'
@@ -225,7 +225,7 @@ def test_parquet_of_a_stream_has_the_declared_types(tmp_path):
 def test_a_column_that_is_a_directory_has_its_type_from_there(tmp_path):
     source = Source("a", (Column("t", "BIGINT"), Column("day", "STRING")), "file", {"path": str(tmp_path)})
     parquet_at(tmp_path / "day=1", 1, "t", "day")
-    _check_parquet(source, str(tmp_path))
+    check_parquet('file source "a"', source, str(tmp_path))
 
 
 def test_a_later_file_of_another_type_is_named():

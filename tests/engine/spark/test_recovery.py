@@ -265,6 +265,38 @@ def test_old_files_are_read_and_changed_ones_are_told(spark, tmp_path):
     MemorySink.clear()
 
 
+def test_a_file_that_vanished_is_counted_by_later_runs_too(spark, tmp_path, monkeypatch):
+    """Also where nothing was ever read; until it is."""
+    MemorySink.clear()
+    path, start = tmp_path / "in" / "1.json", FilesRead.start
+    path.parent.mkdir()
+
+    def run(**settings):
+        text = ONE.format(path=tmp_path, mode="warn")
+        running = Running(spark, text, tmp_path / "checkpoint", until_caught_up=True, **settings)
+        return running.to_the_end().changed
+
+    def then_gone(self):
+        start(self)
+        path.unlink()
+
+    path.write_text('{"k": 1, "t": 1}\n')
+    with monkeypatch.context() as patched:
+        patched.setattr(FilesRead, "start", then_gone)
+        assert run()["s"].names == [str(path)]
+    assert run()["s"].files == 1
+    path.write_text('{"k": 1, "t": 1}\n')
+    assert run()["s"].files == 0
+    assert [row["k"] for row in MemorySink.rows("out")] == [1]
+    path = path.with_name("2.json")
+    path.write_text('{"k": 2, "t": 2}\n')
+    with monkeypatch.context() as patched:
+        patched.setattr(FilesRead, "start", then_gone)
+        assert run(finish=True)["s"].files == 1
+    assert run(finish=True)["s"].names == [str(path)]
+    MemorySink.clear()
+
+
 def test_a_file_whose_name_is_a_pattern_and_that_spark_has_listed(files, monkeypatch):
     """Nothing of its tick goes out; under another name it is read as if nothing had been."""
     files.put(2)

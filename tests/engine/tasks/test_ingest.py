@@ -7,11 +7,10 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.engine.messages.reports import IngestReport
-from watersmeet.engine.messages.shapes import SideTask
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.tasks.ingest import (
     AHEAD,
-    FLAG,
     LATE,
     NULL_TIME,
     ON_TIME,
@@ -22,6 +21,7 @@ from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.measure import Measured
+from watersmeet.names import FLAG
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED, FLAG_UNMATCHABLE
 from watersmeet.state.run import OpenRun, RunLayout
 from watersmeet.state.store import MemoryStore
@@ -39,11 +39,14 @@ class Ingest:
         keys=(),
         time_type=pa.int64(),  # noqa: B008
         null_fails=False,
+        not_null=(),
     ) -> None:
         self.layout = RunLayout((Measured("t"),), times, times)
         self.time_type = time_type
         schema = pa.schema([*((name, time_type) for name in times), ("i", pa.int64())])
-        side = SideTask("q", "l", self.layout, schema, keys, (), padded, ("i",), changes=False)
+        side = SideShape(
+            "q", "l", self.layout, schema, keys, (), padded, ("i",), changes=False, not_null=not_null
+        )
         late = dict.fromkeys(times, NEVER) | (late_below or {})
         start = TickStart(
             tick=1, attempt="x", clock_us=100, sides={"q/l": side}, late_below={"q/l": late},
@@ -242,3 +245,15 @@ def test_a_null_time_fails_where_it_is_said_so():
 def test_rows_beneath_the_ordering_may_have_no_time():
     ingest = Ingest(null_fails=True)
     assert ingest.add(t=[None], **{FLAG: [FLAG_BENEATH]}) == [ON_TIME]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_null_where_none_may_be_makes_a_candidate_unmatchable_and_changes_no_other(padded):
+    ingest = Ingest(padded=padded, not_null=("i",))
+    flags = [*FLAGS, *FLAGS]
+    ingest.add(t=[1] * 8, i=[None] * 4 + [4, 5, 6, 7], **{FLAG: flags})
+    ingest.add(t=[2, 3], i=[8, None])
+    report = ingest.finish()
+    unmatchable = {"padded" if padded else "unmatchable": 4}
+    assert report.counts == {"beneath": 2, "in": 8, "filtered": 2, "kept": 2, **unmatchable}
+    assert sorted(i for rows in ingest.kept(report) for i in rows) == [4, 8]

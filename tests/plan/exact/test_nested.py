@@ -12,7 +12,6 @@ from tests.plan.exact.checking import arrow, ours, table_of, with_fields
 from tests.plan.exact.test_nested_on_spark import EXPRESSIONS, TYPES, pools
 from watersmeet.errors import EngineError
 from watersmeet.kernel.expressions.evaluate import fits, tree_of, values
-from watersmeet.nested import fields_of, normal
 from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.scope import Scope
 from watersmeet.spec.model import Column, Input
@@ -107,21 +106,6 @@ def test_an_array_that_would_be_too_long_is_refused():
 def test_what_is_not_known_to_be_the_same_is_refused(text):
     with pytest.raises(NotExact):
         compiled(text, {"l": "ARRAY<INT>", "ms": "MAP<STRING, INT>", "s": "STRING", "st": "STRUCT<a: INT>"})
-
-
-@pytest.mark.parametrize(
-    ("written", "wanted"),
-    [
-        ("struct<a: int not null,`x y` array<decimal(8, 2)>>", "STRUCT<a:INT,`x y`:ARRAY<DECIMAL(8,2)>>"),
-        ("MAP< STRING , STRUCT<B: INT> >", "MAP<STRING,STRUCT<B:INT>>"),
-        ("STRUCT<`a``,>`: INT>", "STRUCT<`a``,>`:INT>"),
-    ],
-)
-def test_types_have_one_spelling(written, wanted):
-    found = normal(written, lambda plain: plain.strip().upper().replace(" ", ""))
-    assert found == wanted
-    assert normal(found, str) == wanted
-    assert fields_of("STRUCT<`a``,>`: INT>") == (("a`,>", "INT"),)
 
 
 def test_a_column_of_another_type_than_planned_does_not_fit():

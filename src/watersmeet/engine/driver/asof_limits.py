@@ -33,10 +33,10 @@ def asof_work(
     before = before or AsofState()
     settled = max(right, before.settled)
     decided = reach.decided_below(settled)
-    known = [run.spans[reach.left][0] for run in new_left]
+    asking = [run.spans[reach.left][0] for run in new_left]
     if before.waiting is not None:
-        known.append(before.waiting)
-    least = min(left, max(min(known), decided)) if known else left
+        asking.append(before.waiting)
+    least = min(left, max(min(asking), decided)) if asking else left
     least = max(least, before.asked)
     work = AsofWork(
         settled=settled,

@@ -21,6 +21,7 @@ from watersmeet.engine.driver.counts import rows_read
 from watersmeet.engine.driver.declared import _seen, _with_sources
 from watersmeet.engine.driver.identity import Identity, identity_of
 from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
+from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns
 from watersmeet.engine.driver.opening import check_columns, check_same_job, verify_files
 from watersmeet.engine.driver.query_tick import QueryTick
@@ -28,8 +29,8 @@ from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.shape import node_shapes, tracker_rules
 from watersmeet.engine.driver.tables import TableReader, Tables
 from watersmeet.engine.messages.reports import IngestReport, PadFile
-from watersmeet.engine.messages.shapes import LookupShape, NodeShape
-from watersmeet.engine.messages.work import NodeWork, TickStart, read_work
+from watersmeet.engine.messages.shapes import NodeShape, SideShape
+from watersmeet.engine.messages.work import TickStart, read_work
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.write import FLUSH_BYTES, FLUSH_ROWS, Placing
 from watersmeet.errors import EngineError, StateError
@@ -367,30 +368,25 @@ class TickDriver:
         tick = self._current()
         work = tick.queries[query].work(number)
         place = [each.name for each in self.plan.queries].index(query)
-        node = self.plan.queries[place].nodes[number]
-        if isinstance(node, LookupPlan):
-            work.table = self._met(tick, query, place, node, work)
+        node, shape = self.plan.queries[place].nodes[number], self.shapes[query][number]
+
+        def met(node: LookupPlan, table: SideShape) -> TableCopy | None:
+            return self._tables.as_of(
+                table.arrangement,
+                (place, number),
+                node,
+                work,
+                tick.queries[query].table_before(number),
+                tick.start.clock_us,
+                lambda reader: reader.read(table, self.store, work.tick, self.placing),
+            )
+
+        work.table = driver_of(node).table(node, shape, met)
         name = f"work/{work.tick}-{tick.start.attempt}-{place}-{number}.json"
         if name.endswith(FIRST_WORK):
             work.idle, work.settings = decisions(tick.inputs), self.settings
         self.store.write(name, sealed(name, work.model_dump_json()))
-        return NodeTask(self.shapes[query][number], self.store, name, work.tick, self.placing)
-
-    def _met(
-        self, tick: _OpenTick, query: str, place: int, node: LookupPlan, work: NodeWork
-    ) -> TableCopy | None:
-        """What the tick's rows of a join with a table meet."""
-        shape = self.shapes[query][node.number]
-        assert isinstance(shape, LookupShape)
-        return self._tables.as_of(
-            shape.table.arrangement,
-            (place, node.number),
-            node,
-            work,
-            tick.queries[query].table_before(node.number),
-            tick.start.clock_us,
-            lambda reader: reader.read(shape.table, self.store, work.tick, self.placing),
-        )
+        return NodeTask(shape, self.store, name, work.tick, self.placing)
 
     def settle(self, query: str, number: int, reports: Iterable[str], *, rows_out: int | None = None) -> None:
         """Take the control texts of a node's tasks, one per partition (of one attempt each).

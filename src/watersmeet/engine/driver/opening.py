@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from watersmeet.engine.messages.shapes import AggregateShape, NodeShape, SideTask
+from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.columns import lacking
@@ -63,13 +63,11 @@ def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]],
 
 def _stored(
     manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]]
-) -> Iterator[tuple[NodeShape, SideTask, Run]]:
+) -> Iterator[tuple[NodeShape, SideShape, Run]]:
     """All runs of sides, with what they are of."""
     for name, query in manifest.queries.items():
         for shape, state in zip(shapes[name], query.nodes, strict=True):
-            for side in shape.sides:
-                if isinstance(shape, AggregateShape) and shape.partial is not None:
-                    side = shape.partial.side
+            for side in shape.stored:
                 for live in state.arrangements[side.name].runs if side.name in state.arrangements else ():
                     yield shape, side, live.run
 

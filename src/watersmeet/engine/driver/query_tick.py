@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from watersmeet.engine.driver.asof_limits import asof_work, in_order
+from watersmeet.engine.driver.asof_limits import in_order
 from watersmeet.engine.driver.counts import added, late_total
-from watersmeet.engine.driver.kinds import Outgoing, kind_of
+from watersmeet.engine.driver.kinds.base import Decided, Incoming, Outgoing
+from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
 from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
@@ -28,18 +29,17 @@ from watersmeet.engine.messages.reports import (
     SideReport,
     lower,
 )
-from watersmeet.engine.messages.shapes import AggregateShape, JoinShape, NodeShape, place_of
-from watersmeet.engine.messages.work import AsofWork, NodeWork, SideWork
+from watersmeet.engine.messages.shapes import NodeShape
+from watersmeet.engine.messages.work import NodeWork, SideWork
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.kernel.batches import same_rows
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import WatermarkRule
 from watersmeet.state.manifest import (
     Arrangement,
-    AsofState,
     LiveRun,
     NodeState,
     QueryState,
@@ -82,6 +82,7 @@ class QueryTick:
     aside: dict[str, list[PadFile]] = field(default_factory=dict)
     """Files of late rows of stages, per alias."""
     _work: dict[int, NodeWork] = field(default_factory=dict)
+    _decided: dict[int, Decided] = field(default_factory=dict)
     _fed: dict[int, list[FeedReport]] = field(default_factory=dict)
     _counts: dict[str, dict[str, int]] = field(default_factory=dict)
     _rows_out: int = 0
@@ -98,20 +99,18 @@ class QueryTick:
         for side in node.sides:
             if side.stages:
                 self._hear_stages(side)
-        found, asof = self._limits(node), None
-        if isinstance(node, JoinPlan) and node.asof is not None:
-            asof, found = self._asof_work(node)
+        decided = driver_of(node).decide(node, self._incoming(node))
         parent = self.query.parent(number)
         fed = None if parent is None or parent[1].feed is not None else parent[1]
         work = NodeWork(
             tick=self.tick,
-            sides=[self._side_work(node, side, found) for side in node.sides],
+            sides=[self._side_work(node, side, decided.limits) for side in node.sides],
             fed_late_below={} if fed is None else late_columns(fed, self.late_below),
             keep_late=self.keep_late,
             fed_index=self._fed_index(number),
-            asof=asof,
+            asof=decided.asof,
         )
-        self._work[number] = work
+        self._work[number], self._decided[number] = work, decided
         return work
 
     def table_before(self, number: int) -> TableCopy | None:
@@ -150,13 +149,14 @@ class QueryTick:
             EngineError: a limit was reached (``max_rows``).
         """
         node, work = self.query.nodes[number], self._work[number]
+        driver = driver_of(node)
         found = [NodeReport.model_validate_json(text) for text in reports]
         found.sort(key=lambda report: report.partition)
         arrangements: dict[str, Arrangement] = {}
         least: dict[str, int] = {}
         for place, side in enumerate(node.sides):
             own = [report.sides[place] for report in found]
-            if isinstance(node, LookupPlan):  # all its rows have left
+            if driver.drops_new:  # all its rows have left
                 arrangements[side.name] = Arrangement(limits=work.sides[place].new_limits)
             else:
                 arrangements[side.name] = self._next_arrangement(number, place, work.sides[place], own)
@@ -165,17 +165,17 @@ class QueryTick:
                     lower(least, side.watermark_key(column), time)
                 self._add_counts(side.name, report.counts)
         _check_max_rows(self.query, node, arrangements)
-        emitted = kind_of(node).outputs(
+        emitted = driver.outputs(
             node,
             Outgoing(
                 watermarks=self._watermarks(node, less_lateness=True),
-                limits=self._limits(node),
+                limits=self._decided[number].limits,
                 least=least,
                 emitted=self._node_before(number).emitted,
-                tight=self.query.options.watermark_rule is WatermarkRule.TIGHT or work.asof is not None,
+                tight=self.query.options.watermark_rule is WatermarkRule.TIGHT,
             ),
         )
-        asof = self._asof_state(node, work, least)
+        asof = driver.remembered(node, work, least)
         self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted, asof=asof, table=work.table))
         self._take_fed(number, [report.fed for report in found if report.fed is not None])
         self._matches += sum(report.matches for report in found)
@@ -280,37 +280,18 @@ class QueryTick:
                     found[side.watermark_key(column)] = shift(watermark, -late)
         return found
 
-    def _limits(self, node: NodePlan) -> dict[str, Watermark]:
-        """Per key: rows below are released."""
-        lateness = {
-            side.watermark_key(column): lateness_of(self.query, side)
-            for side in node.sides
-            for column in side.event_times
-        }
-        return kind_of(node).limits(node, self._watermarks(node, less_lateness=False), lateness)
-
-    def _asof_work(self, join: JoinPlan) -> tuple[AsofWork, dict[str, Watermark]]:
-        """What the tasks of an ASOF join are told besides, and the limits of its sides."""
-        shape = self.shapes[join.number]
-        assert isinstance(shape, JoinShape)
-        assert shape.reach is not None
-        left = join.left.watermark_key(shape.reach.left)
-        right = join.right.watermark_key(shape.reach.right)
-        watermarks = self._watermarks(join, less_lateness=True)
-        work, decided, asked = asof_work(
-            shape.reach,
-            self._node_before(join.number).asof,
-            watermarks.get(left, NEVER),
-            watermarks.get(right, NEVER),
-            [run for report in self._brought(join.left) for run in report.runs],
+    def _incoming(self, node: NodePlan) -> Incoming:
+        return Incoming(
+            watermarks=self._watermarks(node, less_lateness=False),
+            lateness={
+                side.watermark_key(column): lateness_of(self.query, side)
+                for side in node.sides
+                for column in side.event_times
+            },
+            on_time=self._watermarks(node, less_lateness=True),
+            before=self._node_before(node.number),
+            brought=lambda side: [run for report in self._brought(side) for run in report.runs],
         )
-        return work, {left: decided, right: asked}
-
-    def _asof_state(self, node: NodePlan, work: NodeWork, least: Mapping[str, int]) -> AsofState | None:
-        if work.asof is None or not isinstance(node, JoinPlan):
-            return None
-        waiting = least.get(node.left.watermark_key(node.bands[0].left_column))
-        return AsofState(settled=work.asof.settled, asked=work.asof.least, waiting=waiting)
 
     def _brought(self, side: SidePlan) -> Sequence[IngestReport | FeedReport]:
         """What the tick brought for a side."""
@@ -334,7 +315,7 @@ class QueryTick:
                 )
                 for column in side.event_times
             },
-            merges=choose(arrangement.runs, combining=_combines(self.shapes[node.number])),
+            merges=choose(arrangement.runs, combining=self.shapes[node.number].combines),
             index=arrangement.index,
         )
 
@@ -343,20 +324,21 @@ class QueryTick:
     ) -> Arrangement:
         merged_away = {name for group in work.merges for name in group}
         old = [live for live in work.runs if live.run.name not in merged_away]
-        if not self.shapes[number].kept_anew:
+        shape = self.shapes[number]
+        if not shape.kept_anew:
             old += [LiveRun(run=run) for run in work.new_runs]
-        releasing = self.shapes[number].sides[place].layout.releasing
+        layout = shape.sides[place].layout
         runs: list[LiveRun] = []
         by_several: dict[str, list[Segment]] = {}
         for live in old:
             released = live.released + sum(report.released.get(live.run.name, 0) for report in found)
             released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in found)
-            if released >= live.run.rows or whole_run_released(live.run, releasing, work.new_limits):
+            if released >= live.run.rows or whole_run_released(live.run, layout.releasing, work.new_limits):
                 continue
             marks = dict(live.marks)
             for report in found:
                 for kind, segments in report.marks.get(live.run.name, {}).items():
-                    if kind == "matched" and self._is_broadcast(number, place) and len(found) > 1:
+                    if kind == "matched" and shape.is_broadcast(place) and len(found) > 1:
                         by_several.setdefault(live.run.name, []).extend(segments)
                     else:
                         marks[kind] = overlay(marks.get(kind, ()), segments)
@@ -379,7 +361,6 @@ class QueryTick:
         runs.sort(key=lambda live: live.run.tick)  # else as they came: a repeated tick repeats itself
         side = self.query.nodes[number].sides[place]
         before = self._node_before(number).arrangements.get(side.name, Arrangement())
-        layout = self.shapes[number].sides[place].layout
         index, candidates = next_index(layout, before.index, before.candidates, found)
         return Arrangement(
             index=index,
@@ -395,7 +376,7 @@ class QueryTick:
         self, number: int, place: int, work: SideWork, merged_away: set[str], found: Sequence[SideReport]
     ) -> None:
         """Merged runs hold, or stand for, the rows that the runs before them did, less those released."""
-        combined = _combines(self.shapes[number])
+        combined = self.shapes[number].combines
         gone = sum(
             rows
             for report in found
@@ -406,12 +387,6 @@ class QueryTick:
         side = self.query.nodes[number].sides[place]
         after = sum(live.retained for report in found for live in report.merged)
         same_rows(f'merging runs of "{side.title}"', before - gone, after)
-
-    def _is_broadcast(self, number: int, place: int) -> bool:
-        shape = self.shapes[number]
-        if not isinstance(shape, JoinShape) or shape.broadcast is None:
-            return False
-        return place_of(shape.broadcast) == place
 
     def _unite(self, runs: Sequence[LiveRun], found: Mapping[str, Sequence[Segment]]) -> None:
         """Add what several tasks found of rows that every one of them has."""
@@ -441,11 +416,6 @@ class QueryTick:
         }
 
 
-def _combines(shape: NodeShape) -> bool:
-    """Merging its runs leaves fewer rows."""
-    return isinstance(shape, AggregateShape) and shape.partial is not None
-
-
 def _ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {side.name: {} for side in query.accounted}
     for report in reports:
@@ -463,7 +433,7 @@ def _check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str,
     if most is not None and held > most:
         sizes = ", ".join(f"{title}: {rows}" for title, rows in state.items())
         which = "" if len(query.nodes) == 1 else f"{' and '.join(state)} in "
-        what = "join of " if isinstance(node, JoinPlan) else ""
+        what = f"{node.noun} of " if node.noun else ""
         raise EngineError(
             f'the {what}{which}"{query.name}" retains {held} rows ({sizes}), more than max_rows = {most}',
             code="max-rows",

@@ -11,21 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.messages.shapes import SideTask
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.messages.work import NodeWork, read_work
+from watersmeet.engine.tasks.flags import flags_of
 from watersmeet.engine.tasks.write import Placing, SideWriter
-from watersmeet.names import FLAG
 from watersmeet.plan.model.nodes import LookupPlan
 from watersmeet.spec.flags import FLAG_CANDIDATE
 from watersmeet.state.manifest import TableCopy
 from watersmeet.state.run import Run, verify_run
 from watersmeet.state.store import Store
-
-JDBC_REFRESH_US = 60_000_000
-"""A database does not say that a table has changed: it is read anew after that, unless 'refresh' is set."""
 
 
 class TableReader(Protocol):
@@ -34,24 +30,23 @@ class TableReader(Protocol):
     def version(self) -> str | None:
         """By what its content is known without reading it: other content, another text. None: by nothing."""
 
-    def read(self, side: SideTask, store: Store, tick: int, placing: Placing | None) -> list[Run]:
+    def read(self, side: SideShape, store: Store, tick: int, placing: Placing | None) -> list[Run]:
         """Copy the table as it is now."""
 
 
 class TableWriter:
     """Writes the copy of a table, or a part of it, in one task."""
 
-    def __init__(self, side: SideTask, store: Store, tick: int, placing: Placing | None = None) -> None:
+    def __init__(self, side: SideShape, store: Store, tick: int, placing: Placing | None = None) -> None:
         self._side = side
         self._writer = SideWriter(side, store, tick, placing=placing)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """The kept columns in native types, and `FLAG`, where some rows can match nothing: those are left
         out."""
-        if FLAG in rows.schema.names:
-            flags = rows.column(FLAG).to_numpy(zero_copy_only=False)
-            if (flags != FLAG_CANDIDATE).any():
-                rows = rows.filter(pa.array(np.asarray(flags == FLAG_CANDIDATE)))
+        flags = flags_of(rows, self._side.not_null)
+        if (flags != FLAG_CANDIDATE).any():
+            rows = rows.filter(pa.array(flags == FLAG_CANDIDATE))
         if rows.num_rows:
             chosen = [rows.column(name) for name in self._side.schema.names]
             self._writer.take(pa.RecordBatch.from_arrays(chosen, schema=self._side.schema))
@@ -108,7 +103,7 @@ class Tables:
             known = None
         refresh_us = node.source.refresh_us
         if refresh_us is None:
-            refresh_us = JDBC_REFRESH_US if node.source.connector == "jdbc" else 0
+            refresh_us = node.source.traits.refresh_us or 0
         if known is not None and 0 <= clock_us - known.looked_us < refresh_us:  # below 0: it was set back
             return known
         reader = self._readers[arrangement]

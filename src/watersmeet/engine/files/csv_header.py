@@ -12,6 +12,7 @@ import bz2
 import csv
 import gzip
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from watersmeet.engine.files.table_files import Entry
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.option_values import separator_of
 
 csv.field_size_limit(1 << 30)
 """Python's is 128 KiB; Spark's reader has none."""
@@ -29,7 +31,12 @@ SEPARATORS = ";\t|,"
 MOST_FILES = 1000
 """Headers that are read: of the oldest and the newest files, half and half."""
 
+_LINE_ENDS = ("\n", "\r\n", "\r")
+
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+BROKEN_ARCHIVE = (OSError, EOFError, zlib.error)
+"""What reading a file by these raises; an OSError without words of the operating system is of the content."""
+
 UNREADABLE = frozenset({".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".zip", ".xz"})
 
 Layout = tuple[tuple[str, Column | None], ...]
@@ -79,14 +86,21 @@ def header_of(file: str, options: Mapping[str, str]) -> list[str] | None:
     suffix = os.path.splitext(file)[1].lower()
     if suffix in UNREADABLE:
         return None
+    if not can_be_split(options):
+        return None
     encoding = (options.get("encoding") or options.get("charset") or "utf-8").strip()
     if encoding.lower() in ("utf-8", "utf8"):
         encoding = "utf-8-sig"
     try:
         with OPENERS.get(suffix, open)(file, "rt", encoding=encoding, newline="") as text:
             return next(records(text, options), None)
-    except (OSError, UnicodeError, LookupError, csv.Error, EOFError):
+    except (*BROKEN_ARCHIVE, UnicodeError, LookupError, csv.Error):
         return None
+
+
+def can_be_split(options: Mapping[str, str]) -> bool:
+    """Whether `records` knows where columns and lines end; else only Spark does."""
+    return len(_separator(options)) == 1 and options.get("linesep", "\n") in _LINE_ENDS
 
 
 def other_separator(header: Sequence[str]) -> str | None:
@@ -108,7 +122,7 @@ def records(text: Any, options: Mapping[str, str]) -> Any:
     lines = (line for line in text if not (comment and line.startswith(comment)))
     reader = csv.reader(
         lines,
-        delimiter=_character(options.get("sep", options.get("delimiter", ","))),
+        delimiter=_separator(options)[:1] or ",",
         quotechar=quote[:1] or None,
         quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
         escapechar=options.get("escape", "\\")[:1] or None,
@@ -119,8 +133,8 @@ def records(text: Any, options: Mapping[str, str]) -> Any:
             yield [each.strip() for each in record] if trims else record
 
 
-def _character(written: str) -> str:
-    return {"\\t": "\t"}.get(written, written)[:1] or ","
+def _separator(options: Mapping[str, str]) -> str:
+    return separator_of(options.get("sep", options.get("delimiter", ",")))
 
 
 def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:

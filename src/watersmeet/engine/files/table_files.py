@@ -19,7 +19,7 @@ def local_files(source: Source, path: str) -> list[Entry]:
     none of the table's.
 
     Raises:
-        EngineError: there is nothing at the path.
+        EngineError: there is nothing at the path, or a directory cannot be listed.
     """
     roots = [path] if os.path.exists(path) else sorted(glob.glob(path))
     if not roots:
@@ -28,7 +28,20 @@ def local_files(source: Source, path: str) -> list[Entry]:
             code="path-missing",
             hint="name a file, or a directory of files, that is there",
         )
-    return sorted(entry for root in roots for entry in beneath(root))
+    try:
+        return sorted(entry for root in roots for entry in beneath(root))
+    except OSError as error:
+        raise not_listed(f'"{source.name}"', path, error) from None
+
+
+def not_listed(what: str, path: str, error: OSError) -> EngineError:
+    """Of a directory at or beneath ``path``; ``what``: the source, for messages."""
+    where = os.fsencode(error.filename or path).decode("utf-8", "backslashreplace")
+    return EngineError(
+        f"{what}: {where} cannot be listed: {error.strerror}",
+        code="path-not-readable",
+        hint="the job needs the right to read it, and links that do not go in circles",
+    )
 
 
 def is_hidden(name: str) -> bool:

@@ -16,7 +16,7 @@ from watersmeet.engine.driver.driver import TickDriver, TickResult
 from watersmeet.engine.driver.tables import TableReader
 from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
 from watersmeet.engine.local.tables import given_reader, reader_of
-from watersmeet.engine.messages.shapes import CONTROL, AggregateShape, NodeShape
+from watersmeet.engine.messages.shapes import CONTROL, NodeShape
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.ingest import LATE, ON_TIME, IngestWriter, Judgement
@@ -25,7 +25,6 @@ from watersmeet.engine.values import HeldTables, arrow_type, to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan
 from watersmeet.spec.model import Column, OutputMode
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.store import Store
@@ -66,10 +65,10 @@ class Watcher(Protocol):
 
 def _refuse_computed_by_spark(query: QueryPlan) -> None:
     for node in query.nodes:
-        if isinstance(node, JoinPlan) and node.residual_why:
+        if node.left_to_spark:
             raise EngineError(
                 f'"{query.name}": the in-process engine does not compute a condition as Spark does: '
-                + "; ".join(node.residual_why),
+                + "; ".join(node.left_to_spark),
                 code="residual-function",
                 hint="run it on Spark",
             )
@@ -283,11 +282,11 @@ def _as_written(names: Sequence[str], table: pa.Table) -> list[dict[str, Any]]:
 
 def _check_aggregates(query: QueryPlan, shapes: Sequence[NodeShape]) -> None:
     """Raises: EngineError for aggregates that only Spark can compute."""
-    for node, shape in zip(query.nodes, shapes, strict=True):
-        if isinstance(node, AggregatePlan) and isinstance(shape, AggregateShape) and shape.aggregates is None:
-            texts = [call.text for call in node.calls if not call.plain] or [call.text for call in node.calls]
+    for shape in shapes:
+        if shape.by_spark:
+            texts = ", ".join(shape.by_spark)
             raise EngineError(
-                f'"{query.name}": the in-process engine does not compute {", ".join(texts)} as Spark does',
+                f'"{query.name}": the in-process engine does not compute {texts} as Spark does',
                 code="aggregate-function",
                 hint="run it on Spark: watersmeet run, or replay --engine spark",
             )

@@ -11,17 +11,17 @@ import pyarrow as pa
 from watersmeet.engine.driver.tables import TableReader, TableWriter
 from watersmeet.engine.files.csv_header import Layout, by_name, layout_of
 from watersmeet.engine.files.table_files import Entry, local_files, version_of
-from watersmeet.engine.messages.shapes import SideTask
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.tasks.write import Placing
 from watersmeet.engine.values import HeldTables, arrow_type_of, to_table
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.kernel.embedded import connection
-from watersmeet.nested import is_nested
 from watersmeet.plan.model.sides import BranchPlan
 from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
+from watersmeet.types.nested import is_nested
 
 Evaluate = Callable[[pa.Table], pa.RecordBatch]
 
@@ -37,7 +37,7 @@ def reader_of(branch: BranchPlan, evaluate: Evaluate, held: HeldTables) -> Table
     """What reads the table of a branch, once it is known to be there. Raises: EngineError, SpecError."""
     if branch.source.connector == "memory":
         return _Held(branch.source, evaluate, held)
-    if branch.source.connector == "file":
+    if branch.source.traits.files:
         found = _Files(branch.source, evaluate)
         _call(branch.source)
         found.version()
@@ -63,7 +63,7 @@ class _Held:
     def version(self) -> str | None:
         return self.held.version(self.source)
 
-    def read(self, side: SideTask, store: Store, tick: int, placing: Placing | None) -> list[Run]:
+    def read(self, side: SideShape, store: Store, tick: int, placing: Placing | None) -> list[Run]:
         rows = self.held.rows(self.source)
         writer = TableWriter(side, store, tick, placing)
         writer.add(self.evaluate(to_table(self.source.columns, rows, [1] * len(rows))))
@@ -78,7 +78,7 @@ class _Files:
     def version(self) -> str | None:
         return version_of(local_files(self.source, _local(self.source)))
 
-    def read(self, side: SideTask, store: Store, tick: int, placing: Placing | None) -> list[Run]:
+    def read(self, side: SideShape, store: Store, tick: int, placing: Placing | None) -> list[Run]:
         writer = TableWriter(side, store, tick, placing)
         table = _rows_of(self.source)
         extra = to_table((), [{}] * table.num_rows, [1] * table.num_rows)

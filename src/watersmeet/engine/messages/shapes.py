@@ -6,7 +6,8 @@ Made from the plan and the types that an engine found (`engine.driver.shape`).
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -16,13 +17,18 @@ from pydantic import PlainSerializer, PlainValidator
 from watersmeet.event_time import Side
 from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
+from watersmeet.kernel.elsewhere import Elsewhere
 from watersmeet.kernel.expressions.evaluate import Computed
 from watersmeet.kernel.joined import JoinedColumn
-from watersmeet.kernel.pairs import Condition
+from watersmeet.kernel.pairs import Condition, PairTest
 from watersmeet.kernel.partial import Partials
 from watersmeet.names import DIFF, ours
 from watersmeet.spec.model import TASK_MEMORY, WINDOW_END, WINDOW_START, JoinKind, WindowKind
 from watersmeet.state.run import RunLayout
+
+Strategy = Callable[[Any, Any], Iterator[pa.RecordBatch]]
+"""The function of `engine.nodes` that makes the rows of a node in a task, of its shape and its share, while
+it notes in its report what it did. It goes to workers by its name."""
 
 CONTROL = ours("control")
 """Column of a node task's output that is NULL in rows and holds the report in the one control row."""
@@ -43,14 +49,15 @@ TaskSchema = Annotated[pa.Schema, PlainValidator(_schema_of), PlainSerializer(_s
 
 
 @dataclass(frozen=True)
-class SideTask:
+class SideShape:
     """One side of a node as tasks see it.
 
     ``name``: as in the plan. ``schema``: the kept columns in their native types. ``keys``: those that are
     hashed. ``nullable``: event times that may be NULL, in rows of a join or stage. ``carried``: columns that
     leave the node. ``changes``: rows carry diffs. ``passes``: rows are not retained, and go out in their
     tick. ``hides_released``: rows that are released may still meet the condition, and are to be left out.
-    ``memory``: bytes that a task may hold at once, see `engine.tasks.memory`.
+    ``memory``: bytes that a task may hold at once, see `engine.tasks.memory`. ``not_null``: the kept columns
+    whose NULL lets a row of a source match nothing.
     """
 
     query: str
@@ -65,6 +72,7 @@ class SideTask:
     passes: bool = False
     hides_released: bool = False
     memory: int = TASK_MEMORY
+    not_null: tuple[str, ...] = ()
 
     @property
     def arrangement(self) -> str:
@@ -98,7 +106,7 @@ class FeedShape:
     none of the side's. ``of_stage``: the side is an input, and judges the rows as it does those of sources.
     """
 
-    side: SideTask
+    side: SideShape
     copied: tuple[tuple[str, str], ...]
     computed: tuple[Computed, ...]
     beneath: tuple[str, ...]
@@ -112,18 +120,50 @@ class FeedShape:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeShape:
-    """A node as its tasks see it: the sides, the columns that leave, and where to (None: to the sink)."""
+    """A node as its tasks see it: the sides, the columns that leave, and where to (None: to the sink).
+
+    ``by_spark``: aggregates, as written, that Spark computes of the rows that leave.
+    """
 
     query: str
     number: int
-    sides: tuple[SideTask, ...]
+    sides: tuple[SideShape, ...]
     columns: tuple[JoinedColumn, ...]
     changelog: bool
+    strategy: Strategy
     feed: FeedShape | None = None
-    reach: Reach | None = None
+    by_spark: tuple[str, ...] = ()
 
-    def side(self, side: Side) -> SideTask:
+    def side(self, side: Side) -> SideShape:
         return self.sides[place_of(side)]
+
+    @property
+    def stored(self) -> tuple[SideShape, ...]:
+        """What is kept of each side, as runs hold it."""
+        return self.sides
+
+    @property
+    def combines(self) -> bool:
+        """Merging its runs leaves fewer rows."""
+        return False
+
+    def is_broadcast(self, place: int) -> bool:
+        """Every task has all rows of that side."""
+        return False
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """The condition that its tasks do not compute, if there is one."""
+        return None
+
+    @property
+    def asked(self) -> tuple[JoinedColumn, ...]:
+        """The columns of a pair that `elsewhere` mentions."""
+        return ()
+
+    def answered(self, residual: PairTest) -> NodeShape:
+        """The shape with what computes the condition `elsewhere`; itself, where there is none."""
+        return self
 
     @property
     def kept_anew(self) -> bool:
@@ -168,7 +208,7 @@ class PartialShape:
     ``side``: of the runs that hold them, where the time column holds the pane's start.
     """
 
-    side: SideTask
+    side: SideShape
     width: int
     aggregates: Partials
 
@@ -178,9 +218,9 @@ class AggregateShape(NodeShape):
     """Windows over the time ``time`` of the one side, and groups in them; see `AggregatePlan`.
 
     ``columns``: what rows have that are to be grouped. ``by``: columns of the side that hold the keys;
-    ``keys``: (name in the result, column). ``aggregates`` None: Spark aggregates, and rows go out with the
-    windows that they are in. ``window_type``: of window_start and window_end. ``partial`` None: rows are
-    kept.
+    ``keys``: (name in the result, column). ``aggregates`` None: Spark aggregates (``by_spark``), and rows
+    go out with the windows that they are in. ``window_type``: of window_start and window_end. ``partial``
+    None: rows are kept.
     """
 
     kind: WindowKind
@@ -194,6 +234,14 @@ class AggregateShape(NodeShape):
 
     @property
     def kept_anew(self) -> bool:
+        return self.partial is not None
+
+    @property
+    def stored(self) -> tuple[SideShape, ...]:
+        return self.sides if self.partial is None else (self.partial.side,)
+
+    @property
+    def combines(self) -> bool:
         return self.partial is not None
 
     @property
@@ -215,32 +263,55 @@ class AggregateShape(NodeShape):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinShape(NodeShape):
-    """``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match.
-    ``broadcast``: the side of which every task has all rows; see `engine.nodes.broadcast`."""
+class MatchShape(NodeShape):
+    """Rows of a left side meet those of a right one by a condition, whatever these two are.
+
+    ``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match.
+    """
 
     kind: JoinKind
     condition: Condition
-    broadcast: Side | None = None
 
     @property
-    def left(self) -> SideTask:
-        return self.sides[0]
+    def left(self) -> SideShape:
+        return self.side(Side.LEFT)
 
     @property
-    def right(self) -> SideTask:
-        return self.sides[1]
+    def right(self) -> SideShape:
+        return self.side(Side.RIGHT)
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        found = self.condition.residual
+        return found if isinstance(found, Elsewhere) else None
+
+    @property
+    def asked(self) -> tuple[JoinedColumn, ...]:
+        return self.condition.residual_columns
+
+    def answered(self, residual: PairTest) -> MatchShape:
+        if self.elsewhere is None:
+            return self
+        return replace(self, condition=self.condition.answered(residual))
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookupShape(JoinShape):
+class JoinShape(MatchShape):
+    """Rows of both sides are kept. ``broadcast``: the side of which every task has all rows; see
+    `engine.nodes.broadcast`. ``reach``: of an ASOF join."""
+
+    broadcast: Side | None = None
+    reach: Reach | None = None
+
+    def is_broadcast(self, place: int) -> bool:
+        return self.broadcast is not None and place_of(self.broadcast) == place
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupShape(MatchShape):
     """Rows of the one side meet a copy of a table, whose rows are as those of ``table``."""
 
-    table: SideTask
+    table: SideShape
 
-    @property
-    def right(self) -> SideTask:
-        return self.table
-
-    def side(self, side: Side) -> SideTask:
-        return self.left if side is Side.LEFT else self.table
+    def side(self, side: Side) -> SideShape:
+        return self.sides[0] if side is Side.LEFT else self.table

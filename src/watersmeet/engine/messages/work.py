@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from watersmeet.engine.messages.reports import PadFile
-from watersmeet.engine.messages.shapes import SideTask, place_of
+from watersmeet.engine.messages.shapes import SideShape, place_of
 from watersmeet.event_time import NEVER, Side, Watermark
 from watersmeet.state.manifest import LiveRun, TableCopy
 from watersmeet.state.record import Record
@@ -33,7 +33,7 @@ class TickStart:
     tick: int
     attempt: str
     clock_us: int
-    sides: Mapping[str, SideTask]
+    sides: Mapping[str, SideShape]
     late_below: Mapping[str, Mapping[str, Watermark]]
     max_ahead: Mapping[str, tuple[int | None, ...]]
     flush_rows: int

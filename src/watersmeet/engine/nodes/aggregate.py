@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.conditions import ExactBand, Key
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import AggregateShape
 from watersmeet.engine.nodes.existence import mark_gone
@@ -46,12 +47,13 @@ from watersmeet.event_time import (
     saturating_add,
 )
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
-from watersmeet.kernel.bands import Band
 from watersmeet.kernel.batches import one_batch, size, take_rows
 from watersmeet.kernel.joined import gather
-from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find
+from watersmeet.kernel.pairs import Condition, find
 from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.windows import MOST_PAIRS, Numbers, closing, sessions, window_times
+from watersmeet.measure import Measured
 from watersmeet.names import ours
 from watersmeet.spec.model import WindowKind
 from watersmeet.state.marks import MarkWriter
@@ -190,13 +192,14 @@ def _without_follower(shape: AggregateShape, batch: pa.RecordBatch) -> Rows:
 
 def _condition(shape: AggregateShape, lower: int | None, upper: int) -> Condition:
     """Rows (right) of the same keys as another one (left), this much later."""
+    time = Measured(shape.time)
     left, right = TimeColumn(Side.LEFT, shape.time), TimeColumn(Side.RIGHT, shape.time)
     comparisons = [TimeComparison(TimeSum(right, left, -1), "<=", TimeConstant(upper))]
     if lower is not None:
         comparisons.append(TimeComparison(TimeSum(right, left, -1), ">=", TimeConstant(lower)))
     return Condition(
-        keys=tuple(KeyColumns(column, column, True) for column in shape.by),
-        bands=(Band(shape.time, shape.time, lower, upper),),
+        keys=tuple(Key(column, column, null_safe=True) for column in shape.by),
+        bands=(ExactBand(time, time, lower, upper),),
         comparisons=tuple(comparisons),
         rechecks=(),
         slack=max(upper, 1),

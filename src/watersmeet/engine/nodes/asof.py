@@ -33,10 +33,10 @@ from watersmeet.engine.tasks.results import (
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, NEVER, Mask, Side, Times, Watermark, below
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Sought, nearest
-from watersmeet.kernel.pairs import SortedRows
 from watersmeet.kernel.pieces import Columns, Parts
 from watersmeet.kernel.probe import Rows, expand, ranges
 from watersmeet.kernel.slots import Slots, order_of
+from watersmeet.kernel.sorted_rows import SortedRows
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class AsofTask:
     def _find_deciding(self) -> Iterator[tuple[Slots, Times, Times]]:
         reach, new = self._reach, self._right.new
         if new is not None:
-            exactly = reach.upper if reach.latest else reach.lower
+            exactly = reach.band.upper if reach.latest else reach.band.lower
             assert exactly is not None
             yield (new.rows.slots, *reach.asked_by(exactly).around(new.rows.times(reach.right)))
         if reach.latest:
@@ -245,13 +245,13 @@ class AsofTask:
         if not len(rows):
             return
         reach = self._reach
-        assert reach.lower is not None
+        assert reach.band.lower is not None
         times = stock.rows.times(reach.right)[rows]
         earlier = np.where(times > MIN_TIME, times - 1, times)
         floor = np.where(times > MIN_TIME, MIN_TIME, MAX_TIME)  # below the least time there is none
         askers = Askers(stock.rows.batch, rows, stock.rows.slots[rows], self._sought.keys, floor, earlier)
         before = self._ask(askers, self._stocks, latest=True)
-        window = reach.asked_by(reach.lower)
+        window = reach.asked_by(reach.band.lower)
         least = np.where(before.some, window.around(before.time)[0], MIN_TIME)
         yield stock.rows.slots[rows], least, window.around(times)[1]
 

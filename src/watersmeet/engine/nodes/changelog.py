@@ -20,9 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.conditions import ExactBand, Key, RealBand
 from watersmeet.engine.messages.reports import NodeReport, SideReport, lower
-from watersmeet.engine.messages.shapes import JoinShape, SideTask
-from watersmeet.engine.tasks.memory import check_held
+from watersmeet.engine.messages.shapes import JoinShape, SideShape
+from watersmeet.engine.tasks.memory import check_bytes
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import (
     count,
@@ -36,12 +37,12 @@ from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import Mask, Side, below
 from watersmeet.kernel.aggregate import group_numbers
-from watersmeet.kernel.bands import Band, RealBand
 from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
-from watersmeet.kernel.pairs import Condition, KeyColumns, SortedRows, find
-from watersmeet.kernel.pieces import whole
+from watersmeet.kernel.pairs import Condition, find
+from watersmeet.kernel.pieces import held_by, whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import BUCKET_MASK
+from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.times import to_native
 from watersmeet.measure import REAL
 from watersmeet.names import DIFF, ours
@@ -112,8 +113,9 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
     if own.new is None:
         return None, None
     rows = own.new.rows
+    what = f'the changes of "{own.task.name}" in a tick'
+    check_bytes(what, held_by(rows.batch), own.task.memory, MOST_BYTES)  # before there are copies of them
     batch = whole(rows.batch)
-    check_held(f'the changes of "{own.task.name}" in a tick', [batch], own.task.memory, MOST_BYTES)
     table = pa.Table.from_batches([batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
     # Arrow tells 0.0 from −0.0, and does not group by values with parts: numbers stand for such columns.
     numbered = [field.name for field in batch.schema if _has_parts(field.type) and field.name != DIFF]
@@ -201,7 +203,7 @@ def _released(own: SideSlice, among: SortedRows, rows: Rows) -> Mask:
     return released
 
 
-def _as_json(side: SideTask, rows: pa.RecordBatch) -> list[str]:
+def _as_json(side: SideShape, rows: pa.RecordBatch) -> list[str]:
     """The kept columns of stored rows, as a JSON object per row."""
     columns = {f.name: to_native(rows.column(f.name), f.type).to_pylist() for f in side.schema}
     return [
@@ -218,13 +220,13 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _equality(side: SideTask) -> Condition:
+def _equality(side: SideShape) -> Condition:
     """Rows equal in every kept column, NULLs equal."""
     exact = [index for index in side.layout.indexes if index.measure != REAL]
     decided = {index.column for index in exact if index.measure.tells_apart}
     return Condition(
-        keys=tuple(KeyColumns(name, name, True) for name in side.schema.names if name not in decided),
-        bands=tuple(Band(index.column, index.column, 0, 0, index.measure) for index in exact),
+        keys=tuple(Key(name, name, null_safe=True) for name in side.schema.names if name not in decided),
+        bands=tuple(ExactBand(index, index, 0, 0) for index in exact),
         comparisons=(),
         rechecks=(),
         slack=0,

@@ -14,7 +14,7 @@ from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.tasks.slice import NewRows, RunSlice, SideSlice
 from watersmeet.event_time import Side
 from watersmeet.kernel.candidates import estimated
-from watersmeet.kernel.pairs import SortedRows
+from watersmeet.kernel.sorted_rows import SortedRows
 
 FEW_PAIRS = 4_096
 """Of so few pairs of needles and rows no candidates are estimated."""

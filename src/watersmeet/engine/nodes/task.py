@@ -1,7 +1,7 @@
 """The second half of a tick, for one share of one node: rows in, rows out, a report.
 
-What a kind of node does with its rows is in `KINDS`, a function per kind of shape. Here is what all kinds
-share: the work file, where rows go, the report.
+What a kind of node does with its rows is its shape's strategy, a function of this folder
+(`engine.driver.kinds.registry`). Here is what all kinds share: the work file, where rows go, the report.
 
 A task does nothing that depends on running once: it writes files under new names and reports them in its last
 row; only a report that the driver commits counts.
@@ -9,26 +9,14 @@ row; only a report that the driver commits counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.engine.messages.reports import NodeReport, SideReport
-from watersmeet.engine.messages.shapes import (
-    CONTROL,
-    AggregateShape,
-    JoinShape,
-    LookupShape,
-    NodeShape,
-    PassShape,
-)
+from watersmeet.engine.messages.shapes import CONTROL, NodeShape
 from watersmeet.engine.messages.work import read_work
-from watersmeet.engine.nodes.aggregate import aggregate_rows
-from watersmeet.engine.nodes.join import join_rows
-from watersmeet.engine.nodes.lookup import lookup_rows
-from watersmeet.engine.nodes.passing import pass_rows
 from watersmeet.engine.tasks.asking import AnswerFile, answered, questions
 from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.engine.tasks.memory import output_bytes
@@ -40,14 +28,6 @@ from watersmeet.state.store import Store
 
 OUTPUT_ROWS = 200_000
 """Small results are collected into batches of about this many rows before they leave."""
-
-KINDS: dict[type[NodeShape], Callable[[Any, Share], Iterator[pa.RecordBatch]]] = {
-    JoinShape: join_rows,
-    LookupShape: lookup_rows,
-    PassShape: pass_rows,
-    AggregateShape: aggregate_rows,
-}
-"""Per kind of shape: the rows that a task puts out, while it notes in its report what it did."""
 
 
 @dataclass(frozen=True)
@@ -68,21 +48,16 @@ class NodeTask:
 
     def ask(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
         """Candidate pairs of the share that ``answers`` says nothing of; nothing is written."""
-        assert isinstance(self.shape, JoinShape)
-        work = read_work(self.store, self.work)
-        report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
-        share = Share(self.store, self.tick, work, report, partition, partitions)
-        files = self.answers.get(partition, ())
-        return questions(self.shape, share, KINDS[type(self.shape)], files)
+        share = self._share(partition, partitions)
+        return questions(self.shape, share, self.answers.get(partition, ()))
 
     def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
         """Rows of the ``partition``-th of ``partitions`` shares, and last the control row.
 
         Rows that another node takes are written for it instead; then there is only the control row.
         """
-        work = read_work(self.store, self.work)
-        report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
-        share = Share(self.store, self.tick, work, report, partition, partitions)
+        share = self._share(partition, partitions)
+        work, report = share.work, share.report
         shape = answered(self.shape, self.store, self.answers.get(partition, ()))
         feed = self.shape.feed
         writer = None
@@ -100,7 +75,7 @@ class NodeTask:
                 work,
                 self.store,
             )
-        for batch in _collect(KINDS[type(self.shape)](shape, share), output_bytes(shape.memory)):
+        for batch in _collect(shape.strategy(shape, share), output_bytes(shape.memory)):
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
             if writer is not None:
@@ -112,6 +87,10 @@ class NodeTask:
             [pa.nulls(1, field.type) for field in self.shape.row_schema], schema=self.shape.row_schema
         )
         yield _with_control(empty, self.schema, report.model_dump_json())
+
+    def _share(self, partition: int, partitions: int) -> Share:
+        report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
+        return Share(self.store, self.tick, read_work(self.store, self.work), report, partition, partitions)
 
 
 def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

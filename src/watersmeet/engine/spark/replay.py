@@ -17,13 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, Row, replay
-from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.sources.tables import Table, table_readers
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.tick.ingest import SCHEMA, Ingest
+from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.engine.values import HeldTables, to_json, to_table
@@ -128,7 +127,7 @@ class _SparkCase:
                 lambda source: self._frame(source, step.rows.get(source.name, [])),
                 keep_late=True,
             )
-            reports = found.frame.mapInArrow(Carrying(Ingest(found.split, self._store)), SCHEMA)
+            reports = reports_of(found.sources, self._store)
         try:
             result = self._ticks.run(
                 reports, step.clock_us, host={}, advances=step.advances, idle=step.idle, end=step.end

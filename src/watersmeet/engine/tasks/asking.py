@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.messages.shapes import JoinShape, NodeShape
+from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.tasks.share import Share
 from watersmeet.errors import StateError
 from watersmeet.event_time import Mask
 from watersmeet.kernel.batches import batches_of
-from watersmeet.kernel.elsewhere import ASK, HOLDS, Answers, Elsewhere, Questions
-from watersmeet.kernel.joined import JoinedColumn
+from watersmeet.kernel.elsewhere import ASK, HOLDS, Answers, Questions
 from watersmeet.state.store import Store
 
 AnswerFile = tuple[str, int]
@@ -33,35 +32,20 @@ _WAITING = 4
 """Batches of candidates that may wait to be taken."""
 
 
-def asked_elsewhere(shape: NodeShape) -> Elsewhere | None:
-    """The condition of a node that its tasks do not compute, if there is one."""
-    if isinstance(shape, JoinShape) and isinstance(shape.condition.residual, Elsewhere):
-        return shape.condition.residual
-    return None
-
-
-def question_schema(shape: JoinShape) -> pa.Schema:
+def question_schema(shape: NodeShape) -> pa.Schema:
     """The batches of `questions`: the columns that the condition mentions, and which question a row is of."""
-    columns: Sequence[JoinedColumn] = shape.condition.residual_columns
-    return pa.schema([*(pa.field(c.name, c.type) for c in columns), pa.field(ASK, pa.int64())])
+    return pa.schema([*(pa.field(c.name, c.type) for c in shape.asked), pa.field(ASK, pa.int64())])
 
 
 def answered(shape: NodeShape, store: Store, files: Sequence[AnswerFile]) -> NodeShape:
     """The shape with its condition answered; itself, where the tasks compute all."""
-    condition = asked_elsewhere(shape)
-    if condition is None or not isinstance(shape, JoinShape):
-        return shape
-    return replace(shape, condition=replace(shape.condition, residual=_read(condition.text, store, files)))
+    condition = shape.elsewhere
+    return shape if condition is None else shape.answered(_read(condition.text, store, files))
 
 
-def questions(
-    shape: JoinShape,
-    share: Share,
-    run: Callable[[Any, Share], Iterator[pa.RecordBatch]],
-    files: Sequence[AnswerFile],
-) -> Iterator[pa.RecordBatch]:
-    """Candidates of the share whose answers are not in ``files``, as the task, ``run``, comes upon them."""
-    condition = asked_elsewhere(shape)
+def questions(shape: NodeShape, share: Share, files: Sequence[AnswerFile]) -> Iterator[pa.RecordBatch]:
+    """Candidates of the share whose answers are not in ``files``, as the task comes upon them."""
+    condition = shape.elsewhere
     assert condition is not None
     schema = question_schema(shape)
     found: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING)
@@ -83,11 +67,11 @@ def questions(
             put(batch.cast(schema))
 
     asking = Questions(ask, _read(condition.text, share.store, files))
-    own = replace(shape, condition=replace(shape.condition, residual=asking))
+    own = shape.answered(asking)
 
     def work() -> None:
         try:
-            for _ in run(own, replace(share, store=_Forgetting(share.store))):
+            for _ in own.strategy(own, replace(share, store=_Forgetting(share.store))):
                 pass
             put(None)
         except _Over:

@@ -17,11 +17,12 @@ from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.engine.messages.shapes import null_column
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.tasks.aside import missed_columns
+from watersmeet.engine.tasks.flags import flags_of
 from watersmeet.engine.tasks.nulls import null_time_error
 from watersmeet.engine.tasks.write import SideWriter
 from watersmeet.event_time import Mask, Times, below
 from watersmeet.kernel.times import to_canonical
-from watersmeet.names import DIFF, FLAG, PARTITION
+from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import Missed
@@ -81,7 +82,7 @@ class IngestWriter:
         judgement = np.zeros(batch.num_rows, dtype=np.int8)
         if batch.num_rows == 0:
             return judgement
-        flags = self._flags(batch)
+        flags = flags_of(batch, self._side.not_null)
         part = flags != FLAG_BENEATH
         self._count("beneath", batch.num_rows - int(part.sum()))
         self._count("in", int(part.sum()))
@@ -147,12 +148,6 @@ class IngestWriter:
     def _count(self, what: str, rows: int) -> None:
         if rows:
             self.report.counts[what] = self.report.counts.get(what, 0) + rows
-
-    def _flags(self, batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
-        if FLAG not in batch.schema.names:
-            return np.zeros(batch.num_rows, dtype=np.int8)
-        flags: npt.NDArray[np.int8] = batch.column(FLAG).to_numpy(zero_copy_only=False)
-        return flags
 
     def _event_times(self, batch: pa.RecordBatch) -> tuple[dict[str, Times], dict[str, Mask | None]]:
         """Per event-time column its values (any where NULL), and where there are some (None: everywhere)."""

@@ -32,7 +32,11 @@ def run_bytes(memory: int) -> int:
 
 def check_held(what: str, batches: Sequence[pa.RecordBatch], memory: int, most: int | None = None) -> None:
     """Raises: EngineError when rows that a task has to hold at once are more than it may hold."""
-    held = sum(size(batch.columns) for batch in batches)
+    check_bytes(what, sum(size(batch.columns) for batch in batches), memory, most)
+
+
+def check_bytes(what: str, held: int, memory: int, most: int | None = None) -> None:
+    """As `check_held`, of rows of so many bytes, which need not be there yet."""
     allowed = memory if most is None else min(memory, most)
     if held > allowed:
         raise EngineError(

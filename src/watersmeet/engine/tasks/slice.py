@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.messages.shapes import SideTask
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.messages.work import SideWork
 from watersmeet.engine.tasks.memory import run_bytes
 from watersmeet.engine.tasks.share import Share
 from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.pairs import Condition, Search, SortedRows, distinct, has_match, rows_matched
+from watersmeet.kernel.pairs import Condition, Search, distinct, has_match, rows_matched
 from watersmeet.kernel.pieces import together, whole
 from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import borders, order_of, slice_of
+from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import (
     LISTED,
@@ -252,10 +253,8 @@ class RunSlice:
 
     def search(self, condition: Condition, needles: SortedRows, side: Side) -> Search | None:
         """Where needles (rows of ``side``) have candidates in the slice; see `kernel.pairs.Search`."""
-        found = Search.of(condition, needles, side, self.looked_up)
-        if found is None or not self._hidden_below:
-            return found
-        return replace(found, alive=self._alive)
+        alive = self._alive if self._hidden_below else None
+        return Search.of(condition, needles, side, self.looked_up, alive)
 
     def _alive(self, rows: Rows) -> Mask:
         keep = np.ones(len(rows), dtype=np.bool_)
@@ -328,7 +327,7 @@ class SideSlice:
         of_old, of_new: which rows of the live runs, and of this tick's.
     """
 
-    def __init__(self, task: SideTask, work: SideWork, store: Store, of_old: Cut, of_new: Cut) -> None:
+    def __init__(self, task: SideShape, work: SideWork, store: Store, of_old: Cut, of_new: Cut) -> None:
         self.task = task
         self.work = work
         self.store = store

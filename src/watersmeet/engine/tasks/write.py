@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.messages.reports import PadFile
-from watersmeet.engine.messages.shapes import SideTask
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.tasks.memory import RUN_BYTES, run_bytes
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, sizes
@@ -44,7 +44,7 @@ class SideWriter:
 
     def __init__(
         self,
-        side: SideTask,
+        side: SideShape,
         store: Store,
         tick: int,
         flush_rows: int = FLUSH_ROWS,

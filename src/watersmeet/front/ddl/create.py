@@ -20,11 +20,14 @@ from sqlglot.tokens import TokenType
 
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.front.ddl.durations import lag_of
-from watersmeet.front.ddl.options import CONNECTORS, infers, of_the_connector, source_fields
+from watersmeet.front.ddl.options import infers, is_same_option, of_the_connector, source_fields
 from watersmeet.front.text.place import Refused
 from watersmeet.front.text.tokens import Cursor, parse_tokens
-from watersmeet.front.types.columns import INTEGERS, TIMES, normal_type, parse_type
-from watersmeet.spec.model import ONE_PARTITION, Column, EventTime, Sink, Source
+from watersmeet.front.types.columns import normal_type
+from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
+from watersmeet.spec.model import Column, EventTime, Sink, Source
+from watersmeet.types.parser import parse_type
+from watersmeet.types.sql_type import INTEGERS, TIMES
 
 Infer = Callable[[Source, Sequence[str]], Sequence[Column]]
 """Gives the columns of a source from what is there: those that it declares as they are, and the others.
@@ -71,7 +74,7 @@ def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None =
             start = cursor.offset
             connector = cursor.dotted("a connector")
         elif cursor.accept("OPTIONS") or cursor.accept("WITH"):
-            options.update(_option_list(cursor))
+            _option_list(cursor, name, options)
         else:
             raise cursor.unexpected("TYPE, USING, OPTIONS or WITH")
     connector = _connector(connector, options, cursor, start)
@@ -124,7 +127,7 @@ class _Inferring:
 
     def _columns(self) -> Sequence[Column]:
         text = self.cursor.text
-        if self.connector != "file":
+        if not connector_of(self.connector).files:
             raise text.error(
                 f'"{self.name}" is declared without columns, and only those of files can be inferred',
                 "cannot-infer",
@@ -148,7 +151,15 @@ class _Inferring:
 
 
 def _connector(written: str | None, options: dict[str, str], cursor: Cursor, start: int) -> str:
-    named = written or next((value for key, value in options.items() if key.lower() == "connector"), None)
+    of_options = next((value for key, value in options.items() if key.lower() == "connector"), None)
+    named = written or of_options
+    if written and of_options and written.lower() != of_options.lower():
+        raise cursor.text.error(
+            f'it connects to "{written}", and to "{of_options}" by its options',
+            "duplicate-option",
+            start,
+            "leave out one of them",
+        )
     if named is None:
         raise cursor.text.error(
             "it is not said what this connects to",
@@ -156,11 +167,11 @@ def _connector(written: str | None, options: dict[str, str], cursor: Cursor, sta
             start,
             "add TYPE Kafka (or File, Jdbc, Generator, Console, Memory), or 'connector' = 'kafka' in WITH",
         )
-    found = CONNECTORS.get(named.lower())
+    found = BY_NAME.get(named.lower())
     if found is None:
-        hint = near_names(named, [each.capitalize() for each in dict.fromkeys(CONNECTORS.values())])
+        hint = near_names(named, [each.capitalize() for each in CONNECTORS])
         raise cursor.text.error(f'unknown connector "{named}"', "unknown-connector", start, hint)
-    return found
+    return found.name
 
 
 def _column_list(cursor: Cursor) -> _Columns:
@@ -189,7 +200,7 @@ def _column(cursor: Cursor, before: list[Column]) -> Column:
     if cursor.looks_at("AS"):
         hint = "compute it in a view: CREATE VIEW … AS SELECT …, expression AS " + name
         raise cursor.text.not_supported(f'the computed column "{name}" is', start, hint)
-    column = Column(name, parse_type(cursor))
+    column = Column(name, str(parse_type(cursor)))
     while not cursor.looks_at(",") and not cursor.looks_at(")"):
         if cursor.accept("COMMENT"):
             cursor.string("the comment")
@@ -220,12 +231,21 @@ def _watermark(cursor: Cursor) -> tuple[str, exp.Expression | None, int]:
     return name, lag, start
 
 
-def _option_list(cursor: Cursor) -> dict[str, str]:
-    """``('k' = 'v', k 'v', a.b = 5)``."""
-    found: dict[str, str] = {}
+def _option_list(cursor: Cursor, name: str, found: dict[str, str]) -> None:
+    """``('k' = 'v', k 'v', a.b = 5)``, added to ``found``; ``name``: whose options they are."""
     cursor.expect("(")
     while not cursor.accept(")"):
+        start = cursor.offset
         key = cursor.dotted("an option's name")
+        before = next((each for each in found if is_same_option(each, key)), None)
+        if before is not None:
+            also = "" if before == key else f", also as '{before}'"
+            raise cursor.text.error(
+                f"\"{name}\": option '{key}' is said twice{also}",
+                "duplicate-option",
+                start,
+                "leave out one of them",
+            )
         cursor.accept("=")
         negative = "-" if cursor.accept("-") else ""
         token = cursor.take()
@@ -238,7 +258,6 @@ def _option_list(cursor: Cursor) -> dict[str, str]:
             raise cursor.text.error(message, "syntax", token.start)
         if not cursor.accept(",") and not cursor.looks_at(")"):
             raise cursor.unexpected(", or )")
-    return found
 
 
 def _source(
@@ -277,14 +296,15 @@ def _source(
     fields = source_fields(
         options, connector, lambda message, hint: text.error(message, "bad-option", start, hint)
     )
-    if fields.partitions and connector in ONE_PARTITION:
+    traits = connector_of(connector)
+    if fields.partitions and traits.one_partition:
         raise text.error(
             f'"{name}" is one partition: rows of a {connector} carry none',
             "bad-option",
             start,
             "leave 'partitions' out; those of Kafka are found by themselves",
         )
-    if times and connector == "jdbc":
+    if times and traits.snapshot:
         raise text.error(
             f'"{name}" is a table: a jdbc source has no event times',
             "not-a-stream",

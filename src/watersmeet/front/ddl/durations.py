@@ -7,8 +7,8 @@ from sqlglot import exp
 from watersmeet.errors import SqlError
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import parse_tokens, statements_of
-from watersmeet.front.types.columns import INTEGERS, TIMES
-from watersmeet.spec.intervals import IntervalError, interval_us, is_calendar, is_interval, text_us
+from watersmeet.types.intervals import IntervalError, interval_us, is_calendar, is_interval, text_us
+from watersmeet.types.sql_type import INTEGERS, TIMES
 
 _HINT = "write a day-time interval, such as INTERVAL '10' SECONDS"
 

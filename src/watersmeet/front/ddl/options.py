@@ -7,25 +7,9 @@ from dataclasses import dataclass, fields
 
 from watersmeet.errors import SqlError
 from watersmeet.front.ddl.durations import duration_us
+from watersmeet.spec.connectors import connector_of
 from watersmeet.spec.model import OnIdle
 from watersmeet.spec.secrets import guarded
-
-CONNECTORS = {
-    "kafka": "kafka",
-    "file": "file",
-    "files": "file",
-    "filesystem": "file",
-    "generator": "generator",
-    "datagen": "generator",
-    "console": "console",
-    "print": "console",
-    "memory": "memory",
-    "jdbc": "jdbc",
-}
-"""Names as people write them (Hazelcast, Flink, Spark) → ours."""
-
-KAFKA_MAX_AHEAD_US = 86_400_000_000
-"""A Kafka row more than a day ahead of the clock is set aside, unless 'max_ahead' says otherwise ('off')."""
 
 GENERATOR_ROWS_PER_SECOND = "1000"
 """What a generator makes unless its option 'rate' says otherwise."""
@@ -46,7 +30,7 @@ class SourceFields:
 def source_fields(options: Mapping[str, str], connector: str, error: OptionError) -> SourceFields:
     """The options that are fields of a `Source`; ``idle_timeout`` and ``IDLE-TIMEOUT`` are one."""
     named = {_plain(key): value for key, value in options.items()}
-    default = KAFKA_MAX_AHEAD_US if connector == "kafka" else None
+    default = connector_of(connector).max_ahead_us
     return SourceFields(
         _partitions(named.get("partitions")),
         _duration("idle_timeout", named, None, error),
@@ -78,6 +62,13 @@ def infers(options: Mapping[str, str], error: OptionError) -> bool:
 
 
 _OURS = ("connector", COLUMNS, *(field.name.removesuffix("_us") for field in fields(SourceFields)))
+
+
+def is_same_option(one: str, other: str) -> bool:
+    """Whether two names are one option's; ours may be written with - and . for _, too."""
+    if _plain(one) in _OURS:
+        return _plain(one) == _plain(other)
+    return one.lower() == other.lower()
 
 
 def _plain(key: str) -> str:
@@ -120,7 +111,7 @@ def _on_idle(written: str | None, error: OptionError) -> OnIdle:
 def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionError) -> float | None:
     """How many rows are expected, for forecasts alone; a generator's are its rate."""
     written = named.get("rows_per_second")
-    if connector == "generator":
+    if connector_of(connector).own_rate:
         if written is not None:
             raise error("a generator has no option 'rows_per_second'", "'rate' says how many rows it makes")
         return _above_zero(named.get("rate", GENERATOR_ROWS_PER_SECOND))
@@ -134,7 +125,7 @@ def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionErro
 
 def _refresh(named: Mapping[str, str], connector: str, error: OptionError) -> int | None:
     """How often a table is looked at."""
-    if "refresh" in named and connector not in ("file", "jdbc"):
+    if "refresh" in named and connector_of(connector).refresh_us is None:
         raise error(f"a {connector} source has no option 'refresh'", "it is said of tables: files and jdbc")
     return _duration("refresh", named, None, error)
 

@@ -13,7 +13,6 @@ from sqlglot.tokens import TokenType
 from watersmeet.errors import Location, SqlError, near_names
 from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.text.tokens import Cursor
-from watersmeet.spec.intervals import IntervalError, trigger_ms
 from watersmeet.spec.model import (
     LEAST_TASK_MEMORY,
     NullTime,
@@ -24,6 +23,7 @@ from watersmeet.spec.model import (
 )
 from watersmeet.spec.spark_settings import problem_of
 from watersmeet.spec.time_zones import hint_for, zone_named
+from watersmeet.types.intervals import IntervalError, trigger_ms
 
 OPTIONS = (
     "watermark_rule",
@@ -48,6 +48,9 @@ RUN_SETTINGS = (
     "jars",
 )
 """Settings of the run, given as text to whoever runs the job."""
+
+SWITCHES = ("until_caught_up", "finish", "set_aside_newer_parts")
+ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 _Kind = TypeVar("_Kind", bound=Enum)
 
@@ -146,6 +149,8 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
             hint = error.hint
         except SqlError as error:
             hint = error.hint
+    elif name in SWITCHES and value.strip().lower() not in (*ON, *OFF):
+        hint = "it is 'true' or 'false'"
     else:
         return value
     raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)

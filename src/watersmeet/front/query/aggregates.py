@@ -44,7 +44,9 @@ def aggregated(
         raise Refused
     outputs = grouping.outputs(select)
     having = select.args.get("having")
-    kept = None if having is None else grouping.above(_without_aliases(having.this, select, windows))
+    kept = (
+        None if having is None else _condition(grouping.above(_without_aliases(having.this, select, windows)))
+    )
     if len(text.problems) > before:
         raise Refused
     aggregation = grouping.aggregation(kept)
@@ -54,8 +56,16 @@ def aggregated(
     return query, tuple(columns)
 
 
+def _condition(having: Expr) -> Expr:
+    """As Spark's parser has it: what is no comparison is cast."""
+    plain = having.unnest()
+    if isinstance(plain, exp.Predicate | exp.Connector | exp.Not | exp.Boolean):
+        return having
+    return exp.cast(having, "BOOLEAN", dialect="spark")
+
+
 def _row_condition(expr: Expr, windows: Windowed, text: Text) -> Expr:
-    found = resolved(expr, windows.scope, text)
+    found = resolved(expr, windows.scope, text, "WHERE")
     for column in found.find_all(exp.Column):
         if not column.table and column.name in WINDOW_COLUMNS:
             text.problem(

@@ -14,14 +14,11 @@ from watersmeet.front.query.flow import Flow, table_of
 from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.scope import Scope, resolved
 from watersmeet.front.text.place import Text
-from watersmeet.front.types.columns import INTEGERS, TIMES
 from watersmeet.spec.model import Input, Query, Source, inputs_of
+from watersmeet.types.sql_type import INTEGERS, TIMES
 
 Reader = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
 """A FROM item as columns and ways or joins, and its name."""
-
-TABLES = ("file", "jdbc", "memory")
-"""Connectors that can be read as a whole, again and again."""
 
 _CLOCK = ("proctime", "now", "localtimestamp")
 _AS_IT_IS = "every row meets the table as it is in the row's tick"
@@ -70,7 +67,7 @@ def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text) -> No
             "rows of a stream meet the newest row of another one by ASOF JOIN; a table is declared without"
             " WATERMARK FOR, and read as a whole",
         )
-    if source.connector not in TABLES:
+    if not source.traits.tables:
         raise text.error(
             f'"{item.name}" cannot be read as a table: a {source.connector} source has no end',
             "not-a-table",

@@ -63,7 +63,6 @@ _CLAUSES = {
     "offset": "OFFSET",
     "qualify": "QUALIFY",
     "windows": "WINDOW",
-    "laterals": "LATERAL VIEW",
     "pivots": "PIVOT",
     "sample": "TABLESAMPLE",
     "into": "SELECT INTO",
@@ -81,6 +80,10 @@ _INSTEAD = {
     " TABLE(TUMBLE(…)) GROUP BY window_start, window_end, k; LEFT SEMI JOIN puts a row out once however many"
     " partners it has",
 }
+UNNESTED = (
+    "a row stays one row here: ask within it, as in array_contains(a, x), exists(a, e -> e > x), a[0] or"
+    " transform(a, e -> e.field), in ON as well; or take it apart before it comes in"
+)
 _AGGREGATED = (
     "aggregates stand in SELECT and HAVING of a query over windows: SELECT … FROM TABLE(TUMBLE(…))"
     " GROUP BY window_start, window_end, …"
@@ -92,10 +95,13 @@ _WINDOWED = (
 
 
 def check_clauses(select: exp.Expr, text: Text, *, windowed: bool = False) -> None:
-    """Report clauses of a SELECT (or UNION) that are not supported.
+    """Report clauses of a SELECT (or UNION) that are not supported. Raises: SqlError for LATERAL VIEW.
 
     ``windowed``: it is over TUMBLE, HOP or SESSION, and may group.
     """
+    if select.args.get("laterals"):  # its names mean nothing here: what uses them is not looked at
+        (first, *_) = select.args["laterals"]
+        raise text.not_supported("LATERAL VIEW is", first if _placed(first) else select, UNNESTED)
     for key, words in _CLAUSES.items():
         if windowed and key in ("group", "having"):
             continue
@@ -125,6 +131,11 @@ def check_expression(expr: exp.Expr, text: Text, *, repeatable: bool) -> bool:
     return len(text.problems) == before
 
 
+def is_repeatable(expr: exp.Expr) -> bool:
+    """Whether it is of the same value each time that it is computed."""
+    return not any(function_name(node) in _RANDOM for node in expr.walk())
+
+
 def check_grouped(expr: exp.Expr, text: Text) -> bool:
     """Report what an expression over groups must not hold; True if it is clean."""
     before = len(text.problems)
@@ -145,7 +156,7 @@ def _check_node(node: exp.Expr, text: Text, repeatable: bool) -> None:
     elif isinstance(node, exp.Window):
         text.problems.append(text.not_supported("a window function (OVER) is", node, _ENDLESS))
     elif isinstance(node, (exp.UDTF, exp.Explode, exp.Inline, exp.Posexplode)) or name in _GENERATORS:
-        text.problems.append(text.not_supported(f"{_shown(node)}, which makes rows, is", node))
+        text.problems.append(text.not_supported(f"{_shown(node)}, which makes rows, is", node, UNNESTED))
     elif name in _CLOCK and (name != "unix_timestamp" or not node.args.get("expressions")):
         text.problem(
             f"{_shown(node)} is not supported yet: a replayed tick must see the same clock",

@@ -13,8 +13,8 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.front.types.columns import UNKNOWN
-from watersmeet.spec.intervals import is_interval
 from watersmeet.spec.model import Expr
+from watersmeet.types.intervals import is_interval
 
 _NOW = re.compile(
     r"now|(today|tomorrow|yesterday)\s*(z|[+-][\d:]+|(utc|gmt|ut)([+-][\d:]+)?|[a-z]{3}|[a-z_]+/\S+)?",
@@ -39,6 +39,22 @@ _OF_TIMES_HERE = (
     exp.TsOrDsToTimestamp,
 )  # fmt: skip
 """The same with a grammar of their own."""
+
+_NO_TIME = {
+    **dict.fromkeys(("date_part", "datepart", "date_trunc"), 0),
+    **dict.fromkeys(
+        (
+            "date_format", "from_utc_timestamp", "next_day", "to_date", "to_timestamp", "to_timestamp_ltz",
+            "to_timestamp_ntz", "to_unix_timestamp", "to_utc_timestamp", "trunc", "try_to_date",
+            "try_to_timestamp", "unix_timestamp",
+        ),
+        1,
+    ),
+}  # fmt: skip
+"""The place of the argument that is a pattern, a unit, a day of the week or a zone: a text, and no time."""
+
+_NO_TIME_HERE = ("format", "unit", "zone", "source_tz", "target_tz")
+"""The same of functions that sqlglot knows."""
 
 _ALIKE = frozenset(
     {
@@ -71,7 +87,7 @@ def clock_text(node: Expr, kind: Callable[[Expr], str], name: str | None) -> Pro
     if isinstance(node, exp.Cast):
         return _found([node.this], kind) if _is_time(node.to.sql("spark")) else None
     if name in _OF_TIMES or isinstance(node, _OF_TIMES_HERE):
-        return _found(list(node.iter_expressions()), kind)
+        return _found(_times(node, name), kind)
     for beside in _alike(node, name):
         steps = isinstance(node, (exp.Add, exp.Sub)) and any(is_interval(each) for each in beside)
         if steps or any(_is_time(kind(each)) for each in beside):
@@ -85,6 +101,14 @@ def clock_text(node: Expr, kind: Callable[[Expr], str], name: str | None) -> Pro
                 f"if it is text, say so: CAST({unknown.sql('spark')} AS STRING), or AS ARRAY<STRING>",
             )
     return None
+
+
+def _times(node: Expr, name: str | None) -> list[Expr]:
+    """The arguments of a function of times that it makes times of."""
+    if isinstance(node, exp.Anonymous):
+        return [each for place, each in enumerate(node.expressions) if place != _NO_TIME.get(name or "")]
+    given = [each for each in node.iter_expressions() if each.arg_key not in _NO_TIME_HERE]
+    return given[:1] if isinstance(node, exp.NextDay) else given
 
 
 def _found(operands: Sequence[Expr], kind: Callable[[Expr], str]) -> Problem | None:

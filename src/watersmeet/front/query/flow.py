@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from watersmeet.front.query.inline import both, substituted
 from watersmeet.front.query.scope import column_node
-from watersmeet.front.types.infer import common_type
+from watersmeet.front.types.infer import united
 from watersmeet.spec.model import (
     Branch,
     Column,
@@ -157,7 +157,7 @@ def union_all(flows: Sequence[Flow]) -> Flow:
     columns = list(flows[0].columns)
     for i in range(width):
         for flow in flows[1:]:
-            kind = common_type(columns[i].type, flow.columns[i].type)
+            kind = united(columns[i].type, flow.columns[i].type)
             if kind is None:
                 raise FlowError(
                     f'UNION ALL: column "{columns[i].name}" is {columns[i].type} in one branch'

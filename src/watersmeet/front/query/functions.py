@@ -7,8 +7,7 @@ left to Spark.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlglot import ErrorLevel, exp
@@ -17,19 +16,29 @@ from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import near_names
 from watersmeet.front.query.clock import clock_text
+from watersmeet.front.query.constants import constant_problem
+from watersmeet.front.query.lambdas import lambda_problem, variable_type, with_variables
+from watersmeet.front.query.operators import (
+    Problem,
+    comparisons,
+    not_a_condition,
+    operator_problem,
+    shown,
+)
+from watersmeet.front.query.unlike import unlike_arguments, unlike_key, unlike_operands
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
-from watersmeet.front.types.columns import TIMES, UNKNOWN
-from watersmeet.front.types.infer import number_type, type_of
+from watersmeet.front.types.columns import UNKNOWN
+from watersmeet.front.types.infer import field_type, null_of, number_type, type_of
 from watersmeet.spec.functions import (
     Signature,
     family_of,
     function_names,
-    operator_refuses,
     signature_of,
     spark_version,
 )
 from watersmeet.spec.model import Expr
+from watersmeet.types.nested import array_of, element_of, entry_of, fields_of
 
 TypeOf = Callable[[exp.Column], str]
 
@@ -38,31 +47,44 @@ OWN_FUNCTIONS = ("spark.sql.extensions", "spark.sql.catalogimplementation", "spa
 
 _GRAMMAR = frozenset(
     {
-        "cast", "try_cast", "extract", "trim", "position", "overlay", "struct", "timestampadd",
+        "cast", "try_cast", "extract", "trim", "position", "struct", "timestampadd",
         "timestampdiff", "dateadd", "datediff", "date_add", "date_diff", "exists", "interval", "map", "array",
         "row", "values", "in", "not", "and", "or", "if", "case", "count", "grouping", "grouping_id",
     }
 )  # fmt: skip
 """Names before parentheses that are more than names, or whose arguments are."""
 
-_OPERATORS: dict[type[Expr], str] = {
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
-}  # fmt: skip
-_ARITHMETIC = ("+", "-", "*", "/", "%")
-_A_DATE = re.compile(r"(\d{4}) ?- ?(\d{1,2}) ?- ?(\d{1,2})")
+_DAYS = ("date_add", "date_diff", "datediff", "dateadd")
+"""With a unit they take three arguments."""
+
+_LONG = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe)
+"""Operations of which people write long rows."""
+
+_SHORTENED = ("INT", "BIGINT", "FLOAT", "DOUBLE", "STRING")
+
+_NO_CALLS = (exp.Connector, exp.Case, exp.Cast)
+"""What sqlglot counts among functions."""
+
+_Call = tuple[str, int | None, Sequence[Expr] | None]
 
 
-def check_calls(tree: Expr, type_of_column: TypeOf, text: Text, written: Expr | None = None) -> None:
+def check_calls(
+    tree: Expr, type_of_column: TypeOf, text: Text, written: Expr | None = None, clause: str | None = None
+) -> None:
     """Report the calls and operators of a resolved expression that Spark certainly refuses, the innermost of
     those that hold each other.
 
     Args:
         written: the expression as it was before; it knows its place where a part of ``tree`` does not.
+        clause: that whose condition it is (WHERE, ON); None: it is none.
     """
 
+    known: dict[int, str] = {}
+
     def kind(node: Expr) -> str:
-        return _kind(node, type_of_column)
+        if id(node) not in known:
+            known[id(node)] = _kind(_of_known(node, kind), type_of_column)
+        return known[id(node)]
 
     wrong: set[int] = set()
     for node in reversed(list(tree.find_all(exp.Expression))):
@@ -73,70 +95,48 @@ def check_calls(tree: Expr, type_of_column: TypeOf, text: Text, written: Expr | 
             message, code, hint = found
             text.problem(message, code, node if text.place(node) else written, hint)
             wrong.add(id(node))
+    if clause is not None and not wrong and (found := not_a_condition(tree, kind, clause)) is not None:
+        text.problem(found[0], found[1], tree if text.place(tree) else written, found[2])
 
 
-def _problem(node: Expr, kind: Callable[[Expr], str], text: Text) -> tuple[str, str, str | None] | None:
-    now = clock_text(node, kind, _name(node))
+def _problem(node: Expr, kind: Callable[[Expr], str], text: Text) -> Problem | None:
+    called = None if isinstance(node, _NO_CALLS) or not isinstance(node, exp.Func) else _call(node)
+    name = called[0].lower() if called is not None else None
+    now = clock_text(node, kind, name)
     if now is not None:
         return now
-    for operator, left, right in _operations(node):
-        unquoted = _unquoted(operator, left, right, kind)
-        if unquoted is not None:
-            return unquoted
-        if operator_refuses(operator, types := kind(left), other := kind(right)):
-            return (
-                f"{node.sql('spark')}: Spark has no {types} {operator} {other}",
-                "wrong-types",
-                "cast one of the two, or compute with INTERVALs"
-                if operator in _ARITHMETIC
-                else "cast one of the two",
-            )
-    return _wrong_call(node, kind, text) if isinstance(node, exp.Func) else None
+    wrong = operator_problem(node, kind) or _unlike(node, kind)
+    if wrong is None:
+        wrong = constant_problem(node, kind, name)
+    if wrong is not None:
+        return wrong
+    return None if called is None else _wrong_call(called, kind, text)
 
 
-def _operations(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
-    operator = _OPERATORS.get(type(node))
-    if operator is not None:
-        yield operator, node.this, node.expression
-    elif isinstance(node, exp.Between):
-        yield ">=", node.this, node.args["low"]
-        yield "<=", node.this, node.args["high"]
-
-
-def _unquoted(
-    operator: str, left: Expr, right: Expr, kind: Callable[[Expr], str]
-) -> tuple[str, str, str | None] | None:
-    """``t >= 2024-03-01``: 2024 less 3 less 1."""
-    if operator in _ARITHMETIC:
-        return None
-    for each, other in ((right, left), (left, right)):
-        written = (
-            _A_DATE.fullmatch(each.unnest().sql("spark")) if isinstance(each.unnest(), exp.Sub) else None
-        )
-        if written is not None and kind(other) in (*TIMES, "STRING"):
-            date = "-".join(written.groups())
-            number = int(written[1]) - int(written[2]) - int(written[3])
-            return (
-                f"{date} without quotes is the number {number}: a subtraction",
-                "wrong-types",
-                f"quotes are missing: DATE '{date}', or TIMESTAMP '{date} 00:00:00'",
-            )
+def _unlike(node: Expr, kind: Callable[[Expr], str]) -> Problem | None:
+    if isinstance(node, exp.Bracket):
+        return unlike_key(node, kind)
+    for operator, left, right in comparisons(node):
+        found = unlike_operands(node, operator, (left, kind(left)), (right, kind(right)))
+        if found is not None:
+            return found
     return None
 
 
-def _wrong_call(
-    node: exp.Func, kind: Callable[[Expr], str], text: Text
-) -> tuple[str, str, str | None] | None:
-    called = _call(node)
-    if called is None:
-        return None
-    name, arguments = called
-    if name.lower() in _GRAMMAR:
-        return None
+def _wrong_call(called: _Call, kind: Callable[[Expr], str], text: Text) -> Problem | None:
+    name, arguments, given = called
+    wrong = None
+    if given is not None:
+        wrong = lambda_problem(name.lower(), given, kind) or unlike_arguments(name.lower(), given, kind)
+    if wrong is not None or (name.lower() in _GRAMMAR and not (name.lower() in _DAYS and arguments == 2)):
+        return wrong
     signature = signature_of(name)
     if signature is None:
         if text.own_functions:
             return None
+        if name.lower() == "identifier":
+            said = "IDENTIFIER() is not supported: names are known when a job is read"
+            return said, "not-supported", "write the name itself, in ` ` where it is no plain word"
         hint = near_names(name.lower(), function_names())
         return (
             f"there is no function {name}() in Spark {spark_version()}",
@@ -146,67 +146,106 @@ def _wrong_call(
     if arguments is None:
         return None
     if not signature.takes(arguments):
-        given = f"{arguments} {'is' if arguments == 1 else 'are'} given"
-        return f"{name}() takes {signature.words()}, and {given}", "wrong-arguments", None
-    return _wrong_types(node, name, arguments, signature, kind)
+        said = f"{arguments} {'is' if arguments == 1 else 'are'} given"
+        return f"{name}() takes {signature.words()}, and {said}", "wrong-arguments", None
+    return _wrong_types(name, given, signature, kind)
 
 
 def _wrong_types(
-    node: exp.Func, name: str, count: int, signature: Signature, kind: Callable[[Expr], str]
-) -> tuple[str, str, str | None] | None:
+    name: str, given: Sequence[Expr] | None, signature: Signature, kind: Callable[[Expr], str]
+) -> Problem | None:
     """Where it is plain which argument is which, and the types of all are known: beside an INTERVAL, say,
-    others are taken than the table has."""
-    given: list[Any] = node.expressions if isinstance(node, exp.Anonymous) else list(node.iter_expressions())
-    lists = signature.refused.get(count, ())
-    if len(given) != count or len(lists) != count or any(family_of(kind(each)) is None for each in given):
+    others are taken than the table has. Texts that are written, and NULL, are read as they are needed."""
+    lists = signature.refused.get(len(given or ()))
+    if given is None or lists is None:
         return None
-    for number, (argument, refused) in enumerate(zip(given, lists, strict=True), 1):
-        found = kind(argument)
+    kinds = [kind(each) for each in given]
+    if any(family_of(its) is None and not _fits(each) for each, its in zip(given, kinds, strict=True)):
+        return None
+    for number, (argument, found, refused) in enumerate(zip(given, kinds, lists, strict=True), 1):
         if family_of(found) in refused:
-            which = "its argument" if count == 1 else f"argument {number}"
+            which = "its argument" if len(given) == 1 else f"argument {number}"
             return (
-                f"{name}(): {which}, {argument.sql('spark')}, is {found}, which it does not take",
+                f"{name}(): {which}, {shown(argument)}, is {found}, which it does not take",
                 "wrong-arguments",
                 "cast it",
             )
     return None
 
 
-def _name(node: Expr) -> str | None:
-    called = _call(node) if isinstance(node, exp.Func) else None
-    return called[0].lower() if called is not None else None
+def _fits(argument: Expr) -> bool:
+    plain = argument.unnest()
+    return isinstance(plain, exp.Null) or (isinstance(plain, exp.Literal) and plain.is_string)
 
 
-def _call(node: exp.Func) -> tuple[str, int | None] | None:
-    """A function's name as Spark gets it, and how many arguments; None for what is no plain call."""
+def _call(node: exp.Func) -> _Call | None:
+    """A function's name as Spark gets it, how many arguments, and which, in their order, where that is plain;
+    None for what is no plain call."""
     if isinstance(node.parent, exp.Dot):
         return None
     if isinstance(node, exp.Anonymous):
-        return node.name, len(node.expressions)
+        return node.name, len(node.expressions), node.expressions
+    if isinstance(node, exp.Overlay):  # it is written with words between
+        parts = [node.args.get(key) for key in ("this", "expression", "from_", "for_")]
+        given = [each for each in parts if each is not None]
+        return "overlay", len(given), given
+    text = node.sql(dialect="spark", unsupported_level=ErrorLevel.IGNORE)
     try:
-        tokens = list(Watersmeet().tokenize(node.sql(dialect="spark", unsupported_level=ErrorLevel.IGNORE)))
+        tokens = list(Watersmeet().tokenize(text))
     except SqlglotError:
         return None
     if len(tokens) < 3 or tokens[1].token_type is not TokenType.L_PAREN or not tokens[0].text.isidentifier():
         return None
     if tokens[0].token_type in (TokenType.IDENTIFIER, TokenType.STRING):
         return None
-    return tokens[0].text.lower(), _count(tokens[1:])
+    commas = _commas(tokens[1:])
+    if commas is None:
+        return tokens[0].text.lower(), None, None
+    if len(tokens) == 3:
+        return tokens[0].text.lower(), 0, ()
+    ends = [*(comma.start for comma in commas), tokens[-1].start]
+    starts = [tokens[1].end + 1, *(comma.end + 1 for comma in commas)]
+    below: list[Any] = list(node.iter_expressions())
+    below += [each.this for each in below if isinstance(each, exp.TsOrDsToDate)]  # which nobody wrote
+    children = {each.sql("spark"): each for each in below}
+    found = [children.get(text[start:end].strip()) for start, end in zip(starts, ends, strict=True)]
+    plain = [each for each in found if each is not None]
+    return tokens[0].text.lower(), len(found), plain if len(plain) == len(found) else None
 
 
-def _count(tokens: list[Token]) -> int | None:
-    """How many arguments there are between the parentheses; None if more follows, or there is a grammar."""
-    depth, commas = 0, 0
+def _commas(tokens: list[Token]) -> list[Token] | None:
+    """Those between the arguments, of the tokens from the parenthesis on; None if more follows, or there is a
+    grammar."""
+    depth, commas = 0, []
     for number, token in enumerate(tokens):
         kind = token.token_type
         depth += kind in (TokenType.L_PAREN, TokenType.L_BRACKET)
         depth -= kind in (TokenType.R_PAREN, TokenType.R_BRACKET)
-        commas += depth == 1 and kind is TokenType.COMMA
+        if depth == 1 and kind is TokenType.COMMA:
+            commas.append(token)
         if depth == 1 and kind in (TokenType.FROM, TokenType.IN, TokenType.ALIAS, TokenType.ORDER_BY):
             return None
         if depth == 0 and number < len(tokens) - 1:
             return None
-    return 0 if len(tokens) == 2 else commas + 1
+    return commas
+
+
+def _of_known(node: Expr, kind: Callable[[Expr], str]) -> Expr:
+    """An operation with NULLs of their types for operands that are operations of known types themselves, so
+    that a long one is not gone through again at each of its operators; anything else as it is."""
+    plain = node.unnest()
+    if not isinstance(plain, _LONG) or plain.find_ancestor(exp.Lambda) is not None:
+        return node
+    sides = (plain.this, plain.expression)
+    long = [isinstance(side.unnest(), _LONG) and side.find(exp.Interval) is None for side in sides]
+    types = [kind(side) if is_long else UNKNOWN for side, is_long in zip(sides, long, strict=True)]
+    if not any(type_ in _SHORTENED for type_ in types):
+        return node
+    this, expression = (
+        null_of(type_) if type_ in _SHORTENED else side.copy()
+        for side, type_ in zip(sides, types, strict=True)
+    )
+    return type(plain)(**{**plain.args, "this": this, "expression": expression})
 
 
 def _kind(node: Expr, type_of_column: TypeOf) -> str:
@@ -215,13 +254,37 @@ def _kind(node: Expr, type_of_column: TypeOf) -> str:
     if isinstance(plain, exp.Null) or (isinstance(plain, exp.Literal) and plain.is_string):
         return UNKNOWN
     if isinstance(plain, exp.Literal):
-        found = number_type(plain)
-        return found if found in ("TINYINT", "SMALLINT", "INT") else UNKNOWN
+        return number_type(plain)
     if isinstance(plain, exp.Column):
         return type_of_column(plain)
-    found = type_of(plain, type_of_column)
+    if isinstance(plain, exp.Identifier):
+        return variable_type(plain, lambda each: _kind(each, type_of_column))
+    if isinstance(plain, (exp.Bracket, exp.Dot)):
+        return _kind_within(plain, _kind(plain.this, type_of_column))
+    if isinstance(plain, (exp.Connector, exp.Predicate, exp.Not)) and not isinstance(plain, exp.Query):
+        return "BOOLEAN"
+    if isinstance(plain, exp.Array):
+        elements = {_kind(each, type_of_column) for each in plain.expressions}
+        return array_of(elements.pop()) if len(elements) == 1 and UNKNOWN not in elements else UNKNOWN
+    variables = with_variables(plain, lambda each: _kind(each, type_of_column))
+    found = type_of(variables, type_of_column)
     if found == UNKNOWN and isinstance(plain, exp.Func):
         called = _call(plain)
         signature = signature_of(called[0]) if called is not None else None
         return (signature.result if signature is not None else None) or UNKNOWN
     return found
+
+
+def _kind_within(node: Expr, base: str) -> str:
+    """Of ``x[…]`` or ``x.field``, of a value of that type."""
+    if isinstance(node, exp.Dot):
+        name = node.expression
+        return (field_type(base, name.name) if isinstance(name, exp.Identifier) else None) or UNKNOWN
+    place = node.expressions[0] if len(node.expressions) == 1 else None
+    entry = entry_of(base)
+    if entry is not None:
+        return entry[1]
+    if fields_of(base) is not None:
+        text = isinstance(place, exp.Literal) and place.is_string
+        return (field_type(base, place.name) if place is not None and text else None) or UNKNOWN
+    return element_of(base) or UNKNOWN

@@ -6,13 +6,17 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from watersmeet.front.types.columns import INTEGERS
+from watersmeet.errors import SqlError
 from watersmeet.front.types.infer import number_type
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import INTEGERS
 
 _ATOMS = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Boolean, exp.Null, exp.Bracket)
 _OPERATORS = frozenset(kind.key for kind in exp.ALL_FUNCTIONS if issubclass(kind, exp.Binary))
 
+
+MOST_PARTS = 10_000
+"""Of an expression, with all that columns of views stand for: a chain of views may double it with each."""
 
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
@@ -28,7 +32,7 @@ def operand(expr: Expr, place: Expr | None = None) -> Expr:
 
 
 def substituted(expr: Expr, value: Callable[[exp.Column], Expr]) -> Expr:
-    """A copy in which each column is replaced."""
+    """A copy in which each column is replaced. Raises: SqlError where it becomes too large."""
 
     def one(node: exp.Expression) -> exp.Expression:
         if not isinstance(node, exp.Column):
@@ -36,7 +40,15 @@ def substituted(expr: Expr, value: Callable[[exp.Column], Expr]) -> Expr:
         return value(node).copy() if node is tree else operand(value(node), node)
 
     tree = expr.copy()
-    return tree.transform(one, copy=False)
+    found = tree.transform(one, copy=False)
+    parts = sum(1 for _ in found.walk())
+    if parts > MOST_PARTS and parts > 2 * sum(1 for _ in expr.walk()):
+        raise SqlError(
+            f"an expression has more than {MOST_PARTS:,} parts, with what columns of views stand for",
+            code="not-supported",
+            hint="say once what is said several times in the views beneath it",
+        )
+    return found
 
 
 def both(first: Expr | None, second: Expr) -> Expr:

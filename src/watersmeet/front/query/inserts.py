@@ -26,13 +26,10 @@ def insert_target(cursor: Cursor, catalog: Catalog) -> tuple[Sink, tuple[str, ..
     cursor.accept("TABLE")
     start = cursor.offset
     sink = catalog.sink(cursor.dotted("a sink"), start, cursor.text)
-    if sink.connector == "generator":
+    if not sink.traits.sinks:
+        what = f"{sink.connector}{' table' if sink.traits.snapshot else ''}"
         raise cursor.text.error(
-            f'"{sink.name}" is a generator: it cannot be written to', "unknown-sink", start
-        )
-    if sink.connector == "jdbc":
-        raise cursor.text.error(
-            f'"{sink.name}" is a jdbc table: it can be read, not written to', "unknown-sink", start
+            f'"{sink.name}" is a {what}: it can be read, not written to', "unknown-sink", start
         )
     return sink, _listed(cursor, sink)
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from watersmeet.errors import near_names
-from watersmeet.front.query.checks import check_expression
-from watersmeet.front.query.scope import Found, Scope, resolved
+from watersmeet.front.query.checks import check_expression, is_repeatable
+from watersmeet.front.query.scope import Found, Scope, fields_in, resolved
 from watersmeet.front.text.place import Text
 from watersmeet.spec.model import Expr
 
@@ -18,6 +18,7 @@ from watersmeet.spec.model import Expr
 def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bool) -> list[Found]:
     """What the SELECT puts out, resolved, in order; problems are reported and their items left out."""
     found: list[Found] = []
+    aliases: dict[str, list[Expr]] = {}
     for number, item in enumerate(select.expressions, 1):
         star = _star(item)
         if star is not None:
@@ -27,7 +28,9 @@ def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bo
         elif check_expression(item, text, repeatable=repeatable):
             plain = item.this if isinstance(item, exp.Alias) else item
             name = item.alias if isinstance(item, exp.Alias) else spark_name(plain)
-            expr = resolved(plain, scope, text)
+            expr = resolved(plain, scope, text, aliases=aliases)
+            if isinstance(item, exp.Alias) and is_repeatable(expr):  # else it would be computed twice
+                aliases.setdefault(name.lower(), []).append(expr)
             is_column = isinstance(expr, exp.Column)
             origin = expr.sql("spark").replace("`", "") if is_column else f"expression {number}"
             found.append(Found(name, expr, origin))
@@ -80,20 +83,27 @@ def _expanded(item: exp.Expression, star: exp.Star, scope: Scope, text: Text) ->
     if star.args.get("replace") or star.args.get("rename"):
         text.problems.append(text.not_supported("REPLACE and RENAME in a star are", item))
         return []
-    alias = item.table if isinstance(item, exp.Column) else ""
-    if not alias:
+    path = item.parts[:-1] if isinstance(item, exp.Column) else []
+    if not path:
         found = list(scope.star())
     else:
-        named = scope.relation(alias)
-        if named is None:
+        named = scope.relation(path[0].name) if len(path) == 1 else None
+        fields = fields_in(path, scope) if named is None else None
+        if named is None and fields is None:
+            alias = ".".join(each.name for each in path)
             hint = near_names(alias, [each.alias for each in scope.relations])
             text.problem(f'unknown input "{alias}" in "{alias}.*"', "unknown-table", item, hint)
             return []
-        found = list(scope.star_of(named))
+        found = list(fields or ()) if named is None else list(scope.star_of(named))
     left_out = [column.name.lower() for column in star.args.get("except_") or ()]
     for name in left_out:
         if all(each.name.lower() != name for each in found):
-            text.problem(f'EXCEPT: there is no column "{name}"', "unknown-column", item)
+            text.problem(
+                f'EXCEPT: there is no column "{name}"',
+                "unknown-column",
+                item,
+                near_names(name, [each.name for each in found]),
+            )
     return [each for each in found if each.name.lower() not in left_out]
 
 

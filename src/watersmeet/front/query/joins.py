@@ -93,7 +93,9 @@ def rows_of(part: Part, select: exp.Select, read: Read, text: Text) -> tuple[Par
         without_join(select, text)
     else:
         part = replace(part, relation=with_hints(part.relation, select, part.items, text))
-    return part, None if rest is None else _condition(rest, part.scope, text)
+    # of a text within an AND Spark makes a condition, of one alone it does not
+    clause = "WHERE" if where is not None and rest is where.this else None
+    return part, None if rest is None else _condition(rest, part.scope, text, clause)
 
 
 def _existence(part: Part, where: exp.Expression, read: Read, text: Text) -> tuple[Part, Expr | None]:
@@ -166,14 +168,14 @@ def _exists(part: Part, exists: exp.Exists, kind: JoinKind, read: Read, text: Te
             if not column.table and len(named) == 1:  # inside, names mean the sub-query's columns first
                 column.set("table", exp.to_identifier(named[0].alias, quoted=True))
         scope = Scope(part.scope.relations + inner.scope.relations, part.scope.merged + inner.scope.merged)
-        condition = _condition(inside, scope, text)
+        condition = _condition(inside, scope, text, "WHERE")
     return replace(part, relation=Join(part.relation, inner.relation, kind, condition, clause=Clause.EXISTS))
 
 
-def _condition(expr: Expr, scope: Scope, text: Text) -> Expr | None:
+def _condition(expr: Expr, scope: Scope, text: Text, clause: str | None = None) -> Expr | None:
     if not check_expression(expr, text, repeatable=True):
         return None
-    return resolved(expr, scope, text)
+    return resolved(expr, scope, text, clause)
 
 
 def leaf(item: exp.Expression, read: Read, text: Text) -> Part:
@@ -230,7 +232,7 @@ def _join(left: Part, join: exp.Join, read: Read, text: Text) -> Part:
             match = exp.GTE(this=last.this, expression=last.expression)
         condition = reduce(both, equalities) if equalities else None
     elif on is not None:
-        condition = _condition(on, scope, text)
+        condition = _condition(on, scope, text, "ON")
         if isinstance(condition, exp.Boolean) and condition.this:
             condition = None
     clause = Clause.USING if using else Clause.NONE if on is None else Clause.ON

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -13,7 +13,9 @@ from watersmeet.front.query.functions import check_calls
 from watersmeet.front.query.inline import operand
 from watersmeet.front.text.place import Text
 from watersmeet.front.types.columns import UNKNOWN
+from watersmeet.front.types.infer import field_type
 from watersmeet.spec.model import Column, Expr, Relation, inputs_of
+from watersmeet.types.nested import element_of, fields_of
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 _RESERVED = frozenset(
@@ -190,24 +192,52 @@ def _members_text(merged: Merged) -> str:
     return ", ".join(f"{alias}.{name}" for alias, name in sorted(merged.members))
 
 
-def resolved(expr: Expr, scope: Scope, text: Text) -> Expr:
+Aliases = Mapping[str, Sequence[Expr]]
+"""What stands before in a list of SELECT, by the name that it was given, in lower case."""
+
+
+MOST_NAMED = 5_000
+"""Operators, columns and constants that names in one expression may stand for: names of names may double them
+again and again."""
+
+
+def resolved(
+    expr: Expr, scope: Scope, text: Text, clause: str | None = None, aliases: Aliases | None = None
+) -> Expr:
     """A copy with every column resolved; names that mean nothing are reported and left as they are, and so is
-    what Spark would refuse."""
+    what Spark would refuse.
+
+    Args:
+        clause: that whose condition it is.
+        aliases: what names that are no column may stand for.
+    """
+
+    named = 0
 
     def resolve(node: exp.Expression) -> exp.Expression:
-        if not isinstance(node, exp.Column):
+        nonlocal named
+        if not isinstance(node, exp.Column) or named > MOST_NAMED:
             return node
-        found = _resolve(node, scope, text)
+        found = _resolve(node, scope, text, aliases or {})
+        if aliases and node.parts[0].name.lower() in aliases:
+            named += sum(1 for _ in found.walk())
         return found if found is node or node is tree else operand(found, node)
 
     tree, before = expr.copy(), len(text.problems)
     found = tree.transform(resolve, copy=False)
+    if named > MOST_NAMED:
+        text.problem(
+            f"an expression has more than {MOST_NAMED:,} parts, with what the names in it stand for",
+            "not-supported",
+            expr,
+            "mention fewer of the names that are given to expressions, or each less often",
+        )
     if len(text.problems) == before:
-        check_calls(found, scope.type_of, text, expr)
+        check_calls(found, scope.type_of, text, expr, clause)
     return found
 
 
-def _resolve(node: exp.Column, scope: Scope, text: Text) -> exp.Expression:
+def _resolve(node: exp.Column, scope: Scope, text: Text, aliases: Aliases) -> exp.Expression:
     parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
     if len(parts) != len(node.parts):
         text.problem('"*" cannot be used here', "syntax", node)
@@ -219,14 +249,16 @@ def _resolve(node: exp.Column, scope: Scope, text: Text) -> exp.Expression:
             return _fields(scope.column(named, column), column.type, parts[2:], text, node)
         if not scope.candidates(parts[0].name):
             return _unknown_column(node, parts[1], named, text)
-    return _unqualified(node, parts, scope, text)
+    return _unqualified(node, parts, scope, text, aliases)
 
 
 def _unqualified(
-    node: exp.Column, parts: Sequence[exp.Identifier], scope: Scope, text: Text
+    node: exp.Column, parts: Sequence[exp.Identifier], scope: Scope, text: Text, aliases: Aliases
 ) -> exp.Expression:
     name = parts[0].name
     found = scope.candidates(name)
+    if not found:
+        found = [Found(name, each.copy(), each.sql("spark")) for each in aliases.get(name.lower(), ())]
     if len(found) == 1:
         expr = found[0].expr
         kind = scope.type_of(expr) if isinstance(expr, exp.Column) else UNKNOWN
@@ -246,10 +278,18 @@ def _unqualified(
             parts[0],
             _inside_hint(name, scope) or near_names(name, [named.alias for named in scope.relations]),
         )
+    elif name.lower() == "localtimestamp" and not parts[0].args.get("quoted"):  # to Spark a function
+        text.problem(
+            f"{name} is not supported yet: a replayed tick must see the same clock",
+            "not-supported",
+            parts[0],
+            "use a time column of the stream",
+        )
     else:
         hint = near_names(name, scope.names())
-        if parts[0].args.get("quoted"):
-            hint = f"{hint or ''}\nstrings are written in single quotes".strip()
+        if text.sql[(start := parts[0].meta.get("start", 0)) : start + 1] == '"':
+            said = f"double quotes are around names here, not around texts as in Spark: write '{name}'"
+            hint = f"{hint or ''}\n{said}".strip()
         text.problem(f'unknown column "{name}"', "unknown-column", parts[0], hint)
     return node
 
@@ -274,15 +314,48 @@ def _unknown_column(node: exp.Column, part: exp.Identifier, named: Named, text: 
     return node
 
 
+def fields_in(path: Sequence[exp.Expr], scope: Scope) -> list[Found] | None:
+    """Of ``x.*`` where ``x`` is a STRUCT, or a STRUCT in one; None: it is none."""
+    first, *rest = path
+    named = scope.relation(first.name) if rest else None
+    column = named.find(rest[0].name) if named is not None else None
+    if named is not None and column is not None:
+        expr, kind, rest = scope.column(named, column), column.type, rest[1:]
+    else:
+        found = scope.candidates(first.name)
+        if len(found) != 1:
+            return None
+        expr = found[0].expr
+        kind = scope.type_of(expr) if isinstance(expr, exp.Column) else UNKNOWN
+    for field in rest:
+        kind = (field_type(kind, field.name) if fields_of(kind) is not None else None) or UNKNOWN
+        expr = exp.Dot(this=operand(expr), expression=identifier(field.name))
+    origin = ".".join(each.name for each in path)
+    return (
+        None
+        if fields_of(kind) is None
+        else [
+            Found(name, exp.Dot(this=operand(expr.copy()), expression=identifier(name)), f"{origin}.{name}")
+            for name, _ in fields_of(kind) or ()
+        ]
+    )
+
+
 def _fields(
     expr: Expr, kind: str, fields: Sequence[exp.Identifier], text: Text, node: exp.Column
 ) -> exp.Expression:
-    """``column.field.field``."""
-    if fields and not kind.startswith(("STRUCT", "MAP", "ARRAY")) and kind != UNKNOWN:
-        text.problem(
-            f'"{node.sql("spark")}": a {kind} has no field "{fields[0].name}"', "unknown-column", fields[0]
-        )
-        return node
+    """``column.field.field``; of an ARRAY the fields of its elements, of a MAP its values."""
     for field in fields:
+        within = field_type(kind, field.name)
+        if within is None:
+            known = [name for name, _ in fields_of(element_of(kind) or kind) or ()]
+            text.problem(
+                f'"{node.sql("spark")}": a {kind} has no field "{field.name}"',
+                "unknown-column",
+                field,
+                near_names(field.name, known),
+            )
+            return node
+        kind = within
         expr = exp.Dot(this=operand(expr), expression=identifier(field.name))
     return expr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from watersmeet.errors import near_names
 from watersmeet.front.query.inline import operand
 from watersmeet.front.query.scope import Found, Member, Merged, Scope
 from watersmeet.front.text.place import Text
@@ -70,5 +71,10 @@ def _using_side(name: exp.Expression, scope: Scope, text: Text) -> Found | None:
         origins = " or ".join(each.origin for each in found)
         text.problem(f'USING: column "{name.name}" is ambiguous: {origins}', "ambiguous-column", name)
     else:
-        text.problem(f'USING: there is no column "{name.name}" in {inputs}', "unknown-column", name)
+        text.problem(
+            f'USING: there is no column "{name.name}" in {inputs}',
+            "unknown-column",
+            name,
+            near_names(name.name, scope.names()),
+        )
     return None

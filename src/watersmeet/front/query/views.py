@@ -13,7 +13,7 @@ from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl.durations import lag_of
 from watersmeet.front.query.aggregates import aggregated
 from watersmeet.front.query.as_of import written_version
-from watersmeet.front.query.checks import check_clauses, check_expression
+from watersmeet.front.query.checks import UNNESTED, check_clauses, check_expression
 from watersmeet.front.query.flow import (
     Flow,
     FlowError,
@@ -61,7 +61,7 @@ def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[F
     elif isinstance(item, exp.Query):
         return select_flow(item, catalog, text), None
     else:
-        raise text.not_supported(f"{type(item).__name__.upper()} in FROM is", item)
+        raise text.not_supported(f"{type(item).__name__.upper()} in FROM is", item, UNNESTED)
     alias = item.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         flow = _renamed(flow, alias, text)
@@ -187,7 +187,10 @@ def with_names(query: exp.Expression, catalog: Catalog, text: Text) -> Catalog:
 
 
 def _union_flow(query: exp.Union, catalog: Catalog, text: Text, by_position: bool) -> Flow:
-    if query.args.get("distinct") or query.args.get("by_name"):
+    if query.args.get("by_name"):
+        hint = "name the columns in one order: SELECT a, b FROM x UNION ALL SELECT a, b FROM y"
+        raise text.not_supported("UNION ALL BY NAME is", query, hint)
+    if query.args.get("distinct"):
         raise text.not_supported("UNION other than UNION ALL is", query, "write UNION ALL")
     flows: list[Flow] = []
     for side, unnamed in ((query.this, by_position), (query.expression, True)):
@@ -224,7 +227,7 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
     where = select.args.get("where")
     condition = None
     if where is not None and check_expression(where.this, text, repeatable=True):
-        condition = resolved(where.this, scope, text)
+        condition = resolved(where.this, scope, text, "WHERE")
     before = len(text.problems)
     items = select_items(select, scope, text, repeatable=True)
     if len(text.problems) > before:

@@ -14,8 +14,7 @@ from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.scope import Named, Scope, column_node
 from watersmeet.front.text.dialect import WindowTable
 from watersmeet.front.text.place import Text
-from watersmeet.front.types.columns import INTEGERS, UNKNOWN
-from watersmeet.spec.intervals import is_interval
+from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -27,6 +26,8 @@ from watersmeet.spec.model import (
     WindowKind,
     inputs_of,
 )
+from watersmeet.types.intervals import is_interval
+from watersmeet.types.sql_type import INTEGERS
 
 Reader = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
 """A FROM item as columns and ways or joins, and its name."""

@@ -11,17 +11,10 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from watersmeet.spec.grammar import GrammarParser, SparkGrammar
-from watersmeet.spec.intervals import IntervalError, read_interval, unit_name
+from watersmeet.spec.grammar import GrammarParser, MisreadError, SparkGrammar
+from watersmeet.types.intervals import IntervalError, read_interval, unit_name
 
-
-class MisreadError(Exception):
-    """Words that are read here and say nothing: ``hint``: what would; ``start``: where in the text."""
-
-    def __init__(self, message: str, hint: str, start: int) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.start = start
+_CODE = "bad-duration"
 
 
 class ImposeOrder(exp.Expression, exp.Func):
@@ -106,9 +99,18 @@ def _is_text(argument: Any) -> bool:
     return isinstance(argument, exp.Literal) and bool(argument.is_string)
 
 
+def _concat(arguments: list[Any]) -> exp.Expression:
+    """Of nothing it is a text of no characters."""
+    if not arguments:
+        return exp.Literal.string("")
+    found: exp.Expression = GrammarParser.FUNCTIONS["CONCAT"](arguments, dialect=Watersmeet())
+    return found
+
+
 class WatersmeetParser(GrammarParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         **GrammarParser.FUNCTIONS,
+        "CONCAT": _concat,
         **{name: _as_named(name) for name in ("TO_DATE", "TO_CHAR", "TO_VARCHAR")},
         # sqlglot would leave these out, or write another function whose type or last digit is another
         **{name: _as_named(name) for name in ("PARSE_JSON", "LOG10", "LOG2", "TRUNCATE", "UNIX_DATE")},
@@ -240,7 +242,7 @@ class WatersmeetParser(GrammarParser):
         return super()._parse_wrapped(parse_method, optional)
 
     def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
-        """``INTERVAL`` and a value is a literal, read by `spec.intervals`; else it may be a name."""
+        """``INTERVAL`` and a value is a literal, read by `types.intervals`; else it may be a name."""
         token = self._curr
         if token is None or token.token_type is not TokenType.INTERVAL or self._value_at(1) is None:
             index, following = self._index, self._token_at(1)
@@ -250,7 +252,7 @@ class WatersmeetParser(GrammarParser):
                 return None
             if found is not None and token is not None:
                 raise MisreadError(
-                    "an INTERVAL is a constant", "multiply it: x * INTERVAL '1' SECOND", token.start
+                    "an INTERVAL is a constant", "multiply it: x * INTERVAL '1' SECOND", token.start, _CODE
                 )
             return None
         self._advance()
@@ -264,7 +266,9 @@ class WatersmeetParser(GrammarParser):
                     break
                 unit = None
             if unit is None and not is_text:
-                raise MisreadError("an INTERVAL has a unit", "such as INTERVAL 10 SECONDS", token.start)
+                raise MisreadError(
+                    "an INTERVAL has a unit", "such as INTERVAL 10 SECONDS", token.start, _CODE
+                )
             values.append((text, unit))
             self._advance(length + (unit is not None))
             if unit is None:
@@ -275,7 +279,7 @@ class WatersmeetParser(GrammarParser):
         try:
             interval = read_interval(values, last)
         except IntervalError as error:
-            raise MisreadError(f"INTERVAL: {error}", error.hint, token.start) from None
+            raise MisreadError(f"INTERVAL: {error}", error.hint, token.start, _CODE) from None
         interval.meta["start"] = token.start
         return interval
 

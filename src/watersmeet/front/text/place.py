@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from watersmeet.errors import Location, SeveralErrors, SqlError, WatersmeetError
+from watersmeet.errors import Location, SeveralErrors, SqlError, WatersmeetError, near_names
 from watersmeet.names import OURS
 
 _REQUIRED = re.compile(r"Required keyword: .*? missing for <class '.*?(\w+)'>\.?")
+_TYPES = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY"),
+    *("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "ARRAY", "MAP", "STRUCT"),
+)
 _STATEMENT = re.compile(r"(CREATE|INSERT|SELECT|SET|WITH|EXPLAIN)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"<Token .*>")
 
@@ -95,12 +99,22 @@ class Text:
             if line and column:
                 where = Location(line, max(1, column - len(token) + 1), self.source_name)
             hint = None if where is None else self.missing_semicolon(self._offset(where))
+            if token and message.startswith(("Expected TYPE", "Expected type")):
+                message, hint = "there is no such type", near_names(token, _TYPES)
             return SqlError(f"syntax: {message}{near}", code="syntax", hint=hint, location=where)
         # sqlglot says "Missing ' from line:offset", the offset from the start of the text.
         found = re.search(r"Missing (.*?) from \d+:(\d+)", str(error.__cause__ or error))
         if found is not None:
             return self.error(
                 f"syntax: {found[1]} is missing at the end of what starts here", "syntax", int(found[2])
+            )
+        digits = re.search(r"Numeric string .* from \d+:(\d+)", str(error.__cause__ or error))
+        if digits is not None:
+            return self.error(
+                "syntax: the bytes that start here have other digits than 0 to 9 and A to F",
+                "syntax",
+                int(digits[1]),
+                "bytes are written X'1CE5', numbers in base 10",
             )
         opened = self.sql.rfind("/*")
         if opened > self.sql.rfind("*/"):

@@ -11,9 +11,10 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import raise_all
-from watersmeet.front.text.dialect import MisreadError, Watersmeet
+from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text, taken_name
 from watersmeet.names import is_ours
+from watersmeet.spec.grammar import MisreadError
 
 _WINDOW_PART = re.compile(r"(tumble|hop|session)_(start|end|rowtime|proctime)")
 _WINDOW_HINT = (
@@ -55,13 +56,17 @@ def tokens_of(text: Text, start: int, end: int) -> list[Token]:
 def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
     """One statement or expression as a tree."""
     _check_windows(text, tokens)
+    _check_words(text, tokens)
     try:
         parser = Watersmeet().parser(error_level=ErrorLevel.IMMEDIATE)
         trees = parser.parse(list(tokens), text.sql)
     except (ParseError, TokenError) as error:
         raise text.syntax(error) from error
+    except IndexError:  # of a call that takes its arguments by twos
+        start = tokens[0].start if tokens else None
+        raise text.error("syntax: a call has too few arguments", "syntax", start) from None
     except MisreadError as error:
-        raise text.error(str(error), "bad-duration", error.start, error.hint) from None
+        raise text.error(str(error), error.code, error.start, error.hint) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
         raise text.error("syntax: one statement is expected", "syntax", tokens[0].start if tokens else None)
     return trees[0]
@@ -74,6 +79,23 @@ def _check_windows(text: Text, tokens: Sequence[Token]) -> None:
         called = following.token_type is TokenType.L_PAREN and token.token_type is not TokenType.STRING
         if called and (name == "window" or _WINDOW_PART.fullmatch(name)):
             raise text.not_supported(f"{name}() is", token.start, _WINDOW_HINT)
+
+
+_OPENS = (TokenType.SELECT, TokenType.COMMA, TokenType.L_PAREN)
+_CLOSES = (TokenType.COMMA, TokenType.R_PAREN)
+
+
+def _check_words(text: Text, tokens: Sequence[Token]) -> None:
+    """Words of SQL where a value is wanted, which the parser passes over: columns of such names need quotes.
+    Raises: SqlError."""
+    for before, token, behind in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        passed_over = token.token_type is TokenType.ALIAS or (
+            token.token_type in (TokenType.ALL, TokenType.DISTINCT) and behind.token_type in _CLOSES
+        )
+        if passed_over and before.token_type in _OPENS:
+            word = token.text
+            hint = f"a column of that name is written `{word}`"
+            raise text.error(f"syntax: {word} where a value is expected", "syntax", token.start, hint)
 
 
 class Cursor:
@@ -176,10 +198,13 @@ class Cursor:
         if not self.at_end:
             raise self.unexpected("the end of the statement")
 
-    def unexpected(self, wanted: str) -> Exception:
+    def wrong(self, message: str, code: str, offset: int, hint: str | None = None) -> Exception:
+        return self.text.error(message, code, offset, hint)
+
+    def unexpected(self, wanted: str, hint: str | None = None) -> Exception:
         token = self.peek()
         found = f'"{token.text}"' if token is not None else "the end"
-        hint = self.text.missing_semicolon(self.offset)
+        hint = self.text.missing_semicolon(self.offset) or hint
         return self.text.error(f"syntax: expected {wanted}, found {found}", "syntax", self.offset, hint)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from sqlglot import exp
 
-from watersmeet.front.types.columns import INTEGERS, UNKNOWN
+from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.spec.aggregates import call_of
+from watersmeet.types.arithmetic import mean_type, total_type
+from watersmeet.types.parser import sql_type
 
 _COUNTS = ("count", "count_if", "approx_count_distinct", "regr_count")
 _DOUBLES = (
@@ -17,8 +18,6 @@ _DOUBLES = (
 )  # fmt: skip
 _BOOLEANS = ("bool_and", "bool_or")
 _AS_ARGUMENT = ("min", "max", "min_by", "max_by", "any_value", "bit_and", "bit_or", "bit_xor")
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
-_MOST = 38
 
 
 def aggregate_type(node: exp.Expr, type_of: Callable[[exp.Expr], str]) -> str:
@@ -37,12 +36,5 @@ def aggregate_type(node: exp.Expr, type_of: Callable[[exp.Expr], str]) -> str:
         return kind
     if call.function not in ("sum", "avg"):
         return UNKNOWN
-    decimal = _DECIMAL.fullmatch(kind)
-    if decimal is not None:
-        precision, scale = int(decimal[1]), int(decimal[2])
-        if call.function == "sum":
-            return f"DECIMAL({min(_MOST, precision + 10)},{scale})"
-        return f"DECIMAL({min(_MOST, precision + 4)},{min(_MOST, scale + 4)})"
-    if kind in INTEGERS:
-        return "BIGINT" if call.function == "sum" else "DOUBLE"
-    return "DOUBLE" if kind in ("FLOAT", "DOUBLE", "STRING") else UNKNOWN
+    found = (total_type if call.function == "sum" else mean_type)(sql_type(kind))
+    return UNKNOWN if found is None else str(found)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from watersmeet.errors import SqlError
-from watersmeet.front.types.columns import INTEGERS, TIMES, UNKNOWN, normal_type
-from watersmeet.spec.intervals import is_interval, is_of_days
+from watersmeet.front.types.columns import UNKNOWN, normal_type
 from watersmeet.spec.number_literals import NumberError, read_number
+from watersmeet.types.common import common_type
+from watersmeet.types.intervals import is_interval, is_of_days
+from watersmeet.types.nested import array_of, element_of, entry_of, fields_of
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import PLAIN, TIMES
 
-_CERTAIN = {
-    "INT",
-    "BIGINT",
-    "BOOLEAN",
-    "STRING",
-    "DOUBLE",
-    "FLOAT",
-    "DATE",
-    "TIMESTAMP",
-    "TIMESTAMP_NTZ",
-    "BINARY",
-}
-_FLOATING = ("FLOAT", "DOUBLE")
+_CERTAIN = {*PLAIN} - {"TINYINT", "SMALLINT"}
 _INT_FUNCTIONS = (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear,
                   exp.WeekOfYear, exp.Hour, exp.Minute, exp.Second, exp.Length)  # fmt: skip
 
@@ -61,11 +54,21 @@ def _typed(node: exp.Expression, column_type: Callable[[exp.Column], str]) -> ex
         kind = "INT"
     elif isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Interval):
         kind = number_type(node)
-        if kind.startswith("DECIMAL"):
+        if sql_type(kind).is_decimal:
             kind = UNKNOWN
     if kind is None:
         return node
-    return exp.Anonymous(this="unknown") if kind == UNKNOWN else exp.cast(exp.Null(), kind, dialect="spark")
+    return exp.Anonymous(this="unknown") if kind == UNKNOWN else null_of(kind)
+
+
+def null_of(kind: str) -> exp.Cast:
+    """A NULL of that type."""
+    return _null_of(kind).copy()
+
+
+@cache
+def _null_of(kind: str) -> exp.Cast:
+    return exp.cast(exp.Null(), kind, dialect="spark")
 
 
 def number_type(literal: exp.Expr) -> str:
@@ -95,29 +98,57 @@ def _type_of_node(node: exp.Expr) -> str:
 
 
 def _type_text(kind: exp.Expr) -> str:
+    if isinstance(kind, exp.DataType) and [name for name, value in kind.args.items() if value] == ["this"]:
+        return _plain_type(kind.this)
+    return _written_type(kind.sql("spark"))
+
+
+@cache
+def _plain_type(name: exp.DType) -> str:
+    """Of a type that is nothing but its name."""
+    return _written_type(exp.DataType(this=name).sql("spark"))
+
+
+def _written_type(text: str) -> str:
     try:
-        return normal_type(kind.sql("spark"))
+        return normal_type(text)
     except (SqlError, SqlglotError):
         return UNKNOWN
 
 
-def common_type(a: str, b: str) -> str | None:
-    """The type that both become in a UNION ALL, as in Spark; None when they are to be cast: they must be
+def united(a: str, b: str) -> str | None:
+    """The type that both become in a UNION ALL, as in Spark; None when people are to cast them: they must be
     equal, integers, FLOAT or DOUBLE with any number, or DATE and TIMESTAMP.
 
-    >>> common_type("INT", "BIGINT"), common_type("INT", "FLOAT"), common_type("DOUBLE", "DECIMAL(8,2)")
+    >>> united("INT", "BIGINT"), united("INT", "FLOAT"), united("DOUBLE", "DECIMAL(8,2)")
     ('BIGINT', 'DOUBLE', 'DOUBLE')
     """
     if a == b or b in (UNKNOWN, "VOID"):
         return a
     if a in (UNKNOWN, "VOID"):
         return b
-    if a in INTEGERS and b in INTEGERS:
-        return max(a, b, key=INTEGERS.index)
-    if (a in _FLOATING or b in _FLOATING) and all(_is_number(each) for each in (a, b)):
-        return "DOUBLE"  # with a FLOAT, too, that does not hold all integers
-    return "TIMESTAMP" if {a, b} == {"DATE", "TIMESTAMP"} else None
+    one, other = sql_type(a), sql_type(b)
+    found = common_type(one, other)
+    if found is None:
+        return None
+    numbers = one.is_number and other.is_number and not found.is_decimal
+    return str(found) if numbers or {a, b} == {"DATE", "TIMESTAMP"} else None
 
 
-def _is_number(kind: str) -> bool:
-    return kind in INTEGERS or kind in _FLOATING or kind.startswith("DECIMAL(")
+def field_type(kind: str, name: str) -> str | None:
+    """The type of that field of a value; of an ARRAY those of its elements, of a MAP its value. None: it has
+    none.
+
+    >>> field_type("ARRAY<STRUCT<a: INT>>", "A"), field_type("STRUCT<a: INT>", "b")
+    ('ARRAY<INT>', None)
+    """
+    if kind == UNKNOWN:
+        return UNKNOWN
+    element, entry, fields = element_of(kind), entry_of(kind), fields_of(kind)
+    if element is not None:
+        inner = field_type(element, name) if fields_of(element) is not None or element == UNKNOWN else None
+        return None if inner is None else array_of(inner)
+    if entry is not None:
+        return entry[1] if entry[0] == "STRING" else UNKNOWN
+    found = [own for other, own in fields or () if other.lower() == name.lower()]
+    return UNKNOWN if len(found) > 1 else next(iter(found), None)

@@ -16,49 +16,52 @@ import pyarrow.compute as pc
 
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import MOST_BYTES
-from watersmeet.nested import element_of, entry_of, fields_of
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.nested import element_of, entry_of, fields_of
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
 
 Offsets = npt.NDArray[np.int64]
 
 
 def fits(kind: pa.DataType, type_: str) -> bool:
     """Whether a column of an Arrow type holds what a tree takes for a Spark type."""
-    element, entry, fields = element_of(type_), entry_of(type_), fields_of(type_)
-    if element is not None:
-        return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and fits(kind.value_type, element)
-    if entry is not None:
-        return (
-            bool(pa.types.is_map(kind)) and fits(kind.key_type, entry[0]) and fits(kind.item_type, entry[1])
-        )
-    if fields is not None:
+    return _fits(kind, sql_type(type_))
+
+
+def _fits(kind: pa.DataType, type_: SqlType) -> bool:
+    if type_.element is not None:
+        lists = bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+        return lists and _fits(kind.value_type, type_.element)
+    if type_.entry is not None:
+        maps, (key, value) = bool(pa.types.is_map(kind)), type_.entry
+        return maps and _fits(kind.key_type, key) and _fits(kind.item_type, value)
+    if type_.fields:
         return bool(
             pa.types.is_struct(kind)
-            and kind.num_fields == len(fields)
-            and all(fits(kind.field(n).type, each) for n, (_, each) in enumerate(fields))
+            and kind.num_fields == len(type_.fields)
+            and all(_fits(kind.field(n).type, each) for n, each in enumerate(type_.inner))
         )
-    if type_ == "TIMESTAMP":
+    if type_.name == "TIMESTAMP":
         return bool(pa.types.is_timestamp(kind) and kind.unit == "us")
-    if type_ == "TIMESTAMP_NTZ":
-        return bool(pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz is None)
-    wanted = pa.date32() if type_ == "DATE" else held(type_)
-    return bool(kind == wanted)
+    return bool(kind == (in_arrow(type_) or _held(type_)))
 
 
 def held(type_: str) -> pa.DataType:
     """In what values of a Spark type are computed with."""
-    if is_decimal(type_):
-        digits, _, scale = type_[len("DECIMAL(") : -1].partition(",")
-        return pa.decimal128(int(digits), int(scale))
-    element, entry, fields = element_of(type_), entry_of(type_), fields_of(type_)
-    if element is not None:
-        return pa.list_(held(element))
-    if entry is not None:
-        return pa.list_(struct_kind([held(each) for each in entry]))
-    if fields is not None:
-        return struct_kind([held(each) for _, each in fields])
-    if type_.startswith("INTERVAL "):
-        return pa.int32() if type_.endswith(("YEAR", "MONTH")) else pa.int64()
-    return _HELD[type_]
+    return _held(sql_type(type_))
+
+
+def _held(type_: SqlType) -> pa.DataType:
+    if type_.element is not None:
+        return pa.list_(_held(type_.element))
+    if type_.entry is not None:
+        return pa.list_(struct_kind([_held(each) for each in type_.entry]))
+    if type_.fields:
+        return struct_kind([_held(each) for each in type_.inner])
+    if type_.is_interval:
+        return pa.int32() if type_.is_of_months else pa.int64()
+    return _COUNTED.get(type_.name) or in_arrow(type_)
 
 
 def struct_kind(kinds: list[pa.DataType]) -> pa.DataType:
@@ -67,20 +70,11 @@ def struct_kind(kinds: list[pa.DataType]) -> pa.DataType:
 
 
 def is_decimal(type_: str) -> bool:
-    return type_.startswith("DECIMAL(")
+    return sql_type(type_).is_decimal
 
 
-_HELD = {
+_COUNTED = {
     "NULL": pa.null(),
-    "BOOLEAN": pa.bool_(),
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "STRING": pa.string(),
-    "BINARY": pa.binary(),
     "DATE": pa.int32(),
     "TIMESTAMP": pa.int64(),
     "TIMESTAMP_NTZ": pa.int64(),

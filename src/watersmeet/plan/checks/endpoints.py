@@ -12,31 +12,37 @@ from watersmeet.spec.files import format_of, local_path, path_of, sink_problems,
 from watersmeet.spec.formats import type_problems
 from watersmeet.spec.kafka import records_of, servers_in, topics_in
 from watersmeet.spec.model import Insert, Job, Query, Sink, Source
+from watersmeet.spec.options import sink_option_problems, source_option_problems
+from watersmeet.spec.told import untold
 
 ASIDE = ("late_output", "broken_output")
 
 
 def check_sources(queries: Iterable[Query]) -> list[WatersmeetError]:
-    """What is wrong with the options of file sources, and with types of columns of any; each named once."""
+    """What is wrong with the options of sources, and with types of columns; each named once."""
     errors: list[WatersmeetError] = []
     for source, table in _read(queries):
-        if source.connector == "file":
+        if source.traits.files:
             errors += source_problems(source, table=table)
             errors += type_problems(source, format_of(source.options))
-        elif source.connector == "kafka":
+            continue
+        errors += source_option_problems(source)
+        if source.traits.log:
             errors += type_problems(source, records_of(source.options))
     return errors
 
 
 def check_endpoints(job: Job) -> list[WatersmeetError]:
-    """What is wrong with the files that a job reads and writes."""
+    """What is wrong with what a job reads and writes."""
     queries = [insert.query for insert in job.inserts]
-    sinks = [sink for sink in _written(job) if sink.connector == "file"]
+    written = _written(job)
+    sinks = [sink for sink in written if sink.traits.files]
     errors = check_sources(queries)
+    errors += [error for sink in written for error in sink_option_problems(sink)]
     errors += [error for sink in sinks for error in sink_problems(sink)]
     for sink in sinks:
         for source, table in _read(queries):
-            if source.connector == "file" and _overlap(source, sink):
+            if source.traits.files and _overlap(source, sink):
                 what = "table" if table else "file source"
                 errors.append(
                     PlanError(
@@ -49,16 +55,23 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
     return errors
 
 
-def loops_of(job: Job, insert: Insert) -> tuple[str, ...]:
-    """Warnings: topics that ``insert`` writes and the job reads, which is at times what is wanted."""
-    if insert.sink.connector != "kafka":
+def warnings_of(job: Job, insert: Insert) -> tuple[str, ...]:
+    """Of the sink of an INSERT; with the first, of those for rows that are set aside."""
+    aside = [sink for sink in _written(job) if all(each.sink.name != sink.name for each in job.inserts)]
+    others = aside if insert is job.inserts[0] else []
+    return (*_loops(job, insert), *(said for sink in (insert.sink, *others) for said in untold(sink)))
+
+
+def _loops(job: Job, insert: Insert) -> tuple[str, ...]:
+    """Topics that ``insert`` writes and the job reads, which is at times what is wanted."""
+    if not insert.sink.traits.log:
         return ()
     topics, servers = set(topics_in(insert.sink.options)), set(servers_in(insert.sink.options))
     return tuple(
         f'"{insert.sink.name}" writes to the topic {topic}, which "{source.name}" of this job reads: what'
         " goes out comes in again"
         for source, _ in _read(each.query for each in job.inserts)
-        if source.connector == "kafka" and servers.intersection(servers_in(source.options))
+        if source.traits.log and servers.intersection(servers_in(source.options))
         for topic in sorted(topics.intersection(topics_in(source.options)))
     )
 

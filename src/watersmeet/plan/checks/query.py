@@ -42,10 +42,10 @@ def _read_as_streams(scope: Scope) -> list[PlanError]:
     """Tables that are named like streams."""
     errors = []
     for i in scope.inputs:
-        source = next((s for s in i.sources if s.connector == "jdbc" or s.refresh_us is not None), None)
+        source = next((s for s in i.sources if s.traits.snapshot or s.refresh_us is not None), None)
         if source is None or i.as_of:
             continue
-        why = "it is what a database holds" if source.connector == "jdbc" else "it has the option 'refresh'"
+        why = "it is what a database holds" if source.traits.snapshot else "it has the option 'refresh'"
         errors.append(
             PlanError(
                 f'"{source.name}" ({i.alias}) is a table, for {why}, and a table cannot be read as a stream',

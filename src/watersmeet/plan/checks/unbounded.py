@@ -7,20 +7,20 @@ count; the hint is a condition that would do.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import singledispatch
 
 from sqlglot import exp
 
+from watersmeet.conditions import Bound
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.bounds import links_of
 from watersmeet.plan.conditions.classify import OPERATORS, classify
 from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
-from watersmeet.plan.model.conditions import Bound
 from watersmeet.plan.nodes.join import Draft, bounds_in
-from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, LookupNode
+from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, LookupNode, Node, PassNode
 from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
-from watersmeet.spec.intervals import is_calendar
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -32,10 +32,11 @@ from watersmeet.spec.model import (
     WatermarkRule,
 )
 from watersmeet.spec.stages import time_of
+from watersmeet.types.intervals import is_calendar
 
 
 @dataclass(frozen=True)
-class Flow:
+class Outflow:
     """What leaves a query or stage: the keys of which watermarks do."""
 
     keys: frozenset[str]
@@ -46,8 +47,8 @@ def check_bounded(
     drafts: Sequence[Draft],
     conjuncts: Sequence[Conjunct],
     options: Options,
-    stages: Mapping[tuple[str, int], Flow],
-) -> Flow:
+    stages: Mapping[tuple[str, int], Outflow],
+) -> Outflow:
     """One error per side of a join whose rows would be kept for ever; of an input, or of a join beneath.
 
     Args:
@@ -58,49 +59,87 @@ def check_bounded(
     scope = Scope(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
     streams = [i for i in scope.inputs if not i.is_table]
     if len(streams) == 1 and len(scope.inputs) > 1:
-        return Flow(frozenset(), (_beside_tables(streams[0], scope),))
-    found: list[PlanError] = []
-    joined: list[PlanError] = []
+        return Outflow(frozenset(), (_beside_tables(streams[0], scope),))
+    problems = _Problems()
     put_out: dict[int, set[str]] = {}
     tight_out: dict[int, set[str]] = {}
     for draft in drafts:
-        bounds = bounds_in(draft, drafts)
-        coming = {side: _available(draft, side, put_out, stages) for side in draft.node.sides}
-        tight = {side: _available(draft, side, tight_out, stages) for side in draft.node.sides}
-        put_out[draft.node.number] = _with_watermark(draft, bounds, coming, options.watermark_rule)
-        tight_out[draft.node.number] = _with_watermark(draft, bounds, tight, WatermarkRule.TIGHT)
-        if isinstance(draft.node, AggregateNode):
-            put_out[draft.node.number] = tight_out[draft.node.number] = {WINDOW_START, WINDOW_END}
-            (time,) = refs(draft.node.asked.window.time)
-            if name_of(time) not in coming[Side.LEFT]:
-                found.append(_never_closed(draft.node, time, tight_helps=name_of(time) in tight[Side.LEFT]))
-        if not isinstance(draft.node, JoinNode) or isinstance(draft.node, LookupNode):
+        node, bounds = draft.node, bounds_in(draft, drafts)
+        coming = {side: _available(draft, side, put_out, stages) for side in node.sides}
+        tight = {side: _available(draft, side, tight_out, stages) for side in node.sides}
+        put_out[node.number] = _put_out(node, bounds, coming, options.watermark_rule)
+        tight_out[node.number] = _put_out(node, bounds, tight, WatermarkRule.TIGHT)
+        _check(node, _Arriving(draft, bounds, coming, tight, scope, conjuncts), problems)
+    return Outflow(frozenset(put_out[drafts[-1].node.number]), tuple(problems.found or problems.joined))
+
+
+@dataclass
+class _Problems:
+    """``joined``: of the rows of joins, told only where nothing is wrong with inputs."""
+
+    found: list[PlanError] = field(default_factory=list)
+    joined: list[PlanError] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Arriving:
+    """What comes to a node. ``coming``, ``tight``: per side the keys whose watermark comes, by the query's
+    rule and by the rule ``tight``. ``bounds``: of the node's sides; ``scope``, ``conjuncts``: of the query.
+    """
+
+    draft: Draft
+    bounds: Sequence[Bound]
+    coming: Mapping[Side, set[str]]
+    tight: Mapping[Side, set[str]]
+    scope: Scope
+    conjuncts: Sequence[Conjunct]
+
+
+@singledispatch
+def _check(node: Node, given: _Arriving, problems: _Problems) -> None:
+    """Whether all that a kind of node keeps is released some day. Raises: TypeError for one of which nobody
+    has said it."""
+    raise TypeError(f"how rows of {type(node).__name__} are released")
+
+
+@_check.register(PassNode)
+@_check.register(LookupNode)
+def _(node: Node, given: _Arriving, problems: _Problems) -> None:
+    """Nothing is kept."""
+
+
+@_check.register
+def _(node: AggregateNode, given: _Arriving, problems: _Problems) -> None:
+    time = name_of(node.timed)
+    if time not in given.coming[Side.LEFT]:
+        problems.found.append(_never_closed(node, node.timed, tight_helps=time in given.tight[Side.LEFT]))
+
+
+@_check.register
+def _(node: JoinNode, given: _Arriving, problems: _Problems) -> None:
+    draft, bounds = given.draft, given.bounds
+    for side in Side:
+        child, inputs = node.side(side), node.inputs(side)
+        if all(i.is_table for i in inputs):
             continue
-        for side in Side:
-            child, inputs = draft.node.side(side), draft.node.inputs(side)
-            if all(i.is_table for i in inputs):
-                continue
-            if draft.node.is_asof:
-                found += _unasked(draft, side, coming[side.other])
-                continue
-            nullable = draft.may_be_null(side)
-            keys = {
-                name_of(ref) for i in inputs for c in i.event_times if (ref := (i.alias, c)) not in nullable
-            }
-            if any(bound.evicted in keys and bound.by in coming[side.other] for bound in bounds):
-                continue
-            held = [bound for bound in bounds if bound.evicted in keys and bound.by in tight[side.other]]
-            if held:
-                found.append(_by_limit(draft, side, held[0]))
-            elif isinstance(child, Input):
-                found.append(_refusal(child, scope, conjuncts, draft))
-            else:
-                joined.append(_joined_refusal(draft, side, bounds, _place(draft.node.asked)))
-    return Flow(frozenset(put_out[drafts[-1].node.number]), tuple(found or joined))
+        if node.is_asof:
+            problems.found += _unasked(draft, side, given.coming[side.other])
+            continue
+        nullable = draft.may_be_null(side)
+        keys = {name_of(ref) for i in inputs for c in i.event_times if (ref := (i.alias, c)) not in nullable}
+        if any(bound.evicted in keys and bound.by in given.coming[side.other] for bound in bounds):
+            continue
+        held = [bound for bound in bounds if bound.evicted in keys and bound.by in given.tight[side.other]]
+        if held:
+            problems.found.append(_by_limit(draft, side, held[0]))
+        elif isinstance(child, Input):
+            problems.found.append(_refusal(child, node.asked, given))
+        else:
+            problems.joined.append(_joined_refusal(draft, side, bounds, _place(node.asked)))
 
 
 def _available(
-    draft: Draft, side: Side, put_out: Mapping[int, set[str]], stages: Mapping[tuple[str, int], Flow]
+    draft: Draft, side: Side, put_out: Mapping[int, set[str]], stages: Mapping[tuple[str, int], Outflow]
 ) -> set[str]:
     """The keys of a side that have a watermark there: of a UNION ALL, on every branch."""
     child = draft.node.side(side)
@@ -117,24 +156,41 @@ def _available(
     }
 
 
-def _with_watermark(
-    draft: Draft, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], rule: WatermarkRule
+@singledispatch
+def _put_out(
+    node: Node, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], rule: WatermarkRule
 ) -> set[str]:
-    """The keys whose watermark a node puts out: by the rule ``limit`` a join only those with a bound."""
-    keys = {
-        key for side, own in coming.items() if side is Side.LEFT or not draft.node.hides_right for key in own
-    }
-    retains = isinstance(draft.node, JoinNode) and not isinstance(draft.node, LookupNode)
-    if draft.node.is_asof or not retains or rule is WatermarkRule.TIGHT:
+    """The keys whose watermark a node puts out: here of one that lets them pass."""
+    return _passing(node, coming)
+
+
+def _passing(node: Node, coming: Mapping[Side, set[str]]) -> set[str]:
+    return {key for side, own in coming.items() if side is Side.LEFT or not node.hides_right for key in own}
+
+
+@_put_out.register
+def _(
+    node: JoinNode, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], rule: WatermarkRule
+) -> set[str]:
+    """By the rule ``limit`` only those with a bound."""
+    keys = _passing(node, coming)
+    if node.is_asof or rule is WatermarkRule.TIGHT:
         return keys
     both = {key for own in coming.values() for key in own}
     return keys & {bound.evicted for bound in bounds if bound.by in both}
 
 
+@_put_out.register
+def _(
+    node: AggregateNode, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], rule: WatermarkRule
+) -> set[str]:
+    return {WINDOW_START, WINDOW_END}
+
+
 def _unasked(draft: Draft, side: Side, other: set[str]) -> list[PlanError]:
     """Rows of the right side of an ASOF join go as the watermark of the left time rises; does it?"""
     times = draft.parts.times[0]
-    key = name_of(times.first)
+    key = name_of(times.left)
     if side is Side.LEFT or key in other:
         return []
     names = ", ".join(i.alias for i in draft.node.inputs(side))
@@ -220,16 +276,16 @@ def _first_time(i: Input) -> str:
     return name_of((i.alias, i.event_times[0])) if i.event_times else f"{i.alias}.<event time>"
 
 
-def _refusal(i: Input, scope: Scope, conjuncts: Sequence[Conjunct], draft: Draft) -> PlanError:
-    assert isinstance(draft.node, JoinNode)
-    joined = {each.alias for each in draft.scope.inputs}
-    reasons = list(dict.fromkeys(r for c in conjuncts if (r := why_not(c, i, scope, joined)) is not None))
+def _refusal(i: Input, join: Join, given: _Arriving) -> PlanError:
+    joined, scope = {each.alias for each in given.draft.scope.inputs}, given.scope
+    why = (why_not(conjunct, i, scope, joined) for conjunct in given.conjuncts)
+    reasons = list(dict.fromkeys(reason for reason in why if reason is not None))
     but = "; but " + "; ".join(reasons) if reasons else ""
     return PlanError(
         f"state would grow without limit: rows of {_named(i)} could never be dropped, for no condition "
         f"bounds them by the watermark of another input; {_times(i)}{but}",
         code="unbounded-state",
-        hint=_hint(i, scope, draft.node.asked),
+        hint=_hint(i, scope, join),
     )
 
 

@@ -11,15 +11,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 from sqlglot import exp
 
-from watersmeet.event_time import MAX_TIME, Side, TimeColumn, TimeComparison, TimeConstant, TimeExpr, TimeSum
-from watersmeet.measure import REAL, TEXT, Measure, Measured, RealColumn, RealComparison, RealExpr, RealSum
+from watersmeet.conditions import (
+    IntegerSum,
+    RealBand,
+    RealColumn,
+    RealComparison,
+    RealExpr,
+    RealSum,
+    mirrored,
+)
+from watersmeet.event_time import Operator, Side, TimeColumn, TimeComparison, TimeConstant, TimeExpr, TimeSum
+from watersmeet.measure import REAL, TEXT, Measure, Measured
 from watersmeet.plan.conditions.conjuncts import Conjunct
+from watersmeet.plan.conditions.intervals import Ends, IntervalPart, bands_of, comparisons_of, slack_of
 from watersmeet.plan.conditions.numbers import (
     NumberType,
     Sum,
@@ -27,6 +36,8 @@ from watersmeet.plan.conditions.numbers import (
     number_type,
     sum_of,
 )
+from watersmeet.plan.conditions.overflow import sums_of
+from watersmeet.plan.model.conditions import Bands
 from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
 
@@ -38,101 +49,18 @@ MOST_DIGITS = 38
 
 _TEXT = re.compile(r"STRING|VARCHAR\(\d+\)")
 
-Operator = Literal["<", "<=", ">", ">=", "="]
-
-
-@dataclass(frozen=True)
-class ExactBand:
-    """``lower <= right - left <= upper`` in the units of the measure, inclusive; None is open.
-
-    Like a `TimeBand`: a pair in all bands is accepted by every comparison that is no recheck.
-    """
-
-    left: Measured
-    right: Measured
-    lower: int | None
-    upper: int | None
-    texts: tuple[str, ...]
-
-    def side(self, side: Side) -> Measured:
-        return self.left if side is Side.LEFT else self.right
-
-
-@dataclass(frozen=True)
-class RealBand:
-    """``lower <= right - left <= upper`` in floating point, about: by how much rounding may move an end is
-    ``error`` times the sum of ``size`` and the value looked from.
-
-    ``falls``: the sides whose column is subtracted where it is written: there NaN makes the difference
-    greatest. ``limit``: values beyond it may overflow. ``comparison``: the conjunct as written, for the same
-    sums in floating point; None: it is decided as a residual.
-    """
-
-    left: Measured
-    right: Measured
-    lower: float | None
-    upper: float | None
-    size: float
-    error: float
-    limit: float
-    falls: tuple[Side, ...]
-    comparison: RealComparison | None
-    text: str
-
-    def side(self, side: Side) -> Measured:
-        return self.left if side is Side.LEFT else self.right
-
-
-@dataclass(frozen=True)
-class Bands:
-    """All bands of a join. ``comparisons``, ``rechecks``, ``slack``: of the exact ones, as in `JoinPlan`.
-    ``inverted``: the texts of exact ones that hold nothing though their ends are closed. (In floating point
-    such a band holds pairs of NaN.)"""
-
-    exact: tuple[ExactBand, ...] = ()
-    real: tuple[RealBand, ...] = ()
-    comparisons: tuple[TimeComparison, ...] = ()
-    rechecks: tuple[TimeComparison, ...] = ()
-    recheck_texts: tuple[str, ...] = ()
-    slack: int = 0
-    inverted: tuple[str, ...] = ()
-
-    @property
-    def every(self) -> tuple[ExactBand | RealBand, ...]:
-        return (*self.exact, *self.real)
-
-
-@dataclass(frozen=True)
-class ExactPart:
-    """One conjunct of an `ExactBand`. ``closed_lower``, ``closed_upper``: its ends, strict ones read as
-    closed. ``is_exact`` False: the comparison has to be asked as well; None: it is decided as a residual."""
-
-    conjunct: Conjunct
-    first: Measured
-    second: Measured
-    refs: tuple[Ref, Ref]
-    lower: int | None
-    upper: int | None
-    closed_lower: int | None
-    closed_upper: int | None
-    is_exact: bool
-    span: int
-    comparison: TimeComparison | None
-
-    def in_units(self, end: int) -> Fraction:
-        """An end as a number, whatever it is counted in."""
-        return Fraction(end, 10**self.first.measure.places)
-
 
 @dataclass(frozen=True)
 class RealPart:
     """One conjunct in floating point."""
 
+    conjunct: Conjunct
     band: RealBand
     refs: tuple[Ref, Ref]
+    sums: tuple[IntegerSum, ...] = ()
 
 
-BandPart = ExactPart | RealPart
+BandPart = IntervalPart | RealPart
 
 
 def is_decided(part: BandPart) -> bool:
@@ -140,49 +68,41 @@ def is_decided(part: BandPart) -> bool:
     return (part.band if isinstance(part, RealPart) else part).comparison is not None
 
 
-def bands_of(parts: Sequence[BandPart]) -> Bands:
+def value_bands(parts: Sequence[BandPart], scope: Scope) -> Bands:
     """The bands of a join: of exact ones one per pair of columns, of others one per conjunct."""
-    exact: dict[tuple[Measured, Measured], ExactBand] = {}
-    for part in parts:
-        if isinstance(part, ExactPart):
-            key = (part.first, part.second)
-            known = exact.get(key, ExactBand(*key, None, None, ()))
-            lower = [each for each in (known.lower, part.lower) if each is not None]
-            upper = [each for each in (known.upper, part.upper) if each is not None]
-            exact[key] = replace(
-                known,
-                lower=max(lower, default=None),
-                upper=min(upper, default=None),
-                texts=tuple(dict.fromkeys((*known.texts, part.conjunct.text))),
-            )
-    counted = [part for part in parts if isinstance(part, ExactPart)]
+    exact = [part for part in parts if isinstance(part, IntervalPart)]
+    inexact = [part for part in exact if not part.is_exact]
     return Bands(
-        exact=tuple(exact.values()),
+        exact=bands_of(exact, scope),
         real=tuple(dict.fromkeys(part.band for part in parts if isinstance(part, RealPart))),
-        comparisons=tuple(dict.fromkeys(part.comparison for part in counted if part.comparison)),
-        rechecks=tuple(
-            dict.fromkeys(part.comparison for part in counted if part.comparison and not part.is_exact)
-        ),
-        recheck_texts=tuple(dict.fromkeys(part.conjunct.text for part in counted if not part.is_exact)),
-        slack=min(max((part.span for part in counted), default=0), MAX_TIME),
-        inverted=_inverted(counted),
+        comparisons=comparisons_of(exact),
+        rechecks=comparisons_of(inexact),
+        recheck_texts=tuple(dict.fromkeys(part.text for part in inexact)),
+        slack=slack_of(exact),
+        inverted=_inverted(exact),
     )
 
 
-def _inverted(parts: Sequence[ExactPart]) -> tuple[str, ...]:
-    found: dict[tuple[Ref, Ref], list[ExactPart]] = {}
+def _inverted(parts: Sequence[IntervalPart]) -> tuple[str, ...]:
+    """The texts of conjuncts that contradict each other; some of one pair may count in other units."""
+    by_refs: dict[tuple[Ref, Ref], list[IntervalPart]] = {}
     for part in parts:
-        found.setdefault(part.refs, []).append(part)
+        by_refs.setdefault(part.refs, []).append(part)
     texts = []
-    for same in found.values():
-        lower = [part.in_units(part.closed_lower) for part in same if part.closed_lower is not None]
-        upper = [part.in_units(part.closed_upper) for part in same if part.closed_upper is not None]
+    for same in by_refs.values():
+        lower = [_number(part, end) for part in same if (end := part.ends.closed_lower) is not None]
+        upper = [_number(part, end) for part in same if (end := part.ends.closed_upper) is not None]
         if lower and upper and max(lower) > min(upper):
-            texts.append(" and ".join(dict.fromkeys(part.conjunct.text for part in same)))
+            texts.append(" and ".join(dict.fromkeys(part.text for part in same)))
     return tuple(texts)
 
 
-def text_part(conjunct: Conjunct, op: Operator, scope: Scope) -> ExactPart | None:
+def _number(part: IntervalPart, end: int) -> Fraction:
+    """An end as a number, whatever it is counted in."""
+    return Fraction(end, 10**part.measure.places)
+
+
+def text_part(conjunct: Conjunct, op: Operator, scope: Scope) -> IntervalPart | None:
     """A comparison of texts of both sides, or None where it is none: candidates by the first bytes."""
     left, right = conjunct.expr.this.unnest(), conjunct.expr.expression.unnest()
     if not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
@@ -192,13 +112,12 @@ def text_part(conjunct: Conjunct, op: Operator, scope: Scope) -> ExactPart | Non
         return None
     if scope.side(refs[0][0]) is scope.side(refs[1][0]):
         return None
-    least, most = (0 if op in ("<", "<=", "=") else None), (0 if op in (">", ">=", "=") else None)
+    ends = Ends.where(op, 0, 0).closed()  # of first - second; texts that differ may begin alike
     if scope.side(refs[0][0]) is Side.RIGHT:
-        refs, least, most = refs[::-1], most, least
-    first, second = (Measured(scope.column_name(ref), TEXT) for ref in refs)
-    return ExactPart(
-        conjunct, first, second, refs, least, most, least, most, is_exact=True, span=0, comparison=None
-    )
+        refs = refs[::-1]
+    else:
+        ends = ends.mirrored()
+    return IntervalPart(conjunct, *refs, ends, is_exact=True, span=0, comparison=None, measure=TEXT)
 
 
 def number_part(conjunct: Conjunct, op: Operator, scope: Scope) -> BandPart | None:
@@ -235,7 +154,7 @@ class _Numbers:
 
     def keeps_places(self) -> bool:
         """Whether no decimal in it has so many digits that places are rounded off."""
-        whole = max(each.whole or 0 for each in self.types)
+        whole = max(number.whole or 0 for number in self.types)
         while self.size >= 10**whole:
             whole += 1
             if whole > MOST_DIGITS:
@@ -244,7 +163,7 @@ class _Numbers:
         return whole + self._places() + additions <= MOST_DIGITS
 
     def _places(self) -> int:
-        return max(self.left.places, self.right.places, *(each.places for each in self.types))
+        return max(self.left.places, self.right.places, *(number.places for number in self.types))
 
     @property
     def constant(self) -> Fraction:
@@ -254,32 +173,25 @@ class _Numbers:
     def size(self) -> Fraction:
         return self.left.size + self.right.size
 
-    def exact(self) -> ExactPart | None:
+    def exact(self) -> IntervalPart | None:
         """Decimals and integers, counted in the last place of any of them."""
         places = self._places()
         if self.left.has_real or self.right.has_real or self.size * 10**places >= 10**DIGITS:
             return None
-        for each in self.types:
-            if each.whole is None or each.whole + places > DIGITS:
+        for number in self.types:
+            if number.whole is None or number.whole + places > DIGITS:
                 return None
         measure = Measure("decimal", places)
-        plus, minus = (self._measured(ref, measure) for ref in (self.plus, self.minus))
-        e, step = int(self.constant * 10**places), 1 if self.op in ("<", ">") else 0
-        lower = -e if self.op in (">", ">=", "=") else None
-        upper = -e if self.op in ("<", "<=", "=") else None
-        first, second, refs = minus, plus, (self.minus, self.plus)
+        e = int(self.constant * 10**places)
+        ends = Ends.where(self.op, e, e)
+        left, right = self.minus, self.plus
         if self.scope.side(self.plus[0]) is Side.LEFT:
-            first, second, refs = plus, minus, (self.plus, self.minus)
-            lower, upper = (None if end is None else -end for end in (upper, lower))
-        return ExactPart(
+            left, right, ends = right, left, ends.mirrored()
+        return IntervalPart(
             self.conjunct,
-            first,
-            second,
-            refs,
-            None if lower is None else lower + step,
-            None if upper is None else upper - step,
-            lower,
-            upper,
+            left,
+            right,
+            ends,
             is_exact=True,
             span=int(self.size * 10**places),
             comparison=TimeComparison(
@@ -287,30 +199,32 @@ class _Numbers:
                 self.op,
                 self._tree(self.conjunct.expr.expression, measure),
             ),
+            measure=measure,
+            sums=sums_of(self.conjunct.expr, self.scope, measure),
         )
 
     def real(self) -> RealPart:
         """Anything else, by doubles near the values."""
-        bits = min((each.bits for each in self.types if each.is_real), default=53)
-        single = all(each.bits == 24 for each in self.types)
+        bits = min((number.bits for number in self.types if number.is_real), default=53)
+        single = all(number.bits == 24 for number in self.types)
         constant, size = float(self.constant), float(self.size)
         steps = self.left.steps + self.right.steps
         lower = -constant if self.op in (">", ">=", "=") else None
         upper = -constant if self.op in ("<", "<=", "=") else None
-        first, second = self.minus, self.plus
+        left, right = self.minus, self.plus
         if self.scope.side(self.plus[0]) is Side.LEFT:
-            first, second = self.plus, self.minus
-            lower, upper = (None if end is None else -end for end in (upper, lower))
+            left, right = right, left
+            lower, upper = mirrored(lower, upper)
         falls = {
             self.scope.side(ref[0])
-            for each in (self.left, self.right)
-            for ref, factor in each.terms.items()
+            for operand in (self.left, self.right)
+            for ref, factor in operand.terms.items()
             if factor < 0
         }
-        decided = all(each.is_real for each in self.types) and self.left.is_plain and self.right.is_plain
+        decided = all(number.is_real for number in self.types) and self.left.is_plain and self.right.is_plain
         band = RealBand(
-            self._measured(first, REAL),
-            self._measured(second, REAL),
+            self._measured(left, REAL),
+            self._measured(right, REAL),
             lower,
             upper,
             size,
@@ -326,7 +240,8 @@ class _Numbers:
             else None,
             text=self.conjunct.text,
         )
-        return RealPart(band, (first, second))
+        sums = sums_of(self.conjunct.expr, self.scope, REAL)
+        return RealPart(self.conjunct, band, (left, right), sums)
 
     def _measured(self, ref: Ref, measure: Measure) -> Measured:
         return Measured(self.scope.column_name(ref), measure)
@@ -361,20 +276,6 @@ class _Numbers:
 
 
 def _value(constant: exp.Literal) -> Fraction:
-    found = literal(constant.this)
-    assert found is not None
-    return found.constant
-
-
-__all__ = [
-    "BandPart",
-    "Bands",
-    "ExactBand",
-    "ExactPart",
-    "RealBand",
-    "RealPart",
-    "bands_of",
-    "is_decided",
-    "number_part",
-    "text_part",
-]
+    number = literal(constant.this)
+    assert number is not None
+    return number.constant

@@ -7,8 +7,9 @@ between different inputs; a bound between two columns of one input is a conditio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from watersmeet.conditions import Bound, ExactBand
 from watersmeet.event_time import (
     MAX_TIME,
     MIN_TIME,
@@ -19,8 +20,7 @@ from watersmeet.event_time import (
     TimeExpr,
     TimeSum,
 )
-from watersmeet.plan.conditions.classify import TimePart
-from watersmeet.plan.model.conditions import Bound, TimeBand
+from watersmeet.plan.conditions.intervals import IntervalPart, bands_of
 from watersmeet.plan.scope import Ref, Scope, name_of
 
 
@@ -61,62 +61,42 @@ Links = dict[tuple[Ref, Ref], Link]
 """By (evicted, by)."""
 
 
-@dataclass
-class _Band:
-    lower: int | None = None
-    upper: int | None = None
-    texts: list[str] = field(default_factory=list)
-
-
-def bands_of(times: Sequence[TimePart], scope: Scope) -> tuple[TimeBand, ...]:
+def time_bands(times: Sequence[IntervalPart], scope: Scope) -> tuple[ExactBand, ...]:
     """One band per pair of columns, the most selective first: closed before half open, then the narrowest."""
-    found: dict[tuple[str, str], _Band] = {}
-    for part in times:
-        band = found.setdefault((scope.column_name(part.first), scope.column_name(part.second)), _Band())
-        if part.lower is not None:
-            band.lower = part.lower if band.lower is None else max(band.lower, part.lower)
-        if part.upper is not None:
-            band.upper = part.upper if band.upper is None else min(band.upper, part.upper)
-        if part.conjunct.text not in band.texts:
-            band.texts.append(part.conjunct.text)
-    bands = [TimeBand(left, right, b.lower, b.upper, tuple(b.texts)) for (left, right), b in found.items()]
-    return tuple(sorted(bands, key=_width))
+    return tuple(sorted(bands_of(times, scope), key=_width))
 
 
-def _width(band: TimeBand) -> tuple[int, int]:
+def _width(band: ExactBand) -> tuple[int, int]:
     if band.lower is None or band.upper is None:
         return (1, 0)
     return (0, band.upper - band.lower)
 
 
-def links_of(times: Sequence[TimePart]) -> Links:
+def links_of(times: Sequence[IntervalPart]) -> Links:
     """The bounds as written, strict ones as closed; for one pair the smallest c."""
     links: Links = {}
     for part in times:
-        # lower <= second - first  is  second >= first - (-lower)
-        # second - first <= upper  is  first >= second - upper
-        ends = [
-            (part.second, part.first, _minus(part.closed_lower), Side.RIGHT),
-            (part.first, part.second, part.closed_upper, Side.LEFT),
-        ]
-        for evicted, by, c, own in ends:
+        # lower <= right - left  is  right >= left - (-lower)
+        # right - left <= upper  is  left >= right - upper
+        lowered = part.ends.mirrored().closed_upper
+        for evicted, by, c, own in (
+            (part.right, part.left, lowered, Side.RIGHT),
+            (part.left, part.right, part.ends.closed_upper, Side.LEFT),
+        ):
             if c is not None:
+                assert part.comparison is not None
                 plain = part.is_exact and _is_plain(part.comparison, own)
                 _tighten(links, evicted, by, Link(c, part.conjunct.text, part.span, plain))
     return links
 
 
-def _minus(value: int | None) -> int | None:
-    return None if value is None else -value
-
-
 def _is_plain(comparison: TimeComparison, evicted: Side) -> bool:
     """See `Link`; of a comparison of two times. ``evicted``: the side whose times are bounded from below."""
     shifts = [_shift(comparison.left), _shift(comparison.right)]
-    found = {column.side: by for column, by in (each for each in shifts if each is not None)}
-    if len(found) != 2:
+    by_side = {column.side: by for column, by in (shift for shift in shifts if shift is not None)}
+    if len(by_side) != 2:
         return False
-    return found[evicted] == 0 or (found[evicted] > 0 and found[evicted.other] == 0)
+    return by_side[evicted] == 0 or (by_side[evicted] > 0 and by_side[evicted.other] == 0)
 
 
 def _shift(expr: TimeExpr) -> tuple[TimeColumn, int] | None:
@@ -132,12 +112,12 @@ def _shift(expr: TimeExpr) -> tuple[TimeColumn, int] | None:
 
 
 def _tighten(links: Links, evicted: Ref, by: Ref, link: Link) -> None:
-    known = links.get((evicted, by))
-    if known is None or link.c < known.c or (link.c == known.c and link.plain and not known.plain):
+    tightest = links.get((evicted, by))
+    if tightest is None or link.c < tightest.c or (link.c == tightest.c and link.plain > tightest.plain):
         links[evicted, by] = link
-    elif link.c == known.c and link.plain and known.plain:  # each of both holds
-        low, high = max(link.low, known.low), max(link.high, known.high)
-        links[evicted, by] = replace(known, low=low, high=high)
+    elif link.c == tightest.c and link.plain and tightest.plain:  # each of both holds
+        low, high = max(link.low, tightest.low), max(link.high, tightest.high)
+        links[evicted, by] = replace(tightest, low=low, high=high)
 
 
 def inverted_pairs(links: Links) -> list[tuple[Ref, Ref]]:
@@ -150,8 +130,8 @@ def inverted_pairs(links: Links) -> list[tuple[Ref, Ref]]:
 def together(links: Sequence[Links]) -> Links:
     """The links of several joins; for one pair the smallest c."""
     result: Links = {}
-    for each in links:
-        for (evicted, by), link in each.items():
+    for of_join in links:
+        for (evicted, by), link in of_join.items():
             _tighten(result, evicted, by, link)
     return result
 
@@ -209,7 +189,7 @@ def bounds_of(links: Links, scope: Scope, nullable: frozenset[Ref] | None = None
         nullable: see `closed`.
     """
     here = {i.alias for i in scope.inputs}
-    found = [
+    bounds = [
         Bound(
             name_of(evicted),
             name_of(by),
@@ -226,4 +206,4 @@ def bounds_of(links: Links, scope: Scope, nullable: frozenset[Ref] | None = None
         name_of((i.alias, c.name)): n
         for n, (i, c) in enumerate((i, c) for i in scope.inputs for c in i.columns)
     }
-    return tuple(sorted(found, key=lambda bound: (order[bound.evicted], order[bound.by])))
+    return tuple(sorted(bounds, key=lambda bound: (order[bound.evicted], order[bound.by])))

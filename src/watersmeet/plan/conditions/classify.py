@@ -7,28 +7,26 @@ of them, but for bands that only find candidates: those are residuals, too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
-from watersmeet.event_time import Side, TimeComparison
-from watersmeet.measure import Measured
+from watersmeet.event_time import Operator, Side, TimeComparison
+from watersmeet.measure import WHOLE
 from watersmeet.plan.conditions.bands import (
     BandPart,
-    ExactPart,
     is_decided,
     number_part,
     text_part,
 )
 from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.forms import LinearForm
+from watersmeet.plan.conditions.intervals import Ends, IntervalPart
 from watersmeet.plan.conditions.linear import compared, linear_form
+from watersmeet.plan.conditions.overflow import sums_of
 from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
 from watersmeet.spec.model import Expr
-
-Operator = Literal["<", "<=", ">", ">=", "="]
 
 OPERATORS: dict[type[Expr], Operator] = {
     exp.LT: "<",
@@ -38,29 +36,6 @@ OPERATORS: dict[type[Expr], Operator] = {
     exp.EQ: "=",
     exp.NullSafeEQ: "=",
 }
-
-
-@dataclass(frozen=True)
-class TimePart:
-    """A conjunct ``lower <= second - first <= upper`` over an event time of each side, ``first`` on the left.
-
-    ``lower`` and ``upper`` are inclusive; exact unless ``is_exact`` is False, then wide enough.
-    ``closed_lower``, ``closed_upper``: the same with strict comparisons read as closed ones (for retention).
-    ``is_zoned``: it depends on the job's time zone; what decides it is a key or a residual, too, and
-    ``comparison`` says nothing.
-    """
-
-    conjunct: Conjunct
-    first: Ref
-    second: Ref
-    lower: int | None
-    upper: int | None
-    closed_lower: int | None
-    closed_upper: int | None
-    is_exact: bool
-    span: int
-    comparison: TimeComparison
-    is_zoned: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,24 +50,27 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class Parts:
-    """The conjuncts of a condition by their use. ``band_columns``: columns whose NULL lets nothing match."""
+    """The conjuncts of a condition by their use. ``band_columns``: columns whose NULL lets nothing match.
+    ``careful``: the residuals, and in their places bands whose sums may leave their type."""
 
-    times: tuple[TimePart, ...] = ()
+    times: tuple[IntervalPart, ...] = ()
     keys: tuple[KeyPart, ...] = ()
     one_sided: tuple[tuple[Side, Conjunct], ...] = ()
     constants: tuple[Conjunct, ...] = ()
     residuals: tuple[Conjunct, ...] = ()
+    careful: tuple[Conjunct, ...] = ()
     bands: tuple[BandPart, ...] = ()
     band_columns: tuple[Ref, ...] = ()
 
 
 def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[PlanError]]:
     """The parts of a condition, and what is wrong with its types."""
-    times: list[TimePart] = []
+    times: list[IntervalPart] = []
     keys: list[KeyPart] = []
     one_sided: list[tuple[Side, Conjunct]] = []
     constants: list[Conjunct] = []
     residuals: list[Conjunct] = []
+    careful: list[Conjunct] = []
     bands: list[BandPart] = []
     band_columns: list[Ref] = []
     errors: list[PlanError] = []
@@ -124,6 +102,9 @@ def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[P
                 band_columns += band.refs
             if band is None or not is_decided(band):
                 residuals.append(conjunct)
+                careful.append(conjunct)
+            elif band.sums:
+                careful.append(conjunct)
             if difference is not None and not isinstance(conjunct.expr, exp.NullSafeEQ):
                 band_columns += _pair(difference, scope) or ()
     parts = Parts(
@@ -132,6 +113,7 @@ def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[P
         tuple(one_sided),
         tuple(constants),
         tuple(residuals),
+        tuple(careful),
         tuple(bands),
         tuple(dict.fromkeys(band_columns)),
     )
@@ -159,26 +141,13 @@ def _pair(difference: LinearForm, scope: Scope) -> tuple[Ref, Ref] | None:
     return (plus, minus) if scope.side(plus[0]) is not scope.side(minus[0]) else None
 
 
-def _time_part(conjunct: Conjunct, difference: LinearForm, scope: Scope) -> TimePart | None:
+def _time_part(conjunct: Conjunct, difference: LinearForm, scope: Scope) -> IntervalPart | None:
     pair = _pair(difference, scope)
     if pair is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
         return None
     if not all(scope.is_event_time(ref) for ref in difference.mentioned):
         return None
-    found = _interval(conjunct, difference, pair, scope)
-    return TimePart(
-        conjunct,
-        first=found.first,
-        second=found.second,
-        lower=found.lower,
-        upper=found.upper,
-        closed_lower=found.closed_lower,
-        closed_upper=found.closed_upper,
-        is_exact=difference.is_exact,
-        span=difference.span,
-        comparison=found.comparison,
-        is_zoned=difference.zoned,
-    )
+    return replace(_interval(conjunct, difference, pair, scope), is_zoned=difference.zoned)
 
 
 def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: Scope) -> BandPart | None:
@@ -191,55 +160,23 @@ def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: Scope) 
     pair = _pair(difference, scope)
     if pair is None or difference.mentioned != frozenset(pair) or difference.zoned:
         return None
-    found = _interval(conjunct, difference, pair, scope)
-    return ExactPart(
-        conjunct,
-        first=Measured(scope.column_name(found.first)),
-        second=Measured(scope.column_name(found.second)),
-        refs=(found.first, found.second),
-        lower=found.lower,
-        upper=found.upper,
-        closed_lower=found.closed_lower,
-        closed_upper=found.closed_upper,
-        is_exact=difference.is_exact,
-        span=difference.span,
-        comparison=found.comparison,
-    )
+    return replace(_interval(conjunct, difference, pair, scope), sums=sums_of(conjunct.expr, scope, WHOLE))
 
 
-@dataclass(frozen=True)
-class _Interval:
-    """See `TimePart`."""
-
-    first: Ref
-    second: Ref
-    lower: int | None
-    upper: int | None
-    closed_lower: int | None
-    closed_upper: int | None
-    comparison: TimeComparison
-
-
-def _interval(conjunct: Conjunct, difference: LinearForm, pair: tuple[Ref, Ref], scope: Scope) -> _Interval:
+def _interval(
+    conjunct: Conjunct, difference: LinearForm, pair: tuple[Ref, Ref], scope: Scope
+) -> IntervalPart:
+    """``difference op 0``, with difference = plus - minus + e, low <= e <= high."""
     op, expr = OPERATORS[type(conjunct.expr)], conjunct.expr
-    # difference op 0, with difference = plus - minus + e, low <= e <= high; strict is one unit tighter
-    step = 1 if op in ("<", ">") else 0
-    least = -difference.high if op in (">", ">=", "=") else None
-    most = -difference.low if op in ("<", "<=", "=") else None
-    lower, upper = (None if least is None else least + step), (None if most is None else most - step)
-    plus, minus = pair
-    if scope.side(plus[0]) is Side.LEFT:
-        plus, minus = minus, plus
-        lower, upper = _minus(upper), _minus(lower)
-        least, most = _minus(most), _minus(least)
-    left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
-    assert left is not None
-    assert right is not None
-    return _Interval(minus, plus, lower, upper, least, most, TimeComparison(left.tree, op, right.tree))
-
-
-def _minus(value: int | None) -> int | None:
-    return None if value is None else -value
+    ends = Ends.where(op, difference.low, difference.high)
+    right, left = pair
+    if scope.side(right[0]) is Side.LEFT:
+        left, right, ends = right, left, ends.mirrored()
+    one, other = linear_form(expr.this, scope), linear_form(expr.expression, scope)
+    assert one is not None
+    assert other is not None
+    comparison = TimeComparison(one.tree, op, other.tree)
+    return IntervalPart(conjunct, left, right, ends, difference.is_exact, difference.span, comparison)
 
 
 def _key_part(conjunct: Conjunct, scope: Scope) -> KeyPart | None:

@@ -5,26 +5,22 @@ Keys are hashed per side, so both sides have to be of one type before that.
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from watersmeet.plan.scope import INTEGER_BITS, Scope, unit_of_type
-from watersmeet.plan.scope import Unit as _Unit
+from watersmeet.plan.scope import Scope
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
+from watersmeet.types.common import common_type
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import INTEGERS, PLAIN
 
-_DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)(?:\((\d+)(?:,\s*(\d+))?\))?")
-_INTEGER_NAMES = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
-_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 _WIDEST = {
-    **dict.fromkeys(_INTEGER_NAMES.values(), "BIGINT"),
+    **dict.fromkeys(INTEGERS, "BIGINT"),
     "FLOAT": "DOUBLE",
     "DECIMAL": "DECIMAL(38,18)",
 }
-_STRINGS = ("STRING", "VARCHAR", "CHAR", "TEXT")
 
 
 def typed(expr: Expr, scope: Scope) -> Expr:
@@ -72,60 +68,22 @@ def is_declared(expr: Expr) -> bool:
 
 
 def is_number(type_: str) -> bool:
-    return unit_of_type(type_) in (_Unit.INTEGER, _Unit.NUMBER)
+    return sql_type(type_).is_number
 
 
 def canonical(type_: str) -> str:
     """One spelling per type: INTEGER is INT, VARCHAR(3) is STRING."""
-    upper = type_.upper().strip()
-    bits = INTEGER_BITS.get(upper)
-    if bits is not None:
-        return _INTEGER_NAMES[bits]
-    if upper.split("(")[0] in _STRINGS:
-        return "STRING"
-    return {"REAL": "FLOAT", "TIMESTAMP_LTZ": "TIMESTAMP"}.get(upper, upper)
+    found = sql_type(type_)
+    # A DECIMAL stays as it is written: it is cast to the one spelling where it has another, and what stored
+    # state belongs to is told by those casts.
+    return str(found) if found.name in PLAIN else type_.upper().strip()
 
 
-def common_type(left: str, right: str) -> str | None:
-    """The type in which Spark compares the two; None when it does not."""
+def one_type(left: str, right: str) -> str | None:
+    """The type in which the two sides of a key are compared; None: Spark does not, or Spark alone does."""
     if left == right:
         return left
-    one, other = unit_of_type(left), unit_of_type(right)
-    if one.is_time and other.is_time:
-        return "TIMESTAMP" if "TIMESTAMP" in (left, right) else "TIMESTAMP_NTZ"
-    if {one, other} <= {_Unit.INTEGER, _Unit.NUMBER}:
-        return _common_number(left, right)
-    for text, type_ in ((left, right), (right, left)):
-        if text == "STRING":
-            if unit_of_type(type_) is _Unit.INTEGER:
-                return "BIGINT"
-            if unit_of_type(type_) is _Unit.NUMBER:
-                return "DOUBLE"
-            return type_ if unit_of_type(type_).is_time or type_ in ("BOOLEAN", "BINARY") else None
-    return None
-
-
-def _common_number(left: str, right: str) -> str | None:
-    bits = INTEGER_BITS.get(left), INTEGER_BITS.get(right)
-    if bits[0] is not None and bits[1] is not None:
-        return _INTEGER_NAMES[max(bits[0], bits[1])]
-    if "DOUBLE" in (left, right) or "FLOAT" in (left, right):
-        return "DOUBLE"
-    a, b = _decimal(left), _decimal(right)
-    if a is None or b is None:
-        return None
-    scale = max(a[1], b[1])
-    digits = max(a[0] - a[1], b[0] - b[1])
-    scale = max(min(scale, 38 - digits), 0)
-    return f"DECIMAL({min(digits + scale, 38)},{scale})"
-
-
-def _decimal(type_: str) -> tuple[int, int] | None:
-    """(precision, scale)."""
-    bits = INTEGER_BITS.get(type_)
-    if bits is not None:
-        return _INTEGER_DIGITS[bits], 0
-    found = _DECIMAL.fullmatch(type_)
-    if found is None:
-        return None
-    return int(found.group(1) or 10), int(found.group(2) or 0)
+    one, other = sql_type(left), sql_type(right)
+    found = common_type(one, other)
+    hashed = not (one.is_void or other.is_void or one.is_nested or one.is_interval)
+    return str(found) if found is not None and hashed else None

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import Number, NumberError, read_number
+from watersmeet.types.parser import sql_type
 
 _NULLS = {"INT": Number, "BIGINT": Number, "DOUBLE": Number, "STRING": str, "BOOLEAN": bool}
 """Beside what a NULL that was cast to a type may stand."""
@@ -104,7 +105,7 @@ def _alike(left: Number, right: Number) -> tuple[Fraction | float, Fraction | fl
         raise _Undecided
     if "DOUBLE" in types:
         return float(left.value), float(right.value)
-    if any(each.type.startswith("DECIMAL") and abs(each.value) >= 10**18 for each in (left, right)):
+    if any(sql_type(each.type).is_decimal and abs(each.value) >= 10**18 for each in (left, right)):
         raise _Undecided  # their common type may lack digits
     return left.value, right.value
 

@@ -1,6 +1,7 @@
 """Rule: one CASE per branch that says what a row can still do (the FLAG_ constants of the model).
 
-Conditions that are NULL count as not TRUE.
+Conditions that are NULL count as not TRUE. That a NULL key matches nothing is not in it: tasks see that in
+the kept columns (`SidePlan.not_null`).
 """
 
 from __future__ import annotations
@@ -19,31 +20,28 @@ from watersmeet.spec.model import Branch, Expr
 class SideConditions:
     """What is asked of one input's rows alone, over its bare columns.
 
-    ``filters``: rows that fail are dropped; ``one_sided``: rows that fail can match nothing, but are padded;
-    ``not_null``: keys and band columns whose NULL lets nothing match.
+    ``filters``: rows that fail are dropped; ``one_sided``: rows that fail can match nothing, but are padded.
     """
 
     filters: tuple[Expr, ...]
     one_sided: tuple[Expr, ...]
-    not_null: tuple[Expr, ...]
     matchable: bool
 
 
 def flag_of(branch: Branch, conditions: SideConditions, columns: Mapping[str, Expr]) -> Expr | None:
-    """The flag of ``branch``'s rows over its source's columns; None when every row is a candidate."""
+    """The flag of ``branch``'s rows over its source's columns; None when every row without NULLs that matter
+    is a candidate."""
     filters = [over_source(e, columns) for e in conditions.filters]
     one_sided = [over_source(e, columns) for e in conditions.one_sided]
-    not_null = [_is_not_null(over_source(e, columns)) for e in conditions.not_null]
     above = [] if branch.above is None else [branch.above]
     to_drop = above + filters
-    to_pad = one_sided + not_null
     cases: list[tuple[Expr, int]] = []
     if branch.beneath is not None:
         cases.append((_not_true([branch.beneath]), FLAG_BENEATH))
     if to_drop:
         cases.append((_not_true(to_drop), FLAG_FILTERED))
-    if conditions.matchable and to_pad:
-        cases.append((_not_true(to_pad), FLAG_UNMATCHABLE))
+    if conditions.matchable and one_sided:
+        cases.append((_not_true(one_sided), FLAG_UNMATCHABLE))
     otherwise = FLAG_CANDIDATE if conditions.matchable else FLAG_UNMATCHABLE
     if not cases:
         return None if otherwise == FLAG_CANDIDATE else exp.Literal.number(otherwise)
@@ -57,11 +55,6 @@ def _not_true(conditions: Sequence[Expr]) -> Expr:
     together = join_all(list(conditions))
     assert together is not None
     return exp.Not(this=exp.Coalesce(this=together, expressions=[exp.false()]))
-
-
-def _is_not_null(expr: Expr) -> Expr:
-    operand = expr if isinstance(expr, exp.Column) else exp.Paren(this=expr)
-    return exp.Not(this=exp.Is(this=operand, expression=exp.Null()))
 
 
 def over_source(expr: Expr, columns: Mapping[str, Expr]) -> Expr:

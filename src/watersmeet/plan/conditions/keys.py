@@ -10,11 +10,14 @@ from sqlglot import exp
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.classify import KeyPart
-from watersmeet.plan.conditions.coercion import common_type, is_declared, is_number, type_of
+from watersmeet.plan.conditions.coercion import is_declared, is_number, one_type, type_of
 from watersmeet.plan.exact import NotExact, compiled
 from watersmeet.plan.scope import Scope
-from watersmeet.spec.intervals import is_interval, is_of_days
 from watersmeet.spec.model import Expr
+from watersmeet.types.compared import tightest_type
+from watersmeet.types.intervals import is_interval, is_of_days
+from watersmeet.types.nested import is_nested
+from watersmeet.types.parser import sql_type
 
 _UNHASHABLE = ("MAP", "VARIANT", "INTERVAL")
 
@@ -63,16 +66,30 @@ def _one_type(part: KeyPart, scope: Scope) -> tuple[PlanError | None, Expr, Expr
             return _wrong(f"{type_} cannot be compared by equality: {text}"), part.first, part.second
     if left is None or right is None:
         return None, one, other
-    common = common_type(left, right)
+    if is_nested(left) and is_nested(right) and left != right:
+        return _one_nested_type(part, left, right)
+    common = one_type(left, right)
     if common is None:
-        if left.startswith(("ARRAY", "STRUCT")) and right.startswith(("ARRAY", "STRUCT")):
-            return None, part.first, part.second
         return _wrong(f"{left} and {right} cannot be compared: {text}"), part.first, part.second
     first, second = (
         exp.cast(expr.copy(), common, dialect="spark")
         if type_ != common or (is_number(common) and not is_declared(expr))
         else expr
         for expr, type_ in ((one, left), (other, right))
+    )
+    return None, first, second
+
+
+def _one_nested_type(part: KeyPart, left: str, right: str) -> tuple[PlanError | None, Expr, Expr]:
+    """Of ARRAYs and STRUCTs; where only fields' names are unlike, they are compared as they come."""
+    types = sql_type(left).nullable, sql_type(right).nullable
+    if tightest_type(*types, names=False) is None:
+        wrong = _wrong(f"{left} and {right} cannot be compared: {part.conjunct.text}")
+        return wrong, part.first, part.second
+    common = tightest_type(*types)
+    first, second = (
+        expr if common in (None, own) else exp.cast(expr.copy(), str(common or own), dialect="spark")
+        for expr, own in zip((part.first, part.second), types, strict=True)
     )
     return None, first, second
 
@@ -102,8 +119,8 @@ def _known_type(expr: Expr, scope: Scope) -> str | None:
     try:
         exact = compiled(expr, scope).type
     except NotExact:
-        return None if found is not None and found.startswith("DECIMAL") else found
-    if found is None or exact.startswith("DECIMAL") or not is_number(exact):
+        return None if found is not None and sql_type(found).is_decimal else found
+    if found is None or sql_type(exact).is_decimal or not is_number(exact):
         return exact
     return found
 

@@ -23,11 +23,12 @@ from watersmeet.plan.conditions.forms import (
     widened,
     wrong_types,
 )
-from watersmeet.plan.scope import INTEGER_BITS, Ref, Scope, Unit
-from watersmeet.spec.intervals import interval_us, is_of_days, unit_us
+from watersmeet.plan.scope import Ref, Scope, Unit
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import read_number
 from watersmeet.spec.time_zones import UTC
+from watersmeet.types.intervals import interval_us, is_of_days, unit_us
+from watersmeet.types.parser import sql_type
 from watersmeet.zones import zone
 
 _COUNTS: dict[type[Expr], tuple[Unit, int]] = {
@@ -157,8 +158,8 @@ def compared(left: LinearForm, right: LinearForm, expr: Expr, scope: Scope) -> L
 
 def _column(ref: Ref, scope: Scope) -> LinearForm:
     tree = TimeColumn(scope.side(ref[0]), scope.column_name(ref))
-    bits = INTEGER_BITS.get(scope.column(ref).type.upper(), 64)
-    wall = scope.column(ref).type.upper().strip() in ("DATE", "TIMESTAMP_NTZ")
+    type_ = sql_type(scope.column(ref).type)
+    bits, wall = type_.bits or 64, type_.name in ("DATE", "TIMESTAMP_NTZ")
     return LinearForm(scope.unit(ref), {ref: 1}, frozenset({ref}), 0, 0, 0, tree, bits, wall)
 
 
@@ -170,22 +171,21 @@ def _literal(text: str) -> LinearForm:
 def _cast(operand: LinearForm | None, cast: exp.Cast, scope: Scope) -> LinearForm | None:
     if operand is None:
         return None
-    target = cast.to.sql(dialect="spark").upper()
+    to = sql_type(cast.to.sql(dialect="spark"))
+    target = to.name
     if operand.unit.is_time:
         if target == "DATE":
             return _to_date(operand, scope)
         if target == "TIMESTAMP_NTZ":
             return replace(_wall(operand, scope), unit=Unit.TIMESTAMP)
-        if target.startswith("TIMESTAMP"):
+        if target == "TIMESTAMP":
             return replace(_instant(operand, scope), unit=Unit.TIMESTAMP)
-        if target in ("BIGINT", "LONG") and operand.unit is Unit.TIMESTAMP and not operand.wall:
+        if target == "BIGINT" and operand.unit is Unit.TIMESTAMP and not operand.wall:
             return replace(floored(operand, 1_000_000), unit=Unit.SECONDS)
         return None
-    if operand.unit is Unit.INTEGER and INTEGER_BITS.get(target, 0) >= (
-        1 if operand.is_constant else operand.bits
-    ):
-        return replace(operand, bits=INTEGER_BITS[target])
-    if operand.unit is Unit.INTEGER and target.split("(")[0] in ("DECIMAL", "DOUBLE", "FLOAT"):
+    if operand.unit is Unit.INTEGER and to.bits >= (1 if operand.is_constant else operand.bits):
+        return replace(operand, bits=to.bits)
+    if operand.unit is Unit.INTEGER and (to.is_decimal or to.is_real):
         return replace(operand, unit=Unit.NUMBER)
     return None
 

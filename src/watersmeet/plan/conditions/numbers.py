@@ -10,12 +10,12 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from watersmeet.plan.scope import INTEGER_BITS, Ref, Scope, Unit
+from watersmeet.plan.scope import Ref, Scope, Unit
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
+from watersmeet.types.parser import sql_type
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-_DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)(?:\((\d+)(?:,\s*(\d+))?\))?")
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,12 @@ class Sum:
 
 def number_type(type_: str) -> NumberType | None:
     """Of a declared type; None: it is no number."""
-    name = type_.upper().strip()
-    if name in INTEGER_BITS:
-        return NumberType(_DIGITS[INTEGER_BITS[name]])
-    found = _DECIMAL.fullmatch(name)
-    if found is not None:
-        places = int(found.group(2) or 0)
-        return NumberType(int(found.group(1) or 10) - places, places)
-    return {"FLOAT": FLOAT, "REAL": FLOAT, "DOUBLE": DOUBLE}.get(name)
+    found = sql_type(type_)
+    if found.is_integer:
+        return NumberType(_DIGITS[found.bits])
+    if found.is_decimal:
+        return NumberType(found.whole_digits, found.scale)
+    return {"FLOAT": FLOAT, "DOUBLE": DOUBLE}.get(found.name)
 
 
 def sum_of(expr: Expr, scope: Scope) -> Sum | None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import singledispatch
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
-from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, Node
+from watersmeet.plan.nodes.tree import AggregateNode, MatchNode, Node, PassNode
 from watersmeet.spec.model import Expr, Input, JoinKind
 
 
@@ -49,20 +50,18 @@ def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None)
         if isinstance(child := node.side(side), Node)
     }
     for node in nodes:
-        if not isinstance(node, JoinNode):
-            continue
-        for conjunct in split(node.asked.match) + split(node.asked.on):
+        for conjunct in split(node.match) + split(node.on):
             sides = node.scope.sides(conjunct.expr)
             if len(sides) == 1 and not node.padded(sides[0]):
                 _into_side(conjunct, node, sides[0], found)
             else:
                 found.joins[node.number].append(conjunct)
-        for conjunct in split(node.asked.where):
-            if not _sunk(conjunct, node, found):
+        for conjunct in split(node.where):
+            if not _sunk(node, conjunct, found):
                 stays = found.sides[above[node.number]] if node.number in above else found.after
                 stays.append(conjunct)
     for conjunct in split(where):
-        if not _sunk(conjunct, nodes[-1], found):
+        if not _sunk(nodes[-1], conjunct, found):
             found.after.append(conjunct)
     found.after += split(having)
     return found
@@ -72,22 +71,34 @@ def _into_side(conjunct: Conjunct, node: Node, side: Side, found: Conditions) ->
     child = node.side(side)
     if isinstance(child, Input):
         found.inputs[child.alias].append(conjunct)
-    elif not _sunk(conjunct, child, found):
+    elif not _sunk(child, conjunct, found):
         found.sides[node.number, side].append(conjunct)
 
 
-def _sunk(conjunct: Conjunct, node: Node, found: Conditions) -> bool:
+@singledispatch
+def _sunk(node: Node, conjunct: Conjunct, found: Conditions) -> bool:
     """Place a filter of the node's rows in the node or beneath; False: it has to stay above."""
+    raise TypeError(f"where filters of {type(node).__name__} go")
+
+
+@_sunk.register
+def _(node: PassNode, conjunct: Conjunct, found: Conditions) -> bool:
+    child = node.side(Side.LEFT)
+    if not node.scope.sides(conjunct.expr) or (isinstance(child, Input) and child.stages):
+        return False  # above a stage Spark can ask anything, beneath it only what tasks can compute
+    _into_side(conjunct, node, Side.LEFT, found)
+    return True
+
+
+@_sunk.register
+def _(node: AggregateNode, conjunct: Conjunct, found: Conditions) -> bool:
+    _into_side(conjunct, node, Side.LEFT, found)  # rows are grouped that pass it
+    return True
+
+
+@_sunk.register
+def _(node: MatchNode, conjunct: Conjunct, found: Conditions) -> bool:
     sides = node.scope.sides(conjunct.expr)
-    if isinstance(node, AggregateNode):  # rows are grouped that pass it
-        _into_side(conjunct, node, Side.LEFT, found)
-        return True
-    if not isinstance(node, JoinNode):
-        child = node.side(Side.LEFT)
-        if not sides or (isinstance(child, Input) and child.stages):
-            return False  # above a stage Spark can ask anything, beneath it only what tasks can compute
-        _into_side(conjunct, node, Side.LEFT, found)
-        return True
     if len(sides) == 1:
         if node.padded(sides[0].other):
             return False

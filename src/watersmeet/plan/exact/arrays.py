@@ -6,22 +6,25 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from watersmeet.nested import array_of, element_of, entry_of, struct_of
 from watersmeet.plan.exact.nested import element, value_of, whole
 from watersmeet.plan.exact.rules import Rule, arguments
 from watersmeet.plan.exact.values import (
-    INTEGERS,
     Exact,
     NotExact,
     call,
-    common_type,
+    compared_type,
     constant,
     constant_value,
     is_ordered,
     is_value,
+    one_type,
     widened,
 )
 from watersmeet.spec.model import Expr
+from watersmeet.types.compared import loses_digits
+from watersmeet.types.nested import array_of, element_of, entry_of, struct_of
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import INTEGERS
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -54,7 +57,10 @@ def _size(_: Compiler, value: Exact) -> Exact:
 
 def _item(kind: str) -> Callable[[Compiler, Exact, Exact], Exact]:
     def make(_: Compiler, value: Exact, index: Exact) -> Exact:
-        if kind != "get" and entry_of(value.type) is not None:
+        entry = entry_of(value.type)
+        if kind != "get" and entry is not None:
+            if compared_type(entry[0], index.type, by_function=True) != entry[0]:
+                raise NotExact(f"{index.type} as a key of {value.type}")
             return value_of(value, index)
         return call("item", element(value), value, whole(index, "INT"), options=[kind])
 
@@ -65,7 +71,11 @@ def _with_element(function: str, type_: str | None) -> Callable[[Compiler, Exact
     """Of an ARRAY and a value that is compared with its elements. ``type_``: None is the ARRAY's."""
 
     def make(_: Compiler, lists: Exact, value: Exact) -> Exact:
-        common = common_type([element(lists), value.type])
+        kind = element(lists)
+        if function == "has_element" and not loses_digits(sql_type(kind), sql_type(value.type)):
+            common = one_type([kind, value.type])
+        else:
+            common = compared_type(kind, value.type, by_function=True)
         if not is_ordered(common):
             raise NotExact(f"{common} is compared")
         wide = widened(lists, array_of(common))
@@ -78,21 +88,22 @@ def _with_element(function: str, type_: str | None) -> Callable[[Compiler, Exact
 
 def _added(function: str) -> Callable[[Compiler, Exact, Exact], Exact]:
     def make(_: Compiler, lists: Exact, value: Exact) -> Exact:
-        common = common_type([element(lists), value.type])
+        common = compared_type(element(lists), value.type, by_function=True)
         return call(function, array_of(common), widened(lists, array_of(common)), widened(value, common))
 
     return make
 
 
 def _insert(_: Compiler, lists: Exact, place: Exact, value: Exact) -> Exact:
-    common = common_type([element(lists), value.type])
+    common = compared_type(element(lists), value.type, by_function=True)
     wide = widened(lists, array_of(common))
     return call("insert_element", wide.type, wide, whole(place, "INT"), widened(value, common))
 
 
 def _of_two(function: str, type_: str | None = None) -> Callable[[Compiler, Exact, Exact], Exact]:
-    def make(compiler: Compiler, left: Exact, right: Exact) -> Exact:
-        both = compiler.alike([left, right])
+    def make(_: Compiler, left: Exact, right: Exact) -> Exact:
+        common = compared_type(left.type, right.type, by_function=True)
+        both = [widened(left, common), widened(right, common)]
         if not is_ordered(element(both[0])):
             raise NotExact(f"{both[0].type} is compared")
         return call(function, type_ or both[0].type, *both)
@@ -134,7 +145,9 @@ def _extreme(greatest: bool) -> Callable[[Compiler, Exact], Exact]:
 def _repeat(_: Compiler, value: Exact, count: Exact) -> Exact:
     if not is_value(value.type):
         raise NotExact(f"an ARRAY of {value.type}")
-    return call("repeat_element", array_of(value.type), value, widened(whole(count, "INT"), "INT"))
+    if count.type != "INT":
+        raise NotExact(f"{count.type} as a number of times")
+    return call("repeat_element", array_of(value.type), value, count)
 
 
 def _slice(_: Compiler, lists: Exact, start: Exact, length: Exact) -> Exact:
@@ -157,7 +170,7 @@ def _sequence(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
         return call("sequence", array_of("DATE"), *found)
     if any(each.type not in INTEGERS for each in found):
         raise NotExact("a sequence of what are no integers")
-    common = common_type([each.type for each in found])
+    common = one_type([each.type for each in found])
     return call("sequence", array_of(common), *(widened(each, common) for each in found))
 
 

@@ -8,8 +8,6 @@ from datetime import date
 from watersmeet.plan.exact.temporal.time_casts import time_cast
 from watersmeet.plan.exact.values import (
     DAY_US,
-    INTEGERS,
-    TIMES,
     Exact,
     NotExact,
     call,
@@ -20,11 +18,12 @@ from watersmeet.plan.exact.values import (
     is_number,
     widened,
 )
+from watersmeet.types.sql_type import INTEGERS, TIMES
 
 
 def cast_to(value: Exact, to: str, zone: str) -> Exact:
     """CAST. Raises: NotExact."""
-    own, to = value.type, _full(to)
+    own = value.type
     if own == to:
         return value
     if own == "NULL":
@@ -47,20 +46,6 @@ def cast_to(value: Exact, to: str, zone: str) -> Exact:
     if to == "STRING" and own in ("FLOAT", "DOUBLE"):
         raise NotExact(f"versions of Java write a {own} with other digits")
     raise NotExact(f"a cast from {own} to {to}")
-
-
-def beside_text(type_: str) -> str:
-    """The type in which Spark, ANSI on, compares a text with a value of ``type_``."""
-    if type_ in INTEGERS:
-        return "BIGINT"
-    return "DOUBLE" if is_number(type_) else type_
-
-
-def _full(type_: str) -> str:
-    """DECIMAL and DECIMAL(5) with all that they leave out."""
-    if type_ == "DECIMAL":
-        return "DECIMAL(10,0)"
-    return type_.replace(")", ",0)") if is_decimal(type_) and "," not in type_ else type_
 
 
 def _of_text(value: Exact, to: str, zone: str) -> Exact:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from watersmeet.plan.exact.rules import Rule, arguments
-from watersmeet.plan.exact.values import Exact, NotExact, call, constant
+from watersmeet.plan.exact.values import Exact, NotExact, call, constant, is_ordered
 from watersmeet.spec.model import Expr
 
 if TYPE_CHECKING:
@@ -31,9 +31,13 @@ def _nvl2(compiler: Compiler, tested: Exact, one: Exact, other: Exact) -> Exact:
 
 def _extreme(function: str) -> Rule:
     def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-        alike = compiler.alike(compiler.all(nodes))
-        if len(alike) < 2 or alike[0].type == "NULL":
-            raise NotExact(f"{function} of one")
+        found = compiler.all(nodes)
+        types = {each.type for each in found} - {"NULL"}
+        if "STRING" in types and len(types) > 1:
+            raise NotExact(f"{function} of texts and others")
+        alike = compiler.alike(found)
+        if len(alike) < 2 or alike[0].type == "NULL" or not is_ordered(alike[0].type):
+            raise NotExact(f"{function} of one, or of MAPs")
         return call(function, alike[0].type, *alike)
 
     return rule

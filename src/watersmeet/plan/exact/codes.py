@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from watersmeet.plan.exact.rules import Rule, arguments
 from watersmeet.plan.exact.texts import as_bytes, as_text, optional
 from watersmeet.plan.exact.values import (
-    INTEGERS,
     Exact,
     NotExact,
     call,
@@ -19,6 +18,7 @@ from watersmeet.plan.exact.values import (
     widened,
 )
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import INTEGERS
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler

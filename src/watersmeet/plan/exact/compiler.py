@@ -10,26 +10,23 @@ from typing import Any
 import numpy as np
 from sqlglot import exp
 
-from watersmeet.nested import element_of, is_nested, normal
-from watersmeet.plan.conditions.coercion import canonical
 from watersmeet.plan.exact import casts, nested, patterns, texts
 from watersmeet.plan.exact.functions import FUNCTIONS
 from watersmeet.plan.exact.numeric import arithmetic, whole
 from watersmeet.plan.exact.temporal.intervals import literal_of, negated, scaled, sum_of
 from watersmeet.plan.exact.temporal.times import part_of
 from watersmeet.plan.exact.values import (
-    INTEGERS,
-    TIMES,
     Exact,
     NotExact,
     call,
-    common_type,
+    compared_type,
     computed,
     constant,
     decimal_parts,
     is_interval,
     is_ordered,
     is_value,
+    one_type,
     or_null,
     plain_names,
     turned,
@@ -40,6 +37,10 @@ from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.spec.time_zones import UTC
+from watersmeet.types.common import common_of
+from watersmeet.types.nested import element_of, is_nested
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import INTEGERS, TIMES
 
 
 class Compiler:
@@ -68,7 +69,7 @@ class Compiler:
         if not re.fullmatch(rf"{self._prefix}\d+", first):
             raise NotExact(f"{first} is no column")
         ref = self._refs[int(first.removeprefix(self._prefix))]
-        name, type_ = joined_name(*ref), normal(self._scope.column(ref).type, _plain)
+        name, type_ = joined_name(*ref), str(sql_type(self._scope.column(ref).type).nullable)
         if not is_value(type_):
             raise NotExact(f"{name} is {type_}")
         found = Exact(("column", name, type_), type_)
@@ -162,6 +163,13 @@ class Compiler:
         return self.compared(_OPERATORS[type(node)], self.of(node.this), self.of(node.expression))
 
     def compared(self, op: str, left: Exact, right: Exact) -> Exact:
+        if (
+            is_nested(left.type)
+            and is_nested(right.type)
+            and plain_names(left.type) != plain_names(right.type)
+        ):
+            common = compared_type(left.type, right.type)
+            left, right = widened(left, common), widened(right, common)
         left, right = self._comparable([left, right])
         if left.type == "NULL":
             raise NotExact("NULL is compared with NULL")
@@ -183,12 +191,11 @@ class Compiler:
 
     def alike(self, found: Sequence[Exact]) -> list[Exact]:
         types = {each.type for each in found if each.type != "NULL"}
-        if "STRING" in types and len(types) == 2:
-            return [self.cast_to(each, casts.beside_text((types - {"STRING"}).pop())) for each in found]
-        if types <= set(TIMES) and len(types) > 1:
-            wanted = "TIMESTAMP" if "TIMESTAMP" in types else "TIMESTAMP_NTZ"
-            return [self.cast_to(each, wanted) for each in found]
-        common = common_type([each.type for each in found])
+        if len(types) > 1 and (types <= set(TIMES) or ("STRING" in types and len(types) == 2)):
+            wanted = common_of(map(sql_type, types))
+            if wanted is not None:
+                return [self.cast_to(each, str(wanted)) for each in found]
+        common = one_type([each.type for each in found])
         return [widened(each, common) for each in found]
 
     def between(self, node: Expr) -> Exact:
@@ -238,7 +245,7 @@ class Compiler:
     def whole(self, left: Exact, right: Exact, type_: str | None = None) -> list[Exact]:
         if left.type not in INTEGERS or right.type not in INTEGERS:
             raise NotExact(f"{left.type} and {right.type} as whole numbers")
-        common = type_ or common_type([left.type, right.type])
+        common = type_ or one_type([left.type, right.type])
         return [widened(left, common), widened(right, common)]
 
     def sign(self, node: Expr) -> Exact:
@@ -270,7 +277,7 @@ class Compiler:
     def cast(self, node: Expr) -> Exact:
         if node.args.get("format") is not None:
             raise NotExact("a cast with a format is not on the list")
-        to = normal(node.args["to"].sql(dialect="spark"), _plain)
+        to = str(sql_type(node.args["to"].sql(dialect="spark")).nullable)
         value = self.of(node.this)
         if node.args.get("safe") and (is_nested(value.type) or is_nested(to)):
             raise NotExact("a try_cast of ARRAYs, MAPs or STRUCTs is not on the list")
@@ -326,17 +333,6 @@ class Compiler:
 
     def extracted(self, node: Expr) -> Exact:
         return part_of(self, node.name, self.of(node.expression))
-
-
-def _plain(type_: str) -> str:
-    """The one spelling of a type that is not nested."""
-    found = canonical(type_)
-    if is_interval(found):
-        return found
-    found = found.replace(" ", "")
-    if found == "DECIMAL":
-        return "DECIMAL(10,0)"
-    return found.replace(")", ",0)") if found.startswith("DECIMAL(") and "," not in found else found
 
 
 _OPERATORS: dict[type[Expr], str] = {

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from watersmeet.nested import array_of, struct_of
 from watersmeet.plan.exact.maps import made_map
 from watersmeet.plan.exact.nested import element, entry
 from watersmeet.plan.exact.rules import Rule
 from watersmeet.plan.exact.values import Exact, NotExact, call, has_reals, is_ordered, is_value, widened
 from watersmeet.spec.model import Expr
+from watersmeet.types.nested import array_of, struct_of
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler

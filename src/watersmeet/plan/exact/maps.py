@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from watersmeet.nested import array_of, fields_of, map_of, struct_of
 from watersmeet.plan.exact.arrays import literal_of
 from watersmeet.plan.exact.nested import element, entry
 from watersmeet.plan.exact.rules import Rule, arguments
@@ -13,15 +12,18 @@ from watersmeet.plan.exact.values import (
     Exact,
     NotExact,
     call,
-    common_type,
     constant,
     constant_value,
     has_reals,
     is_ordered,
     is_value,
+    one_type,
     widened,
 )
 from watersmeet.spec.model import Expr
+from watersmeet.types.compared import loses_digits
+from watersmeet.types.nested import array_of, fields_of, map_of, struct_of
+from watersmeet.types.parser import sql_type
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -78,7 +80,8 @@ def _entries(_: Compiler, maps: Exact) -> Exact:
 
 
 def _contains(_: Compiler, maps: Exact, key: Exact) -> Exact:
-    common = common_type([entry(maps)[0], key.type])
+    own = entry(maps)[0]
+    common = key.type if loses_digits(sql_type(own), sql_type(key.type)) else one_type([own, key.type])
     if common != entry(maps)[0]:
         raise NotExact(f"{key.type} as a key of {maps.type}")
     return call("has_key", "BOOLEAN", maps, widened(key, common))

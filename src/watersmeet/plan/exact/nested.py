@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from watersmeet.nested import array_of, element_of, entry_of, fields_of, struct_of
 from watersmeet.plan.exact.rules import Rule
-from watersmeet.plan.exact.values import (
-    INTEGERS,
-    Exact,
-    NotExact,
-    call,
-    constant_value,
-    widened,
-)
+from watersmeet.plan.exact.values import Exact, NotExact, call, constant_value, one_type, widened
 from watersmeet.spec.model import Expr
+from watersmeet.types.nested import array_of, element_of, entry_of, fields_of, struct_of
+from watersmeet.types.sql_type import INTEGERS
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -54,9 +48,11 @@ def bracket(compiler: Compiler, node: exp.Bracket) -> Exact:
 
 
 def value_of(maps: Exact, key: Exact) -> Exact:
-    """Of a key of a MAP."""
+    """Of a key of a MAP. A wider key would be one of a MAP of wider keys, which is left to Spark."""
     entry = entry_of(maps.type)
     assert entry is not None
+    if one_type([entry[0], key.type]) != entry[0]:
+        raise NotExact(f"{key.type} as a key of {maps.type}")
     return call("value_of", entry[1], maps, widened(key, entry[0]))
 
 

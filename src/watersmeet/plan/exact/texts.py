@@ -6,19 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.nested import element_of
 from watersmeet.plan.exact.rules import Rule, arguments
-from watersmeet.plan.exact.values import (
-    INTEGERS,
-    Exact,
-    NotExact,
-    call,
-    constant,
-    constant_value,
-    is_decimal,
-    widened,
-)
+from watersmeet.plan.exact.values import Exact, NotExact, call, constant, constant_value, is_decimal, widened
 from watersmeet.spec.model import Expr
+from watersmeet.types.nested import element_of
+from watersmeet.types.sql_type import INTEGERS
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from watersmeet.nested import array_of, element_of, entry_of, fields_of, is_nested, map_of, struct_of
+from watersmeet.types.common import common_of, holds, same_shape
+from watersmeet.types.compared import loses_digits, tightest_type
+from watersmeet.types.nested import entry_of, is_nested, without_names
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import INTEGERS, MOST_DIGITS, PLAIN, SqlType, decimal
 
 Tree = tuple[Any, ...]
-
-
-INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-
-
-PLAIN = (*INTEGERS, "FLOAT", "DOUBLE", "BOOLEAN", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
-
-
-TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
 
 
 INTERVAL = "INTERVAL DAY TO SECOND"
 
 
 INTERVAL_OF_MONTHS = "INTERVAL YEAR TO MONTH"
-
-
-INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
-
-
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
-
-
-_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
 
 
 DAY_US = 86_400_000_000
@@ -79,47 +64,48 @@ def constant_value(found: Exact) -> Any:
 
 
 def is_decimal(type_: str) -> bool:
-    return type_.startswith("DECIMAL")
+    return sql_type(type_).is_decimal
 
 
 def is_number(type_: str) -> bool:
-    return type_ in (*INTEGERS, "FLOAT", "DOUBLE") or is_decimal(type_)
+    return sql_type(type_).is_number
 
 
 def is_interval(type_: str) -> bool:
-    return type_.startswith("INTERVAL ")
+    return sql_type(type_).is_interval
 
 
 def is_of_months(type_: str) -> bool:
     """An interval of years and months, and not of days and clock times."""
-    return is_interval(type_) and interval_fields(type_)[1] in INTERVAL_FIELDS[:2]
+    return sql_type(type_).is_of_months
 
 
 def interval_fields(type_: str) -> tuple[str, str]:
     """The first and the last: ``INTERVAL DAY TO HOUR``, ``INTERVAL DAY``."""
-    first, _, last = type_.removeprefix("INTERVAL ").partition(" TO ")
-    return first, last or first
+    span = sql_type(type_).span
+    assert span is not None, type_
+    return span
 
 
-def interval_type(first: str, last: str) -> str:
-    return f"INTERVAL {first}" if first == last else f"INTERVAL {first} TO {last}"
-
-
-def common_interval(types: Sequence[str]) -> str:
-    """The type that holds intervals of all types. Raises: NotExact, for months beside days."""
-    if len({is_of_months(type_) for type_ in types}) > 1:
-        raise NotExact("intervals of months and of days have no type in common")
-    places = [INTERVAL_FIELDS.index(field) for type_ in types for field in interval_fields(type_)]
-    return interval_type(INTERVAL_FIELDS[min(places)], INTERVAL_FIELDS[max(places)])
+def as_decimal(type_: str) -> SqlType:
+    """The DECIMAL that holds all values of an integer or a DECIMAL. Raises: NotExact."""
+    found = sql_type(type_).as_decimal
+    if found is None:
+        raise NotExact(f"{type_} is not on the list")
+    return found
 
 
 def decimal_parts(type_: str) -> tuple[int, int]:
-    if type_ in _DIGITS:
-        return _DIGITS[type_], 0
-    found = _DECIMAL.fullmatch(type_)
-    if found is None:
-        raise NotExact(f"{type_} is not on the list")
-    return int(found.group(1)), int(found.group(2))
+    """Digits and scale of `as_decimal`."""
+    found = as_decimal(type_)
+    return found.digits, found.scale
+
+
+def decimal_type(digits: int, scale: int) -> str:
+    """Raises: NotExact."""
+    if digits > MOST_DIGITS:
+        raise NotExact("a DECIMAL of more than 38 digits is cut by rules of Spark's own")
+    return str(decimal(digits, scale))
 
 
 def turned(function: str, value: Exact) -> Exact:
@@ -127,12 +113,6 @@ def turned(function: str, value: Exact) -> Exact:
     if not is_number(value.type) or (is_decimal(value.type) and decimal_parts(value.type)[0] > 34):
         raise NotExact(f"{function.replace('_', ' ')} of {value.type}")
     return call(function, value.type, value)
-
-
-def decimal_type(digits: int, scale: int) -> str:
-    if digits > 38:
-        raise NotExact("a DECIMAL of more than 38 digits is cut by rules of Spark's own")
-    return f"DECIMAL({digits},{scale})"
 
 
 def widened(found: Exact, type_: str) -> Exact:
@@ -145,12 +125,13 @@ def widened(found: Exact, type_: str) -> Exact:
         return _widened_within(found, type_)
     if is_interval(found.type) and is_interval(type_) and is_of_months(found.type) == is_of_months(type_):
         return Exact(found.tree, type_)
-    if found.tree[0] == "constant" and found.type in INTEGERS and type_ in INTEGERS:
+    wider_integers = INTEGERS[INTEGERS.index(found.type) :] if found.type in INTEGERS else ()
+    if found.tree[0] == "constant" and type_ in wider_integers:
         return constant(found.tree[1], type_)
-    digits = decimal_parts(found.type)[0] if is_decimal(found.type) else 0
+    digits = sql_type(found.type).digits
     wider = {
         "DOUBLE": found.type in (*INTEGERS, "FLOAT") or 0 < digits <= 15,
-        **dict.fromkeys(INTEGERS, found.type in INTEGERS),
+        **dict.fromkeys(wider_integers, True),
     }
     to_decimal = is_decimal(type_) and (found.type in INTEGERS or digits > 0)
     if wider.get(type_, to_decimal):
@@ -161,7 +142,7 @@ def widened(found: Exact, type_: str) -> Exact:
 def _widened_within(found: Exact, type_: str) -> Exact:
     """ARRAYs, MAPs and STRUCTs whose parts are in a wider type."""
     of, to = parts_of(found.type), parts_of(type_)
-    if len(of) != len(to) or shape_of(found.type) != shape_of(type_):
+    if not same_shape(sql_type(found.type), sql_type(type_)):
         raise NotExact(f"{found.type} as {type_}")
     for own, wider in zip(of, to, strict=True):
         widened(Exact(("variable", ""), own), wider)
@@ -172,27 +153,12 @@ def _widened_within(found: Exact, type_: str) -> Exact:
 
 def parts_of(type_: str) -> tuple[str, ...]:
     """The types right beneath a nested one; of others none."""
-    element, entry, fields = element_of(type_), entry_of(type_), fields_of(type_)
-    if element is not None:
-        return (element,)
-    return entry or tuple(kind for _, kind in fields or ())
-
-
-def shape_of(type_: str) -> object:
-    """What two nested types have to have in common, besides their parts' own."""
-    fields = fields_of(type_)
-    return type_[:3] if fields is None else tuple(name.lower() for name, _ in fields)
+    return tuple(map(str, sql_type(type_).inner))
 
 
 def plain_names(type_: str) -> str:
     """A type without the names of fields."""
-    fields = fields_of(type_)
-    if fields is not None:
-        return struct_of([(f"f{n}", plain_names(kind)) for n, (_, kind) in enumerate(fields)])
-    element, entry = element_of(type_), entry_of(type_)
-    if element is not None:
-        return array_of(plain_names(element))
-    return type_ if entry is None else map_of(plain_names(entry[0]), plain_names(entry[1]))
+    return str(without_names(sql_type(type_)))
 
 
 def is_value(type_: str) -> bool:
@@ -213,35 +179,36 @@ def has_reals(type_: str) -> bool:
     return type_ in ("FLOAT", "DOUBLE") or any(map(has_reals, parts_of(type_)))
 
 
-def _common_within(types: Sequence[str]) -> str:
-    if len({shape_of(type_) for type_ in types}) != 1 or len({len(parts_of(type_)) for type_ in types}) != 1:
-        raise NotExact(f"{' and '.join(types)} are turned into one type by Spark alone")
-    parts = [common_type(each) for each in zip(*map(parts_of, types), strict=True)]
-    fields = fields_of(types[0])
-    if fields is not None:
-        return struct_of([(name, kind) for (name, _), kind in zip(fields, parts, strict=True)])
-    return array_of(parts[0]) if len(parts) == 1 else map_of(parts[0], parts[1])
+def one_type(types: Sequence[str]) -> str:
+    """The type in which Spark compares or chooses between values, if tasks widen them to it (`widened`).
+    Raises: NotExact."""
+    known = [sql_type(type_) for type_ in dict.fromkeys(types)]
+    found = common_of(known)
+    if found is None or not all(_is_widened(each, found) for each in known):
+        raise NotExact(f"{' and '.join(map(str, known))} are turned into one type by Spark alone")
+    return str(found)
 
 
-def common_type(types: Sequence[str]) -> str:
-    """The type in which Spark compares or chooses between values. Raises: NotExact."""
-    known = [type_ for type_ in dict.fromkeys(types) if type_ != "NULL"]
-    if not known:
-        return "NULL"
-    if len(known) == 1:
-        return known[0]
-    if all(map(is_nested, known)):
-        return _common_within(known)
-    if all(map(is_interval, known)):
-        return common_interval(known)
-    if all(type_ in INTEGERS for type_ in known):
-        return max(known, key=INTEGERS.index)
-    if "DOUBLE" in known and all(is_number(type_) for type_ in known):
-        return "DOUBLE"
-    if "FLOAT" in known and all(is_number(type_) for type_ in known):  # which would lose digits of others
-        return "DOUBLE"
-    if all(type_ in INTEGERS or is_decimal(type_) for type_ in known):
-        parts = [decimal_parts(type_) for type_ in known]
-        scale = max(scale for _, scale in parts)
-        return decimal_type(max(digits - own for digits, own in parts) + scale, scale)
-    raise NotExact(f"{' and '.join(known)} are turned into one type by Spark alone")
+def compared_type(one: str, other: str, *, by_function: bool = False) -> str:
+    """The type in which Spark compares ARRAYs and STRUCTs, and in which functions of ARRAYs and MAPs look for
+    a value. Raises: NotExact.
+
+    Args:
+        by_function: such a function does it, by whose rules a FLOAT beside integers loses their digits.
+    """
+    types = sql_type(one), sql_type(other)
+    found = tightest_type(*types)
+    if found is None or (by_function and loses_digits(*types)):
+        raise NotExact(f"{one} and {other} are compared by Spark alone")
+    return str(found)
+
+
+def _is_widened(own: SqlType, to: SqlType) -> bool:
+    """Whether it takes no cast: not from a text to a number, nor from a DATE to a TIMESTAMP."""
+    if own == to or own.is_void:
+        return True
+    if to.is_decimal:
+        return holds(to, own)
+    if own.is_nested and to.is_nested:
+        return all(map(_is_widened, own.inner, to.inner))
+    return (own.is_number and to.is_number) or (own.is_interval and to.is_interval)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import singledispatch
 
 from watersmeet.event_time import MAX_TIME
 from watersmeet.plan.conditions.conjuncts import text_of
@@ -23,33 +24,32 @@ from watersmeet.plan.explain.words import (
     title_of,
 )
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
-from watersmeet.plan.order.measured import Measured
+from watersmeet.plan.order.measured import MeasuredQuery
 from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, StageBranch, WatermarkRule
 from watersmeet.spec.time_zones import UTC
 
 
-def explain(plan: JobPlan, measured: Mapping[str, Measured] | None = None) -> str:
+def explain(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> str:
     """The queries of a job, one after the other; ends with a newline. ``measured``: by a run, per query."""
     return "\n".join(explain_query(query, (measured or {}).get(query.name)) for query in plan.queries)
 
 
-def explain_query(query: QueryPlan, measured: Measured | None = None) -> str:
+def explain_query(query: QueryPlan, measured: MeasuredQuery | None = None) -> str:
     """One query: where rows come from, how they meet, for how long they are kept, what goes out."""
     inputs = [line for side in query.sides for line in _input(query, side)]
     head: Sections = [(f'Query "{query.name}" into {sink_name(query.sink)}', [" ".join(query.sql.split())])]
-    alone = len(query.nodes) == 1
-    if alone and isinstance(query.root, JoinPlan):
+    alone, joins = len(query.nodes) == 1, len(query.every(MatchPlan))
+    if alone and joins:
         head.append(("Join", [title_of(query.root)]))
     head.append(("Inputs", inputs))
     orders = [f"{', '.join(order)}: less is kept than in the query's order" for order in query.reordered]
     head.append(("Order of the joins (SET plan = cascade keeps the query's)", orders))
     for node in query.nodes:
-        sections = _node_sections(query, node)
+        sections = _sections(node, query)
         name = node_name(query, node)
         head += sections if alone else [(f"{name.capitalize()}: {title_of(node)}", laid_out(sections))]
-    joins = sum(isinstance(node, JoinPlan) for node in query.nodes)
     after = (
         "Filter"
         if joins == 0 or isinstance(query.root, AggregatePlan)
@@ -71,17 +71,18 @@ def explain_query(query: QueryPlan, measured: Measured | None = None) -> str:
     return "\n".join(laid_out(head + tail)) + "\n"
 
 
-def _node_sections(query: QueryPlan, node: NodePlan) -> Sections:
-    if isinstance(node, LookupPlan):
-        return lookup_sections(node)
-    if isinstance(node, JoinPlan):
-        return join_sections(query, node)
-    if isinstance(node, AggregatePlan):
-        return window_sections(node, is_root=node is query.root)
+@singledispatch
+def _sections(node: NodePlan, query: QueryPlan) -> Sections:
+    """What there is to say of a node; this of one that keeps nothing."""
     return [
         ("Kept in state for", ["not at all: each row goes out in the tick in which it comes"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
     ]
+
+
+_sections.register(JoinPlan, join_sections)
+_sections.register(LookupPlan, lookup_sections)
+_sections.register(AggregatePlan, window_sections)
 
 
 def _input(query: QueryPlan, side: SidePlan) -> Iterator[str]:

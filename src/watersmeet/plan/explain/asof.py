@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from watersmeet.conditions import AsofRule
 from watersmeet.event_time import Side
 from watersmeet.plan.explain.durations import distance, shifted
-from watersmeet.plan.model.conditions import AsofPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.order.forecast import key_in_time
 
 
-def nearest_lines(join: JoinPlan, asof: AsofPlan) -> Iterator[str]:
+def nearest_lines(join: JoinPlan, asof: AsofRule) -> Iterator[str]:
     """Which row is the nearest."""
     right = join.right.title
     _, column = _times(join)
@@ -22,17 +22,17 @@ def nearest_lines(join: JoinPlan, asof: AsofPlan) -> Iterator[str]:
     yield "of equal times the row that came first: by tick, source partition, and place in it"
 
 
-def retention_line(join: JoinPlan, asof: AsofPlan, side: Side) -> str:
+def retention_line(join: JoinPlan, asof: AsofRule, side: Side) -> str:
     """For how long rows of a side are kept."""
     return _left(join, asof) if side is Side.LEFT else _right(join, asof)
 
 
 def _times(join: JoinPlan) -> tuple[str, str]:
     band = join.bands[0]
-    return join.left.watermark_key(band.left_column), join.right.watermark_key(band.right_column)
+    return join.left.watermark_key(band.left.column), join.right.watermark_key(band.right.column)
 
 
-def _left(join: JoinPlan, asof: AsofPlan) -> str:
+def _left(join: JoinPlan, asof: AsofRule) -> str:
     left, right = _times(join)
     in_time, band = key_in_time(join, left), join.bands[0]
     assert band.upper is not None
@@ -47,7 +47,7 @@ def _left(join: JoinPlan, asof: AsofPlan) -> str:
     return f"{join.left.title}: until {until}; then put out with its nearest row, or {alone} without one"
 
 
-def _right(join: JoinPlan, asof: AsofPlan) -> str:
+def _right(join: JoinPlan, asof: AsofRule) -> str:
     left, right = _times(join)
     in_time, name = key_in_time(join, right), join.right.title
     asked = f"the least {left} that may still ask"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
+from watersmeet.conditions import ExactBand, RealBand
 from watersmeet.event_time import Side
 from watersmeet.measure import TEXT
-from watersmeet.plan.conditions.bands import ExactBand, RealBand
 from watersmeet.plan.explain.durations import shifted
-from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.plan.scope import unit_of_type
 
 
-def band_lines(join: JoinPlan) -> Iterator[str]:
+def band_lines(join: MatchPlan) -> Iterator[str]:
     """One line per end of a band; of one in floating point about, and how it is decided."""
     lines: list[tuple[str, str]] = []
     for exact in join.values.exact:
@@ -28,15 +28,15 @@ def band_lines(join: JoinPlan) -> Iterator[str]:
         yield f"{end:<{width}}  {origin}"
 
 
-def _ends(join: JoinPlan, band: ExactBand | RealBand) -> Iterator[str]:
-    left, right = (join.side(side).joined(band.side(side).column) for side in Side)
+def _ends(join: MatchPlan, band: ExactBand | RealBand) -> Iterator[str]:
+    left, right = (join.side(side).joined(band.measured(side).column) for side in Side)
     if band.lower is not None:
         yield f"{right} >= {_moved(join, band, left, band.lower)}"
     if band.upper is not None:
         yield f"{left} >= {_moved(join, band, right, -band.upper)}"
 
 
-def _moved(join: JoinPlan, band: ExactBand | RealBand, name: str, by: float) -> str:
+def _moved(join: MatchPlan, band: ExactBand | RealBand, name: str, by: float) -> str:
     if isinstance(band, ExactBand) and band.left.measure.kind == "whole":
         return shifted(name, int(by), _is_time(join, name))
     places = band.left.measure.places
@@ -44,7 +44,7 @@ def _moved(join: JoinPlan, band: ExactBand | RealBand, name: str, by: float) -> 
     return name if by == 0 else f"{name} {'-' if by < 0 else '+'} {number.lstrip('-')}"
 
 
-def _is_time(join: JoinPlan, name: str) -> bool:
+def _is_time(join: MatchPlan, name: str) -> bool:
     return any(
         joined_name(i.alias, column.name) == name and unit_of_type(column.type).is_time
         for side in Side

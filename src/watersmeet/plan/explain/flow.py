@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import singledispatch
 
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.explain.words import kind_name, node_name
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import Behind, flows, incoming, key_in_time
 from watersmeet.plan.scope import unit_of_type
@@ -33,12 +34,8 @@ def _steps(query: QueryPlan, side: SidePlan, key: str, leaving: list[dict[str, B
         came = incoming(query, node, leaving)
         if key not in came:
             return
-        if isinstance(node, LookupPlan):
-            yield f"{node_name(query, node)}: passes as it is"
-        elif isinstance(node, JoinPlan):
-            yield _through(query, node, key, came[key], leaving[node.number].get(key))
-        if isinstance(node, AggregatePlan):
-            yield _closes(query, node, key)
+        yield from _through(node, query, key, came[key], leaving[node.number].get(key))
+        if key not in node.watermark_keys:
             return
         parent = query.parent(node.number)
         if parent is None:
@@ -51,16 +48,28 @@ def _steps(query: QueryPlan, side: SidePlan, key: str, leaving: list[dict[str, B
             return
 
 
-def _closes(query: QueryPlan, node: AggregatePlan, key: str) -> str:
-    """What windows make of a watermark."""
+@singledispatch
+def _through(node: NodePlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
+    """What a node makes of the watermark of ``key``; a node that only puts out says nothing."""
+    return iter(())
+
+
+@_through.register
+def _(node: LookupPlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
+    yield f"{node_name(query, node)}: passes as it is"
+
+
+@_through.register
+def _(node: AggregatePlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
     name = node_name(query, node)
     if key != node.time_key:
-        return f"{name}: ends here, for windows are over {node.time_key}"
+        yield f"{name}: ends here, for windows are over {node.time_key}"
+        return
     if node.kind is WindowKind.SESSION:
         start = "held back by open sessions as window_start"
     else:
         start = f"{distance(node.size, key_in_time(node, key))} less as window_start"
-    return f"{name}: closes windows, goes on as window_end, {start}"
+    yield f"{name}: closes windows, goes on as window_end, {start}"
 
 
 def _made_of(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
@@ -87,7 +96,12 @@ def _source(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
     return " + ".join(filter(None, parts))
 
 
-def _through(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: Behind | None) -> str:
+@_through.register
+def _(node: JoinPlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
+    yield _held_back(query, node, key, came, left)
+
+
+def _held_back(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: Behind | None) -> str:
     name = node_name(query, join)
     in_time = key_in_time(join, key)
     if left is None:
@@ -97,7 +111,7 @@ def _through(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: Beh
         )
         return f"{name}: ends here, for {why}"
     if left.held_by is None:
-        is_sought = join.asof is not None and key == join.right.watermark_key(join.bands[0].right_column)
+        is_sought = join.asof is not None and key == join.right.watermark_key(join.bands[0].right.column)
         if is_sought and left.at_most is None and came.at_most is not None:
             return f"{name}: held back by the rows kept, as far as the oldest last row of a key"
         if left.at_most is None and came.at_most is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from watersmeet.conditions import Bound
 from watersmeet.event_time import Side
 from watersmeet.names import shown
 from watersmeet.plan.conditions.conjuncts import text_of
@@ -12,14 +13,13 @@ from watersmeet.plan.explain.bands import band_lines
 from watersmeet.plan.explain.durations import distance, shifted
 from watersmeet.plan.explain.spread import spread_lines
 from watersmeet.plan.explain.words import Sections, plain, qualified
-from watersmeet.plan.model.conditions import Bound
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
 from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import JoinKind
 
 
-def join_sections(query: QueryPlan, join: JoinPlan) -> Sections:
+def join_sections(join: JoinPlan, query: QueryPlan) -> Sections:
     """What there is to say of a join."""
     sides = (join.left, join.right)
     return [
@@ -37,7 +37,7 @@ def join_sections(query: QueryPlan, join: JoinPlan) -> Sections:
     ]
 
 
-def key_lines(join: JoinPlan) -> Iterator[str]:
+def key_lines(join: MatchPlan) -> Iterator[str]:
     """The equalities, one per line."""
     for key in join.keys:
         left, right = (qualified(text_of(key.expr(side)), join.side(side)) for side in Side)
@@ -95,7 +95,7 @@ def _checked(join: JoinPlan) -> Iterator[str]:
         yield residual_line(join)
 
 
-def residual_line(join: JoinPlan) -> str:
+def residual_line(join: MatchPlan) -> str:
     """The residual condition, and why Spark computes it, if it does."""
     assert join.residual is not None
     text = plain(text_of(join.residual))

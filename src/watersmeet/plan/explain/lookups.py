@@ -6,13 +6,12 @@ from watersmeet.plan.explain.bands import band_lines
 from watersmeet.plan.explain.durations import duration
 from watersmeet.plan.explain.joins import key_lines, residual_line
 from watersmeet.plan.explain.words import Sections
+from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import LookupPlan
 from watersmeet.spec.model import JoinKind, Source
 
-JDBC_REFRESH = "60 s"
 
-
-def lookup_sections(join: LookupPlan) -> Sections:
+def lookup_sections(join: LookupPlan, _: QueryPlan) -> Sections:
     """What there is to say of it."""
     alias, source = join.table.name, join.source
     conditions = [f"{name}: {text}" for name, text in (*join.one_sided, *join.filters)]
@@ -53,8 +52,9 @@ def place_of(source: Source) -> str:
 
 
 def _reading(source: Source) -> str:
-    if source.connector == "jdbc":
-        every = JDBC_REFRESH if source.refresh_us is None else duration(source.refresh_us)
+    if source.traits.snapshot:
+        default = f"{(source.traits.refresh_us or 0) // 1_000_000} s"
+        every = default if source.refresh_us is None else duration(source.refresh_us)
         return f"read anew after {every}, when a row comes"
     if source.refresh_us is None:
         return "read anew when it has changed, when a row comes"

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from watersmeet.plan.explain.durations import rounded_up
 from watersmeet.plan.explain.words import INDENT, number_of, size_of
 from watersmeet.plan.order.forecast import SideForecast
-from watersmeet.plan.order.measured import Measured
+from watersmeet.plan.order.measured import MeasuredQuery
 
 _MUCH_LONGER = 2
 """A stretch of kept rows that is this many times the forecast is worth a word."""
 
 
-def known_by(run: Measured, sides: Iterable[SideForecast]) -> str:
+def known_by(run: MeasuredQuery, sides: Iterable[SideForecast]) -> str:
     """What the forecasts are made from."""
     if run.problem is not None:
         return f"nothing is measured: {run.problem}"
@@ -54,7 +54,7 @@ def reach_advice(name: str, forecast: SideForecast) -> Iterator[str]:
         )
 
 
-def order_lines(run: Measured) -> Iterator[str]:
+def order_lines(run: MeasuredQuery) -> Iterator[str]:
     """Orders of joins that would keep less, and what it takes to have them."""
     for better in run.better:
         yield (

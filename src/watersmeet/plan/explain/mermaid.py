@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import singledispatch
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import text_of
@@ -12,7 +13,7 @@ from watersmeet.plan.explain.lookups import place_of
 from watersmeet.plan.explain.windows import as_written, window_name
 from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan
+from watersmeet.plan.model.nodes import AggregatePlan, LookupPlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import Branch
@@ -40,23 +41,20 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
         yield f"  {inputs[side.name]}[{_label(_input(side))}]"
     drawn: dict[int, str] = {}
     for node in query.nodes:
-        drawn[node.number] = own = f"{name}j{node.number}"
-        if isinstance(node, JoinPlan):
-            yield f"  {own}{{{{{_label(_join(node))}}}}}"
-        elif isinstance(node, AggregatePlan):
-            yield f"  {own}[[{_label(_windows(node, is_root=node is query.root))}]]"
-        else:  # it does nothing that could be drawn but to drop rows
+        own, shape = f"{name}j{node.number}", _shape(node, query)
+        if shape is None:
             (side,) = node.sides
             drawn[node.number] = inputs[side.name]
+        else:
+            drawn[node.number] = own
+            yield f"  {own}{shape}"
         for side in node.sides:
             for feed in side.feeds:
                 taken = own if side.feed is not None else inputs[side.name]
                 yield f"  {drawn[feed.node]} --> {taken}"
             if side.feed is None and drawn[node.number] == own:
                 yield f"  {inputs[side.name]} --> {own}"
-        if isinstance(node, LookupPlan):
-            yield f"  {own}t[({_label(_table(node))})]"
-            yield f"  {own}t -.-> {own}"
+        yield from _beside(node, own)
     last = drawn[query.root.number]
     if query.where is not None:
         where = plain(text_of(as_written(query, query.where)))
@@ -68,6 +66,34 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
         for number in dict.fromkeys(sources[branch.source.name] for _, branch in side.sources):
             yield f"s{number} --> {inputs[side.name]}"
     yield f"{last} --> {name}k[({_label([sink_name(query.sink)])})]"
+
+
+@singledispatch
+def _shape(node: NodePlan, query: QueryPlan) -> str | None:
+    """A node with its label; None: it does nothing that could be drawn but to drop rows."""
+    return None
+
+
+@_shape.register
+def _(node: MatchPlan, query: QueryPlan) -> str:
+    return f"{{{{{_label(_join(node))}}}}}"
+
+
+@_shape.register
+def _(node: AggregatePlan, query: QueryPlan) -> str:
+    return f"[[{_label(_windows(node, is_root=node is query.root))}]]"
+
+
+@singledispatch
+def _beside(node: NodePlan, own: str) -> Iterator[str]:
+    """What a node has beside its sides."""
+    return iter(())
+
+
+@_beside.register
+def _(node: LookupPlan, own: str) -> Iterator[str]:
+    yield f"  {own}t[({_label(_table(node))})]"
+    yield f"  {own}t -.-> {own}"
 
 
 def _input(side: SidePlan) -> Iterator[str]:
@@ -89,7 +115,7 @@ def _input(side: SidePlan) -> Iterator[str]:
         yield f"where {text}"
 
 
-def _join(join: JoinPlan) -> Iterator[str]:
+def _join(join: MatchPlan) -> Iterator[str]:
     yield kind_name(join.kind)
     for key in join.keys:
         left, right = (qualified(text_of(key.expr(side)), join.side(side)) for side in Side)

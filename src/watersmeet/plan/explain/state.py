@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from watersmeet.conditions import ExactBand
 from watersmeet.event_time import Side
 from watersmeet.names import is_computed
 from watersmeet.plan.explain.durations import distance, rounded_up
 from watersmeet.plan.explain.measured import known_by, now_line, order_lines, reach_advice
 from watersmeet.plan.explain.windows import pane_name
 from watersmeet.plan.explain.words import INDENT, Sections, node_name, number_of, size_of
-from watersmeet.plan.model.conditions import TimeBand
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan
 from watersmeet.plan.order.forecast import STRING_BYTES, SideForecast, side_forecasts, window_forecasts
-from watersmeet.plan.order.measured import Measured
+from watersmeet.plan.order.measured import MeasuredQuery
 from watersmeet.spec.model import WindowKind
 
 ASSUMED_RATE = 1000.0
@@ -36,9 +36,9 @@ class _Of:
         return distance(value, self.forecast.in_time)
 
 
-def state_sections(query: QueryPlan, measured: Measured | None = None) -> Sections:
+def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> Sections:
     """A forecast of rows and bytes, and advice; ``measured``: by a run."""
-    run = Measured() if measured is None else measured
+    run = MeasuredQuery() if measured is None else measured
     sides = [
         _Of(
             each.side.title if len(query.nodes) == 1 else f"{node_name(query, join)}, {each.side.title}",
@@ -215,8 +215,8 @@ def _advice(of: _Of) -> Iterator[str]:
         )
     if of.join.bands and all(_is_open(band, of.own) for band in of.join.bands):
         band = of.join.bands[0]
-        mine = forecast.side.watermark_key(band.column(of.own))
-        other = of.join.side(of.own.other).watermark_key(band.column(of.own.other))
+        mine = forecast.side.watermark_key(band.measured(of.own).column)
+        other = of.join.side(of.own.other).watermark_key(band.measured(of.own.other).column)
         yield (
             f"{of.name}: how much later than {mine} its partner's {other} may be is left open here;"
             f" with {other} <= {mine} + … rows could go before {bound.by} lets them"
@@ -231,6 +231,6 @@ def _share(forecast: SideForecast) -> str:
     return f" ({size_of(total * min(1.0, forecast.behind / forecast.kept))} of {size_of(total)})"
 
 
-def _is_open(band: TimeBand, own: Side) -> bool:
+def _is_open(band: ExactBand, own: Side) -> bool:
     """Whether the band never releases rows of that side."""
     return (band.upper if own is Side.LEFT else band.lower) is None

@@ -15,8 +15,9 @@ from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import Expr, WindowKind
 
 
-def window_sections(node: AggregatePlan, *, is_root: bool) -> Sections:
+def window_sections(node: AggregatePlan, query: QueryPlan) -> Sections:
     """What there is to say of windows and groups; HAVING of the last node is the query's filter."""
+    is_root = node is query.root
     return [
         ("Windows", [_window(node)]),
         ("Grouped by", ["window_start, window_end", *map(plain, node.key_texts)]),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, LookupPlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import Input, JoinKind, Sink
@@ -23,22 +25,32 @@ def laid_out(sections: Sections) -> list[str]:
     return lines
 
 
+@singledispatch
 def title_of(node: NodePlan) -> str:
-    if isinstance(node, AggregatePlan):
-        return f"{node.kind.value} windows of {node.side.title}"
-    if isinstance(node, JoinPlan):
-        as_of = " as of the tick" if isinstance(node, LookupPlan) else ""
-        return f"{node.left.title} {kind_name(node.kind)} {node.right.title}{as_of}"
+    """What the node makes of what."""
     return " and ".join(side.title for side in node.sides)
+
+
+@title_of.register
+def _(node: MatchPlan) -> str:
+    return f"{node.left.title} {kind_name(node.kind)} {node.right.title}"
+
+
+@title_of.register
+def _(node: LookupPlan) -> str:
+    return f"{node.left.title} {kind_name(node.kind)} {node.right.title} as of the tick"
+
+
+@title_of.register
+def _(node: AggregatePlan) -> str:
+    return f"{node.kind.value} windows of {node.side.title}"
 
 
 def node_name(query: QueryPlan, node: NodePlan) -> str:
     """What a node is called in lists: ``join 2``; where there is one alone, ``join``."""
-    if isinstance(node, AggregatePlan):
-        return "aggregation" if len(query.nodes) == 1 else f"aggregation {node.number + 1}"
-    if not isinstance(node, JoinPlan):
+    if not node.noun:
         return "output"
-    return "join" if len(query.nodes) == 1 else f"join {node.number + 1}"
+    return node.noun if len(query.nodes) == 1 else f"{node.noun} {node.number + 1}"
 
 
 def kind_name(kind: JoinKind) -> str:

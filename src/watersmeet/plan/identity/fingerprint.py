@@ -10,11 +10,12 @@ read of it and how often may change between runs. Nor which columns are kept and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import singledispatch
 
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
-from watersmeet.plan.model.conditions import Key
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.conditions import KeyPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.spec.model import Options, Source
 from watersmeet.spec.secrets import public
@@ -36,13 +37,13 @@ def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
     return digest_of(content)
 
 
-def table_fingerprint(table: SidePlan, keys: Sequence[Key]) -> str:
+def table_fingerprint(table: SidePlan, keys: Sequence[KeyPlan]) -> str:
     """A digest of what is read of a table and how it is held, whatever its content. No secret is in it."""
     origins = side_origins(table)
     content = {
         "side": _side(table, origins),
         "kept": [[name, origins[name].digest] for name in table.kept],
-        "keys": [[text_of(key.right), key.right_column] for key in keys],
+        "keys": [[text_of(key.right), key.columns.right] for key in keys],
         "options": [
             sorted((name.lower(), str(public(name, value))) for name, value in branch.source.options.items())
             for _, branch in table.sources
@@ -56,15 +57,29 @@ def _node(node: NodePlan, origins: Mapping[tuple[int, str], Origins]) -> dict[st
         "sides": [_side(side, origins[node.number, side.name]) for side in node.sides],
         "bounds": [[b.evicted, b.by, b.c] for b in node.bounds],
     }
-    if isinstance(node, LookupPlan):
-        return found | {"kind": "LOOKUP", "table": node.table.name}
-    if isinstance(node, AggregatePlan):
-        return found | _windows(node, origins[node.number, node.side.name])
-    return found | (_join(node) if isinstance(node, JoinPlan) else {"kind": "PASS"})
+    return found | _by_kind(node, {side.name: origins[node.number, side.name] for side in node.sides})
 
 
-def _windows(node: AggregatePlan, rows: Origins) -> dict[str, object]:
+@singledispatch
+def _by_kind(node: NodePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    """What a kind of node keeps, by sides' names. Raises: TypeError for one of which nobody has said it."""
+    raise TypeError(f"what state of {type(node).__name__} depends on")
+
+
+@_by_kind.register
+def _(node: PassPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    return {"kind": "PASS"}
+
+
+@_by_kind.register
+def _(node: LookupPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    return {"kind": "LOOKUP", "table": node.table.name}
+
+
+@_by_kind.register
+def _(node: AggregatePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
     """Of the aggregates: whether they are had from rows or from partial ones."""
+    rows = origins[node.side.name]
     return {
         "partial": not node.keeps_rows,
         "kind": node.kind.value,
@@ -75,13 +90,14 @@ def _windows(node: AggregatePlan, rows: Origins) -> dict[str, object]:
     }
 
 
-def _join(join: JoinPlan) -> dict[str, object]:
+@_by_kind.register
+def _(join: JoinPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
     nearest = {} if join.asof is None else {"latest": join.asof.latest}
     return {
         **nearest,
         "kind": join.kind.value,
         "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
-        "bands": [[b.left_column, b.right_column, b.lower, b.upper] for b in join.bands],
+        "bands": [[b.left.column, b.right.column, b.lower, b.upper] for b in join.bands],
         "values": [repr(band) for band in join.values.every],
         "rechecks": [repr(comparison) for comparison in (*join.rechecks, *join.values.rechecks)],
         "residual": None if join.residual is None else text_of(join.residual),
@@ -94,6 +110,7 @@ def _side(side: SidePlan, origins: Origins) -> dict[str, object]:
         "name": side.name,
         "feed": None if side.feed is None else _feed(side.feed, origins),
         "event_times": [[name, origins[name].digest] for name in side.event_times],
+        "not_null": sorted(_digests(origins, side.not_null)),
         "branches": [
             _feed(branch, origins) if isinstance(branch, FeedPlan) else _branch(branch)
             for branch in side.branches

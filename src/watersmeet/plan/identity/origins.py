@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 
 from sqlglot import exp
 
@@ -39,9 +40,9 @@ def origins_of(nodes: Sequence[NodePlan]) -> dict[tuple[int, str], Origins]:
     leaving: list[Origins] = []
     found: dict[tuple[int, str], Origins] = {}
     for node in nodes:
-        for side in (*node.sides, *node.tables):
-            found[node.number, side.name] = side_origins(side, leaving)
-        leaving.append(_leaving(node, found))
+        own = {side.name: side_origins(side, leaving) for side in (*node.sides, *node.tables)}
+        found |= {(node.number, name): origins for name, origins in own.items()}
+        leaving.append(_leaving(node, own))
     return found
 
 
@@ -104,18 +105,15 @@ def _made(expr: Expr, rows: Origins) -> Origin:
     return Origin(digest_of(["made", text_of(expr.transform(named))]), text_of(expr).replace("`", ""))
 
 
-def _leaving(node: NodePlan, known: Mapping[tuple[int, str], Origins]) -> Origins:
-    """Of the columns that leave a node."""
-    if isinstance(node, AggregatePlan):
-        return _grouped(node, known[node.number, node.side.name])
-    return {
-        side.joined(name): origin
-        for side in node.leaving
-        for name, origin in known[node.number, side.name].items()
-    }
+@singledispatch
+def _leaving(node: NodePlan, known: Mapping[str, Origins]) -> Origins:
+    """Of the columns that leave a node. ``known``: of its sides and tables, by name."""
+    return {side.joined(name): origin for side in node.leaving for name, origin in known[side.name].items()}
 
 
-def _grouped(node: AggregatePlan, rows: Origins) -> Origins:
+@_leaving.register
+def _(node: AggregatePlan, known: Mapping[str, Origins]) -> Origins:
+    rows = known[node.side.name]
     found = {
         name: Origin(digest_of(["window", node.number, name]), name) for name in (WINDOW_START, WINDOW_END)
     }

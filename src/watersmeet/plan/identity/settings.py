@@ -10,16 +10,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from fractions import Fraction
 from typing import Any
 
 from sqlglot import exp
 
+from watersmeet.conditions import ExactBand
+from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.spec.model import Options, Sink, Source
 from watersmeet.spec.secrets import public
+from watersmeet.types.parser import sql_type
 
 _WORDS = "words for people; what they say counts where it is used"
 _ELSEWHERE = "has a name of its own among the settings"
@@ -45,14 +49,13 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("QueryPlan", "fingerprint"): "is compared before, whether a tick is pending or not",
     ("QueryPlan", "sql"): _WORDS,
     ("QueryPlan", "reordered"): _WORDS,
-    ("QueryPlan", "loops"): _WORDS,
+    ("QueryPlan", "of_sink"): _WORDS,
     ("Query", "sql"): _WORDS,
     ("Join", "clause"): _WORDS,
     ("OutputColumn", "origin"): _WORDS,
     ("Bound", "text"): _WORDS,
-    ("Key", "text"): _WORDS,
+    ("KeyPlan", "text"): _WORDS,
     ("BranchPlan", "words"): _WORDS,
-    ("TimeBand", "texts"): _WORDS,
     ("ExactBand", "texts"): _WORDS,
     ("RealBand", "text"): _WORDS,
     ("Bands", "inverted"): _WORDS,
@@ -188,8 +191,54 @@ def _described(value: Any) -> Any:
     if isinstance(value, Sequence):
         return [_described(each) for each in value]
     if dataclasses.is_dataclass(value):
-        return {
-            "": type(value).__name__,
-            **{name: _described(each) for name, each in _fields(value)},
-        }
+        return _as_fields(value)
     raise TypeError(f"{type(value).__name__} in a plan")
+
+
+def _as_fields(value: Any) -> dict[str, Any]:
+    kind = type(value).__name__
+    return {
+        "": _FIRST_NAMES.get(kind, kind),
+        **{name: _FIRST_WORDS.get((kind, name), _described)(each) for name, each in _fields(value)},
+    }
+
+
+def _time_bands(bands: Sequence[ExactBand]) -> list[dict[str, Any]]:
+    described = []
+    for band in bands:
+        fields = {name: value for name, value in _as_fields(band).items() if name not in ("left", "right")}
+        columns = {"left_column": band.left.column, "right_column": band.right.column}
+        described.append({**fields, **columns, "": "TimeBand"})
+    return described
+
+
+def _keys(keys: Sequence[KeyPlan]) -> list[dict[str, Any]]:
+    described = []
+    for key in keys:
+        fields = _as_fields(key)
+        columns = {_KEY_COLUMNS.get(name, name): value for name, value in fields.pop("columns").items()}
+        described.append({**columns, **fields, "": "Key"})
+    return described
+
+
+def _exact(tree: Any) -> Any:
+    """Types of ARRAYs, MAPs and STRUCTs stand in trees without blanks."""
+    if isinstance(tree, tuple):
+        return [_exact(each) for each in tree]
+    if isinstance(tree, str) and tree.endswith(">") and sql_type(tree).is_nested:
+        return _BLANKS.sub(lambda found: found["kept"] or found["sign"], tree)
+    return _described(tree)
+
+
+_BLANKS = re.compile(r"(?P<kept>`(?:[^`]|``)*`)|(?P<sign>[,:]) ")
+_KEY_COLUMNS = {"left": "left_column", "right": "right_column"}
+_FIRST_NAMES = {"AsofRule": "AsofPlan"}
+_FIRST_WORDS: Mapping[tuple[str, str], Callable[[Any], Any]] = {
+    **dict.fromkeys((("JoinPlan", "bands"), ("LookupPlan", "bands")), _time_bands),
+    **dict.fromkeys((("JoinPlan", "keys"), ("LookupPlan", "keys")), _keys),
+    **dict.fromkeys((("JoinPlan", "residual_exact"), ("LookupPlan", "residual_exact")), _exact),
+    ("Careful", "exact"): _exact,
+    ("FeedPlan", "computed_exact"): _exact,
+}
+"""What the digest says in other words than the code now has, by (class, field): a newer version, too, can
+repeat an interrupted tick."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
-from watersmeet.plan.model.nodes import AggregatePlan, LookupPlan, NodePlan
+from watersmeet.plan.model.nodes import LookupPlan, NodePlan
 from watersmeet.plan.model.sides import FeedPlan, SidePlan
 from watersmeet.spec.model import (
     Expr,
@@ -14,6 +15,8 @@ from watersmeet.spec.model import (
     Sink,
     Source,
 )
+
+N = TypeVar("N", bound=NodePlan)
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class QueryPlan:
     identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
     the query was planned.
     ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
-    those of the query, and of each of its stages. ``loops``: warnings of a sink that feeds the job's sources.
+    those of the query, and of each of its stages. ``of_sink``: warnings of its sink.
     """
 
     name: str
@@ -36,7 +39,7 @@ class QueryPlan:
     fingerprint: str
     sql: str
     reordered: tuple[tuple[str, ...], ...] = ()
-    loops: tuple[str, ...] = ()
+    of_sink: tuple[str, ...] = ()
 
     @property
     def root(self) -> NodePlan:
@@ -59,8 +62,11 @@ class QueryPlan:
     @property
     def accounted(self) -> tuple[SidePlan, ...]:
         """The sides whose rows are accounted for: inputs, and rows of joins that come to be grouped."""
-        grouped = (n.side for n in self.nodes if isinstance(n, AggregatePlan) and n.side.feed is not None)
-        return (*self.sides, *grouped)
+        return (*self.sides, *(side for node in self.nodes for side in node.accounted))
+
+    def every(self, kind: type[N]) -> tuple[N, ...]:
+        """Its nodes of that kind, in order."""
+        return tuple(node for node in self.nodes if isinstance(node, kind))
 
     def parent(self, number: int) -> tuple[NodePlan, SidePlan, FeedPlan] | None:
         """The node, the side of it and the way by which it takes the rows of a node; None for the root."""
@@ -73,7 +79,7 @@ class QueryPlan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return (*self.loops, *(warning for node in self.nodes for warning in node.warnings))
+        return (*self.of_sink, *(warning for node in self.nodes for warning in node.warnings))
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,4 @@ class JobPlan:
     @property
     def lookups(self) -> tuple[tuple[QueryPlan, LookupPlan], ...]:
         """All joins with tables as of the tick."""
-        return tuple(
-            (query, node) for query in self.queries for node in query.nodes if isinstance(node, LookupPlan)
-        )
+        return tuple((query, node) for query in self.queries for node in query.every(LookupPlan))

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import gcd
-from typing import Any
+from typing import Any, ClassVar
 
+from watersmeet.conditions import AsofRule, Bound, ExactBand
 from watersmeet.event_time import Side, TimeComparison
 from watersmeet.measure import Measured
-from watersmeet.plan.conditions.bands import Bands
-from watersmeet.plan.model.conditions import AsofPlan, Bound, Key, TimeBand
+from watersmeet.plan.model.conditions import Bands, Careful, KeyPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.spec.model import (
     WINDOW_END,
@@ -39,8 +39,10 @@ class NodePlan:
     """What every kind of node has; ``number``: its place in `QueryPlan.nodes`.
 
     ``bounds``: by which rows of its sides are released. ``filters``: (side, text) of conditions that drop
-    rows of a side, for people.
+    rows of a side, for people. ``noun``: what the node is called, for people; empty: it only puts out.
     """
+
+    noun: ClassVar[str] = ""
 
     number: int
     sides: tuple[SidePlan, ...]
@@ -57,6 +59,21 @@ class NodePlan:
     def leaving(self) -> tuple[SidePlan, ...]:
         """The sides of which columns leave the node."""
         return self.sides
+
+    @property
+    def accounted(self) -> tuple[SidePlan, ...]:
+        """The sides whose rows are accounted for although they come from a node beneath."""
+        return ()
+
+    @property
+    def pair_condition(self) -> Expr | None:
+        """What is checked on candidate pairs beyond keys, and bands that cannot fail."""
+        return None
+
+    @property
+    def left_to_spark(self) -> tuple[str, ...]:
+        """Why tasks do not compute its condition as Spark does; empty where they do."""
+        return ()
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -85,8 +102,8 @@ class PassPlan(NodePlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinPlan(NodePlan):
-    """A join of two sides.
+class MatchPlan(NodePlan):
+    """Rows of a left side meet those of a right one by a condition, whatever these two are.
 
     ``bands``: of its time bounds; ``values``: bands over anything else. ``rechecks``: time comparisons that
     the bands do not decide exactly (lossy casts); ``comparisons``: all, as written, for times so near the
@@ -94,17 +111,17 @@ class JoinPlan(NodePlan):
     sides; it mentions columns named ``alias.column`` (one quoted identifier, `joined_name`), and is checked
     on candidate pairs. ``residual_exact``: what tasks compute of it, see `plan.exact`; None where they do not
     compute it as Spark does, for the reasons in ``residual_why``: Spark computes it over the candidate pairs.
-    ``matchable`` False: no pair can ever match (inverted interval, constant condition). ``looks_above``: some
-    bound follows from joins above, so that released rows may still meet the condition.
+    ``matchable`` False: no pair can ever match (inverted interval, constant condition).
     """
 
+    noun: ClassVar[str] = "join"
+
     kind: JoinKind
-    keys: tuple[Key, ...]
-    bands: tuple[TimeBand, ...]
+    keys: tuple[KeyPlan, ...]
+    bands: tuple[ExactBand, ...]
     comparisons: tuple[TimeComparison, ...]
     rechecks: tuple[TimeComparison, ...]
     slack: int
-    looks_above: bool
     residual: Expr | None
     residual_exact: tuple[Any, ...] | None
     residual_columns: tuple[str, ...]
@@ -115,7 +132,9 @@ class JoinPlan(NodePlan):
     recheck_texts: tuple[str, ...] = ()
     """The conjuncts of ``rechecks``, for EXPLAIN."""
     values: Bands = field(default_factory=Bands)
-    asof: AsofPlan | None = None
+    careful: Careful | None = None
+    """Where a sum of integers may leave its type; None where none can."""
+    asof: AsofRule | None = None
     """Of an ASOF join. Its ``bounds`` are those of its own condition."""
 
     @property
@@ -124,24 +143,28 @@ class JoinPlan(NodePlan):
 
     @property
     def right(self) -> SidePlan:
-        return self.sides[1]
+        """A side, or the table that is none."""
+        return (*self.sides, *self.tables)[1]
 
     def side(self, side: Side) -> SidePlan:
         return self.left if side is Side.LEFT else self.right
 
     @property
     def leaving(self) -> tuple[SidePlan, ...]:
-        return self.sides[:1] if self.kind.hides_right else self.sides
+        return (self.left,) if self.kind.hides_right else (self.left, self.right)
+
+    @property
+    def pair_condition(self) -> Expr | None:
+        return self.residual if self.careful is None else self.careful.residual
+
+    @property
+    def left_to_spark(self) -> tuple[str, ...]:
+        return self.residual_why
 
     @property
     def by_value(self) -> bool:
-        """No equality key: rows are sorted by the values of a band, and tasks own ranges of them."""
+        """No equality key: rows are sorted by the values of a band."""
         return not self.keys and bool(self.bands or self.values.every) and self.asof is None
-
-    @property
-    def broadcast(self) -> Side | None:
-        """The side of which every task is to have all rows (hint BROADCAST)."""
-        return next((side for side in Side if _is_broadcast(self.side(side))), None)
 
     def indexes(self, side: Side) -> tuple[Measured, ...]:
         """What rows of a side can be sorted by to be looked up: the columns of its bands.
@@ -151,7 +174,7 @@ class JoinPlan(NodePlan):
         lower: dict[Measured, bool] = {}
         upper: dict[Measured, bool] = {}
         for band in (*self.bands, *self.values.every):
-            own = Measured(band.column(side)) if isinstance(band, TimeBand) else band.side(side)
+            own = band.measured(side)
             ends = (band.lower is not None, band.upper is not None)
             low, high = ends if side is Side.RIGHT else ends[::-1]
             lower[own] = lower.get(own, False) or low
@@ -159,13 +182,28 @@ class JoinPlan(NodePlan):
         return tuple(sorted(lower, key=lambda own: not (lower[own] and upper[own])))
 
 
+@dataclass(frozen=True, kw_only=True)
+class JoinPlan(MatchPlan):
+    """A join of two sides, whose rows are kept until the bounds release them.
+
+    ``looks_above``: some bound follows from joins above, so that released rows may still meet the condition.
+    """
+
+    looks_above: bool
+
+    @property
+    def broadcast(self) -> Side | None:
+        """The side of which every task is to have all rows (hint BROADCAST)."""
+        return next((side for side in Side if _is_broadcast(self.side(side))), None)
+
+
 def _is_broadcast(side: SidePlan) -> bool:
     return side.feed is None and side.input.broadcast
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookupPlan(JoinPlan):
-    """Rows of the one side, each joined with ``table`` as that is in the row's tick: INNER, LEFT, SEMI, ANTI.
+class LookupPlan(MatchPlan):
+    """Rows of the one side, each matched with ``table`` as that is in its tick: INNER, LEFT, SEMI, ANTI.
 
     Nothing is retained of the side, and no watermark is held back. Tasks look rows up in a copy of the table,
     made of its one branch; ``table_fingerprint``: a digest of what the copy depends on but the content.
@@ -177,14 +215,6 @@ class LookupPlan(JoinPlan):
     @property
     def tables(self) -> tuple[SidePlan, ...]:
         return (self.table,)
-
-    @property
-    def right(self) -> SidePlan:
-        return self.table
-
-    @property
-    def leaving(self) -> tuple[SidePlan, ...]:
-        return self.sides if self.kind.hides_right else (*self.sides, self.table)
 
     @property
     def source(self) -> Source:
@@ -217,6 +247,8 @@ class AggregatePlan(NodePlan):
     ``time``: its column. ``size`` and ``slide`` as in `spec.model.Window`. ``keys``: (name in the result,
     kept column). ``results``: all columns of a group's result, as far as their types can be told.
     """
+
+    noun: ClassVar[str] = "aggregation"
 
     kind: WindowKind
     time: str
@@ -254,6 +286,10 @@ class AggregatePlan(NodePlan):
     @property
     def leaving(self) -> tuple[SidePlan, ...]:
         return ()
+
+    @property
+    def accounted(self) -> tuple[SidePlan, ...]:
+        return self.sides if self.side.feed is not None else ()
 
     @property
     def columns(self) -> tuple[Column, ...]:

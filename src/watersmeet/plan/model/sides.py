@@ -17,9 +17,9 @@ class BranchPlan:
     """What an engine evaluates per row of one source for one input.
 
     Expressions mention bare columns of ``source``. ``columns`` gives the kept columns (name, expression),
-    event times and keys among them; ``flag`` gives one of the FLAG_ constants, never NULL (None: always
-    candidate). ``words``: what those that nobody wrote so stand for, by name (FLAG: the flag), as it was
-    written.
+    event times and keys among them; ``flag`` gives one of the FLAG_ constants, never NULL (None: candidate,
+    unless a column is NULL, see `SidePlan`). ``words``: what those that nobody wrote so stand for, by name
+    (FLAG: the flag), as it was written.
     """
 
     source: Source
@@ -67,7 +67,8 @@ class SidePlan:
     columns kept in state, event times and key columns included. ``carried``: those of them that leave the
     node (for later nodes, the projection, later filters). ``nullable``: event times that may be NULL, because
     a join beneath padded their input. ``padded``: rows of this side are put out padded when they never match.
-    ``passes``: nothing is kept, every row goes out in the tick in which it comes.
+    ``passes``: nothing is kept, every row goes out in the tick in which it comes. ``not_null``: the kept
+    columns whose NULL lets a row of a source match nothing (feeds have their own).
     """
 
     name: str
@@ -80,6 +81,7 @@ class SidePlan:
     nullable: tuple[str, ...]
     padded: bool
     passes: bool = False
+    not_null: tuple[str, ...] = ()
 
     @property
     def input(self) -> Input:

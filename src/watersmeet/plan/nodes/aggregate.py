@@ -7,24 +7,25 @@ columns in it and is made of those.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from watersmeet.conditions import Key
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.names import ours
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.conditions.keys import bare
-from watersmeet.plan.model.conditions import Key
+from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.nodes import CallPlan
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.plan.nodes.feed import Feed
 from watersmeet.plan.nodes.tree import AggregateNode
 from watersmeet.spec.aggregates import Call, call_of
 from watersmeet.spec.model import Aggregation, Expr, Input, OutputColumn
+from watersmeet.types.parser import sql_type
 
 _WITHOUT_ORDER = ("first", "last")
 SAME_IN_BOTH = frozenset(
@@ -35,7 +36,6 @@ SAME_IN_BOTH = frozenset(
 )  # fmt: skip
 """Those that tasks compute as Spark does (see `kernel.aggregate`); others are left to Spark."""
 _FROM_ROWS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
-_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 _ONCE = frozenset({"count", "sum", "avg"})
 """Those for which DISTINCT makes a difference."""
 
@@ -45,7 +45,7 @@ class Groups:
     """What is kept for groups. ``held``: the columns of the side that hold it, as keys of a join would be;
     ``keys``: (name in the result, column); ``calls``: the aggregates."""
 
-    held: tuple[Key, ...]
+    held: tuple[KeyPlan, ...]
     keys: tuple[tuple[str, str], ...]
     calls: tuple[CallPlan, ...]
 
@@ -53,7 +53,7 @@ class Groups:
 def groups_of(node: AggregateNode, feed: Feed | None) -> Groups:
     """``feed``: of the side, where it is rows of a node beneath; else it is an input."""
     child = node.side(Side.LEFT)
-    held: dict[str, Key] = {}
+    held: dict[str, KeyPlan] = {}
 
     def holding(expr: Expr, name: str, *, as_it_is: bool) -> str:
         """The column that holds ``expr``. An event time is held as a plain number; ``as_it_is``: that will
@@ -68,7 +68,7 @@ def groups_of(node: AggregateNode, feed: Feed | None) -> Groups:
             assert isinstance(child, Input)
             plain = isinstance(expr, exp.Column) and (as_it_is or expr.name not in child.event_times)
             found, own = expr.name if plain else name, bare(expr)
-        held.setdefault(found, Key(own, own, found, found, True))
+        held.setdefault(found, KeyPlan(own, own, Key(found, found, null_safe=True)))
         return found
 
     asked = node.asked
@@ -120,8 +120,8 @@ def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, str]) -> tuple[st
 
 def _is_too_wide(mean: str) -> bool:
     """Whether Spark has to compute a mean of this type (see `kernel.aggregate`)."""
-    found = _DECIMAL.fullmatch(mean)
-    return found is not None and int(found[1]) + max(int(found[2]) + 6, 15) > 42
+    found = sql_type(mean)
+    return found.is_decimal and found.digits + max(found.scale + 6, 15) > 42
 
 
 def _held(column: str) -> Expr:

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
+from watersmeet.conditions import AsofRule
 from watersmeet.errors import PlanError
-from watersmeet.event_time import Side, TimeComparison
+from watersmeet.event_time import Side
 from watersmeet.plan.checks.unbounded import example_distance
-from watersmeet.plan.conditions.bands import ExactPart
-from watersmeet.plan.conditions.classify import OPERATORS, TimePart
+from watersmeet.plan.conditions.classify import OPERATORS
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
-from watersmeet.plan.model.conditions import AsofPlan
+from watersmeet.plan.conditions.intervals import IntervalPart, common_ends, comparisons_of
 from watersmeet.plan.nodes.join import Draft
-from watersmeet.plan.nodes.tree import JoinNode, Node
-from watersmeet.plan.scope import Ref, name_of
+from watersmeet.plan.nodes.tree import Node
+from watersmeet.plan.scope import name_of
 from watersmeet.spec.model import Input, Options, OutputMode
 
 CODE = "asof-condition"
@@ -29,34 +29,29 @@ CODE = "asof-condition"
 
 def check_asof(drafts: Sequence[Draft], options: Options) -> list[PlanError]:
     """What is wrong with the ASOF joins of a query."""
-    found: list[PlanError] = []
+    problems: list[PlanError] = []
     for draft in drafts:
         if draft.node.is_asof:
-            found += _sides(draft, options) or list(_condition(draft)) or list(_waits_for_ever(draft))
-    return found
+            problems += _sides(draft, options) or list(_condition(draft)) or list(_waits_for_ever(draft))
+    return problems
 
 
-def asof_of(draft: Draft) -> AsofPlan | None:
+def asof_of(draft: Draft) -> AsofRule | None:
     """The plan of an ASOF join that `check_asof` finds nothing wrong with; None for any other join."""
     if not draft.node.is_asof:
         return None
     times = draft.parts.times
-    closed_lower = [part.closed_lower for part in times if part.closed_lower is not None]
-    closed_upper = [part.closed_upper for part in times if part.closed_upper is not None]
-    return AsofPlan(
-        latest=_deciding(draft).upper is not None,
-        closed_lower=max(closed_lower, default=None),
-        closed_upper=min(closed_upper, default=None),
-        floors=_comparisons(part for part in times if part.lower is not None),
-        ceilings=_comparisons(part for part in times if part.upper is not None),
+    closed = common_ends(times).closed()
+    return AsofRule(
+        latest=_deciding(draft).ends.upper is not None,
+        closed_lower=closed.lower,
+        closed_upper=closed.upper,
+        floors=comparisons_of(part for part in times if part.ends.lower is not None),
+        ceilings=comparisons_of(part for part in times if part.ends.upper is not None),
     )
 
 
-def _comparisons(parts: Iterator[TimePart]) -> tuple[TimeComparison, ...]:
-    return tuple(dict.fromkeys(part.comparison for part in parts))
-
-
-def _deciding(draft: Draft) -> TimePart:
+def _deciding(draft: Draft) -> IntervalPart:
     """The comparison by which one row is nearer than another."""
     given = _given(draft.node)
     parts = draft.parts.times
@@ -64,8 +59,7 @@ def _deciding(draft: Draft) -> TimePart:
 
 
 def _given(node: Node) -> tuple[Conjunct, ...]:
-    assert isinstance(node, JoinNode)
-    return split(node.asked.match)
+    return split(node.match)
 
 
 def _names(draft: Draft) -> tuple[str, str]:
@@ -137,9 +131,8 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
             hint=f"say it with MATCH_CONDITION ({example}), right before ON",
         )
         return
-    pair = _pair(_deciding(draft))
     for part in times:
-        if _pair(part) != pair:
+        if part.refs != _deciding(draft).refs:
             yield PlanError(
                 f"{part.conjunct.text} compares other times than {_deciding(draft).conjunct.text}: an ASOF "
                 "join goes by one time of each side",
@@ -153,7 +146,7 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
                 hint="compare the times themselves",
             )
     compared = [conjunct.text for conjunct in draft.parts.residuals]
-    compared += [p.conjunct.text if isinstance(p, ExactPart) else p.band.text for p in draft.parts.bands]
+    compared += [part.conjunct.text for part in draft.parts.bands]
     for text in dict.fromkeys(compared):
         yield PlanError(
             f"{text} cannot be asked in an ASOF join: it is open whether the nearest row of {right} "
@@ -168,7 +161,7 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
         )
 
 
-def _closed_parts(times: Sequence[TimePart]) -> Iterator[TimePart]:
+def _closed_parts(times: Sequence[IntervalPart]) -> Iterator[IntervalPart]:
     """Those whose text bounds the distance at both ends: an equality, a BETWEEN."""
     texts = [part.conjunct.text for part in times]
     yield from (p for p in times if isinstance(p.conjunct.expr, exp.EQ) or texts.count(p.conjunct.text) > 1)
@@ -182,10 +175,6 @@ def _without_watermark(draft: Draft, conjunct: Conjunct) -> str:
     return f" ({', '.join(names)} {'has' if len(names) == 1 else 'have'} no watermark)"
 
 
-def _pair(part: TimePart) -> tuple[Ref, Ref]:
-    return part.first, part.second
-
-
 def _example(draft: Draft) -> str:
     first, second = (
         next(name_of((i.alias, i.event_times[0])) for i in draft.node.inputs(side) if i.event_times)
@@ -196,10 +185,10 @@ def _example(draft: Draft) -> str:
 
 def _waits_for_ever(draft: Draft) -> Iterator[PlanError]:
     """A row that looks for a later one is decided when that is there, or can come no more."""
-    if any(part.upper is not None for part in draft.parts.times):
+    if any(part.ends.upper is not None for part in draft.parts.times):
         return
     left, right = _names(draft)
-    first, second = _pair(_deciding(draft))
+    first, second = _deciding(draft).refs
     distance = example_distance(first, second, draft.scope) or "…"
     yield PlanError(
         f"state would grow without limit: a row of {left} without a later one of {right} would wait for "

@@ -7,20 +7,24 @@ come after what they feed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import singledispatchmethod
+from typing import Any
 
 from sqlglot import exp
 
+from watersmeet.conditions import Key
 from watersmeet.errors import PlanError
-from watersmeet.event_time import MAX_TIME, Side
+from watersmeet.event_time import Side
 from watersmeet.names import node_alias, ours
 from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
 from watersmeet.plan.conditions.flags import SideConditions
+from watersmeet.plan.conditions.intervals import comparisons_of, slack_of
 from watersmeet.plan.conditions.keys import Equality, bare
 from watersmeet.plan.conditions.placement import Conditions
 from watersmeet.plan.conditions.residual import after_join
 from watersmeet.plan.identity.fingerprint import table_fingerprint
-from watersmeet.plan.model.conditions import Key
+from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
     JoinPlan,
@@ -40,10 +44,12 @@ from watersmeet.plan.nodes.tree import (
     AggregateNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     Node,
+    PassNode,
     Tree,
 )
-from watersmeet.plan.scope import Ref, refs
+from watersmeet.plan.scope import refs
 from watersmeet.spec.model import Expr, Input, StageBranch
 
 
@@ -73,6 +79,15 @@ def _any_column(draft: Draft) -> str:
     return joined_name(first.alias, (*first.event_times, first.columns[0].name)[0])
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """Of a node, when all nodes above have said what they need. ``filters``: as in `NodePlan`."""
+
+    draft: Draft
+    sides: Mapping[Side, SidePlan]
+    filters: tuple[tuple[str, str], ...]
+
+
 @dataclass
 class _Chain:
     """The nodes of one query or stage."""
@@ -81,7 +96,7 @@ class _Chain:
     derived: Derived = field(default_factory=Derived)
     leaving: dict[int, Collection[str]] = field(default_factory=dict)
     """Per node, the joined names of what has to leave it."""
-    keys: dict[int, tuple[Key, ...]] = field(default_factory=dict)
+    keys: dict[int, tuple[KeyPlan, ...]] = field(default_factory=dict)
     groups: dict[int, Groups] = field(default_factory=dict)
     sides: dict[tuple[int, Side], SidePlan] = field(default_factory=dict)
     """Of rows that come from nodes of the same query."""
@@ -115,7 +130,7 @@ class _Chain:
         feeds = {
             side: Feed(node, side, self.derived) for side in node.sides if isinstance(node.side(side), Node)
         }
-        keys: list[Key] = []
+        keys: list[KeyPlan] = []
         if isinstance(node, AggregateNode):
             self.groups[node.number] = groups_of(node, feeds.get(Side.LEFT))
             keys += self.groups[node.number].held
@@ -130,9 +145,8 @@ class _Chain:
                 after_join(equality.expr(side)) if side in feeds else bare(equality.expr(side))
                 for side in Side
             )
-            keys.append(
-                Key(left, right, columns[Side.LEFT], columns[Side.RIGHT], equality.null_safe, equality.text)
-            )
+            own = Key(columns[Side.LEFT], columns[Side.RIGHT], equality.null_safe)
+            keys.append(KeyPlan(left, right, own, equality.text))
         self.keys[node.number] = tuple(keys)
         for side, feed in feeds.items():
             self._plan_feed(draft, side, feed)
@@ -152,7 +166,7 @@ class _Chain:
             [(key.column(side), key.null_safe) for key in keys],
             self.conditions.sides[node.number, side],
             [c for where, c in draft.parts.one_sided if where is side],
-            [*never_null(draft, side), *self._timed(node)],
+            [*never_null(draft, side), *([] if node.timed is None else [node.timed])],
             matchable=draft.matchable,
         )
         self.errors += feed.errors
@@ -168,7 +182,7 @@ class _Chain:
             [*available, *feed.computed], lambda name: name, wanted, self.leaving[node.number]
         )
         plan = plan_of(kept.kept)
-        plan = replace(plan, timed=next((joined_name(*ref) for ref in self._timed(node)), None))
+        plan = replace(plan, timed=None if node.timed is None else joined_name(*node.timed))
         self.leaving[plan.node] = needed(plan)
         nullable = {(i.alias, c) for i in inputs if i.alias in node.nullable(side) for c in i.event_times}
         nullable |= node.open_times(side)
@@ -198,66 +212,76 @@ class _Chain:
             for side in node.sides
             for conjunct in self._filters(node, side)
         )
-        if isinstance(node, JoinNode):
-            return self._join(draft, node, sides, filters)
-        if isinstance(node, AggregateNode):
-            return self._aggregate(node, sides[Side.LEFT], filters)
-        return PassPlan(number=node.number, sides=tuple(sides.values()), filters=filters)
+        return self._planned(node, _Ready(draft, sides, filters))
 
-    def _join(
-        self,
-        draft: Draft,
-        node: JoinNode,
-        sides: Mapping[Side, SidePlan],
-        filters: tuple[tuple[str, str], ...],
-    ) -> JoinPlan:
+    @singledispatchmethod
+    def _planned(self, node: Node, ready: _Ready) -> NodePlan:
+        """The plan of a kind of node. Raises: TypeError for one that nobody has said how to plan."""
+        raise TypeError(f"how {type(node).__name__} is planned")
+
+    @_planned.register
+    def _(self, node: PassNode, ready: _Ready) -> NodePlan:
+        return PassPlan(number=node.number, sides=tuple(ready.sides.values()), filters=ready.filters)
+
+    @_planned.register
+    def _(self, node: JoinNode, ready: _Ready) -> NodePlan:
+        bounds = bounds_in(ready.draft, self.drafts)
+        return JoinPlan(
+            **self._matched(node, ready),
+            sides=tuple(ready.sides.values()),
+            bounds=bounds,
+            looks_above=looks_above(ready.draft, self.drafts, bounds),
+            asof=asof_of(ready.draft),
+        )
+
+    @_planned.register
+    def _(self, node: LookupNode, ready: _Ready) -> NodePlan:
+        table = ready.sides[Side.RIGHT]
+        return LookupPlan(
+            **self._matched(node, ready),
+            sides=(ready.sides[Side.LEFT],),
+            table=table,
+            table_fingerprint=table_fingerprint(table, self.keys[node.number]),
+        )
+
+    def _matched(self, node: MatchNode, ready: _Ready) -> dict[str, Any]:
+        """What every `MatchPlan` says of its condition, and where it stands."""
+        draft, sides = ready.draft, ready.sides
         parts, residual = draft.parts, draft.residual
         decided = [part for part in parts.times if not part.is_zoned]
         rechecked = [part for part in decided if not part.is_exact]
-        bounds = bounds_in(draft, self.drafts)
-        asked = JoinPlan(
-            number=node.number,
-            kind=node.kind,
-            sides=tuple(sides.values()),
-            keys=self.keys[node.number],
-            bands=draft.bands,
-            comparisons=tuple(dict.fromkeys(part.comparison for part in decided)),
-            rechecks=tuple(dict.fromkeys(part.comparison for part in rechecked)),
-            slack=min(max((part.span for part in parts.times), default=0), MAX_TIME),
-            bounds=bounds,
-            looks_above=looks_above(draft, self.drafts, bounds),
-            residual=None if residual is None else residual.expr,
-            residual_exact=None if residual is None else residual.exact,
-            residual_columns=() if residual is None else residual.columns,
-            residual_why=() if residual is None else residual.why,
-            matchable=draft.matchable,
-            one_sided=tuple((sides[side].title, conjunct.text) for side, conjunct in parts.one_sided),
-            filters=filters,
-            recheck_texts=tuple(dict.fromkeys(part.conjunct.text for part in rechecked)),
-            warnings=draft.warnings,
-            values=draft.values,
-            asof=asof_of(draft),
-        )
-        return _lookup(asked) if isinstance(node, LookupNode) else asked
+        return {
+            "number": node.number,
+            "filters": ready.filters,
+            "kind": node.kind,
+            "keys": self.keys[node.number],
+            "bands": draft.bands,
+            "comparisons": comparisons_of(decided),
+            "rechecks": comparisons_of(rechecked),
+            "slack": slack_of(parts.times),
+            "residual": None if residual is None else residual.expr,
+            "residual_exact": None if residual is None else residual.exact,
+            "residual_columns": () if residual is None else residual.columns,
+            "residual_why": () if residual is None else residual.why,
+            "matchable": draft.matchable,
+            "one_sided": tuple((sides[side].title, conjunct.text) for side, conjunct in parts.one_sided),
+            "recheck_texts": tuple(dict.fromkeys(part.conjunct.text for part in rechecked)),
+            "warnings": draft.warnings,
+            "values": draft.values,
+            "careful": draft.careful,
+        }
 
-    def _timed(self, node: Node) -> list[Ref]:
-        """The time of windows."""
-        if not isinstance(node, AggregateNode):
-            return []
-        return refs(node.asked.window.time)
-
-    def _aggregate(
-        self, node: AggregateNode, side: SidePlan, filters: tuple[tuple[str, str], ...]
-    ) -> AggregatePlan:
+    @_planned.register
+    def _(self, node: AggregateNode, ready: _Ready) -> NodePlan:
+        side = ready.sides[Side.LEFT]
         asked, groups = node.asked, self.groups[node.number]
-        (time,) = self._timed(node)
         having = None if asked.having is None else text_of(with_texts(asked.having, asked))
         return AggregatePlan(
             number=node.number,
             sides=(side,),
-            filters=filters,
+            filters=ready.filters,
             kind=asked.window.kind,
-            time=time[1] if side.feed is None else joined_name(*time),
+            time=node.timed[1] if side.feed is None else joined_name(*node.timed),
             size=asked.window.size,
             slide=asked.window.slide,
             keys=groups.keys,
@@ -284,7 +308,7 @@ class _Chain:
             filters=self.conditions.inputs[i.alias],
             derived=self.derived.columns.get(i.alias, {}),
             leaving=self.leaving[node.number],
-            timed=next((column for _, column in self._timed(node)), None),
+            timed=None if node.timed is None else node.timed[1],
         )
 
         def of_stage(
@@ -317,11 +341,3 @@ class _Chain:
         self.beneath += chain.plan(needed(plan))
         self.errors += [*feed.errors, *chain.errors]
         return plan
-
-
-def _lookup(join: JoinPlan) -> LookupPlan:
-    """A join with a table as of the tick, from what it would be as any other: no bound releases anything."""
-    asked = {each.name: getattr(join, each.name) for each in fields(join)}
-    table = join.right
-    changed = {"sides": (join.left,), "bounds": (), "looks_above": False, "table": table}
-    return LookupPlan(**(asked | changed), table_fingerprint=table_fingerprint(table, join.keys))

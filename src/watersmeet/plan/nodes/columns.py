@@ -48,6 +48,7 @@ def branch_columns(
     *,
     first: Sequence[Expr],
     then: Sequence[Expr],
+    there: Sequence[Expr],
     times: Collection[str],
 ) -> tuple[tuple[str, Expr], ...]:
     """(name, expression over the source) of the kept columns.
@@ -59,15 +60,23 @@ def branch_columns(
         computed: expressions over the input's bare columns.
         first: conditions over the source, without which a row is none of the input's.
         then: more of them, which drop rows that count for the watermarks of ``times``.
+        there: columns of the source; rows in which one is NULL are nobody's, so that nothing is computed of
+            them.
     """
     found = []
     for name in kept.kept:
         expr = columns[name].copy() if name in columns else over_source(computed[name], columns)
-        asked = join_all([*first, *(() if name in times else then)])
+        mentioned = list(expr.find_all(exp.Column))
+        others = [] if name in columns else [each for each in there if each not in mentioned]
+        asked = join_all([*first, *(() if name in times else then), *map(_is_not_null, others)])
         if asked is not None and may_fail(expr):
             expr = exp.Case().when(asked, expr, copy=False)
         found.append((name, expr))
     return tuple(found)
+
+
+def _is_not_null(column: Expr) -> Expr:
+    return exp.Not(this=exp.Is(this=column.copy(), expression=exp.Null()))
 
 
 def may_fail(expr: Expr) -> bool:

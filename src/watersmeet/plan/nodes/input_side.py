@@ -13,12 +13,27 @@ from watersmeet.names import FLAG
 from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.flags import SideConditions, flag_of, over_source
 from watersmeet.plan.conditions.keys import bare
-from watersmeet.plan.model.conditions import Key
+from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
 from watersmeet.plan.nodes.columns import Kept, branch_columns, kept_columns, source_columns
 from watersmeet.plan.nodes.join import Draft
 from watersmeet.plan.scope import Ref, refs
 from watersmeet.spec.model import Branch, Expr, Input
+
+_NULL_OF_NULL = (
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Paren,
+    exp.Neg,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Cast,
+    exp.DataType,
+    exp.DataTypeParam,
+)
+"""What is NULL if anything in it is."""
 
 OfStage = Callable[[int, Mapping[str, Expr], SideConditions, Sequence[str]], FeedPlan]
 """Plans the feed of a branch that is a stage: its number, the kept columns, conditions, columns not NULL."""
@@ -38,7 +53,7 @@ class InputSide:
 
     draft: Draft
     side: Side
-    keys: tuple[Key, ...]
+    keys: tuple[KeyPlan, ...]
     filters: Sequence[Conjunct]
     derived: Mapping[str, Expr]
     leaving: Collection[str]
@@ -58,7 +73,6 @@ class InputSide:
         conditions = SideConditions(
             filters=tuple(bare(c.expr) for c in self.filters),
             one_sided=tuple(bare(c.expr) for where, c in self.draft.parts.one_sided if where is self.side),
-            not_null=self._not_null(),
             matchable=self.draft.matchable,
         )
         branches: list[BranchPlan | FeedPlan] = []
@@ -78,6 +92,7 @@ class InputSide:
                                 *([] if branch.above is None else [branch.above]),
                                 *(over_source(expr, columns) for expr in conditions.filters),
                             ],
+                            there=self._there(columns),
                             times=i.event_times,
                         ),
                         flag=flag_of(branch, conditions, columns),
@@ -99,6 +114,7 @@ class InputSide:
             nullable=tuple(column for column in i.event_times if (i.alias, column) in nullable),
             padded=node.padded(self.side),
             passes=node.passes,
+            not_null=self._not_null(),
         )
 
     def _words(self) -> tuple[tuple[str, str], ...]:
@@ -130,22 +146,25 @@ class InputSide:
         found = kept_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)
         return found if found.kept else Kept((names[0],), ())  # rows without a column could not be counted
 
-    def _not_null(self) -> tuple[Expr, ...]:
+    def _not_null(self) -> tuple[str, ...]:
         """Keys and band columns whose NULL lets the row match nothing; an event time of a source is never
         NULL here."""
         i = self.input
-        bands = [
-            exp.column(exp.to_identifier(column, quoted=True))
-            for alias, column in self.draft.parts.band_columns
-            if alias == i.alias
-        ]
-        keys = [key.expr(self.side) for key in self.keys if not key.null_safe]
-        found = {
-            e.sql(dialect="spark"): e
-            for e in [*keys, *bands]
-            if not (isinstance(e, exp.Column) and e.name in i.event_times)
-        }
-        return tuple(found.values())
+        keys = [key.column(self.side) for key in self.keys if not key.null_safe]
+        bands = [column for alias, column in self.draft.parts.band_columns if alias == i.alias]
+        return tuple(column for column in dict.fromkeys([*keys, *bands]) if column not in i.event_times)
+
+    def _there(self, columns: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """Columns of the source whose NULL drops a row: Spark asks for them before it computes the side's
+        keys."""
+        if self.draft.node.padded(self.side):
+            return ()
+        keys = [bare(key.expr(self.side)) for key in self.keys if not key.null_safe]
+        sums = (e for e in keys if all(isinstance(node, _NULL_OF_NULL) for node in e.walk()))
+        own = (column for alias, column in self.draft.parts.band_columns if alias == self.input.alias)
+        wanted = [*map(_column, own), *(column for e in sums for column in e.find_all(exp.Column))]
+        found = (over_source(e, columns) for e in wanted if e.name not in self.input.event_times)
+        return tuple(dict.fromkeys(e for e in found if isinstance(e, exp.Column)))
 
     def _never_null(self) -> tuple[str, ...]:
         """Kept columns whose NULL lets a row of a stage match nothing: keys, bands, bounded times."""
@@ -173,7 +192,7 @@ class InputSide:
 
 def never_null(draft: Draft, side: Side) -> list[Ref]:
     """Columns of a side whose NULL lets its rows match nothing: those of bounds and bands."""
-    timed = [ref for part in draft.parts.times for ref in (part.first, part.second)]
+    timed = [ref for part in draft.parts.times for ref in part.refs]
     found = dict.fromkeys([*timed, *draft.parts.band_columns])
     return [ref for ref in found if draft.scope.side(ref[0]) is side]
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from watersmeet.conditions import Bound, ExactBand
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
-from watersmeet.plan.conditions.bands import Bands
-from watersmeet.plan.conditions.bands import bands_of as value_bands_of
+from watersmeet.plan.conditions.bands import value_bands
 from watersmeet.plan.conditions.bounds import (
     Links,
-    bands_of,
     bounds_of,
     inverted_pairs,
     links_of,
+    time_bands,
     together,
 )
 from watersmeet.plan.conditions.classify import Parts, classify
@@ -23,8 +23,8 @@ from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.constants import constant_is_true
 from watersmeet.plan.conditions.keys import Equality, keys_of
 from watersmeet.plan.conditions.residual import Residual, residual_of
-from watersmeet.plan.model.conditions import Bound, TimeBand
-from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, LookupNode, Node
+from watersmeet.plan.model.conditions import Bands, Careful
+from watersmeet.plan.nodes.tree import JoinNode, Node
 from watersmeet.plan.scope import Ref, Scope, name_of
 from watersmeet.spec.model import JoinKind
 
@@ -33,7 +33,7 @@ from watersmeet.spec.model import JoinKind
 class Draft:
     """A node whose condition is understood; of one that does not join, nothing is asked.
 
-    ``never``: warnings of constants that are never TRUE.
+    ``never``: warnings of constants that are never TRUE. ``careful``: None where no sum can leave its type.
     """
 
     node: Node
@@ -42,10 +42,11 @@ class Draft:
     parts: Parts
     keys: tuple[Equality, ...]
     residual: Residual | None
-    bands: tuple[TimeBand, ...]
+    bands: tuple[ExactBand, ...]
     values: Bands
     links: Links
     never: tuple[str, ...]
+    careful: Careful | None = None
 
     @property
     def matchable(self) -> bool:
@@ -60,7 +61,7 @@ class Draft:
     @property
     def timed_columns(self) -> frozenset[Ref]:
         """The times themselves."""
-        return frozenset(ref for part in self.parts.times for ref in (part.first, part.second))
+        return frozenset(ref for part in self.parts.times for ref in part.refs)
 
     def may_be_null(self, side: Side) -> frozenset[Ref]:
         """Event times of a side that may be NULL in rows that can match: their input was padded, or they were
@@ -90,6 +91,13 @@ def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[Pla
     keys, wrong_keys = keys_of(parts.keys, scope)
     never, undecided = _constants(parts.constants)
     residual, wrong_residuals = residual_of([*parts.residuals, *undecided], scope)
+    careful = None
+    if any(part.sums for part in parts.bands):
+        whole, _ = residual_of([*parts.careful, *undecided], scope)
+        if whole is not None:
+            careful = _careful(parts, whole, scope)
+            if whole.exact is None:  # Spark is asked one condition of all pairs
+                residual = whole
     draft = Draft(
         node=node,
         scope=scope,
@@ -97,19 +105,30 @@ def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[Pla
         parts=parts,
         keys=keys,
         residual=residual,
-        bands=bands_of(parts.times, scope),
-        values=value_bands_of(parts.bands),
+        bands=time_bands(parts.times, scope),
+        values=value_bands(parts.bands, scope),
         links=links_of(parts.times),
         never=tuple(never),
+        careful=careful,
     )
     return draft, [*errors, *wrong_keys, *wrong_residuals]
+
+
+def _careful(parts: Parts, whole: Residual, scope: Scope) -> Careful:
+    return Careful(
+        sums=tuple(dict.fromkeys(added for part in parts.bands for added in part.sums)),
+        values=value_bands([part for part in parts.bands if not part.sums], scope),
+        residual=whole.expr,
+        exact=whole.exact,
+        columns=whole.columns,
+    )
 
 
 def looks_above(draft: Draft, drafts: Sequence[Draft], bounds: Sequence[Bound]) -> bool:
     """Whether some of a join's ``bounds`` follow from joins above it: then a row that is released may still
     meet this join's own condition, though nothing can come of it."""
-    beneath = {each.number for each in draft.node.beneath}
-    own = bounds_in(draft, [each for each in drafts if each.node.number in beneath])
+    beneath = {node.number for node in draft.node.beneath}
+    own = bounds_in(draft, [other for other in drafts if other.node.number in beneath])
     smallest = {(bound.evicted, bound.by): bound.c for bound in own}
     return any(smallest.get((bound.evicted, bound.by)) != bound.c for bound in bounds)
 
@@ -124,18 +143,15 @@ def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
     node = draft.node
     if node.is_asof:
         return bounds_of(draft.links, draft.scope)
-    inner = all(
-        isinstance(each.node, JoinNode) and each.node.kind is JoinKind.INNER
-        for each in drafts  # but one without times that drops rows, and what groups those that leave the last
-        if not isinstance(each.node, LookupNode | AggregateNode)
-    )
-    beneath = {each.number for each in node.beneath}
+    joins = [other.node for other in drafts if isinstance(other.node, JoinNode)]
+    inner = all(join.kind is JoinKind.INNER for join in joins)  # others have no times: they only drop rows
+    beneath = {below.number for below in node.beneath}
     pool = [
-        each.links
-        for each in drafts
+        other.links
+        for other in drafts
         if inner
-        or each is draft
-        or (each.node.number in beneath and not each.node.hides_right)  # there is no partner any more
+        or other is draft
+        or (other.node.number in beneath and not other.node.hides_right)  # there is no partner any more
     ]
     links = together(pool)
     nullable = frozenset(ref for side in node.sides for ref in draft.may_be_null(side))
@@ -156,19 +172,19 @@ def _constants(constants: Sequence[Conjunct]) -> tuple[list[str], list[Conjunct]
 
 
 def _empty_intervals(
-    inverted: Sequence[tuple[Ref, Ref]], bands: Sequence[TimeBand], scope: Scope
+    inverted: Sequence[tuple[Ref, Ref]], bands: Sequence[ExactBand], scope: Scope
 ) -> list[str]:
-    by_columns = {(band.left_column, band.right_column): band for band in bands}
-    found = {
+    by_columns = {(band.left.column, band.right.column): band for band in bands}
+    empty = {
         columns
         for columns, band in by_columns.items()
         if band.lower is not None and band.upper is not None and band.lower > band.upper
     }
     for pair in inverted:
         left, right = sorted(pair, key=lambda ref: scope.position(ref[0]))
-        found.add((scope.column_name(left), scope.column_name(right)))
+        empty.add((scope.column_name(left), scope.column_name(right)))
     warnings = []
-    for columns in sorted(found):
+    for columns in sorted(empty):
         names = [
             column if side in scope.joined else name_of((scope.of_side(side)[0].alias, column))
             for side, column in zip(Side, columns, strict=True)

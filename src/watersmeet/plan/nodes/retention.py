@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from watersmeet.conditions import Bound
 from watersmeet.event_time import (
     MAX_TIME,
     MIN_TIME,
@@ -26,12 +27,11 @@ from watersmeet.event_time import (
     saturate,
     shift,
 )
-from watersmeet.plan.model.conditions import Bound
-from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.model.nodes import MatchPlan
 
 
 def limits(
-    join: JoinPlan, watermarks: Mapping[str, Watermark], lateness: Mapping[str, int] | None = None
+    join: MatchPlan, watermarks: Mapping[str, Watermark], lateness: Mapping[str, int] | None = None
 ) -> dict[str, Watermark]:
     """limit[A] per watermark key ``alias.column``, lateness taken off; keys without a bound are absent.
 
@@ -51,7 +51,7 @@ def limits(
     return result
 
 
-def _limit(join: JoinPlan, bound: Bound, watermark: Watermark) -> Watermark:
+def _limit(join: MatchPlan, bound: Bound, watermark: Watermark) -> Watermark:
     if isinstance(watermark, float):
         return watermark
     limit = min(max(watermark - bound.c, bound.low), bound.high)
@@ -72,7 +72,7 @@ def _limit(join: JoinPlan, bound: Bound, watermark: Watermark) -> Watermark:
     return min(limit if limit > MIN_TIME + reach and watermark > MIN_TIME + reach else low, MAX_TIME - reach)
 
 
-def _column(join: JoinPlan, key: str) -> TimeColumn:
+def _column(join: MatchPlan, key: str) -> TimeColumn:
     for side in Side:
         plan = join.side(side)
         for column in plan.event_times:

@@ -27,7 +27,7 @@ from watersmeet.spec.model import (
 
 
 @dataclass(frozen=True)
-class Asked:
+class FoldedQuery:
     """A query, and what is asked of the rows that leave it: ``after`` and ``outputs`` mention what the
     query's outputs do."""
 
@@ -36,14 +36,14 @@ class Asked:
     outputs: tuple[OutputColumn, ...]
 
 
-def folded(query: Query) -> Asked:
+def folded(query: Query) -> FoldedQuery:
     """The query without inputs that are one stage alone and nothing else."""
     i = query.relation
     if query.aggregation is not None or not isinstance(i, Input) or len(i.branches) != 1:
-        return Asked(query, None, query.outputs)
+        return FoldedQuery(query, None, query.outputs)
     (branch,) = i.branches
     if not isinstance(branch, StageBranch):
-        return Asked(query, None, query.outputs)
+        return FoldedQuery(query, None, query.outputs)
     inner = folded(branch.stage)
     columns = columns_of(branch, i, {output.name: output.expr for output in inner.outputs})
     after = [] if inner.after is None else [inner.after]
@@ -52,7 +52,7 @@ def folded(query: Query) -> Asked:
     if query.where is not None:
         after.append(over_source(query.where, columns))
     outputs = tuple(replace(o, expr=over_source(o.expr, columns)) for o in query.outputs)
-    return Asked(inner.query, join_all(after), outputs)
+    return FoldedQuery(inner.query, join_all(after), outputs)
 
 
 def columns_of(branch: StageBranch, i: Input, outputs: Mapping[str, Expr]) -> dict[str, Expr]:

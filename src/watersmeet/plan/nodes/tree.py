@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from watersmeet.event_time import Side
-from watersmeet.plan.scope import Ref, Scope
+from watersmeet.plan.scope import Ref, Scope, refs
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
     Aggregation,
+    Expr,
     Input,
     Join,
     JoinKind,
@@ -84,6 +85,26 @@ class Node:
         return False
 
     @property
+    def match(self) -> Expr | None:
+        """MATCH_CONDITION."""
+        return None
+
+    @property
+    def on(self) -> Expr | None:
+        """The condition by which rows of its two sides meet."""
+        return None
+
+    @property
+    def where(self) -> Expr | None:
+        """A filter of the rows that leave it, right above it."""
+        return None
+
+    @property
+    def timed(self) -> Ref | None:
+        """The time without which a row is in no window of the node."""
+        return None
+
+    @property
     def beneath(self) -> tuple[Node, ...]:
         """This node and those of its tree beneath it."""
         below = [child.beneath for child in self.children if isinstance(child, Node)]
@@ -91,8 +112,22 @@ class Node:
 
 
 @dataclass(frozen=True)
-class JoinNode(Node):
+class MatchNode(Node):
+    """Rows of a left side meet those of a right one by a condition."""
+
     asked: Join
+
+    @property
+    def match(self) -> Expr | None:
+        return self.asked.match
+
+    @property
+    def on(self) -> Expr | None:
+        return self.asked.on
+
+    @property
+    def where(self) -> Expr | None:
+        return self.asked.where
 
     @property
     def kind(self) -> JoinKind:
@@ -111,7 +146,12 @@ class JoinNode(Node):
 
 
 @dataclass(frozen=True)
-class LookupNode(JoinNode):
+class JoinNode(MatchNode):
+    """Rows of both sides come one after the other, and are kept until a bound releases them."""
+
+
+@dataclass(frozen=True)
+class LookupNode(MatchNode):
     """Rows of the left side meet a table as it is in their tick."""
 
 
@@ -129,6 +169,11 @@ class AggregateNode(Node):
     """Windows and groups of the rows of its one side."""
 
     asked: Aggregation
+
+    @property
+    def timed(self) -> Ref:
+        (time,) = refs(self.asked.window.time)
+        return time
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan
 from watersmeet.plan.order.forecast import side_forecasts, state_bytes
 from watersmeet.plan.order.measured import MeasuredSide, Order
@@ -59,7 +59,7 @@ def _rates(plan: QueryPlan, measured: Mapping[str, MeasuredSide]) -> dict[str, f
             if each.pace is None or not each.in_time or len(each.side.branches) != 1 or each.side.stages:
                 continue
             ((_, branch),) = each.side.sources
-            if branch.source.connector != "generator":  # its rate is what it makes
+            if not branch.source.traits.own_rate:  # its rate is what it makes
                 rows, span = each.pace
                 rate = rows * 1_000_000 / span
                 found[branch.source.name] = max(rate, found.get(branch.source.name, 0.0))
@@ -68,9 +68,7 @@ def _rates(plan: QueryPlan, measured: Mapping[str, MeasuredSide]) -> dict[str, f
 
 def _order(plan: QueryPlan, aliases: frozenset[str]) -> tuple[str, ...]:
     """Those inputs as they are joined."""
-    joined = (
-        i.alias for node in plan.nodes if isinstance(node, JoinPlan) for s in node.sides for i in s.inputs
-    )
+    joined = (i.alias for node in plan.every(MatchPlan) for s in node.sides for i in s.inputs)
     return tuple(dict.fromkeys(alias for alias in joined if alias in aliases))
 
 

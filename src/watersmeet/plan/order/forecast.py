@@ -9,29 +9,31 @@ the watermarks that leave a join are held back by the rows that it keeps.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeGuard
+from functools import singledispatch
 
 from sqlglot import exp
 
+from watersmeet.conditions import Bound
 from watersmeet.event_time import DAY_US, Side
-from watersmeet.plan.model.conditions import Bound
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, NodePlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan, joined_name
 from watersmeet.plan.order.measured import MeasuredSide
-from watersmeet.plan.scope import INTEGER_BITS, unit_of_type
+from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Source, WatermarkRule, WindowKind
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import INTEGER_BITS
 
 STRING_BYTES = 20
 """What a text, or any value without a fixed width, is assumed to take."""
 
 SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES, CAME_BYTES, COUNT_BYTES = 8, 4, 8, 4, 8, 8
-_BITS = {"BOOLEAN": 1, "FLOAT": 32, "REAL": 32, "DOUBLE": 64, "DATE": 32, **INTEGER_BITS}
-_BITS |= {"DECIMAL": 128, "DEC": 128, "NUMERIC": 128}
-_BITS |= dict.fromkeys(("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ"), 64)
+_BITS = {
+    "BOOLEAN": 1, "FLOAT": 32, "DOUBLE": 64, "DECIMAL": 128, "DATE": 32, "TIMESTAMP": 64, "TIMESTAMP_NTZ": 64,
+    **INTEGER_BITS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -109,27 +111,24 @@ def flows(query: QueryPlan) -> list[dict[str, Behind]]:
     """Per node, the keys whose watermarks leave it, and how far they are behind."""
     found: list[dict[str, Behind]] = []
     for node in query.nodes:
-        known = incoming(query, node, found)
-        out: dict[str, Behind] = {}
-        if isinstance(node, AggregatePlan):
-            found.append(_of_windows(node, known))
-            continue
-        for key in node.watermark_keys:
-            leaving = None
-            if key in known:
-                leaving = _leaving(query, node, key, known) if _retains(node) else known[key]
-            if leaving is not None:
-                out[key] = leaving
-        found.append(out)
+        found.append(_flows(node, query, incoming(query, node, found)))
     return found
 
 
-def _retains(node: NodePlan) -> TypeGuard[JoinPlan]:
-    """It is a join that keeps rows; one with a table as of the tick keeps none, and lets watermarks pass."""
-    return isinstance(node, JoinPlan) and not isinstance(node, LookupPlan)
+@singledispatch
+def _flows(node: NodePlan, query: QueryPlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
+    """What leaves a node of the watermarks that come. One that keeps no rows lets them pass."""
+    return {key: known[key] for key in node.watermark_keys if key in known}
 
 
-def _of_windows(node: AggregatePlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
+@_flows.register
+def _(node: JoinPlan, query: QueryPlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
+    found = {key: _leaving(query, node, key, known) for key in node.watermark_keys if key in known}
+    return {key: behind for key, behind in found.items() if behind is not None}
+
+
+@_flows.register
+def _(node: AggregatePlan, query: QueryPlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
     """A window's end is behind as the time is, its start by its length more; how long a session gets, nobody
     knows."""
     if node.time_key not in known:
@@ -202,7 +201,7 @@ def _as_asked(join: JoinPlan, known: Mapping[str, Behind]) -> Mapping[str, Behin
     if join.asof is None:
         return known
     band = join.bands[0]
-    left, right = join.left.watermark_key(band.left_column), join.right.watermark_key(band.right_column)
+    left, right = join.left.watermark_key(band.left.column), join.right.watermark_key(band.right.column)
     if left not in known or right not in known or band.upper is None:
         return known
     parts = (known[left].at_most, known[right].at_most)
@@ -225,11 +224,10 @@ def side_forecasts(
     """Both sides of every join. ``measured``: by the sides' names."""
     leaving, run = flows(query), measured or {}
     found = []
-    for node in query.nodes:
-        if _retains(node):
-            known = incoming(query, node, leaving)
-            left, right = (_with(_side(node, side, known), run) for side in Side)
-            found.append((node, (left, right)))
+    for node in query.every(JoinPlan):
+        known = incoming(query, node, leaving)
+        left, right = (_with(_side(node, side, known), run) for side in Side)
+        found.append((node, (left, right)))
     return found
 
 
@@ -252,7 +250,7 @@ def _side(join: JoinPlan, side: Side, known: Mapping[str, Behind]) -> SideForeca
     bound, after = held if held is not None else (None, None)
     if not join.matchable:
         bound, after = None, 0
-    asking = join.left.watermark_key(join.bands[0].left_column) if join.asof is not None else None
+    asking = join.left.watermark_key(join.bands[0].left.column) if join.asof is not None else None
     by = bound.by if bound is not None else asking
     in_time = bool(timed) or not bounds
     if asking is not None:
@@ -274,7 +272,7 @@ def _timed_by(join: JoinPlan, side: Side, bound: Bound | None) -> str | None:
     plan = join.side(side)
     if bound is not None:
         return next(c for c in plan.event_times if plan.watermark_key(c) == bound.evicted)
-    return join.bands[0].column(side) if join.asof is not None else None
+    return join.bands[0].measured(side).column if join.asof is not None else None
 
 
 def window_forecasts(
@@ -285,24 +283,23 @@ def window_forecasts(
     knows."""
     leaving = flows(query)
     found = []
-    for node in query.nodes:
-        if isinstance(node, AggregatePlan):
-            behind = incoming(query, node, leaving)[node.time_key].at_most
-            unknown = behind is None or node.kind is WindowKind.SESSION
-            plan = node.side
-            kept = None if unknown or behind is None else node.size + behind
-            forecast = SideForecast(
-                side=plan,
-                kept=kept,
-                bound=None,
-                behind=behind,
-                in_time=key_in_time(node, node.time_key),
-                rate=None if plan.feeds else _rate([branch.source for _, branch in plan.sources]),
-                row=_bytes(plan, 1, _of_inputs(plan)) if node.keeps_rows else _partial_bytes(node),
-                panes=None if node.keeps_rows or kept is None else -(-kept // node.pane),
-                timed_by=node.time,
-            )
-            found.append((node, _with(forecast, measured or {})))
+    for node in query.every(AggregatePlan):
+        behind = incoming(query, node, leaving)[node.time_key].at_most
+        unknown = behind is None or node.kind is WindowKind.SESSION
+        plan = node.side
+        kept = None if unknown or behind is None else node.size + behind
+        forecast = SideForecast(
+            side=plan,
+            kept=kept,
+            bound=None,
+            behind=behind,
+            in_time=key_in_time(node, node.time_key),
+            rate=None if plan.feeds else _rate([branch.source for _, branch in plan.sources]),
+            row=_bytes(plan, 1, _of_inputs(plan)) if node.keeps_rows else _partial_bytes(node),
+            panes=None if node.keeps_rows or kept is None else -(-kept // node.pane),
+            timed_by=node.time,
+        )
+        found.append((node, _with(forecast, measured or {})))
     return found
 
 
@@ -391,7 +388,7 @@ def _bytes(plan: SidePlan, orders: int, types: Mapping[str, str]) -> RowBytes:
 
 def _width(kind: str) -> float | None:
     """Bytes of a value of the type; None: that is not fixed, or not known."""
-    bits = _BITS.get(re.split(r"[(<\s]", kind, maxsplit=1)[0])
+    bits = _BITS.get(sql_type(kind).name)
     return None if bits is None else bits / 8
 
 

@@ -41,7 +41,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredQuery:
     """Of one query. ``tick``: the last committed one; ``sides``: by their names in the plan; ``problem``: why
     nothing of it can be said; ``better``: other orders of joins."""
 

@@ -7,6 +7,7 @@ int64.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -204,7 +205,19 @@ def compile_expr(node: exp.Expression, scope: Scope) -> Typed:
             kind,
             lambda rows: None if (v := f(rows)) is None else saturate(abs(v)) if kind == "int" else abs(v),
         )
+    if type(node) in _OF_TEXTS:
+        _, f = compile_expr(node.this, scope)
+        of_text = _OF_TEXTS[type(node)]
+        return "string", lambda rows: None if (v := f(rows)) is None else of_text(v)
     raise Unsupported(f"expression {node.sql()} ({type(node).__name__})")
+
+
+_OF_TEXTS: dict[type[exp.Expression], Callable[[str], str]] = {
+    exp.Upper: str.upper,
+    exp.Lower: str.lower,
+    exp.SHA2: lambda text: hashlib.sha256(text.encode()).hexdigest(),
+}
+"""SHA2 of 256 bits; the case of other letters than ASCII's is not asked."""
 
 
 def _literal(node: exp.Literal) -> Typed:

@@ -36,6 +36,7 @@ DECLARED = {
     "ts": "TIMESTAMP",
     "date": "DATE",
     "double": "DOUBLE",
+    "decimal": "DECIMAL(38,2)",
     "string": "STRING",
     "bool": "BOOLEAN",
 }

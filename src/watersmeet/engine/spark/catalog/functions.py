@@ -1,8 +1,9 @@
 """What functions and operators Spark has, found out by asking it: `watersmeet.spec.functions` has the answer.
 
-Every function of Spark's catalog is analysed, without a row, with so many arguments, and with one or two of
-every family of types. Only what Spark refuses for the number or the types of arguments counts as refused.
-Run as a module it writes the table of the Spark that is installed.
+Every function of Spark's catalog is analysed, without a row, with so many arguments, and with all families of
+types and NULL: up to three arguments in all combinations, more of them two by two beside NULLs, all alike,
+and one more behind what a shorter call takes. Only what Spark refuses for the number or the types of its
+arguments counts as refused. Run as a module it writes the table of the Spark that is installed.
 """
 
 from __future__ import annotations
@@ -10,152 +11,285 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise, product
 from typing import Any
 
 from pyspark import __version__
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from watersmeet.engine.spark.catalog.analysed import Analyser, Found
 from watersmeet.engine.spark.catalog.kinds import kinds
-from watersmeet.spec.functions import FAMILIES, MOST_ARGUMENTS, OPERATORS, TABLE
+from watersmeet.spec.functions import FAMILIES, FORMS, MOST_ARGUMENTS, MOST_TYPED, OPERATORS, TABLE
+from watersmeet.types.parser import sql_type
+
+Families = tuple[str, ...]
 
 _VIEW = "watersmeet_families"
 _MANY = MOST_ARGUMENTS + 4
-_OF_TWO = ("BOOLEAN", "INT", "DOUBLE", "STRING", "DATE", "TIMESTAMP", "ARRAY", "STRUCT")
-"""The families that are tried in pairs."""
-_SCALARS = tuple(name for name in FAMILIES if name not in ("ARRAY", "MAP", "STRUCT"))
+_IN_FULL = 3
+_OF_ANY = 4
+"""The families are asked of so many arguments, of functions that take any number."""
+
+_SINGLY = 200
+"""So many calls are asked one by one, of functions that throw instead of staying unresolved."""
+
+_NULL = "NULL"
+"""Beside the families: it fits nearly everywhere."""
+
+_TRIED = (*FAMILIES, _NULL)
+_ALIKE = {
+    "INT": ("TINYINT", "SMALLINT"),
+    "DOUBLE": ("FLOAT",),
+    "DECIMAL": ("DECIMAL(5,0)", "DECIMAL(38,18)"),
+    "ARRAY": (
+        *("ARRAY<STRING>", "ARRAY<BIGINT>", "ARRAY<FLOAT>", "ARRAY<DOUBLE>", "ARRAY<BINARY>", "ARRAY<DATE>"),
+        *("ARRAY<TIMESTAMP>", "ARRAY<BOOLEAN>", "ARRAY<ARRAY<INT>>", "ARRAY<MAP<STRING, STRING>>"),
+        "ARRAY<STRUCT<a: STRING, b: INT>>",
+    ),
+    "MAP": ("MAP<STRING, STRING>", "MAP<INT, STRING>", "MAP<DATE, ARRAY<INT>>"),
+    "STRUCT": ("STRUCT<a: STRING>", "STRUCT<a: INT, b: INT>", "STRUCT<a: TIMESTAMP, b: TIMESTAMP>"),
+}
+"""Types of a family that one stands for; what that refuses is tried with these, too."""
+
+_BASES = 8
+"""Beside so many calls that are taken."""
+
+_SHORTER = 40
+"""So many calls of one argument less are tried with one more."""
+
+_NESTED = ("ARRAY", "MAP", "STRUCT")
+_SCALARS = tuple(name for name in FAMILIES if name not in _NESTED)
 
 
 def names(spark: SparkSession) -> list[str]:
-    """The functions of Spark's catalog that are called by a name."""
+    """Of all functions that are called by a name."""
     found = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
     return sorted(name for name in found if re.fullmatch(r"[a-z_][a-z0-9_]*", name))
 
 
-def signatures(spark: SparkSession, wanted: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Per function of ``wanted`` what the table holds: ``counts`` of arguments that are taken (ending with a
+def signatures(
+    spark: SparkSession, wanted: Iterable[str], typed: int = MOST_TYPED
+) -> dict[str, dict[str, Any]]:
+    """Per function: ``counts``, the numbers of arguments that it takes, up to `MOST_ARGUMENTS` (and, as
     ``+``: and any more), ``refused``: per count, per position the families that are never taken there, and
-    ``result``, where it is the same whatever the arguments are."""
-    _prepare(spark)
-    return {name: _signature(spark, name) for name in wanted}
+    ``result``, where it is the same whatever the arguments are. ``typed``: of so many arguments the families
+    are asked."""
+    analyser = _prepared(spark)
+    return {name: _signature(analyser, name, typed) for name in wanted}
 
 
-def operators(spark: SparkSession) -> dict[str, list[str]]:
-    """Per operator of two operands the pairs of families that Spark refuses: ``DATE INT``."""
-    _prepare(spark)
+def operators(spark: SparkSession) -> dict[str, dict[str, list[str]]]:
+    """Per operator of two operands: per family on the left those on the right that Spark refuses."""
+    analyser = _prepared(spark)
+    found: dict[str, dict[str, list[str]]] = {}
+    for operator, form in OPERATORS.items():
+        asked = list(product(FAMILIES, repeat=2))
+        texts = [form.format(f"`{left}`", f"`{right}`", type=FAMILIES[right]) for left, right in asked]
+        refused: dict[str, list[str]] = {}
+        for (left, right), each in zip(asked, _answers(analyser, texts), strict=True):
+            if each.refused:
+                refused.setdefault(left, []).append(right)
+        found[operator] = refused
+    return found
+
+
+def forms(spark: SparkSession) -> dict[str, list[str]]:
+    """Per operator of one operand the families that Spark refuses."""
+    analyser = _prepared(spark)
     return {
-        operator: [
-            f"{left} {right}"
-            for left, right in product(FAMILIES, repeat=2)
-            if _refused(spark, f"`{left}` {operator} `{right}`")[0]
+        form: [
+            family
+            for family, each in zip(
+                FAMILIES, _answers(analyser, [text.format(f"`{f}`") for f in FAMILIES]), strict=True
+            )
+            if each.refused
         ]
-        for operator in OPERATORS
+        for form, text in FORMS.items()
     }
 
 
 def table(spark: SparkSession) -> dict[str, Any]:
-    """All of it, with Spark's version."""
+    """All of it; with `kinds`."""
     wanted = names(spark)
-    own, found = kinds(spark, wanted), signatures(spark, wanted)
+    own, analyser = kinds(spark, wanted), _prepared(spark)
     return {
         "spark": __version__,
-        "functions": {name: {**own[name], **found[name]} for name in wanted},
+        "functions": {
+            name: {
+                **own[name],
+                **_signature(analyser, name, 0 if own[name]["kind"] == "table" else MOST_TYPED),
+            }
+            for name in wanted
+        },
         "operators": operators(spark),
+        "forms": forms(spark),
     }
 
 
 def written(found: Mapping[str, Any]) -> str:
-    """The table as the file has it: a line per function."""
-    parts = [f'"spark": {json.dumps(found["spark"])}']
-    for part in ("functions", "operators"):
-        lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in found[part].items())
-        parts.append(f'"{part}": {{\n{lines}\n}}')
-    return "{" + ",\n".join(parts) + "}\n"
+    """The table as text, a function a line. Lists of families stand apart, each once, and elsewhere as their
+    numbers there."""
+    lists: dict[Families, int] = {(): 0}
+
+    def number(families: Iterable[str]) -> int:
+        return lists.setdefault(tuple(families), len(lists))
+
+    parts: dict[str, dict[str, Any]] = {
+        "functions": {
+            name: each
+            if "refused" not in each
+            else {
+                **each,
+                "refused": {n: [number(one) for one in asked] for n, asked in each["refused"].items()},
+            }
+            for name, each in found["functions"].items()
+        },
+        "operators": {
+            name: {left: number(rights) for left, rights in each.items()}
+            for name, each in found["operators"].items()
+        },
+        "forms": {name: number(families) for name, families in found["forms"].items()},
+    }
+    lines = [f'"spark": {json.dumps(found["spark"])}']
+    for part, entries in parts.items():
+        text = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in entries.items())
+        lines.append(f'"{part}": {{\n{text}\n}}')
+    text = ",\n".join(f"  {json.dumps(each)}" for each in lists)
+    lines.append(f'"families": [\n{text}\n]')
+    return "{" + ",\n".join(lines) + "}\n"
 
 
-def _prepare(spark: SparkSession) -> None:
-    columns = [f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in FAMILIES.items()]
+def _prepared(spark: SparkSession) -> Analyser:
+    types = {**FAMILIES, **{kind: kind for kinds in _ALIKE.values() for kind in kinds}}
+    columns = [f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in types.items()]
     spark.range(0).selectExpr(*columns).createOrReplaceTempView(_VIEW)
+    return Analyser(spark, _VIEW)
 
 
-def _signature(spark: SparkSession, name: str) -> dict[str, Any]:
-    counts: list[Any] = [n for n in range(MOST_ARGUMENTS + 1) if _takes(spark, name, n)]
+def _answers(analyser: Analyser, texts: Sequence[str]) -> Sequence[Found]:
+    found = analyser.all(texts, singly=len(texts))
+    assert found is not None
+    return found
+
+
+def _signature(analyser: Analyser, name: str, typed: int) -> dict[str, Any]:
+    counts: list[Any] = [n for n in range(MOST_ARGUMENTS + 1) if _takes(analyser, name, n)]
     found: dict[str, Any] = {"counts": counts}
-    if _takes(spark, name, _MANY):
+    if _takes(analyser, name, _MANY):
         counts.append("+")
-    results = set()
+        typed = min(typed, _OF_ANY)
+    results: set[str] = set()
     refused = {}
-    for count in (1, 2):
-        if count in counts:
-            taken, kinds = _taken(spark, name, count)
-            results |= kinds
-            lists = _never(taken, count)
-            if any(lists):
-                refused[str(count)] = lists
+    shorter: Sequence[Families] = ()
+    for count in range(1, typed + 1):
+        if count not in counts:
+            continue
+        asked = _asked(count, shorter)
+        answers = analyser.all([_call(name, each) for each in asked], singly=_SINGLY)
+        if answers is None:  # nothing is said
+            shorter = ()
+            continue
+        shorter = [each for each, answer in zip(asked, answers, strict=True) if answer.resolved]
+        if count <= 2:
+            results |= {answer.type or "?" for answer in answers if not answer.refused}
+        lists = _but_alike(analyser, name, _never(asked, answers, count), shorter)
+        if any(lists):
+            refused[str(count)] = lists
     if refused:
         found["refused"] = refused
     if set(counts) <= {1, 2} and len(results) == 1 and _is_plain(refused, counts):
         (result,) = results
-        if not result.startswith("DECIMAL"):  # its digits go by the arguments
+        if result != "?" and not sql_type(result).is_decimal:  # its digits go by the arguments
             found["result"] = result
     return found
 
 
 def _is_plain(refused: Mapping[str, Sequence[Sequence[str]]], counts: Sequence[Any]) -> bool:
-    """Whether nothing nested is taken anywhere: by its elements the result could be another one."""
+    """Whether it takes no nested values, of which only some were asked."""
     lists = [refused.get(str(count)) for count in counts if count]
     return all(each is not None and all("ARRAY" in families for families in each) for each in lists)
 
 
-def _takes(spark: SparkSession, name: str, count: int) -> bool:
-    condition = _condition(spark, f"`{name}`({', '.join(['NULL'] * count)})")[0]
+def _takes(analyser: Analyser, name: str, count: int) -> bool:
+    condition = analyser.condition(_call(name, [_NULL] * count))
     return condition is None or not condition.startswith("WRONG_NUM_ARGS")
 
 
-def _taken(spark: SparkSession, name: str, count: int) -> tuple[list[tuple[str, ...]], set[str]]:
-    """The combinations of families that Spark does not refuse, and the types of what comes out of them."""
-    taken, kinds = [], set()
-    for families in product(_tried(count), repeat=count):
-        refused, kind = _refused(spark, f"`{name}`({', '.join(f'`{family}`' for family in families)})")
-        if not refused:
-            taken.append(families)
-            kinds.add(kind or "?")
-    return taken, {kind for kind in kinds if kind != "?"} if "?" not in kinds else {"?", "??"}
+def _call(name: str, families: Sequence[str], other: Mapping[int, str] | None = None) -> str:
+    """``other``: types by place, where they are not their family's."""
+    given = [each if each == _NULL else f"`{each}`" for each in families]
+    for place, kind in (other or {}).items():
+        given[place] = f"`{kind}`"
+    return f"`{name}`({', '.join(given)})"
 
 
-def _never(taken: Sequence[tuple[str, ...]], count: int) -> list[list[str]]:
-    """Per position the families that none of the combinations has there. Beside an argument that is to be
+def _asked(count: int, shorter: Sequence[Families]) -> list[Families]:
+    """What a function is tried with. ``shorter``: calls of fewer arguments that it takes."""
+    if count <= _IN_FULL:
+        return list(product(_TRIED, repeat=count))
+    return list(dict.fromkeys(_some(count, shorter)))
+
+
+def _some(count: int, shorter: Sequence[Families]) -> Iterator[Families]:
+    pairs = combinations(range(count), 2) if count == _IN_FULL + 1 else pairwise(range(count))
+    for places in pairs:
+        for two in product(FAMILIES, repeat=2):
+            yield _with([_NULL] * count, dict(zip(places, two, strict=True)))
+    yield from ((family,) * count for family in FAMILIES)
+    for known in shorter[:: max(1, len(shorter) // _SHORTER)]:
+        start = [*known, *[_NULL] * (count - len(known))]
+        yield tuple(start)
+        for place, family in product(range(len(known), count), FAMILIES):
+            yield _with(start, {place: family})
+
+
+def _with(families: Sequence[str], other: Mapping[int, str]) -> Families:
+    return tuple(other.get(place, each) for place, each in enumerate(families))
+
+
+def _never(asked: Sequence[Families], answers: Sequence[Found], count: int) -> list[list[str]]:
+    """Per position the families that it is never taken with; nothing, if it never takes any. Beside what is
     nested nothing is said of the others: they go by its elements, of which only some were asked."""
-    if not taken:
+    taken: list[set[str]] = [set() for _ in range(count)]
+    for families, answer in zip(asked, answers, strict=True):
+        if answer.resolved:
+            _add(taken, families)
+    for families, answer in zip(asked, answers, strict=True):
+        new = any(family not in own for family, own in zip(families, taken, strict=True))
+        if new and not answer.refused:
+            _add(taken, families)
+    found = [[family for family in FAMILIES if family not in own] for own in taken]
+    if any(len(each) == len(FAMILIES) for each in found):
         return []
-    found = [[f for f in _tried(count) if all(each[n] != f for each in taken)] for n in range(count)]
-    nested = [set(_SCALARS) & set(_tried(count)) <= set(each) for each in found]
+    nested = [set(_SCALARS) <= set(each) for each in found]
     return [
         each if all(nested) or not any(nested) or own else [] for each, own in zip(found, nested, strict=True)
     ]
 
 
-def _tried(count: int) -> Sequence[str]:
-    return tuple(FAMILIES) if count == 1 else _OF_TWO
+def _but_alike(
+    analyser: Analyser, name: str, lists: Sequence[list[str]], taken: Sequence[Families]
+) -> list[list[str]]:
+    """Without the families of which another type is taken."""
+    bases = taken[:: max(1, len(taken) // _BASES)]
+    asked = [
+        (place, family, _call(name, base, {place: kind}))
+        for place, families in enumerate(lists)
+        for family in families
+        for kind in _ALIKE.get(family, ())
+        for base in bases
+    ]
+    answers = analyser.all([text for _, _, text in asked], singly=_SINGLY)
+    if answers is None:
+        return []
+    not_so = {(each[0], each[1]) for each, found in zip(asked, answers, strict=True) if not found.refused}
+    return [[f for f in families if (place, f) not in not_so] for place, families in enumerate(lists)]
 
 
-def _refused(spark: SparkSession, expression: str) -> tuple[bool, str | None]:
-    condition, kind = _condition(spark, expression)
-    return condition is not None and condition.startswith("DATATYPE_MISMATCH.") and not condition.endswith(
-        ("NON_FOLDABLE_INPUT", "UNEXPECTED_NULL", "VALUE_OUT_OF_RANGE")
-    ), kind
-
-
-def _condition(spark: SparkSession, expression: str) -> tuple[str | None, str | None]:
-    """Spark's error class for the expression, None without an error; and its type."""
-    try:
-        return None, spark.sql(f"SELECT {expression} FROM {_VIEW}").schema[0].dataType.simpleString().upper()
-    except PySparkException as error:
-        return error.getCondition() or "", None
-    except Exception:
-        return "", None
+def _add(taken: Sequence[set[str]], families: Families) -> None:
+    for own, family in zip(taken, families, strict=True):
+        own.add(family)
 
 
 def main() -> None:

@@ -43,6 +43,9 @@ NAMES = frozenset({"lock", "job", "intent", "settings", "spark", "state", "spark
 OLD = "spark.old-"
 """What was put aside when Spark's files were made anew; the rest of the name is when."""
 
+HALF = ".reset"
+"""What the name of a checkpoint directory that is being removed ends with."""
+
 
 @dataclass(frozen=True)
 class Offsets:
@@ -190,3 +193,23 @@ class Checkpoint:
                 code="spark-checkpoint-damaged",
                 hint=REBUILD,
             ) from None
+
+
+def half_of(checkpoint: Checkpoint) -> Path:
+    """What the checkpoint directory is called while it is being removed; it may have been named by a link."""
+    root = Path(os.path.realpath(checkpoint.root))
+    return root.with_name(root.name + HALF)
+
+
+def check_not_half_gone(checkpoint: Checkpoint, reset: str) -> None:
+    """Whether a run may begin. ``reset``: the command that finishes a reset.
+
+    Raises:
+        StateError: a reset was interrupted, and what it left is not to be taken for a job's.
+    """
+    if half_of(checkpoint).is_dir():
+        raise StateError(
+            f"a reset of {checkpoint.root} was interrupted: some of what the job left behind is still there",
+            code="reset-unfinished",
+            hint=f"finish it: {reset}",
+        )

@@ -22,6 +22,7 @@ from watersmeet.engine.spark.sources.files.read import step_of
 from watersmeet.engine.spark.sources.files.there import is_odd, local_of, mixed, shown
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.connectors import Connector
 from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
@@ -80,7 +81,7 @@ def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: Job
             return f"its offsets of batch {batch} are not whole"
         for number, source in enumerate(plan.sources):
             if before is not None and _goes_back(
-                source.connector, before.sources[number], offsets.sources[number]
+                source.traits, before.sources[number], offsets.sources[number]
             ):
                 return f"its offsets of batch {batch} are behind those of batch {batch - 1}"
         for number in _file_sources(plan):
@@ -173,19 +174,19 @@ def _write(path: Path, text: str) -> None:
 
 
 def _file_sources(plan: JobPlan) -> list[int]:
-    return [number for number, source in enumerate(plan.sources) if source.connector == "file"]
+    return [number for number, source in enumerate(plan.sources) if source.traits.files]
 
 
-def _goes_back(connector: str, before: str, after: str) -> bool:
+def _goes_back(traits: Connector, before: str, after: str) -> bool:
     """Whether a source would read anew what it has read."""
     if before == "-":
         return False
     if after == "-":
         return True
     old, new = json.loads(before), json.loads(after)
-    if connector == "file":
+    if traits.files:
         return bool(new["logOffset"] < old["logOffset"])
-    if connector == "kafka":
+    if traits.log:
         return any(
             new.get(topic, {}).get(number, -1) < end
             for topic, ends in old.items()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Offsets
@@ -25,13 +24,12 @@ from watersmeet.engine.spark.checkpoint.rebuild import (
 )
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD
 from watersmeet.engine.spark.sources.files.inferred import COLUMNS, as_kept
-from watersmeet.engine.spark.sources.files.read import CHANGED, BatchFiles
+from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.topics import TopicIds
 from watersmeet.errors import StateError
 from watersmeet.plan.identity.settings import differences, digest_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Column
-from watersmeet.state import file_lists
 from watersmeet.state.manifest import Manifest
 
 READ = "read"
@@ -58,14 +56,20 @@ def host_of(
         **_batch_of(query_id, offsets, plan),
         TOPICS: topics,
         READ: files.digest,
-        file_lists.KEY: [each.model_dump() for each in files.lists],
-        CHANGED: {name: asdict(found) for name, found in files.changed.items()},
+        **files.host,
         COLUMNS: {name: as_kept(columns) for name, columns in (inferred or {}).items()},
     }
 
 
 def _batch_of(query_id: str, offsets: Offsets, plan: JobPlan) -> dict[str, Any]:
     return {QUERY_ID: query_id, BATCH: offsets.batch, OFFSETS: offsets.text, SOURCES: sources_of(plan)}
+
+
+def batch_in(manifest: Manifest | None) -> dict[str, Any]:
+    """What a manifest remembers of the last batch; empty when there was none. (Of files that were counted it
+    may know all the same.)"""
+    host = {} if manifest is None else dict(manifest.host)
+    return host if QUERY_ID in host else {}
 
 
 def sources_of(plan: JobPlan) -> list[str]:
@@ -196,7 +200,7 @@ def recover(
     Raises:
         StateError: there is nothing to make it from.
     """
-    host = dict(manifest.host) if manifest is not None else {}
+    host = batch_in(manifest)
     if not host:
         if asked:
             raise StateError(
@@ -251,7 +255,7 @@ def is_committed(manifest: Manifest | None, query_id: str, offsets: Offsets, pla
     Raises:
         StateError: it is neither that nor the next one.
     """
-    host = manifest.host if manifest is not None else {}
+    host = batch_in(manifest)
     last = int(host.get(BATCH, -1))
     if offsets.batch == last + 1:
         return False

@@ -41,7 +41,6 @@ def run_job(
     on_notice: Callable[[str], None] | None = None,
     on_backlog: Callable[[Backlog], None] | None = None,
     on_tick: OnTick | None = None,
-    on_note: Callable[[str], None] | None = None,
     console: RowPrinter | None = None,
 ) -> RunResult:
     """Run ``plan``, the plan of ``job``, until it ends or is stopped; see `RunSettings` for the arguments.

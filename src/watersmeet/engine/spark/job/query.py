@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.rebuild import (
     BATCH,
@@ -32,6 +31,7 @@ from watersmeet.engine.spark.checkpoint.rebuild import (
     offsets_in,
 )
 from watersmeet.engine.spark.checkpoint.restart import (
+    batch_in,
     check_checkpoint,
     check_settings,
     check_sources,
@@ -49,12 +49,12 @@ from watersmeet.engine.spark.job.zone_rules import check_zone
 from watersmeet.engine.spark.sources import generator
 from watersmeet.engine.spark.sources.backlog import Backlog, rows_behind
 from watersmeet.engine.spark.sources.brokers import Brokers
-from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead
+from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead, changed_in
 from watersmeet.engine.spark.sources.frames import read
 from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.sources.tables import table_of, table_readers
 from watersmeet.engine.spark.sources.topics import TopicIds, Topics, accepted
-from watersmeet.engine.spark.tick.ingest import SCHEMA, Ingest
+from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import UNKNOWN, Outputs, Ticks
 from watersmeet.errors import SpecError, near_names
@@ -131,6 +131,7 @@ class Run:
                 if not self.settings.finish:
                     self.driver.begin(_now_us())  # says that the job takes no more
                 self.result.finished = True
+                self.result.changed = changed_in(manifest.host)
                 return self.result
             self._host = self._recovered(manifest)
             check_checkpoint(self.checkpoint, None if manifest is None else self._host, self.plan)
@@ -139,7 +140,7 @@ class Run:
                 self.plan.sources,
                 self.checkpoint.spark_files,
                 self.checkpoint.store,
-                self._host,
+                {} if manifest is None else manifest.host,
                 self._note,
             )
             self.result.changed = self.files.changed
@@ -165,6 +166,7 @@ class Run:
                 self._stream()
                 if self.settings.until_caught_up and not self._stop.is_set():
                     self.files.finish()
+                    self._keep_files()
                 if self.settings.finish and not self._stop.is_set():
                     self._own_tick(self._intended(end=True))
         self.result.stopped = self._stop.is_set()
@@ -191,8 +193,8 @@ class Run:
 
     def _recovered(self, manifest: Manifest | None) -> dict[str, Any]:
         """What the manifest remembers, when rows that are gone and files that were lost are seen to."""
-        host = manifest.host if manifest is not None else {}
-        kafkas = [source.name for source in self.plan.sources if source.connector == "kafka"]
+        host = batch_in(manifest)
+        kafkas = [source.name for source in self.plan.sources if source.traits.log]
         for name in self.settings.accept_loss:
             if name not in kafkas:
                 raise SpecError(
@@ -238,7 +240,7 @@ class Run:
         tables = table_readers(self.plan, found, lambda source: table_of(spark, source))
         self.driver = TickDriver.open(self.plan, found.schemas, store, started_us=_now_us(), tables=tables)
         self.driver.declare_partitions(partitions)
-        self._reports = found.frame.mapInArrow(Carrying(Ingest(found.split, store)), SCHEMA)
+        self._reports = reports_of(found.sources, store)
         count = settings.partitions or spark.sparkContext.defaultParallelism
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count, self.takings)
 
@@ -356,7 +358,7 @@ class Run:
         """What is not read yet, as far as it is known."""
         sources = self.plan.sources
         found = {name: (count, "files") for name, count in self.files.behind(self._reading).items()}
-        if self._query is not None and host and any(source.connector == "kafka" for source in sources):
+        if self._query is not None and OFFSETS in host and any(source.traits.log for source in sources):
             progress: Any = self._query._jsq.lastProgress()
             report = None if progress is None else str(progress.json())
             offsets = host[OFFSETS].split("\n")[2:]
@@ -373,6 +375,17 @@ class Run:
         self._tick(None, intent.clock_us, self._host, end=intent.end)
         self.result.finished = intent.end
 
+    def _keep_files(self) -> None:
+        """What was found of files in the end, and could not be found again, is remembered by a tick without
+        rows, if none follows anyway."""
+        found = self.files.to_be_kept()
+        if found is None:
+            return
+        self._host = {**self._host, **found.host}
+        if not self.settings.finish:
+            self._own_tick(self._intended(end=False))
+        self.files.committed(found)
+
     def _own_tick_is_due(self) -> bool:
         """Whether something goes idle, and no source has rows left to read: a tick with those comes first."""
         if not self.driver.is_due(_now_us()) or self._batch_is_due():
@@ -381,7 +394,7 @@ class Run:
 
     def _unread(self, names: Collection[str], host: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         """The partitions of these sources that have rows which ``host``'s batch did not read."""
-        return self.brokers.unread(names, host[OFFSETS].split("\n")[2:]) if host else {}
+        return self.brokers.unread(names, host[OFFSETS].split("\n")[2:]) if OFFSETS in host else {}
 
     def _batch_is_due(self) -> bool:
         """Whether Spark has planned a batch that is no tick yet: a killed run may have put out part of it."""
@@ -426,7 +439,7 @@ class Run:
         batches = (self.checkpoint.last_committed() or 0) + 1
         trigger_s = self.settings.trigger_ms / 1000
         for source in self.plan.sources:
-            if source.connector == "generator":
+            if source.traits.own_rate:
                 total = generator.total_rows(source)
                 if total is not None and batches * generator.rows_per_tick(source, trigger_s) < total:
                     return True

@@ -57,7 +57,7 @@ def all_settings(plan: JobPlan, run: Mapping[str, str], spark: Iterable[tuple[st
         spark: the session's whole configuration.
     """
     found = settings_of(plan)
-    generated = any(source.connector == "generator" for source in plan.sources)
+    generated = any(source.traits.own_rate for source in plan.sources)
     for name, value in run.items():
         if name not in OMITTED_RUN or (name == "trigger" and generated):
             found[name] = value

@@ -9,8 +9,8 @@ from watersmeet.engine.driver.driver import TickResult
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.files.read import Changed
 from watersmeet.errors import SpecError
-from watersmeet.spec.intervals import IntervalError, trigger_ms
 from watersmeet.spec.model import Column
+from watersmeet.types.intervals import IntervalError, trigger_ms
 from watersmeet.watermark.holding import Holding
 
 DEFAULT_TRIGGER = "1 second"

@@ -31,7 +31,7 @@ def rows_behind(report: str | None, sources: Sequence[Source], offsets: Sequence
     found = {}
     for source, each, text in zip(sources, told, offsets, strict=True):
         newest = _by_partition(each.get("latestOffset"))
-        if source.connector == "kafka" and newest and text != "-":
+        if source.traits.log and newest and text != "-":
             read = _by_partition(json.loads(text))
             found[source.name] = sum(max(0, end - read.get(at, end)) for at, end in newest.items())
     return found

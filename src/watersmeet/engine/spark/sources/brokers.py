@@ -46,7 +46,7 @@ class Brokers:
         return {
             source.name: unread(self._spark, source, text)
             for source, text in zip(self._sources, offsets, strict=True)
-            if source.name in names and source.connector == "kafka" and text != "-"
+            if source.name in names and source.traits.log and text != "-"
         }
 
     def to_be_read(self, offsets: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
@@ -58,7 +58,7 @@ class Brokers:
         """
         found: dict[str, tuple[str, ...]] = {}
         for number, source in enumerate(self._sources):
-            if source.connector != "kafka":
+            if not source.traits.log:
                 continue
             start = kafka.reader_options(source).get("startingOffsets", "earliest").strip().lower()
             if offsets is not None and offsets[number] != "-":
@@ -74,12 +74,12 @@ class Brokers:
         return {
             source.name: tuple(_names(source, _parsed(text)))
             for source, text in zip(self._sources, offsets, strict=True)
-            if source.connector == "kafka" and text != "-"
+            if source.traits.log and text != "-"
         }
 
     @staticmethod
     def _kafka(sources: Iterable[Source]) -> list[Source]:
-        return [source for source in sources if source.connector == "kafka"]
+        return [source for source in sources if source.traits.log]
 
 
 def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:

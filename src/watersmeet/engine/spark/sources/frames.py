@@ -14,7 +14,7 @@ from __future__ import annotations
 import codecs
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.sources import generator, kafka
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
-from watersmeet.engine.spark.sources.split import BROKEN
+from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
@@ -56,29 +56,25 @@ def read(spark: SparkSession, source: Source, *, sources: int = 1, trigger_s: fl
         EngineError: what it reads from is not there.
         SpecError: an option is missing or wrong.
     """
-    if source.connector == "kafka":
-        return kafka.read(spark, source, sources)
-    if source.connector == "file":
-        return _read_files(spark, source)
-    if source.connector == "generator":
-        return generator.read(spark, source, trigger_s)
-    raise SpecError(
-        f'"{source.name}": there is no source of type "{source.connector}" on Spark',
-        code="unknown-connector",
-        hint=near_names(source.connector, ("kafka", "file", "generator")),
-    )
+    if source.connector not in _READERS:
+        raise SpecError(
+            f'"{source.name}": there is no source of type "{source.connector}" on Spark',
+            code="unknown-connector",
+            hint=near_names(source.connector, _READERS),
+        )
+    return _READERS[source.connector](spark, source, sources, trigger_s)
 
 
 def parses(source: Source) -> bool:
     """Whether a record of ``source`` can be broken."""
     wanted = lowered(source.options).get("format", "").strip().lower()
-    if source.connector == "kafka":
+    if source.traits.log:
         return wanted != "raw"
-    return source.connector == "file" and wanted in ("json", "csv")
+    return source.traits.files and wanted in ("json", "csv")
 
 
 def has_partitions(source: Source) -> bool:
-    return source.connector in ("kafka", "memory") or bool(source.partitions)
+    return source.traits.tells_partitions or bool(source.partitions)
 
 
 def declared(source: Source) -> str:
@@ -103,6 +99,13 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     )
 
 
+_READERS: Mapping[str, Callable[[SparkSession, Source, int, float], DataFrame]] = {
+    "kafka": lambda spark, source, sources, _: kafka.read(spark, source, sources),
+    "file": lambda spark, source, _, __: _read_files(spark, source),
+    "generator": lambda spark, source, _, trigger_s: generator.read(spark, source, trigger_s),
+}
+
+
 def check_files(source: Source) -> None:
     """What can be seen of a file source without Spark: options, whether there is something at its path, and
     the columns of CSV and Parquet files.
@@ -119,7 +122,7 @@ def check_files(source: Source) -> None:
     if "pathglobfilter" in given or local_path(path) is None:
         return
     if wanted == "parquet":
-        _check_parquet(source, path)
+        check_parquet(f'file source "{source.name}"', source, path)
     elif wanted == "csv" and csv_header.by_name(given):
         layout_at(f'file source "{source.name}"', source, path, given)
 
@@ -251,25 +254,34 @@ def _check_names(source: Source, path: str) -> None:
         )
 
 
-def _check_parquet(source: Source, path: str) -> None:
+def check_parquet(what: str, source: Source, path: str) -> bool:
     """Parquet files know their columns; one that is in none would be NULL in every row, and one of another
     type is not read. The oldest and the newest file that are there are looked at: columns may have been added
-    in between."""
-    what = f'file source "{source.name}"'
+    in between.
+
+    Args:
+        what: the source, for messages (``file source "a"``).
+
+    Returns whether they could be looked at; what is no Parquet is for Spark to say.
+
+    Raises:
+        EngineError: they have other columns than are declared.
+    """
     local = local_path(path)
     if local is None:
-        return
+        return False
     files = sorted(local_files(source, local), key=lambda entry: entry[2])
     found: list[str] = []
     for name, _, _ in [*files[:1], *files[1:][-1:]]:
         try:
             found += parquet.read_schema(name).names
             check_types(what, source, name)
-        except (OSError, pa.ArrowInvalid):
-            return  # half written, or no Parquet: reading it says so
+        except (OSError, pa.ArrowException):
+            return False  # half written, or no Parquet: reading it says so
         found += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
     if found:
         check_columns(what, source, found, f"the files at {path} have")
+    return True
 
 
 def check_columns(what: str, source: Source, found: Sequence[str], where: str) -> None:

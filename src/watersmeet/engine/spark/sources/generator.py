@@ -17,16 +17,15 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.engine.spark.sources.split import BROKEN
+from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal
-from watersmeet.errors import SpecError, near_names
+from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options import source_option_problems
+from watersmeet.types.sql_type import INTEGERS, TIMES
 
-OPTIONS = ("rate", "disorder", "keys", "seed", "rows", "start")
 KINDS = ("time", "key", "sequence", "random")
-_TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
-_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _LEAST_PER_TICK = 1
 
 
@@ -76,20 +75,13 @@ def value_sql(source: Source, column: Column) -> str:
 
 def check(source: Source) -> None:
     """Raises: SpecError for options that there are not."""
-    known = [*OPTIONS, *(f"field.{c.name}.{what}" for c in source.columns for what in ("kind", "nulls"))]
-    for name in source.options:
-        if name not in known:
-            raise SpecError(
-                f'generator "{source.name}" has no option "{name}"',
-                code="unknown-option",
-                hint=near_names(name, known),
-            )
+    raise_all(source_option_problems(source))
 
 
 def _kind(source: Source, column: Column) -> str:
-    if column.type in _TIMES or any(time.column == column.name for time in source.event_times):
+    if column.type in TIMES or any(time.column == column.name for time in source.event_times):
         return "time"
-    return "key" if column.type in (*_WHOLE, "STRING") else "random"
+    return "key" if column.type in (*INTEGERS, "STRING") else "random"
 
 
 def _hash(source: Source, what: str) -> str:
@@ -108,7 +100,7 @@ def _time(source: Source, column: Column) -> str:
     micros = f"CAST(value * {1_000_000 / rate!r}D AS BIGINT)"
     if disorder:
         micros = f"({micros} - pmod({_hash(source, 'disorder')}, {disorder}L))"
-    if column.type not in _TIMES:
+    if column.type not in TIMES:
         return f"CAST(floor({micros} / 1000000) AS {column.type})"
     start = literal(source.options.get("start", "2024-01-01 00:00:00"))
     return f"CAST(timestamp_micros(unix_micros(TIMESTAMP {start}) + {micros}) AS {column.type})"

@@ -13,29 +13,11 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources.frames import check_columns
 from watersmeet.engine.spark.text import quoted
-from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
 from watersmeet.spec.model import Source
+from watersmeet.spec.options import JDBC, JDBC_PROPERTIES, source_option_problems
 from watersmeet.spec.secrets import without_secrets
 
-PROPERTIES = "properties."
-"""Options that begin so are the driver's own, such as ``properties.sslmode``."""
-
-KNOWN = (
-    "url", "dbtable", "query", "prepareQuery", "user", "password", "driver", "partitionColumn", "lowerBound",
-    "upperBound", "numPartitions", "queryTimeout", "fetchsize", "sessionInitStatement", "customSchema",
-    "preferTimestampNTZ", "pushDownPredicate", "keytab", "principal", "refreshKrb5Config",
-    "connectionProvider", "hint", "timestampNTZFormat",
-)  # fmt: skip
-
-_POINTLESS = {
-    "username": "the option is called 'user'",
-    "table-name": "the option is called 'dbtable'",
-    "table": "the option is called 'dbtable'",
-    "batchsize": "it is for writing",
-    "truncate": "it is for writing",
-    "isolationlevel": "it is for writing",
-    "createtableoptions": "it is for writing",
-}
 _DRIVERS = {
     "jdbc:postgresql:": ("org.postgresql.Driver", "org.postgresql:postgresql:42.7.7"),
     "jdbc:mysql:": ("com.mysql.cj.jdbc.Driver", "com.mysql:mysql-connector-j:9.3.0"),
@@ -76,20 +58,14 @@ def checked(spark: SparkSession, source: Source) -> Callable[[], DataFrame]:
 
 def reader_options(source: Source) -> dict[str, str]:
     """The options for Spark's reader. Raises: SpecError."""
-    known = {name.lower(): name for name in KNOWN}
+    raise_all(source_option_problems(source))
+    known = {name.lower(): name for name in JDBC}
     found: dict[str, str] = {}
     for name, value in source.options.items():
-        if name.lower().startswith(PROPERTIES):
-            found[name[len(PROPERTIES) :]] = str(value)
-        elif name.lower() in known:
-            found[known[name.lower()]] = str(value)
+        if name.lower().startswith(JDBC_PROPERTIES):
+            found[name[len(JDBC_PROPERTIES) :]] = str(value)
         else:
-            hint = _POINTLESS.get(name.lower()) or near_names(name, KNOWN)
-            raise SpecError(
-                f'jdbc table "{source.name}" has no option "{name}"',
-                code="unknown-option",
-                hint=f"{hint}; properties of the driver are written '{PROPERTIES}{name}'",
-            )
+            found[known[name.lower()]] = str(value)
     if not found.get("url"):
         raise SpecError(
             f'jdbc table "{source.name}" needs the option "url"',

@@ -14,28 +14,20 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.engine.spark.sources.split import BROKEN
+from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
-from watersmeet.errors import SpecError, near_names
+from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
-from watersmeet.spec.kafka import records_of, servers_text, topics_in
+from watersmeet.spec.kafka import METADATA, READER, SOURCE_OURS, records_of, servers_text, topics_in
 from watersmeet.spec.model import Source
+from watersmeet.spec.options import source_option_problems
 
 _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
 
 FORMATS = ("json", "csv", "raw")
-METADATA = ("key", "topic", "partition", "offset", "timestamp")
 OFFSETS_PER_TICK = 500_000
 
-_SPARKS = {
-    name.lower(): name
-    for name in (
-        "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "failOnDataLoss",
-        "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "groupIdPrefix",
-        "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
-    )
-}  # fmt: skip
-_OURS = frozenset({"bootstrap.servers", "kafka.bootstrap.servers", "topic", "topics", "format"})
+_SPARKS = {name.lower(): name for name in READER}
 
 
 def read(spark: SparkSession, source: Source, sources: int) -> DataFrame:
@@ -86,27 +78,15 @@ def servers_of(source: Source) -> str:
 
 def reader_options(source: Source) -> dict[str, str]:
     """What Spark's reader is told; names that start with ``kafka.`` go on to Kafka. Raises: SpecError."""
+    raise_all(source_option_problems(source))
     options = {"kafka.bootstrap.servers": servers_of(source), "kafka.isolation.level": "read_committed"}
     for name, value in source.options.items():
-        if name in _OURS or name.startswith(("metadata.", "csv.", "json.")):
+        if name in SOURCE_OURS or name.startswith(("metadata.", "csv.", "json.")):
             continue
-        if name.lower() == "failondataloss" and value.strip().lower() != "true":
-            raise SpecError(
-                f'Kafka source "{source.name}": with "{name}" = \'{value}\' rows would be lost in silence',
-                code="wrong-option",
-                hint="leave it out: the job stops and says how many rows are gone; --accept-loss "
-                f"{source.name} then goes on without them",
-            )
         if name.lower() in _SPARKS:
             options[_SPARKS[name.lower()]] = value
-        elif "." in name:
-            options[name if name.startswith("kafka.") else f"kafka.{name}"] = value
         else:
-            raise SpecError(
-                f'Kafka source "{source.name}" has no option "{name}"',
-                code="unknown-option",
-                hint=near_names(name, ["topic", "format", "bootstrap.servers", *_SPARKS.values()]),
-            )
+            options[name if name.startswith("kafka.") else f"kafka.{name}"] = value
     return options
 
 
@@ -121,13 +101,6 @@ def _metadata(source: Source, wanted: str) -> dict[str, str]:
         found |= {
             column.name: column.name.lower() for column in source.columns if column.name.lower() in METADATA
         }
-    for column, what in found.items():
-        if what not in METADATA:
-            raise SpecError(
-                f'Kafka source "{source.name}": "metadata.{column}" is "{what}"',
-                code="unknown-option",
-                hint=near_names(what, METADATA),
-            )
     return found
 
 

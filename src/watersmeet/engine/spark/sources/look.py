@@ -24,14 +24,18 @@ def problems_of(plan: JobPlan, *, thorough: bool = False) -> list[WatersmeetErro
     """
     found: list[WatersmeetError] = []
     for source, table in _all(plan):
+
+        def inside(source: Source = source, table: bool = table) -> list[WatersmeetError]:
+            wanted = thorough and source.traits.files
+            return [*problems_in(_what(source, table), source, table=table)] if wanted else []
+
         try:
             _look(source, table, thorough)
-            if thorough and source.connector == "file":
-                found += problems_in(_what(source, table), source, table=table)
-        except SeveralErrors as several:
-            found += several.errors
+            found += inside()
         except WatersmeetError as error:
-            found.append(error)
+            # What a file is says more than which columns it has not.
+            several = error.errors if isinstance(error, SeveralErrors) else [error]
+            found += (inside() if error.code == "wrong-columns" else []) or several
     return found
 
 
@@ -40,14 +44,14 @@ def notes_of(plan: JobPlan) -> list[str]:
     words = []
     for source, table in _all(plan):
         what = f'{"table" if table else "source"} "{source.name}"'
-        if source.connector == "kafka":
+        if source.traits.log:
             if not is_plain(source):
                 words.append(f"{what}: a broker answers; Spark looks for its topics when the job runs")
-        elif source.connector == "jdbc":
+        elif source.traits.snapshot:
             words.append(f"{what}: a database is asked by Spark alone, when the job runs")
-        elif source.connector == "file" and local_path(path_of(source.options)) is not None:
+        elif source.traits.files and local_path(path_of(source.options)) is not None:
             words += notes_in(_what(source, table), source)
-        elif source.connector == "file":
+        elif source.traits.files:
             words.append(
                 f"{what}: {path_of(source.options)} is no local path, and is looked at by Spark alone"
             )
@@ -66,9 +70,9 @@ def _all(plan: JobPlan) -> Iterable[tuple[Source, bool]]:
 
 
 def _look(source: Source, table: bool, thorough: bool) -> None:
-    if source.connector == "file":
+    if source.traits.files:
         (check_table_files if table else check_files)(source)
-    elif source.connector == "generator":
+    elif source.traits.own_rate:
         generator.check(source)
-    elif source.connector == "kafka" and thorough:
+    elif source.traits.log and thorough:
         check_topics(source)

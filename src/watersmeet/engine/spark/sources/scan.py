@@ -1,17 +1,15 @@
-"""One frame for a whole job: the union of all sources, in the plan's order, each read once.
+"""The sources of a whole job, in the plan's order, each read once: a frame per source, and what is in it.
 
-Every distinct expression of every branch of every query is evaluated once per source, by Spark. Columns of
-the union are *slots*: sources share them by type, since NULL-filled columns cost as much as full ones. What
-a slot holds for which branch is in the `Split`. The order of sources is part of what a restart is checked
-for.
+Every distinct expression of every branch of every query is evaluated once per source, by Spark, into a
+column of its own. Which columns make up which branch's rows is in the `SourceView`. The order of sources is
+part of what a restart is checked for.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,20 +18,18 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from watersmeet.engine.spark.sources.frames import has_partitions, parses
-from watersmeet.engine.spark.sources.split import (
+from watersmeet.engine.spark.sources.views import (
     BROKEN,
     LATE,
-    TAG,
     BranchView,
     SourceView,
-    Split,
 )
 from watersmeet.engine.spark.text import quoted, sql_of
 from watersmeet.engine.spark.unresolved import naming
 from watersmeet.event_time import Side
 from watersmeet.names import DIFF, FLAG, PARTITION, is_ours, ours
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import JoinPlan, LookupPlan
+from watersmeet.plan.model.nodes import LookupPlan, MatchPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.spec.model import Source
 
@@ -42,15 +38,14 @@ Read = Callable[[Source], DataFrame]
 
 @dataclass(frozen=True)
 class Scan:
-    """The frame, how to take it apart, and the Arrow types of the kept columns per ``query/alias``.
+    """Per source its frame and how to take it apart; the Arrow types of the kept columns per ``query/alias``.
 
-    ``tables``: of tables that rows meet as of their tick, which are no part of the frame, per ``query/alias``
+    ``tables``: of tables that rows meet as of their tick, which are none of the frames, per ``query/alias``
     what is asked of their rows: (Spark SQL over the declared columns, name), `FLAG` if some can match
     nothing.
     """
 
-    frame: DataFrame
-    split: Split
+    sources: tuple[tuple[DataFrame, SourceView], ...]
     schemas: Mapping[str, pa.Schema]
     tables: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
@@ -95,10 +90,9 @@ def scan(
     tables: dict[str, tuple[tuple[str, str], ...]] = {}
     for query in plan.queries:
         casts = _key_casts(spark, query, frames)
-        for lookup in query.nodes:
-            if isinstance(lookup, LookupPlan):
-                name = f"{query.name}/{lookup.table.name}"
-                tables[name] = _table_sql(lookup, casts.get(lookup.table.name, {}))
+        for lookup in query.every(LookupPlan):
+            name = f"{query.name}/{lookup.table.name}"
+            tables[name] = _table_sql(lookup, casts.get(lookup.table.name, {}))
         for side in query.sides:
             wanted = _meeting_stages(side) | casts.get(side.name, {})
             for number, branch in side.sources:
@@ -110,12 +104,11 @@ def scan(
             each.late = {f"{LATE}{column.name}": quoted(column.name) for column in each.source.columns}
     _find_types(sources)
     _unify_branches(spark, sources)
-    found = _union(sources, keep_broken)
-    schemas = {**found.schemas, **_declared_schemas(spark, plan)}
+    schemas = {**_schemas(sources), **_declared_schemas(spark, plan)}
     for query, node in plan.lookups:
         name = f"{query.name}/{node.table.name}"
         schemas[name] = _table_schema(frames[node.source.name], tables[name])
-    return replace(found, schemas=schemas, tables=tables)
+    return Scan(tuple(_scanned(each, keep_broken) for each in sources), schemas, tables)
 
 
 def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
@@ -189,8 +182,8 @@ def _key_casts(
     """Per input, computed key columns -> the type that Spark compares the key as, where its two sides are of
     different types."""
     casts: dict[str, dict[str, str]] = {}
-    for join in query.nodes:
-        if not isinstance(join, JoinPlan) or join.left.feeds or join.right.feeds:
+    for join in query.every(MatchPlan):
+        if join.left.feeds or join.right.feeds:
             continue  # the planner has seen to one type
         for key in join.keys:
             types = [_first_type(join.side(side), key.column(side), frames) for side in Side]
@@ -248,63 +241,30 @@ def _unify_branches(spark: SparkSession, sources: Sequence[_Source]) -> None:
             owner.types[branch.sql[name]] = common
 
 
-def _union(sources: Sequence[_Source], keep_broken: bool) -> Scan:
-    numbers: dict[str, int] = {}
-    placed = [_place(each, numbers) for each in sources]
-    slots: dict[str, DataType] = {}
-    for each, slot_of in zip(sources, placed, strict=True):
-        slots |= {slot: each.types[text] for text, slot in slot_of.items()}
-    broken = keep_broken and any(parses(each.source) for each in sources)
-    frames, views = [], []
-    for tag, (each, slot_of) in enumerate(zip(sources, placed, strict=True)):
-        text_of = {slot: text for text, slot in slot_of.items()}
-        columns = [f"{_tag_sql(each.source, tag)} AS {TAG}"]
-        if broken:
-            columns.append(f"{BROKEN if parses(each.source) else 'CAST(NULL AS STRING)'} AS {BROKEN}")
-        columns += [
-            f"{text_of.get(slot) or f'CAST(NULL AS {type_.simpleString()})'} AS {slot}"
-            for slot, type_ in slots.items()
-        ]
-        frames.append(each.frame.selectExpr(*columns))
-        views.append(_view(each, slot_of, broken and parses(each.source)))
-    frame = reduce(DataFrame.unionAll, frames)
-    return Scan(frame, Split(tuple(views), tuple(slots)), _schemas(sources))
+def _scanned(each: _Source, keep_broken: bool) -> tuple[DataFrame, SourceView]:
+    """A source's expressions as columns; where records can be broken, `BROKEN` with the text, or only with
+    that they are."""
+    name_of = {text: ours(str(number)) for number, text in enumerate(each.texts())}
+    columns = [f"{text} AS {name}" for text, name in name_of.items()]
+    if parses(each.source):
+        told = BROKEN if keep_broken else f"IF({BROKEN} IS NULL, NULL, TRUE)"
+        columns.append(f"{told} AS {BROKEN}")
+    return each.frame.selectExpr(*columns), _view(each, name_of, keep_broken)
 
 
-def _place(each: _Source, numbers: dict[str, int]) -> dict[str, str]:
-    """Expression -> slot. The n-th expression of a type takes the n-th slot of that type, in every source.
-
-    Args:
-        numbers: type -> its number in the names of slots; grows.
-    """
-    taken: Counter[int] = Counter()
-    slot_of = {}
-    for text in each.texts():
-        number = numbers.setdefault(each.types[text].simpleString(), len(numbers))
-        slot_of[text] = ours(f"{number}_{taken[number]}")
-        taken[number] += 1
-    return slot_of
-
-
-def _tag_sql(source: Source, tag: int) -> str:
-    if parses(source):
-        return f"CAST(IF({BROKEN} IS NULL, {tag}, {-1 - tag}) AS SMALLINT)"
-    return f"CAST({tag} AS SMALLINT)"
-
-
-def _view(each: _Source, slot_of: Mapping[str, str], broken: bool) -> SourceView:
+def _view(each: _Source, name_of: Mapping[str, str], keep_broken: bool) -> SourceView:
     branches = tuple(
         BranchView(
             branch.arrangement,
             branch.number,
-            tuple((name, slot_of[text]) for name, text in branch.sql.items()),
+            tuple((name, name_of[text]) for name, text in branch.sql.items()),
         )
         for branch in each.branches
     )
     late = None
     if each.late is not None:
-        late = tuple((name.removeprefix(LATE), slot_of[text]) for name, text in each.late.items())
-    return SourceView(each.source.name, branches, late, BROKEN if broken else None)
+        late = tuple((name.removeprefix(LATE), name_of[text]) for name, text in each.late.items())
+    return SourceView(each.source.name, branches, late, parses(each.source), keep_broken)
 
 
 def _schemas(sources: Sequence[_Source]) -> dict[str, pa.Schema]:

@@ -7,28 +7,25 @@ again after a while.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.driver.tables import TableReader, TableWriter
 from watersmeet.engine.files import csv_header
 from watersmeet.engine.files.table_files import Entry, local_files, version_of
-from watersmeet.engine.messages.shapes import SideTask
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources import jdbc
-from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.sources.frames import (
     check_columns,
+    check_parquet,
     check_path,
     check_there,
     hadoop_path,
@@ -37,7 +34,7 @@ from watersmeet.engine.spark.sources.frames import (
     read_records,
 )
 from watersmeet.engine.spark.sources.scan import Scan
-from watersmeet.engine.spark.sources.split import BROKEN
+from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.tasks.write import Placing
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.plan.model.job import JobPlan
@@ -66,9 +63,9 @@ def table_of(spark: SparkSession, source: Source) -> Table:
         EngineError: it is not there, or is not as declared.
         SpecError: an option is missing or wrong.
     """
-    if source.connector == "jdbc":
+    if source.traits.snapshot:
         return Table(jdbc.checked(spark, source), lambda: None)
-    if source.connector == "file":
+    if source.traits.files:
         return _files(spark, source)
     raise SpecError(
         f'"{source.name}": there is no table of type "{source.connector}" on Spark',
@@ -87,27 +84,24 @@ def table_readers(plan: JobPlan, found: Scan, read: Callable[[Source], Table]) -
     }
 
 
-def check_table_files(source: Source) -> None:
-    """What can be seen of a table of files without Spark; see `frames.check_files`."""
+def check_table_files(source: Source) -> bool:
+    """What can be seen of a table of files without Spark; see `frames.check_files`. Returns whether the
+    columns of Parquet files were seen."""
     raise_all(source_problems(source, table=True))
     path, wanted = path_of(source.options), format_of(source.options)
     local = local_path(path)
     if local is None:
-        return
+        return False
     what = f'table "{source.name}"'
     check_there(what, path)
     check_table(source)
-    files = local_files(source, local)
     if wanted == "csv" and csv_header.by_name(given := lowered(source.options)):
         layout_at(what, source, path, given)
-    elif wanted == "parquet" and files:
-        for name in {files[0][0], files[-1][0]}:
-            with suppress(OSError, pa.ArrowInvalid):  # no Parquet: reading it says so
-                check_types(what, source, name)
+    return wanted == "parquet" and check_parquet(what, source, path)
 
 
 def _files(spark: SparkSession, source: Source) -> Table:
-    check_table_files(source)
+    seen = check_table_files(source)
     path, wanted = path_of(source.options), format_of(source.options)
     local = local_path(path)
     check_path(spark, f'table "{source.name}"', path)
@@ -118,23 +112,14 @@ def _files(spark: SparkSession, source: Source) -> Table:
         check_table(source)
         return local_files(source, local)
 
-    if wanted == "parquet" and (files := listed()):
-        _check_columns(spark, source, path, None if local is None else files)
+    if wanted == "parquet" and not seen and listed():
+        _check_columns(spark, source, path)
     return Table(lambda: read_records(spark.read, source, wanted, path), lambda: version_of(listed()))
 
 
-def _check_columns(spark: SparkSession, source: Source, path: str, files: Sequence[Entry] | None) -> None:
-    """Parquet files know their columns; one that they lack would be NULL in every row. ``files``: those that
-    this process can look at; Spark reads no schema that has types it does not know, asked for or not."""
-    try:
-        if files is not None:
-            names = [part.partition("=")[0] for part in files[0][0].split(os.sep) if "=" in part]
-            for name in {files[0][0], files[-1][0]}:
-                names += parquet.read_schema(name).names
-            check_columns(f'table "{source.name}"', source, names, f"the files at {path} have")
-            return
-    except (OSError, pa.ArrowException):
-        pass  # no Parquet: Spark says what it is
+def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
+    """Of files that this process cannot look at: a column that they lack would be NULL in every row. Spark
+    reads no schema that has types it does not know, asked for or not."""
     try:
         found = spark.read.parquet(hadoop_path(path, stream=False)).columns
     except Exception as error:
@@ -180,7 +165,7 @@ class SparkTable:
     def version(self) -> str | None:
         return self.table.version()
 
-    def read(self, side: SideTask, store: Store, tick: int, placing: Placing | None) -> list[Run]:
+    def read(self, side: SideShape, store: Store, tick: int, placing: Placing | None) -> list[Run]:
         for attempt in range(1, ATTEMPTS + 1):
             before = self.table.version()
             try:
@@ -190,7 +175,7 @@ class SparkTable:
                     raise _unreadable(self.source, error) from None
         raise AssertionError
 
-    def _copied(self, side: SideTask, store: Store, tick: int, placing: Placing | None) -> list[Run]:
+    def _copied(self, side: SideShape, store: Store, tick: int, placing: Placing | None) -> list[Run]:
         frame = self.table.frame()
         broken = BROKEN in frame.columns
         chosen = [F.expr(text).alias(name) for text, name in self.columns]
@@ -203,7 +188,7 @@ class SparkTable:
 
 
 def _unreadable(source: Source, error: Exception) -> WatersmeetError:
-    if source.connector == "jdbc":
+    if source.traits.snapshot:
         return jdbc.readable(source, error)
     return readable_error(error, f'table "{source.name}"')
 
@@ -212,7 +197,7 @@ def _unreadable(source: Source, error: Exception) -> WatersmeetError:
 class Copier:
     """The function given to `mapInArrow`: rows in, descriptions of runs out."""
 
-    side: SideTask
+    side: SideShape
     store: Store
     tick: int
     placing: Placing | None

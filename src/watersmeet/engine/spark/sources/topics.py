@@ -41,7 +41,7 @@ class Topics:
 
     def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
         self._jvm: Any = spark.sparkContext._jvm
-        self._sources = [(n, each) for n, each in enumerate(sources) if each.connector == "kafka"]
+        self._sources = [(n, each) for n, each in enumerate(sources) if each.traits.log]
         self._admins: dict[str, Any] = {}
 
     def __bool__(self) -> bool:

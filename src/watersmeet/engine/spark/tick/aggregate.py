@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Callable
+from functools import partial, singledispatch
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from watersmeet.engine.messages.shapes import AggregateShape
+from watersmeet.engine.messages.shapes import AggregateShape, NodeShape
 from watersmeet.engine.spark.text import quoted, sql_of
-from watersmeet.plan.model.nodes import AggregatePlan
+from watersmeet.plan.model.nodes import AggregatePlan, NodePlan
 from watersmeet.spec.model import WINDOW_END, WINDOW_START
 
 _WINDOW = (WINDOW_START, WINDOW_END)
 
 
-def results_of(frame: DataFrame, shape: AggregateShape, node: AggregatePlan) -> DataFrame:
-    """What `AggregatePlan.results` says, of the rows that tasks put out."""
-    windows = [F.col(name).cast(_window_type(node)).alias(name) for name in _WINDOW]
-    if shape.aggregates is not None:
-        others = [F.col(quoted(name)) for name in frame.columns if name not in _WINDOW]
-        return frame.select(*windows, *others)
+Results = Callable[[DataFrame], DataFrame]
+
+
+@singledispatch
+def results_of(node: NodePlan, shape: NodeShape) -> Results | None:
+    """What makes the rows that leave a node of those that its tasks put out; None: they are these."""
+    return None
+
+
+@results_of.register
+def _(node: AggregatePlan, shape: AggregateShape) -> Results | None:
+    zoned = getattr(shape.window_type, "tz", None) is not None
+    if not shape.by_spark and (_window_type(node) != "TIMESTAMP" or zoned):
+        return None
+    return partial(_grouped if shape.by_spark else _with_windows, node)
+
+
+def _with_windows(node: AggregatePlan, frame: DataFrame) -> DataFrame:
+    """The rows, with their windows as the plan says that these are."""
+    others = [F.col(quoted(name)) for name in frame.columns if name not in _WINDOW]
+    return frame.select(*_windows(node), *others)
+
+
+def _grouped(node: AggregatePlan, frame: DataFrame) -> DataFrame:
+    """What `AggregatePlan.results` says."""
     keys = [F.col(quoted(column)).alias(name) for name, column in node.keys]
     calls = [F.expr(sql_of(call.expr)).alias(call.name) for call in node.calls]
-    return frame.groupBy(*windows, *keys).agg(*calls)
+    return frame.groupBy(*_windows(node), *keys).agg(*calls)
 
 
-def needs_spark(shape: AggregateShape, node: AggregatePlan) -> bool:
-    """Whether the tasks' rows are not the results as they are."""
-    zoned = getattr(shape.window_type, "tz", None) is not None
-    return shape.aggregates is None or (_window_type(node) == "TIMESTAMP" and not zoned)
+def _windows(node: AggregatePlan) -> list[Column]:
+    return [F.col(name).cast(_window_type(node)).alias(name) for name in _WINDOW]
 
 
 def _window_type(node: AggregatePlan) -> str:

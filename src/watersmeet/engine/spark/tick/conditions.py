@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from watersmeet.engine.messages.shapes import JoinShape
+from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import condition_of, readable_error
@@ -36,7 +36,7 @@ _FILE = "partition INT, name STRING, checksum BIGINT, asked BIGINT"
 
 @dataclass(frozen=True)
 class _ToCandidates:
-    shape: JoinShape
+    shape: NodeShape
     store: Store
     partitions: int
 
@@ -82,11 +82,12 @@ class ConditionFrame:
     """
 
     def __init__(
-        self, spark: SparkSession, shape: JoinShape, store: Store, partitions: int, sql: str, text: str
+        self, spark: SparkSession, shape: NodeShape, store: Store, partitions: int, sql: str, text: str
     ) -> None:
         self._spark = spark
         self._text = text
-        self._asks_again = shape.broadcast is not None and partitions > 1
+        broadcast = any(shape.is_broadcast(place) for place, _ in enumerate(shape.sides))
+        self._asks_again = broadcast and partitions > 1
         numbers = spark.range(0, partitions, 1, partitions)
         schema = from_arrow_schema(question_schema(shape))
         candidates = numbers.mapInArrow(Carrying(_ToCandidates(shape, store, partitions)), schema)

@@ -10,17 +10,20 @@ Rows of its output: ``kind`` (`REPORT` or `ASIDE`) and ``text`` (JSON).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.properties import START, start_of
-from watersmeet.engine.spark.sources.split import TAG, BranchView, SourceView, Split
+from watersmeet.engine.spark.sources.views import BROKEN, BranchView, SourceView
 from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
 from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, IngestWriter
 from watersmeet.engine.tasks.memory import RUN_BYTES
@@ -34,31 +37,29 @@ BROKEN_REASON = "broken"
 """Of files of rows set aside; those of broken records hold the first alone."""
 
 
+def reports_of(sources: Sequence[tuple[DataFrame, SourceView]], store: Store) -> DataFrame:
+    """What ingest tasks tell of the rows of all sources, when it is evaluated within a tick.
+
+    Each source has a function of its own: its rows come with its columns only.
+    """
+    told = [frame.mapInArrow(Carrying(Ingest(view, store)), SCHEMA) for frame, view in sources]
+    return reduce(DataFrame.unionAll, told)
+
+
 @dataclass(frozen=True)
 class Ingest:
-    """The function given to `mapInArrow`."""
+    """The function given to `mapInArrow`, for the rows of one source."""
 
-    split: Split
+    view: SourceView
     store: Store
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        start: TickStart | None = None
-        tasks: dict[int, _SourceTask] = {}
+        task: _SourceTask | None = None
         for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            start = start or _start()
-            tags = batch.column(TAG).to_numpy(zero_copy_only=False)
-            for tag in np.unique(tags).tolist():
-                rows = batch if (tags == tag).all() else batch.filter(pa.array(tags == tag))
-                number = tag if tag >= 0 else -1 - tag
-                if number not in tasks:
-                    tasks[number] = _SourceTask(self.split.sources[number], start, self.store)
-                if tag >= 0:
-                    tasks[number].add(rows)
-                else:
-                    tasks[number].add_broken(rows)
-        found = [row for task in tasks.values() for row in task.finish()]
+            if batch.num_rows:
+                task = task or _SourceTask(self.view, _start(), self.store)
+                task.take(batch)
+        found = [] if task is None else list(task.finish())
         if found:
             yield pa.RecordBatch.from_arrays(
                 [pa.array([kind for kind, _ in found]), pa.array([text for _, text in found])],
@@ -85,15 +86,26 @@ class _SourceTask:
             for branch in self.view.branches
         ]
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def take(self, rows: pa.RecordBatch) -> None:
+        broken = rows.column(BROKEN).is_valid() if self.view.parses else None
+        if broken is None or not pc.any(broken).as_py():
+            self._add(rows)
+            return
+        self._add_broken(rows.filter(broken))
+        rest = rows.filter(pc.invert(broken))
+        if rest.num_rows:
+            self._add(rest)
+
+    def _add(self, rows: pa.RecordBatch) -> None:
         for branch, writer in self.writers:
             names = [name for name, _ in branch.columns]
-            arrays = [rows.column(slot) for _, slot in branch.columns]
+            arrays = [rows.column(column) for _, column in branch.columns]
             judgement = writer.add(pa.RecordBatch.from_arrays(arrays, names=names))
             if self.view.late is None or not judgement.any():
                 continue
             record = pa.StructArray.from_arrays(
-                [rows.column(slot) for _, slot in self.view.late], names=[name for name, _ in self.view.late]
+                [rows.column(column) for _, column in self.view.late],
+                names=[name for name, _ in self.view.late],
             )
             for code in np.unique(judgement).tolist():
                 if code != ON_TIME:
@@ -102,14 +114,14 @@ class _SourceTask:
                     chosen = pa.RecordBatch.from_arrays(arrays, names=list(ASIDE_COLUMNS))
                     self._reject(branch.arrangement, REASONS[code], chosen)
 
-    def add_broken(self, rows: pa.RecordBatch) -> None:
+    def _add_broken(self, rows: pa.RecordBatch) -> None:
         """Records that did not parse: counted for every branch, rows of none."""
         for _, writer in self.writers:
             counts = writer.report.counts
             for what in ("in", "broken"):
                 counts[what] = counts.get(what, 0) + rows.num_rows
-        if self.view.broken is not None:
-            text = pa.RecordBatch.from_arrays([rows.column(self.view.broken)], names=["record"])
+        if self.view.keeps_broken:
+            text = pa.RecordBatch.from_arrays([rows.column(BROKEN)], names=["record"])
             self._reject(self.view.source, BROKEN_REASON, text)
 
     def finish(self) -> Iterator[tuple[str, str]]:

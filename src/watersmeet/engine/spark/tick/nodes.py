@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.engine.messages.reports import NodeReport
-from watersmeet.engine.messages.shapes import CONTROL, AggregateShape, NodeShape
+from watersmeet.engine.messages.shapes import CONTROL, NodeShape
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.lists import Lists
@@ -168,7 +168,7 @@ class SinkFrame:
         staging = ToSink(shape, store, partitions, self._reports, plain)
         self._staging = numbers.mapInArrow(Carrying(staging), "_ STRING")
         self._staged = None if plain is None else staged_schema(shape, plain)
-        grouped = isinstance(shape, AggregateShape) and shape.aggregates is None
+        grouped = bool(shape.by_spark)
         self._is_cut = grouped or where is not None
         self._left_out = sink.leaves_out(len(outputs))
         told = sink.tells_rows and self._left_out is None

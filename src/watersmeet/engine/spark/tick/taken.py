@@ -6,18 +6,25 @@ replicas have acknowledged is seen at once; what the leader alone has, a little 
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from watersmeet.engine.spark.sources.brokers import ADMIN_TIMEOUT_MS
-from watersmeet.errors import EngineError
+from watersmeet.errors import EngineError, counted
 from watersmeet.sinks.base import LeftOut, Sink, Topic
 
 _WAIT_S, _PAUSE_S = 5.0, 0.1
+
+_END = re.compile(r"-(\d+)=\w+\(offset=(\d+),")
+"""In the text of what brokers answer: a partition, and its end."""
+
+Ends = Mapping[int, int]
+"""Of a topic's partitions."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,13 @@ class Takings:
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark.sparkContext._jvm
         self._admins: dict[tuple[tuple[str, str], ...], Any] = {}
+        self._requests: dict[Topic, Any] = {}
 
     def close(self) -> None:
         for admin in self._admins.values():
             admin.close(self._jvm.java.time.Duration.ofSeconds(0))
         self._admins.clear()
+        self._requests.clear()
 
     def of(
         self,
@@ -58,12 +67,12 @@ class Takings:
         if topic is None:
             write()
             return Took(sink.staged_rows(insert, tick, attempt)) if sink.tells_rows else None
-        before = self._end_of(topic)
+        self._forget_if_changed(topic)
+        before = self._ends(topic)
         write()
-        until, wanted = time.monotonic() + _WAIT_S, given()
+        wanted = given()
         try:
-            while (rows := self._end_of(topic) - before) < wanted and time.monotonic() < until:
-                time.sleep(_PAUSE_S)
+            rows = self._grown(topic, before, wanted)
         except EngineError as error:
             raise EngineError(
                 f"{error.message}. The rows of this tick were sent, and it is repeated: they come again",
@@ -72,26 +81,65 @@ class Takings:
             ) from None
         return Took(rows, at_least=True)
 
-    def _end_of(self, topic: Topic) -> int:
-        """How many records the topic ever had, about: the sum of its partitions' ends. 0: it is not there."""
-        client = self._jvm.org.apache.kafka
+    def _grown(self, topic: Topic, before: Ends, wanted: int) -> int:
+        """By how many records, waited for; those of partitions that came with the rows are all counted."""
+        until = time.monotonic() + _WAIT_S
+        rows = _apart(self._ends(topic), before)
+        if rows < wanted:
+            self._requests.pop(topic, None)  # has it more partitions by now? The rows are sent: once will do
+            rows = _apart(self._ends(topic), before)
+        while rows < wanted and time.monotonic() < until:
+            time.sleep(_PAUSE_S)
+            rows = _apart(self._ends(topic), before)
+        return rows
+
+    def _forget_if_changed(self, topic: Topic) -> None:
+        """Asking is made anew where the topic has other partitions than it had: what others wrote into new
+        ones before this tick is not of it."""
+        if topic not in self._requests:
+            return
         try:
-            admin = self._admin(topic)
-            wanted = self._jvm.java.util.HashMap()
-            asked = self._jvm.java.util.Collections.singletonList(topic.name)
-            for each in admin.describeTopics(asked).allTopicNames().get().get(topic.name).partitions():
-                place = client.common.TopicPartition(topic.name, each.partition())
-                wanted.put(place, client.clients.admin.OffsetSpec.latest())
-            ends = admin.listOffsets(wanted).all().get()
-            return sum(int(end.offset()) for end in ends.values())
+            known = self._partitions(topic).size() == self._requests[topic].size()
+        except Exception:  # the topic or the broker is gone: asking says so
+            known = False
+        if not known:
+            self._requests.pop(topic, None)
+
+    def _ends(self, topic: Topic) -> Ends:
+        """How many records each partition ever had, about. Empty: the topic is not there."""
+        try:
+            if topic not in self._requests:
+                self._requests[topic] = self._request(topic)
+            request = self._requests[topic]
+            ends = self._admin(topic).listOffsets(request).all().get()
         except Exception as error:
+            self._requests.pop(topic, None)
             if "UnknownTopicOrPartition" in str(error):
-                return 0
+                return {}
             raise EngineError(
                 f'how many rows topic "{topic.name}" has cannot be asked of its brokers: {error}',
                 code="kafka-unreachable",
                 hint="check 'bootstrap.servers', and that the broker runs and can be reached",
             ) from None
+        # One call for all of them: each one into Java takes longer than the broker's answer.
+        found = {int(partition): int(end) for partition, end in _END.findall(ends.toString())}
+        if len(found) != len(request):
+            found = {each.partition(): int(ends[each].offset()) for each in ends}
+        return found
+
+    def _request(self, topic: Topic) -> Any:
+        """What asks for the ends of all partitions that the topic has now."""
+        client = self._jvm.org.apache.kafka
+        latest, place_of = client.clients.admin.OffsetSpec.latest(), client.common.TopicPartition
+        request = self._jvm.java.util.HashMap()
+        for each in self._partitions(topic):
+            request.put(place_of(topic.name, each.partition()), latest)
+        return request
+
+    def _partitions(self, topic: Topic) -> Any:
+        asked = self._jvm.java.util.Collections.singletonList(topic.name)
+        told = self._admin(topic).describeTopics(asked).allTopicNames().get()
+        return told.get(topic.name).partitions()
 
     def _admin(self, topic: Topic) -> Any:
         if topic.settings not in self._admins:
@@ -105,6 +153,10 @@ class Takings:
                 properties
             )
         return self._admins[topic.settings]
+
+
+def _apart(now: Ends, before: Ends) -> int:
+    return sum(end - before.get(partition, 0) for partition, end in now.items())
 
 
 def check_taken(
@@ -123,7 +175,7 @@ def check_taken(
         return
     if took.rows < given and cut:
         return
-    message = f'the sink of "{insert}" took {took.rows:,} rows where it was given {given:,}'
+    message = f'the sink of "{insert}" took {counted(took.rows, "row")} where it was given {given:,}'
     if took.rows < given and left_out is not None:
         raise EngineError(f"{message}: {left_out.what}", code="rows-left-out", hint=left_out.hint)
     if took.at_least:

@@ -9,28 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from watersmeet.engine.driver.driver import TickDriver, TickResult
-from watersmeet.engine.messages.shapes import AggregateShape, JoinShape
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.spark.properties import START, start_text
 from watersmeet.engine.spark.text import quoted, sql_of
-from watersmeet.engine.spark.tick.aggregate import needs_spark, results_of
+from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
 from watersmeet.engine.spark.tick.ingest import ASIDE, REPORT
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
-from watersmeet.engine.tasks.asking import asked_elsewhere
 from watersmeet.names import DIFF, SHOWN_DIFF
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, NodePlan
+from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.sinks.base import Sink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.spec.model import OutputMode
@@ -247,10 +244,10 @@ class Ticks:
 
     def _condition_frame(self, query: QueryPlan, node: NodePlan) -> ConditionFrame | None:
         shape = self.driver.shapes[query.name][node.number]
-        if asked_elsewhere(shape) is None or not isinstance(node, JoinPlan) or node.residual is None:
+        asked = node.pair_condition
+        if shape.elsewhere is None or asked is None:
             return None
-        assert isinstance(shape, JoinShape)
-        sql, text = sql_of(node.residual), text_of(node.residual).replace("`", "")
+        sql, text = sql_of(asked), text_of(asked).replace("`", "")
         return ConditionFrame(self._spark, shape, self.driver.store, self._partitions, sql, text)
 
     def _late_of_stages(self) -> list[Aside]:
@@ -285,10 +282,9 @@ class Ticks:
             outputs.append((quoted(DIFF), SHOWN_DIFF))
         where = None if query.where is None else sql_of(query.where)
         shape = self.driver.shapes[query.name][query.root.number]
-        plain = None if where is not None or _writer_is_set(self._spark) else _plain_outputs(query)
-        results, root = None, query.root
-        if isinstance(root, AggregatePlan) and isinstance(shape, AggregateShape) and needs_spark(shape, root):
-            plain, results = None, partial(results_of, shape=shape, node=root)
+        results = results_of(query.root, shape)
+        as_they_are = where is None and results is None and not _writer_is_set(self._spark)
+        plain = _plain_outputs(query) if as_they_are else None
         store = self.driver.store
         sink = self._outputs.queries[query.name]
         return SinkFrame(

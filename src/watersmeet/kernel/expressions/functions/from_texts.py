@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-import zoneinfo
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +22,8 @@ from watersmeet.kernel.expressions.functions.base import (
     of_distinct,
     raw,
 )
-from watersmeet.zones import CYCLE_US, zone
+from watersmeet.time_texts import BLANK, JAVA_BLANK, converter_of, read_date, read_time, zone_converter
+from watersmeet.zones import zone
 
 
 def text_to_integer(text: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -102,16 +100,12 @@ def _signed(text: pa.Array) -> pa.Array:
     return of_distinct(java, pa.string(), text)
 
 
-_BLANK = "".join(map(chr, [*range(0x21), 0x7F]))
-_JAVA_BLANK = "".join(map(chr, range(0x21)))
-
-
 def _malformed(kind: str) -> Wrong:
     return Wrong("CAST_INVALID_INPUT", f"a text is no {kind}")
 
 
 def _integer(least: int, greatest: int, text: str) -> int | Wrong:
-    found = re.fullmatch(r"([+-]?)0*([0-9]+)", text.strip(_BLANK))
+    found = re.fullmatch(r"([+-]?)0*([0-9]+)", text.strip(BLANK))
     if found is None:
         return _malformed("whole number")
     value = int(found[1] + found[2]) if len(found[2]) < 20 else 2**63
@@ -119,7 +113,7 @@ def _integer(least: int, greatest: int, text: str) -> int | Wrong:
 
 
 def _boolean(text: str) -> bool | Wrong:
-    word = text.strip(_BLANK)
+    word = text.strip(BLANK)
     word = word.lower() if word.isascii() else word
     if word in ("t", "true", "y", "yes", "1"):
         return True
@@ -135,7 +129,7 @@ _WORDS = {
 
 
 def _double(text: str) -> float | Wrong:
-    word = text.strip(_JAVA_BLANK)
+    word = text.strip(JAVA_BLANK)
     if _REAL.fullmatch(word):
         return float(word.rstrip("fFdD") if word[-1] in "fFdD" else word)
     if found := _HEX.fullmatch(word):
@@ -151,7 +145,7 @@ def _float(text: str) -> float | Wrong:
     double = _double(text)
     if isinstance(double, Wrong) or not math.isfinite(double):
         return double
-    word = text.strip(_JAVA_BLANK)
+    word = text.strip(JAVA_BLANK)
     with np.errstate(over="ignore"):
         single = np.float32(double)
     low, high = (float(np.nextafter(single, np.float32(side))) for side in (-np.inf, np.inf))
@@ -172,7 +166,7 @@ _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-
 
 
 def _decimal(precision: int, scale: int, text: str) -> Decimal | Wrong:
-    word = text.strip(_JAVA_BLANK)
+    word = text.strip(JAVA_BLANK)
     if not word.isascii():
         word = "".join(
             str(unicodedata.decimal(each)) if each.isdecimal() and each <= "\uffff" else each for each in word
@@ -209,32 +203,9 @@ def _rounded(digits: str, dropped: int) -> int:
     return int(kept or "0") + (first >= "5")
 
 
-def _days(year: int, month: int, day: int) -> int | None:
-    """Days since 1970-01-01 in the calendar that goes on for ever; None: there is no such day."""
-    if not 1 <= month <= 12 or not 1 <= day <= 31:
-        return None
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if (day > (29 if leap else 28) and month == 2) or (day > 30 and month in (4, 6, 9, 11)):
-        return None
-    year -= month <= 2
-    era, within = divmod(year, 400)
-    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return era * 146_097 + within * 365 + within // 4 - within // 100 + of_year - 719_468
-
-
-_DATE = re.compile(
-    r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL | re.ASCII
-)
-
-
 def _date(text: str) -> int | Wrong:
-    found = _DATE.fullmatch(text.strip(_BLANK))
-    if found is not None:
-        year = int(found[2]) * (-1 if found[1] == "-" else 1)
-        days = _days(year, int(found[3] or 1), int(found[4] or 1))
-        if days is not None and abs(days) < 2**31:
-            return days
-    return _malformed("DATE")
+    days = read_date(text)
+    return _malformed("DATE") if days is None else days
 
 
 _ON_CLOCKS = pa.struct([("time", pa.int64()), ("clock", pa.int8())])
@@ -245,58 +216,21 @@ _BARE = Wrong(
     always=True,
 )
 _TOO_FAR = Wrong("ARITHMETIC_EXCEPTION", "Java does not round a number of so many places", always=True)
-_TIME = re.compile(
-    r"(?:([+-]?)([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T](?:(.*))?)?)?)?)", re.DOTALL
-)
-
-
-def _parsed(text: str) -> tuple[int | None, int, str | None] | None:
-    """(days, µs of the day, zone); days None: there is a time alone; None: malformed."""
-    own = text.strip(_BLANK)
-    if not own:
-        return None
-    days: int | None
-    bare = re.match(r"[0-9]{1,2}:", own)
-    if bare or text.startswith("T"):
-        days, clock = None, own[not bare :]
-    else:
-        found = _TIME.fullmatch(own)
-        if found is None:
-            return None
-        year = int(found[2]) * (-1 if found[1] == "-" else 1)
-        days = _days(year, int(found[3] or 1), int(found[4] or 1))
-        if days is None:
-            return None
-        if found[5] is None:
-            return (days, 0, None)
-        clock = found[5]
-    parts = re.fullmatch(
-        r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?([^0-9].*)?)?)?", clock, re.DOTALL
-    )
-    if parts is None:
-        return None
-    if parts[4] is None and (parts[5] or "").startswith("."):
-        return None
-    hours, minutes, seconds = (int(parts[n] or 0) for n in (1, 2, 3))
-    if hours > 23 or minutes > 59 or seconds > 59:
-        return None
-    micros = int(((parts[4] or "") + "000000")[:6])
-    return days, ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros, parts[5]
 
 
 def _timestamp(name: str, text: str) -> tuple[int, int] | Wrong:
     wrong = _malformed("TIMESTAMP")
-    found = _parsed(text)
+    found = read_time(text)
     if found is None:
         return wrong
     days, of_day, zone_text = found
-    convert = None if zone_text is None else _converter(zone_text.strip(_JAVA_BLANK))
+    convert = None if zone_text is None else zone_converter(zone_text.strip(JAVA_BLANK))
     if zone_text is not None and convert is None:
         return wrong
     if days is None:
         return _BARE
     wall = days * DAY_US + of_day
-    instant = (convert or _converter_of(name))(wall) if convert or abs(wall) > 2**62 else wall
+    instant = (convert or converter_of(name))(wall) if convert or abs(wall) > 2**62 else wall
     if not -(2**63) <= instant < 2**63:
         return wrong
     return (instant, _ZONED if convert or abs(wall) > 2**62 else _LOCAL)
@@ -304,68 +238,10 @@ def _timestamp(name: str, text: str) -> tuple[int, int] | Wrong:
 
 def _wall(text: str) -> int | Wrong:
     wrong = _malformed("TIMESTAMP_NTZ")
-    found = _parsed(text)
+    found = read_time(text)
     if found is None or found[0] is None:
         return wrong
-    if found[2] is not None and _converter(found[2].strip(_JAVA_BLANK)) is None:
+    if found[2] is not None and zone_converter(found[2].strip(JAVA_BLANK)) is None:
         return wrong
     wall = found[0] * DAY_US + found[1]
     return wall if -(2**63) <= wall < 2**63 else wrong
-
-
-_SHORT = {
-    "EST": "-05:00", "MST": "-07:00", "HST": "-10:00", "ACT": "Australia/Darwin", "AET": "Australia/Sydney",
-    "AGT": "America/Argentina/Buenos_Aires", "ART": "Africa/Cairo", "AST": "America/Anchorage",
-    "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka", "CAT": "Africa/Harare", "CNT": "America/St_Johns",
-    "CST": "America/Chicago", "CTT": "Asia/Shanghai", "EAT": "Africa/Addis_Ababa", "ECT": "Europe/Paris",
-    "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "MIT": "Pacific/Apia",
-    "NET": "Asia/Yerevan", "NST": "Pacific/Auckland", "PLT": "Asia/Karachi", "PNT": "America/Phoenix",
-    "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal",
-    "VST": "Asia/Ho_Chi_Minh",
-}  # fmt: skip
-"""Java's short names of zones."""
-_NOT_IN_JAVA = ("posix/", "right/", "SystemV/")
-_OFFSET = re.compile(
-    r"([+-])(?:([0-9]{1,2})|([0-9]{2})([0-9]{2})([0-9]{2})?|([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?)"
-)
-
-
-@cache
-def _names() -> frozenset[str]:
-    known = zoneinfo.available_timezones() - {"localtime", "posixrules", "Factory", "ROC", *_SHORT}
-    return frozenset(name for name in known if not name.startswith(_NOT_IN_JAVA))
-
-
-@cache
-def _converter(text: str) -> Callable[[int], int] | None:
-    """From a wall-clock time to an instant, by a zone as `ZoneId.of` reads it; None: there is none."""
-    text = re.sub(r"([+-])([0-9]):", r"\g<1>0\2:", text, count=1)
-    text = re.sub(r"([+-])([0-9][0-9]):([0-9])$", r"\1\2:0\3", text, count=1)
-    text = _SHORT.get(text, text)
-    if text in ("Z", "UTC", "GMT", "UT"):
-        return lambda wall: wall
-    prefix = re.match(r"(?:UTC|GMT|UT)(?=[+-])", text)
-    found = _OFFSET.fullmatch(text[prefix.end() :] if prefix else text)
-    if found is not None:
-        hours, minutes, seconds = (
-            int(found[a] or found[b] or found[c] or 0) for a, b, c in ((2, 3, 6), (2, 4, 7), (2, 5, 8))
-        )
-        if found[2]:
-            minutes = seconds = 0
-        total = hours * 3600 + minutes * 60 + seconds
-        if minutes > 59 or seconds > 59 or total > 18 * 3600:
-            return None
-        offset = total * (1_000_000 if found[1] == "+" else -1_000_000)
-        return lambda wall: wall - offset
-    return _converter_of(text) if text in _names() else None
-
-
-def _converter_of(name: str) -> Callable[[int], int]:
-    own: Any = zone(name)
-
-    def convert(wall: int) -> int:
-        cycles = wall // CYCLE_US - 6 if abs(wall) > 2**62 else 0
-        near = np.array([wall - cycles * CYCLE_US], dtype=np.int64)
-        return int(own.to_instant(near)[0]) + cycles * CYCLE_US
-
-    return convert

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from watersmeet.plan.exact.numeric.whole import places, rounded_whole
 from watersmeet.plan.exact.rules import Rule, arguments
 from watersmeet.plan.exact.values import (
-    INTEGERS,
     Exact,
     NotExact,
+    as_decimal,
     call,
     constant,
     decimal_parts,
@@ -25,6 +25,7 @@ from watersmeet.plan.exact.values import (
     widened,
 )
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import INTEGERS
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -76,9 +77,7 @@ def _whole(function: str, mode: str) -> Rule:
     def of_two(_: Compiler, value: Exact, digits: Exact) -> Exact:
         if value.type not in INTEGERS and not is_decimal(value.type):
             raise NotExact(f"{mode} of {value.type} to a number of digits")
-        return _of_decimal(
-            widened(value, "DECIMAL({},{})".format(*decimal_parts(value.type))), places(digits), mode
-        )
+        return _of_decimal(widened(value, str(as_decimal(value.type))), places(digits), mode)
 
     return lambda compiler, nodes: arguments(len(nodes), of_one if len(nodes) == 1 else of_two)(
         compiler, nodes if len(nodes) in (1, 2) else nodes[:0]

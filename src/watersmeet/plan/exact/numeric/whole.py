@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from watersmeet.plan.exact.rules import Rule, arguments
-from watersmeet.plan.exact.values import INTEGERS, Exact, NotExact, call, constant_value, widened
+from watersmeet.plan.exact.values import Exact, NotExact, call, constant_value, widened
+from watersmeet.types.sql_type import INTEGERS
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from watersmeet.plan.exact.rules import Rule, arguments
 from watersmeet.plan.exact.temporal.intervals import seconds_of
 from watersmeet.plan.exact.values import (
-    INTEGERS,
-    TIMES,
     Exact,
     NotExact,
     call,
@@ -23,6 +21,7 @@ from watersmeet.plan.exact.values import (
 )
 from watersmeet.spec.model import Expr
 from watersmeet.spec.time_zones import UTC, regions
+from watersmeet.types.sql_type import INTEGERS, TIMES
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler

@@ -9,26 +9,24 @@ from sqlglot import exp
 
 from watersmeet.plan.exact.rules import Rule
 from watersmeet.plan.exact.values import (
-    INTEGERS,
     INTERVAL,
     INTERVAL_OF_MONTHS,
-    TIMES,
     Exact,
     NotExact,
     call,
-    common_interval,
     constant,
     decimal_parts,
     interval_fields,
-    interval_type,
     is_decimal,
     is_interval,
     is_of_months,
+    one_type,
     widened,
 )
-from watersmeet.spec.intervals import fields_of, interval_months, interval_us, is_calendar
 from watersmeet.spec.model import Expr
 from watersmeet.spec.time_zones import UTC
+from watersmeet.types.intervals import interval_months, interval_type, interval_us, is_calendar
+from watersmeet.types.sql_type import INTEGERS, TIMES, decimal
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -44,7 +42,7 @@ def literal_of(node: exp.Interval) -> Exact:
     bits = 31 if months else 63
     if size is None or not -(1 << bits) <= size < 1 << bits:
         raise NotExact("this INTERVAL is read by Spark")
-    return constant(size, interval_type(*fields_of(node)))
+    return constant(size, str(interval_type(node)))
 
 
 def negated(interval: Exact) -> Exact:
@@ -61,7 +59,7 @@ def sum_of(compiler: Compiler, left: Exact, right: Exact, sign: Sign) -> Exact |
     if one in TIMES and is_interval(other):
         return moved(compiler, left, right if sign == 1 else negated(right))
     if is_interval(one) and is_interval(other):
-        return call("add_intervals", common_interval([one, other]), left, right, options=[sign])
+        return call("add_intervals", one_type([one, other]), left, right, options=[sign])
     if one == "DATE" and other in DAYS:
         return call("add_days", "DATE", left, widened(right, "INT"), options=[sign])
     if one in TIMES and other in TIMES and sign == -1:
@@ -148,7 +146,7 @@ def _make_months(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
 
 def seconds_of(number: Exact, digits: int) -> Exact:
     """As DECIMAL(digits,6), if nothing is cut off."""
-    type_ = f"DECIMAL({digits},6)"
+    type_ = str(decimal(digits, 6))
     if number.type in DAYS:
         return widened(number, type_)
     if is_decimal(number.type):

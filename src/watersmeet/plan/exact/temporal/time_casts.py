@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from watersmeet.plan.exact.values import (
-    DAY_US,
-    INTEGERS,
-    TIMES,
     Exact,
     NotExact,
     call,
     decimal_parts,
     interval_fields,
+    is_decimal,
     is_interval,
     is_of_months,
     widened,
 )
 from watersmeet.spec.time_zones import UTC
+from watersmeet.types.intervals import UNIT_US
+from watersmeet.types.sql_type import INTEGERS, INTERVAL_FIELDS, TIMES
 
-FIELD_US = {"DAY": DAY_US, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
+FIELD_US = {field: UNIT_US[field.lower()] for field in INTERVAL_FIELDS[2:]}
 _FIELD_MONTHS = {"YEAR": 12, "MONTH": 1}
 
 
@@ -77,7 +77,7 @@ def _of_number(value: Exact) -> Exact | None:
         return call("from_count", "TIMESTAMP", value, options=[1_000_000, None])
     if own in ("FLOAT", "DOUBLE"):
         return call("from_real_seconds", "TIMESTAMP", widened(value, "DOUBLE"), options=[True])
-    if not own.startswith("DECIMAL") or decimal_parts(own)[0] > 18:
+    if not is_decimal(own) or decimal_parts(own)[0] > 18:
         return None
     return call("from_decimal_seconds", "TIMESTAMP", value, options=[False])
 

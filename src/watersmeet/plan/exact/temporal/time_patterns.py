@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING
 
 from watersmeet.plan.exact.rules import Rule
 from watersmeet.plan.exact.temporal.instants import unix_timestamp
-from watersmeet.plan.exact.values import (
-    INTEGERS,
-    Exact,
-    NotExact,
-    call,
-    constant_value,
-    or_null,
-    widened,
-)
+from watersmeet.plan.exact.values import Exact, NotExact, call, constant_value, or_null, widened
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import INTEGERS
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler

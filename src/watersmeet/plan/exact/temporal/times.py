@@ -9,17 +9,9 @@ from sqlglot import exp
 
 from watersmeet.plan.exact.rules import Rule, arguments
 from watersmeet.plan.exact.temporal.intervals import DAYS, part_of_interval
-from watersmeet.plan.exact.values import (
-    DAY_US,
-    INTEGERS,
-    Exact,
-    NotExact,
-    call,
-    constant_value,
-    is_interval,
-    widened,
-)
+from watersmeet.plan.exact.values import DAY_US, Exact, NotExact, call, constant_value, is_interval, widened
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import INTEGERS
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler

@@ -5,14 +5,13 @@ another encoding, another format, files that Spark passes over. Looked for on re
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from watersmeet.engine.files.csv_header import MOST_FILES, OPENERS, UNREADABLE
+from watersmeet.engine.files.csv_header import BROKEN_ARCHIVE, MOST_FILES, OPENERS, UNREADABLE
 from watersmeet.engine.spark.sources.files.json_text import has_other_forms, may_be_record, parsed
 from watersmeet.engine.spark.sources.files.there import (
     MIXED,
@@ -30,11 +29,12 @@ START = 64 << 10
 """Bytes of text that are looked at."""
 
 _MAGIC = b"PAR1"
-_WHOLE = (
+WHOLE = (
     "write it elsewhere on the same file system and move it here when it is whole; mend it, or take it away"
 )
 _UTF_8 = "write it as UTF-8, such as by: iconv -f {} -t UTF-8"
-_BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_BOMS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+"""Marks at the beginning; the longer ones first."""
 _LINES = 20
 _NOT_TEXT = frozenset(range(32)) - frozenset(b"\t\n\r\x0c\x1b")
 
@@ -113,14 +113,24 @@ def no_text(start: bytes, encoding: str = "utf-8") -> Wrong | None:
         return Wrong("it is compressed with gzip", "name it ….gz: Spark goes by names")
     if encoding.lower() not in ("utf-8", "utf8"):
         return _not_in(start, encoding)
-    bom = _BOMS.get(start[:2])
-    if bom is None and start.count(0) * 5 > len(start):
-        bom = "UTF-16LE" if start[1::2].count(0) > start[::2].count(0) else "UTF-16BE"
+    bom = next((name for mark, name in _BOMS.items() if start.startswith(mark)), None)
+    bom = bom or _unmarked(start)
     if bom is not None:
         return Wrong(f"it is {bom}, not UTF-8 text", _UTF_8.format(bom))
     if sum(byte in _NOT_TEXT for byte in start) * 10 > len(start):
         return Wrong("it is no text", "'format' says what the files are; take away what is none")
     return _not_in(start, "utf-8")
+
+
+def _unmarked(start: bytes) -> str | None:
+    """Which UTF-16 it is without a mark: every other byte is mostly NUL, and what they say is text."""
+    even, odd = start[::2].count(0), start[1::2].count(0)
+    encoding = "UTF-16LE" if odd > even else "UTF-16BE"
+    if max(even, odd) * 5 <= len(start) or min(even, odd) * 20 > max(even, odd):
+        return None
+    text = start[: len(start) // 2 * 2].decode(encoding, "replace")
+    odd_ones = sum(each == "\ufffd" or ord(each) in _NOT_TEXT for each in text)
+    return encoding if odd_ones * 20 <= len(text) else None
 
 
 def _not_in(start: bytes, encoding: str) -> Wrong | None:
@@ -149,9 +159,14 @@ def _wrong(source: Source, there: Sequence[There]) -> Iterator[tuple[str, Wrong]
     if len(files) > MOST_FILES:
         files = [*files[: MOST_FILES // 2], *files[-MOST_FILES // 2 :]]
     for each in files:
-        wrong = _parquet(each.path) if wanted == "parquet" else _text(each.path, wanted, options)
+        wrong = wrong_with(each.path, wanted, options)
         if wrong is not None:
             yield each.path, wrong
+
+
+def wrong_with(path: str, wanted: str, options: Mapping[str, str]) -> Wrong | None:
+    """Of a file that is to be of format ``wanted``; ``options`` of its source, by names in small letters."""
+    return _parquet(path) if wanted == "parquet" else _text(path, wanted, options)
 
 
 def _parquet(path: str) -> Wrong | None:
@@ -161,10 +176,11 @@ def _parquet(path: str) -> Wrong | None:
         with open(path, "rb") as file:
             start = file.read(START)
         if start.startswith(_MAGIC):
-            return Wrong("it is no whole Parquet file: its end is missing or damaged", _WHOLE)
+            return Wrong("it is no whole Parquet file: its end is missing or damaged", WHOLE)
         text = no_text(start)
-        said = "text" if text is None or not text.certain else "something else"
-        return Wrong(f"it is no Parquet file, but {said}", "'format' = 'csv' or 'json' reads text")
+        if text is None or not text.certain:
+            return Wrong("it is no Parquet file, but text", "'format' = 'csv' or 'json' reads text")
+        return Wrong("it is no Parquet file, but something else", "take it away, or say its 'format'")
     except OSError as error:
         return _unreadable(error)
     return None
@@ -178,16 +194,26 @@ def _text(path: str, wanted: str, options: Mapping[str, str]) -> Wrong | None:
     try:
         with opened(path, "rb") as file:
             start: bytes = file.read(START)
-    except (EOFError, zlib.error, OSError) as error:
+    except BROKEN_ARCHIVE as error:
         if isinstance(error, OSError) and error.strerror:
             return _unreadable(error)
-        return Wrong(f"it is no whole {suffix} file", _WHOLE)
+        return Wrong(f"it is no whole {suffix} file", WHOLE)
     wrong = no_text(start, (options.get("encoding") or options.get("charset") or "utf-8").strip())
+    if wrong is None and wanted == "csv" and options.get("header", "true").strip().lower() == "true":
+        return _is_json(start)
     if wrong is not None or wanted != "json":
         return wrong
     if options.get("multiline", "").strip().lower() == "true" or has_other_forms(options):
         return None
     return _no_lines(start, options)
+
+
+def _is_json(start: bytes) -> Wrong | None:
+    """Whether what should be a header of CSV is a JSON object: no column is named like that."""
+    line = start.split(b"\n", 1)[0].decode("utf-8-sig", "replace").strip()
+    if line.startswith("{") and isinstance(parsed(line, {}), dict):
+        return Wrong("its first line is a JSON object, and no header of CSV", "'format' = 'json' reads it")
+    return None
 
 
 def _no_lines(start: bytes, options: Mapping[str, str]) -> Wrong | None:

@@ -11,19 +11,18 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import parquet
 
-from watersmeet.engine.files.csv_header import OPENERS, UNREADABLE, layout_of
+from watersmeet.engine.files.csv_header import BROKEN_ARCHIVE, OPENERS, UNREADABLE, layout_of
+from watersmeet.engine.spark.sources.files.contents import wrong_with
+from watersmeet.engine.spark.sources.files.first_found import FirstRows, Row, damaged, refused
+from watersmeet.engine.spark.sources.files.first_parquet import read_parquet
 from watersmeet.engine.spark.sources.files.inferred import NO_VALUE, files_in_order
-from watersmeet.engine.spark.sources.files.inferred_parquet import spark_type
 from watersmeet.engine.spark.sources.files.inferred_types import (
     DATE,
     INT,
@@ -34,13 +33,14 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
 )
 from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.errors import EngineError
-from watersmeet.nested import element_of, entry_of, fields_of, is_nested, normal
 from watersmeet.spec.files import OF_SOURCES, format_of, local_path, path_of
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.option_values import separator_of
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
+from watersmeet.types.nested import element_of, entry_of, fields_of, is_nested
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import PLAIN
 from watersmeet.zones import zone
-
-Row = dict[str, Any]
 
 _OPTIONS = {
     "parquet": frozenset({"mergeschema"}),
@@ -57,33 +57,13 @@ _AS_THEY_ARE = {
 }
 """Options that may be said if they say what holds anyway."""
 
-_WHOLE = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
-_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_KNOWN_PARTS = frozenset(PLAIN) - {"FLOAT", "BINARY"}
 _FIXED = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?")
-_OLDEST = datetime(1900, 1, 1)
 _BLANK = "".join(map(chr, range(33)))
 
 
 class _Unsure(Exception):
     """What Spark reads here is not known."""
-
-
-@dataclass
-class FirstRows:
-    """``rows``: of Python's values, TIMESTAMPs as naive UTC. ``left_out``: records that were not taken, the
-    first of them ``example``. ``more``: there are others that were not looked at. ``unchecked``: columns
-    whose values were not looked at."""
-
-    rows: list[Row] = field(default_factory=list)
-    files: int = 0
-    left_out: int = 0
-    example: str = ""
-    more: bool = False
-    unchecked: tuple[str, ...] = ()
-
-    def leave_out(self, record: str) -> None:
-        self.left_out += 1
-        self.example = self.example or record[:80]
 
 
 def first_rows(
@@ -102,18 +82,23 @@ def first_rows(
     _check_options(source, wanted, options)
     files = files_in_order(source, path_of(source.options), options, "there is no preview of it", None)
     found = FirstRows()
-    readers: dict[str, Any] = {"parquet": _parquet, "csv": _csv, "json": _json}
+    readers: dict[str, Any] = {"parquet": read_parquet, "csv": _csv, "json": _json}
     for number, each in enumerate(files):
         if len(found.rows) + found.left_out >= count:
             found.more = True
             break
         found.files = number + 1
+        wrong = wrong_with(each.path, wanted, options)
+        if wrong is not None and wrong.certain:
+            raise EngineError(
+                f'"{source.name}": {wrong.what}: {shown(each.path)}', code="file-unreadable", hint=wrong.hint
+            )
         of_path = _of_path(source, each.path, time_zone, options)
         readers[wanted](source, each.path, of_path, options, time_zone, found, count)
     missed = [column for column in source.columns if column.name in needed and column.name in found.unchecked]
     if missed:
         named = ", ".join(f"{column.name} as {column.type}" for column in missed)
-        raise _refused(source, f"how {named} is read, only Spark knows")
+        raise refused(source, f"how {named} is read, only Spark knows")
     return found
 
 
@@ -121,7 +106,7 @@ def _check_options(source: Source, wanted: str, options: Mapping[str, str]) -> N
     for name, value in options.items():
         same = _AS_THEY_ARE.get(name) == value.strip().lower().replace("utf8", "utf-8")
         if name not in _ANY and name not in _OPTIONS[wanted] and not same:
-            raise _refused(source, f"what the option '{name}' means for {wanted}, only Spark knows")
+            raise refused(source, f"what the option '{name}' means for {wanted}, only Spark knows")
 
 
 def _of_path(source: Source, file: str, time_zone: str, options: Mapping[str, str]) -> Row:
@@ -140,90 +125,16 @@ def _of_path(source: Source, file: str, time_zone: str, options: Mapping[str, st
         try:
             found[column.name] = None if convert is None or value == NO_VALUE else convert(unquote(value))
         except _Unsure:
-            raise _refused(source, f"how {part} is read as {column.type}, only Spark knows") from None
+            raise refused(source, f"how {part} is read as {column.type}, only Spark knows") from None
     return found
-
-
-def _parquet(
-    source: Source, file: str, of_path: Row, options: Any, time_zone: str, found: FirstRows, count: int
-) -> None:
-    try:
-        opened = parquet.ParquetFile(file)
-        fields = {each.name.lower(): each for each in opened.schema_arrow}
-        leaves = [opened.metadata.schema.column(n) for n in range(len(opened.metadata.schema))]
-    except (OSError, pa.ArrowException):
-        raise _refused(source, f"{shown(file)} is no whole Parquet file") from None
-    physical = {leaf.path: leaf.physical_type for leaf in leaves}
-    chosen: dict[str, Column] = {}
-    for column in source.columns:
-        each = fields.get(column.name.lower())
-        if column.name in of_path or each is None:
-            continue
-        has = spark_type(each.type, physical.get(each.name, ""))
-        wider = column.type in _WHOLE and has in _WHOLE and _WHOLE[has] <= _WHOLE[column.type]
-        if (has is None or normal(has, _plain) != normal(column.type, _plain)) and not wider:
-            if is_nested(column.type):
-                found.unchecked = tuple(dict.fromkeys((*found.unchecked, column.name)))
-                continue
-            raise _refused(
-                source, f"how {column.name} ({each.type}) is read as {column.type}, only Spark knows"
-            )
-        chosen[each.name] = column
-    left = count - len(found.rows)
-    found.more = found.more or opened.metadata.num_rows > left
-    for batch in opened.iter_batches(min(left, 10_000), columns=list(chosen)):
-        batch = batch.slice(0, left)
-        values = [_values(source, batch.column(name), chosen[name]) for name in batch.schema.names]
-        names = [chosen[name].name for name in batch.schema.names]
-        for number in range(batch.num_rows):
-            found.rows.append({n: each[number] for n, each in zip(names, values, strict=True)} | of_path)
-        left -= batch.num_rows
-        if not left:
-            return
-
-
-def _values(source: Source, array: pa.Array, column: Column) -> list[Any]:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pa.types.is_timestamp(array.type):
-        if column.type == "BIGINT":
-            array = array.cast(pa.int64())
-        elif array.type.unit == "ns":  # rounded down, as Spark does
-            us = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // 1000
-            missing = array.is_null().to_numpy(zero_copy_only=False)
-            array = pa.array(us, mask=missing).cast(pa.timestamp("us"))
-        else:
-            array = array.cast(pa.timestamp("us"))
-    try:
-        values: list[Any] = array.to_pylist()
-    except (ValueError, OverflowError, UnicodeDecodeError):
-        raise _refused(source, f"a value of {column.name} is one that only Spark reads") from None
-    nested = is_nested(column.type)
-    old = [
-        v for v in (_leaves(values) if nested else values) if isinstance(v, date) and v.year < _OLDEST.year
-    ]
-    if old:
-        raise _refused(source, f"how times before 1900 ({column.name}: {old[0]}) are read, only Spark knows")
-    return values
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """What nested values come down to."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _leaves(each)
-    else:
-        yield value
 
 
 def _csv(
     source: Source, file: str, of_path: Row, options: Any, time_zone: str, found: FirstRows, count: int
 ) -> None:
-    separator = {"\\t": "\t"}.get(written := options.get("sep", options.get("delimiter", ",")), written)
+    separator = separator_of(written := options.get("sep", options.get("delimiter", ",")))
     if len(separator) != 1:
-        raise _refused(source, f"how the separator {written!r} is taken, only Spark knows")
+        raise refused(source, f"how the separator {written!r} is taken, only Spark knows")
     comment = options.get("comment", "")
     null = options.get("nullvalue", "")
     s = re.escape(separator)
@@ -275,7 +186,7 @@ def _converter(
         return None
     convert = _of_text(source, column, time_zone)
     if convert is None:
-        raise _refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
+        raise refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
     return column.name, convert
 
 
@@ -335,7 +246,7 @@ def _of_json(source: Source, column: Column, time_zone: str) -> Callable[[Any], 
         return _of_parts(source, column, time_zone)
     texts = _of_text(source, column, time_zone)
     if texts is None:
-        raise _refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
+        raise refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
 
     def convert(value: Any) -> Any:
         if column.type == "BOOLEAN":
@@ -355,7 +266,8 @@ def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any],
     """Of an ARRAY, a MAP or a STRUCT. A part that is not there is NULL, one that nobody declared is left."""
 
     def part(type_: str) -> Callable[[Any], Any] | None:
-        known = _KNOWN_PART.fullmatch(type_) or is_nested(type_)
+        own = sql_type(type_)
+        known = own.is_nested or own.is_decimal or own.name in _KNOWN_PARTS
         convert = _of_json(source, Column(column.name, type_), time_zone) if known else None
         return None if convert is None else lambda value: None if value is None else convert(value)
 
@@ -382,24 +294,18 @@ def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any],
     )
 
 
-_KNOWN_PART = re.compile(
-    r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\s*\d+\)|DOUBLE|STRING|BOOLEAN|DATE|TIMESTAMP|TIMESTAMP_NTZ"
-)
-
-
 def _text(value: str) -> str:
     return value if _is_text(value) else _unsure(value)
 
 
 def _of_text(source: Source, column: Column, time_zone: str) -> Callable[[str], Any] | None:
     """What a text in its one certain spelling is as a value of the column; None: that is not known here."""
-    decimal = _DECIMAL.fullmatch(column.type)
-    if column.type in _WHOLE:
-        limit = 1 << _WHOLE[column.type]
+    type_ = sql_type(column.type)
+    if type_.is_integer:
+        limit = 1 << (type_.bits - 1)
         return lambda text: _sure(text, kind_of_text(text, {})[0] == INT and -limit <= int(text) < limit, int)
-    if decimal is not None:
-        digits, scale = int(decimal[1]), int(decimal[2])
-        return lambda text: _sure(text, _fits(text, digits, scale), Decimal)
+    if type_.is_decimal:
+        return lambda text: _sure(text, _fits(text, type_.digits, type_.scale), Decimal)
     if column.type == "DOUBLE":
         return lambda text: (
             float("nan") if text == "NaN" else _sure(text, bool(NUMBER.fullmatch(text)), float)
@@ -449,10 +355,6 @@ def _instant(text: str, time_zone: str) -> datetime:
         raise _Unsure from None
 
 
-def _plain(type_: str) -> str:
-    return type_.replace(" ", "").upper()
-
-
 def _is_text(text: str) -> bool:
     try:
         text.encode()
@@ -465,20 +367,14 @@ def _lines(source: Source, file: str) -> Iterator[str]:
     """Without their ends; what is no UTF-8 stays as it is (see `_is_text`)."""
     suffix = os.path.splitext(file)[1].lower()
     if suffix in UNREADABLE:
-        raise _refused(source, f"{shown(file)} is compressed in a way that only Spark reads")
+        raise refused(source, f"{shown(file)} is compressed in a way that only Spark reads")
     opened: Callable[..., Any] = OPENERS.get(suffix, open)
     try:
         with opened(file, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=None) as text:
             for line in text:
                 yield line.rstrip("\n")
-    except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise _refused(source, f"{shown(file)} cannot be read: {reason}") from None
-
-
-def _refused(source: Source, why: str) -> EngineError:
-    return EngineError(
-        f'"{source.name}": {why}',
-        code="not-previewed",
-        hint="watersmeet run reads it; there is no preview of it",
-    )
+    except BROKEN_ARCHIVE as error:
+        reason = getattr(error, "strerror", None)
+        if reason:
+            raise refused(source, f"{shown(file)} cannot be read: {reason}") from None
+        raise damaged(source, file, str(error)) from None

@@ -53,13 +53,14 @@ def infer(source: Source) -> Inferred:
         EngineError: there is nothing to infer from, or the files have other columns than each other.
         SpecError: options are wrong.
     """
-    if source.connector != "file":
+    if not source.traits.files:
         raise EngineError(
             f'"{source.name}": only columns of files can be inferred, not of a {source.connector} source',
             code="cannot-infer",
             hint=_DECLARE,
         )
-    raise_all([each for each in source_problems(source) if each.code in ("missing-option", "unknown-format")])
+    first = ("missing-option", "unknown-format", "wrong-option")
+    raise_all([each for each in source_problems(source) if each.code in first])
     options = {name.lower(): value for name, value in source.options.items()}
     path, wanted = path_of(source.options), format_of(source.options)
     files = files_in_order(source, path, options)

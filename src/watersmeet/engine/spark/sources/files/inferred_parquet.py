@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyarrow import parquet
 
-from watersmeet.engine.spark.sources.files.inferred_types import LONGEST_DECIMAL, Told
+from watersmeet.engine.spark.sources.files.inferred_types import Told
 from watersmeet.engine.spark.sources.files.parquet_types import types_of
 from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError
+from watersmeet.types.sql_type import MOST_DIGITS
 
 _NEAREST = {
     pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.uint8(): "SMALLINT", pa.uint16(): "INT",
@@ -116,7 +117,7 @@ def spark_type(kind: pa.DataType, physical: str) -> str | None:
         return f"STRUCT<{', '.join(f'{quoted(name)}: {part}' for name, part in parts)}>"
     if pa.types.is_timestamp(kind) and kind.unit == "ns" and not physical:
         return None
-    if pa.types.is_decimal(kind) and kind.precision > LONGEST_DECIMAL:
+    if pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS:
         return None
     if kind in _NEAREST:
         return _NEAREST[kind]

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watersmeet.engine.files.csv_header import (
+    BROKEN_ARCHIVE,
     OPENERS,
     UNREADABLE,
     by_name,
+    can_be_split,
     other_separator,
     records,
 )
@@ -27,7 +29,6 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
     INT,
     LOCAL,
     LONG,
-    LONGEST_DECIMAL,
     REAL,
     TEXT,
     ZONED,
@@ -38,7 +39,8 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
 from watersmeet.engine.spark.sources.files.json_text import has_other_forms, parsed
 from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.engine.spark.text import quoted
-from watersmeet.errors import EngineError
+from watersmeet.errors import EngineError, counted
+from watersmeet.types.sql_type import MOST_DIGITS
 
 RECORDS = 10_000
 """So many are sampled in all, shared among the files."""
@@ -63,6 +65,10 @@ def columns_of(name: str, wanted: str, files: Sequence[str], options: Mapping[st
     """
     if wanted == "csv" and not by_name(options):
         raise _refused(name, "its files have no header, or it is passed over ('header', 'enforceSchema')")
+    if wanted == "csv" and not can_be_split(options):
+        raise _refused(
+            name, "only Spark splits by more than one character ('sep'), or by such lines ('lineSep')"
+        )
     sample = _Sample(name, options, max(1, RECORDS // len(files)))
     for file in files:
         if os.path.splitext(file)[1].lower() in UNREADABLE:
@@ -77,13 +83,13 @@ def columns_of(name: str, wanted: str, files: Sequence[str], options: Mapping[st
         if sample.broken and wanted == "json" and not sample.is_true("multiline"):
             hint = f"'multiLine' = 'true' reads files that are one value over several lines; or {_HINT}"
             hint = _HINT if has_other_forms(options) else hint
-            raise _refused(name, f"{what}: none of {sample.broken:,} lines is a JSON object", hint)
+            raise _refused(name, f"{what}: none of {counted(sample.broken, 'line')} is a JSON object", hint)
         raise _refused(name, f"{what}: {sample.broken} cannot be read" if sample.broken else what)
     found = Found(files=len(files), records=sample.records)
     for column, seen in sample.columns.items():
         _settle(found, column, seen, options)
     if sample.broken:
-        found.notes.append((None, f"{sample.broken:,} records of the sample cannot be read"))
+        found.notes.append((None, f"{counted(sample.broken, 'record')} of the sample cannot be read"))
     return found
 
 
@@ -132,7 +138,7 @@ class Nested(Seen):
             self.examples.setdefault(REAL, str(value))
         elif isinstance(value, int):
             fits = -(2**63) <= value < 2**63
-            if not fits and abs(value) >= 10**LONGEST_DECIMAL:
+            if not fits and abs(value) >= 10**MOST_DIGITS:
                 self.examples.setdefault(REAL, "a very large one")
                 self.examples.setdefault(LONG, "a very large one")  # whose digits a DOUBLE does not hold
             elif fits:
@@ -217,7 +223,7 @@ class _Sample:
                     for name, value in zip(names, row, strict=True):
                         self.columns[name].add_text(value, self._options)
                 self._see(file, bounded)
-            except (csv.Error, UnicodeError, OSError, EOFError) as error:
+            except (csv.Error, UnicodeError, *BROKEN_ARCHIVE) as error:
                 raise self._unreadable(file, error) from None
 
     def _same_header(self, file: str, header: list[str]) -> None:
@@ -269,7 +275,7 @@ class _Sample:
                         seen = self.columns.setdefault(name, Nested())
                         assert isinstance(seen, Nested)
                         seen.add(part, self._options)
-            except (UnicodeError, OSError, EOFError) as error:
+            except (UnicodeError, *BROKEN_ARCHIVE) as error:
                 raise self._unreadable(file, error) from None
 
     def _lines(self, file: str, text: Any) -> Iterator[Any]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 
+from watersmeet.types.sql_type import MOST_DIGITS, decimal
+
 Told = tuple[str | None, str]
 """A note, and the column that it is on (None: on no column that is there)."""
-
-LONGEST_DECIMAL = 38
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
@@ -60,7 +60,7 @@ def type_of(seen: Seen) -> tuple[str, str | None]:
     if kinds <= {INT, LONG}:
         return "BIGINT", None
     if kinds <= {INT, LONG, BIG}:
-        return f"DECIMAL({LONGEST_DECIMAL},0)", "whole numbers beyond BIGINT"
+        return str(decimal(MOST_DIGITS, 0)), "whole numbers beyond BIGINT"
     if kinds & {INT, REAL} and kinds <= {INT, REAL, SPECIAL}:
         return "DOUBLE", None
     if len(kinds) == 1:
@@ -115,7 +115,7 @@ def _kind_of_integer(value: str, options: Mapping[str, str]) -> tuple[str, str |
         if float(int(value)) != int(value):
             return LONG, None
         return (INT, None) if value != "-0" else (TEXT, "a number would lose something of '-0'")
-    if digits <= LONGEST_DECIMAL and "locale" not in options:
+    if digits <= MOST_DIGITS and "locale" not in options:
         return BIG, None
     return TEXT, f"{value[:40]!r} is too large for a number"
 

@@ -5,27 +5,18 @@ Only what Spark would certainly fail at is refused; types that are not known her
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from watersmeet.engine.spark.sources.files.inferred_types import LONGEST_DECIMAL
+from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
+from watersmeet.types.common import holds
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import MOST_DIGITS, PLAIN, decimal
 
-_NAMES = {
-    "BYTE": "TINYINT", "SHORT": "SMALLINT", "INTEGER": "INT", "LONG": "BIGINT", "REAL": "FLOAT",
-    "TIMESTAMP_LTZ": "TIMESTAMP", "DEC": "DECIMAL", "NUMERIC": "DECIMAL",
-}  # fmt: skip
-_SIMPLE = frozenset(
-    {
-        "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE",
-        "TIMESTAMP", "TIMESTAMP_NTZ",
-    }
-)  # fmt: skip
-_DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)(?:\((\d+)(?:,(\d+))?\))?")
 _INT32 = ("INT", "TINYINT", "SMALLINT", "BIGINT", "DOUBLE", "DATE")
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ")
 
@@ -33,19 +24,29 @@ _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ")
 def check_types(what: str, source: Source, file: str) -> None:
     """Compare the declared columns with those of ``file``; columns that it lacks are passed over.
 
+    Two columns of one name, by letters of any case, are none that can be declared.
+
     Args:
         what: the source, for messages (``file source "a"``).
 
     Raises:
-        EngineError: ``column-type``, with all columns that Spark could not read as declared.
+        EngineError: ``column-type``, with all columns that Spark could not read as declared;
+            ``wrong-columns``, where it has two of the same name.
         OSError, pa.ArrowInvalid: it is no whole Parquet file.
     """
+    twice = _twice(source, file)
+    if twice is not None:
+        raise EngineError(
+            f"{what}: {shown(file)} has two columns named {twice}, which Spark does not tell apart",
+            code="wrong-columns",
+            hint="declare the columns that are meant, without that one; or write the file with other names",
+        )
     wrong = list(_wrong(source, file))
     long = [(name, has) for name, _, has, fit in wrong if fit is None]
     if long:
         said = "; ".join(f"{name} is {has}" for name, has in long)
         raise EngineError(
-            f"{what}: {said} in {file}, of more digits than Spark's DECIMAL has ({LONGEST_DECIMAL})",
+            f"{what}: {said} in {file}, of more digits than Spark's DECIMAL has ({MOST_DIGITS})",
             code="column-type",
             hint="leave the column out, or write the file with at most so many digits",
         )
@@ -58,6 +59,18 @@ def check_types(what: str, source: Source, file: str) -> None:
         )
 
 
+def _twice(source: Source, file: str) -> str | None:
+    """A declared column that the file has two of."""
+    names = [name.lower() for name in parquet.read_schema(file).names]
+    several = (c.name for c in source.columns if names.count(c.name.lower()) > 1)
+    return next((name for name in several if not _is_in_path(name, file)), None)
+
+
+def _is_in_path(column: str, file: str) -> bool:
+    """Whether a directory's name gives the column."""
+    return f"/{column.lower()}=" in file.lower()
+
+
 def _wrong(source: Source, file: str) -> Iterator[tuple[str, str, str, str | None]]:
     """(column, declared type, what the file has, a type that would fit; None: Spark has none)."""
     schema = parquet.read_metadata(file).schema
@@ -65,34 +78,31 @@ def _wrong(source: Source, file: str) -> Iterator[tuple[str, str, str, str | Non
     fields = {field.name.lower(): field for field in schema.to_arrow_schema()}
     for column in source.columns:
         field = fields.get(column.name.lower())
-        if field is None or f"/{column.name.lower()}=" in file.lower():  # by the directory's name
+        if field is None or _is_in_path(column.name, file):
             continue
         leaf = leaves.get(field.name)
         if leaf is None:
             continue
         fits = types_of(field.type, leaf.physical_type)
         if fits and not reads(column.type, field.type, leaf.physical_type):
-            long = pa.types.is_decimal(field.type) and field.type.precision > LONGEST_DECIMAL
+            long = pa.types.is_decimal(field.type) and field.type.precision > MOST_DIGITS
             has = f"{field.type} ({leaf.physical_type})"
             yield column.name, column.type, has, None if long else fits[0]
 
 
 def reads(declared: str, kind: pa.DataType, physical: str) -> bool:
     """Whether Spark reads a column as ``declared``; True as well where that is not known."""
-    written = re.sub(r"\s", "", declared.upper())
-    decimal = _DECIMAL.fullmatch(written)
-    name = "DECIMAL" if decimal else _NAMES.get(written, written)
+    own = sql_type(declared)
     fits = types_of(kind, physical)
-    if not fits or (decimal is None and name not in _SIMPLE) or name in fits:
+    if not fits or not (own.is_decimal or own.name in PLAIN) or str(own) in fits:
         return True
-    if decimal is None:
-        return pa.types.is_decimal(kind) and (name == "BINARY" or physical in ("INT32", "INT64"))
-    precision, scale = int(decimal[1] or 10), int(decimal[2] or 0)
+    if not own.is_decimal:
+        return pa.types.is_decimal(kind) and (own.name == "BINARY" or physical in ("INT32", "INT64"))
     if pa.types.is_decimal(kind):
-        return bool(scale >= kind.scale and precision - scale >= kind.precision - kind.scale)
+        return holds(own, decimal(kind.precision, kind.scale))
     if pa.types.is_signed_integer(kind):
-        return precision - scale >= (20 if physical == "INT64" else 10)
-    return bool(kind == pa.uint64() and (precision, scale) == (20, 0))
+        return own.whole_digits >= (20 if physical == "INT64" else 10)
+    return bool(kind == pa.uint64() and str(own) == "DECIMAL(20,0)")
 
 
 def types_of(kind: pa.DataType, physical: str) -> tuple[str, ...]:
@@ -111,7 +121,7 @@ def types_of(kind: pa.DataType, physical: str) -> tuple[str, ...]:
         near = _TIMES if kind.tz else _TIMES[::-1]
         return ("BIGINT",) if kind.unit == "ns" else (*near, "BIGINT")
     if pa.types.is_decimal(kind):
-        return (f"DECIMAL({kind.precision},{kind.scale})",)
+        return (str(decimal(kind.precision, kind.scale)),)
     if pa.types.is_fixed_size_binary(kind):
         return ("BINARY",)
     return _TYPES.get(kind, ())

@@ -15,7 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from watersmeet.engine.spark.checkpoint.directory import Offsets
@@ -49,8 +49,9 @@ LOOK_SHARE = 0.05
 NAMED = 5
 """So many files are named in a message."""
 
-SEEN_CHANGED = -1
-"""As the step of a file that was read before, and was then found changed."""
+SEEN_CHANGED, SEEN_GONE = -1, -2
+"""As the step of a file that was read before, and was then found changed; and of one that was there when a
+run started, and gone when all had been read."""
 
 _WHAT = {
     "changed": "changed after it was read",
@@ -89,6 +90,11 @@ class Changed:
         if len(self.names) < NAMED:
             self.names.append(shown(path))
 
+    def take_back(self, path: str) -> None:
+        self.files -= 1
+        if shown(path) in self.names:
+            self.names.remove(shown(path))
+
 
 @dataclass
 class BatchFiles:
@@ -99,10 +105,18 @@ class BatchFiles:
     changed: dict[str, Changed]
 
     @property
+    def host(self) -> dict[str, Any]:
+        """What a manifest's ``host`` has of it."""
+        return {
+            file_lists.KEY: [each.model_dump() for each in self.lists],
+            CHANGED: {name: asdict(found) for name, found in self.changed.items()},
+        }
+
+    @property
     def digest(self) -> str:
         """By what the batch's files are known. Not by those of other batches that were found changed: when
         that is found is no part of the batch."""
-        own = [each for each in self.files if each.batch != SEEN_CHANGED]
+        own = [each for each in self.files if each.batch >= 0]
         return hashlib.blake2b(json.dumps(own).encode(), digest_size=16).hexdigest()
 
 
@@ -125,17 +139,16 @@ class FilesRead:
         self._spark = spark
         self._store = store
         self._note = note
-        self._sources = {
-            number: source for number, source in enumerate(sources) if source.connector == "file"
-        }
+        self._sources = {number: source for number, source in enumerate(sources) if source.traits.files}
         self._lock = threading.RLock()  # the stream's thread reads, another one looks
         self._lists = file_lists.lists_of(host)
         self._last = dict.fromkeys(self._sources, -1)
         self._known: dict[int, dict[str, Found]] = {number: {} for number in self._sources}
         self._counted: set[tuple[int, str]] = set()
+        self._vanished: set[tuple[int, str]] = set()
         for each in file_lists.read(store, self._lists):
             self._remember(each)
-        self.changed = {name: Changed(**found) for name, found in host.get(CHANGED, {}).items()}
+        self.changed = changed_in(host)
         self._corrections: list[FileRead] = []
         self._waiting: dict[int, dict[str, Found]] = {}
         self._unread: dict[int, dict[str, Found]] = {}
@@ -222,6 +235,13 @@ class FilesRead:
                 elif now == found:
                     self._report("unread", number, path, found)
 
+    def to_be_kept(self) -> BatchFiles | None:
+        """What `finish` found and no later run would find again; None: nothing."""
+        with self._lock:
+            if not any(each.batch == SEEN_GONE for each in self._corrections):
+                return None
+            return self._batch_of([])
+
     def of_batch(self, offsets: Offsets, *, again: bool) -> BatchFiles:
         """The files that a batch is about to read, recorded as they are.
 
@@ -250,16 +270,30 @@ class FilesRead:
                         hint=f"nothing of this tick was put out; {MIXED}",
                     )
                 files += read
-            files = [*self._corrections, *files]
-            lists = file_lists.add(self._store, self._lists, files)
-            return BatchFiles(files, lists, self.changed)
+            for each in filter(self._is_back, files):
+                self.changed[self._sources[each.source].name].take_back(local_of(each.path) or "")
+            return self._batch_of(files)
+
+    def _batch_of(self, read: Sequence[FileRead]) -> BatchFiles:
+        files = [*self._corrections, *read]
+        lists = file_lists.add(self._store, self._lists, files)
+        return BatchFiles(files, lists, self.changed)
+
+    def _is_back(self, file: FileRead) -> bool:
+        """Whether it had vanished, and is in the result after all: it is no longer counted."""
+        found = (file.source, local_of(file.path) or "")
+        if file.batch < 0 or file.size < 0 or found not in self._vanished:
+            return False
+        self._vanished.discard(found)
+        self._counted.discard(found)
+        return True
 
     def check(self, batch: BatchFiles) -> None:
         """After the rows were read: whether the files are what they were before. Raises: EngineError."""
         with self._lock:
             for each in batch.files:
                 path = local_of(each.path)
-                if path is None or each.size < 0 or each.batch == SEEN_CHANGED:
+                if path is None or each.size < 0 or each.batch < 0:
                     continue
                 found = stat_of(path)
                 if found != (each.size, each.changed_ns):
@@ -275,10 +309,14 @@ class FilesRead:
 
     def _remember(self, file: FileRead) -> None:
         path = local_of(file.path)
-        if path is not None:
+        if path is not None and file.batch == SEEN_GONE:
+            self._counted.add((file.source, path))
+            self._vanished.add((file.source, path))
+        elif path is not None:
             self._known[file.source][path] = (file.size, file.changed_ns)
             if file.batch == SEEN_CHANGED:
                 self._counted.add((file.source, path))
+            self._is_back(file)
         self._last[file.source] = max(self._last[file.source], file.batch)
 
     def _log(self, number: int, step: int) -> list[dict[str, Any]]:
@@ -334,8 +372,14 @@ class FilesRead:
             self._counted.add((number, path))
             self.changed.setdefault(source.name, Changed()).add(path)
             self._note(f'"{source.name}": {shown(path)} was {_WHAT[what]}; it is counted')
-            if what != "vanished":
-                self._corrections.append(FileRead(number, SEEN_CHANGED, path, 0, *(found or _NO_FILE)))
+            step = SEEN_GONE if what == "vanished" else SEEN_CHANGED
+            self._corrections.append(FileRead(number, step, path, 0, *(found or _NO_FILE)))
+
+
+def changed_in(host: Mapping[str, Any]) -> dict[str, Changed]:
+    """The files that a manifest's ``host`` counts, per source."""
+    counted = host.get(CHANGED, {})
+    return {name: Changed(found["files"], list(found["names"])) for name, found in counted.items()}
 
 
 def step_of(offsets: Offsets, source: int) -> int:

@@ -1,18 +1,19 @@
 """The files that are at the path of a file source now, and which of them Spark's listing passes over.
 
 As Spark lists them: right in the directory, or in directories of partitions (``k=v``) and all beneath these,
-or all beneath it when the source says so; names that begin with ``_`` or ``.`` are not for readers.
+or all beneath it when the source says so; names that begin with ``_`` or ``.`` are not for readers. Above
+those of partitions there may be others, if all files share them.
 """
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from watersmeet.engine.files.table_files import beneath, is_hidden
+from watersmeet.engine.files.table_files import beneath, is_hidden, not_listed
 from watersmeet.errors import EngineError
 from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
@@ -38,9 +39,9 @@ NESTED = (
     "'false' when they are not meant"
 )
 UNEVEN = (
-    "of directories of partitions (k=v) with others above them or between them Spark takes some for "
-    "partitions and stops at others: let those of partitions come first, or say 'recursiveFileLookup' = "
-    "'true' (then no columns come from directories), or 'false' when it is not meant"
+    "where directories of partitions (k=v) have others between them, or different ones above them, Spark "
+    "takes some for partitions and stops at others: let those of partitions come first, or say "
+    "'recursiveFileLookup' = 'true' (then no columns come from directories), or 'false' when it is not meant"
 )
 MIXED = (
     "it lies beside directories of partitions (k=v), and Spark reads those alone: move it into a directory "
@@ -73,18 +74,15 @@ def files_of(source: Source) -> Iterator[There]:
                 yield There(root, found, _HIDDEN)
             continue
         try:
-            for path, size, changed_ns in beneath(root):
-                nested = None if nested_too else _nested(root, path)
+            found_there = list(beneath(root))
+            above = _shared(root, (path for path, _, _ in found_there)) if len(roots) == 1 else []
+            for path, size, changed_ns in found_there:
+                nested = None if nested_too else _nested(root, path, above)
                 yield There(path, (size, changed_ns), _why_passed_over(path, changed_ns, nested))
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise EngineError(
-                f'file source "{source.name}": {shown(error.filename or root)} cannot be listed: '
-                f"{error.strerror}",
-                code="path-not-readable",
-                hint="the job needs the right to read it, and links that do not go in circles",
-            ) from None
+            raise not_listed(f'file source "{source.name}"', root, error) from None
 
 
 def mixed(source: Source, paths: Iterable[str]) -> str | None:
@@ -182,10 +180,28 @@ def _looks_beneath(source: Source) -> bool:
     return any(name.lower() == "recursivefilelookup" for name in source.options)
 
 
-def _nested(root: str, path: str) -> str | None:
+def _folders(root: str, path: str) -> list[str]:
+    """Those between a directory and a file in it."""
+    return [each for each in os.path.dirname(path.removeprefix(root)).split(os.sep) if each]
+
+
+def _shared(root: str, paths: Iterable[str]) -> list[str]:
+    """The directories above those of partitions, when they are the same for all files: Spark then begins
+    there. Else none: it would stop."""
+    found: list[str] | None = None
+    for path in paths:
+        folders = _folders(root, path)
+        first = next((number for number, each in enumerate(folders) if "=" in each), None)
+        if first is None or (found is not None and folders[:first] != found):
+            return []
+        found = folders[:first]
+    return found or []
+
+
+def _nested(root: str, path: str, above: Sequence[str]) -> str | None:
     """What to do about a file that lies neither right in the directory nor in one of partitions."""
-    folders = os.path.dirname(path.removeprefix(root).lstrip(os.sep))
-    partitions = ["=" in each for each in folders.split(os.sep)]
+    folders = _folders(root, path)[len(above) :]
+    partitions = ["=" in each for each in folders]
     if not any(partitions):
         return NESTED if folders else None
     return None if partitions == sorted(partitions, reverse=True) else UNEVEN

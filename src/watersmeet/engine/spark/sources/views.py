@@ -1,12 +1,12 @@
-"""Which columns of the scan's frame make up which branch's rows: what ingest tasks are told."""
+"""Which columns of a source's frame make up which branch's rows: what ingest tasks are told."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from watersmeet.names import ours
 
-TAG, BROKEN = ours("tag"), ours("broken")
+BROKEN = ours("broken")
 LATE = "late:"
 
 
@@ -31,21 +31,12 @@ class SourceView:
 
     Args:
         late: declared columns -> columns of the frame, when rejected rows are to be kept; else None.
-        broken: the frame's column with the text of broken records, when they are to be kept.
+        parses: the frame has `BROKEN`, not NULL in records that are broken.
+        keeps_broken: it is their text, and goes to a side output.
     """
 
     source: str
     branches: tuple[BranchView, ...]
     late: tuple[tuple[str, str], ...] | None = None
-    broken: str | None = None
-
-
-@dataclass(frozen=True)
-class Split:
-    """Per source, by its tag (its number in the union). A row of source n has tag n, a broken one −1 − n."""
-
-    sources: tuple[SourceView, ...]
-    slots: tuple[str, ...] = field(default=())
-
-
-__all__ = ["BROKEN", "LATE", "TAG", "BranchView", "SourceView", "Split"]
+    parses: bool = False
+    keeps_broken: bool = False

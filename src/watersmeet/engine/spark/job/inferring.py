@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from watersmeet.errors import printable
+from watersmeet.errors import counted
 from watersmeet.spec.model import Column, Source
 
 
@@ -14,13 +13,13 @@ class Inferring:
 
     Args:
         checkpoint: a directory in which a job may have begun: the columns that were inferred then are meant.
-        quiet: say nothing.
+        say: is told, in lines for people, what was inferred.
     """
 
-    def __init__(self, checkpoint: str | None = None, *, quiet: bool = False) -> None:
+    def __init__(self, checkpoint: str | None = None, say: Callable[[str], None] | None = None) -> None:
         self.inferred: dict[str, tuple[Column, ...]] = {}
         self._checkpoint = checkpoint
-        self._quiet = quiet
+        self._told = say
         self._kept: dict[str, tuple[Column, ...]] | None = None
 
     def __call__(self, source: Source, clauses: Sequence[str]) -> tuple[Column, ...]:
@@ -36,8 +35,8 @@ class Inferring:
 
         found = infer(source)
         self.inferred[source.name] = found.columns
-        sample = "" if found.records is None else f" and {found.records:,} records"
-        files = "1 file" if found.files == 1 else f"{found.files:,} files"
+        sample = "" if found.records is None else f" and {counted(found.records, 'record')}"
+        files = counted(found.files, "file")
         self._say(f'note: the columns of "{source.name}" are inferred from {files}{sample}:')
         self._say(ddl(source.name, found.columns, clauses))
         for note in found.notes:
@@ -61,8 +60,8 @@ class Inferring:
         return found
 
     def _say(self, words: str) -> None:
-        if not self._quiet:
-            print(printable(words), file=sys.stderr)
+        if self._told is not None:
+            self._told(words)
 
 
 def ddl(name: str, columns: Sequence[Column], clauses: Sequence[str]) -> str:

@@ -16,6 +16,9 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from watersmeet.types.sql_type import INTERVAL_FIELDS, SqlType
+from watersmeet.types.sql_type import interval as interval_of
+
 UNIT_US = {
     "microsecond": 1,
     "millisecond": 1_000,
@@ -45,7 +48,6 @@ _SHORT = {
     "yr": "year",
 }
 _FIELDS = ("day", "hour", "minute", "second")
-_ALL_FIELDS = ("year", "month", *_FIELDS)
 
 _DIGITS = "[0-9]"
 _NUMBER = re.compile(rf"([+-]?)\s*({_DIGITS}+(?:\.{_DIGITS}*)?|\.{_DIGITS}+)")
@@ -184,6 +186,10 @@ def _check_length(us: int) -> None:
         raise IntervalError("an interval of more than 106751991 days", "that is the longest that Spark has")
 
 
+_MOST_MONTHS = 11
+"""Of a year that is not over."""
+
+
 def _span(text: str, first: str, last: str) -> exp.Interval:
     """``'1 02:03' DAY TO MINUTE``."""
     literal = exp.Interval(
@@ -191,6 +197,10 @@ def _span(text: str, first: str, last: str) -> exp.Interval:
         unit=exp.IntervalSpan(this=exp.Var(this=first.upper()), expression=exp.Var(this=last.upper())),
     )
     if (first, last) == ("year", "month") and re.fullmatch(rf"\s*[+-]?{_DIGITS}+-{_DIGITS}+\s*", text):
+        if int(text.rpartition("-")[2]) > _MOST_MONTHS:
+            raise IntervalError(
+                f"{text!r}: months within YEAR TO MONTH end at 11", "count them among the years"
+            )
         return literal
     _check_length(_span_us(text, first, last))
     return literal
@@ -275,13 +285,13 @@ def is_of_days(expr: exp.Expression) -> bool:
     return isinstance(expr, exp.Interval) and set(_units(expr)) <= {"day", "week"}
 
 
-def fields_of(interval: exp.Interval) -> tuple[str, str]:
-    """The first and the last field of the type that Spark gives it: ``DAY``, ``SECOND``; weeks are days."""
+def interval_type(literal: exp.Interval) -> SqlType:
+    """The type that Spark gives it: of the fields from its greatest to its least unit; weeks are days."""
     places = []
-    for unit in _units(interval):
+    for unit in _units(literal):
         field = {"week": "day", "millisecond": "second", "microsecond": "second"}.get(unit, unit)
-        places.append(_ALL_FIELDS.index(field))
-    return _ALL_FIELDS[min(places)].upper(), _ALL_FIELDS[max(places)].upper()
+        places.append(INTERVAL_FIELDS.index(field.upper()))
+    return interval_of(INTERVAL_FIELDS[min(places)], INTERVAL_FIELDS[max(places)])
 
 
 def _units(interval: exp.Interval) -> list[str]:

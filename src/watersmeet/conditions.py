@@ -1,0 +1,151 @@
+"""The vocabulary of join conditions, as plans, shapes and kernels have them: keys, bands, bounds, and which
+row an ASOF join takes.
+
+Plain frozen values over names of columns. How planning comes to them is in `plan.conditions`, what look-ups
+do with them in `kernel.bands`. Comparisons of times are those of `event_time`, where arithmetic on times is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Operator, Side, TimeComparison
+from watersmeet.measure import Measured
+
+End = TypeVar("End", int, float)
+
+
+@dataclass(frozen=True)
+class IntegerSum:
+    """A sum of whole columns, each with a sign or a factor, and of something from ``low`` to ``high``, in a
+    type that holds what is from ``least`` to ``most``."""
+
+    terms: tuple[tuple[Side, Measured, int], ...]
+    low: int
+    high: int
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class RealColumn:
+    """A column of one side, as it is: a FLOAT counts as one until it meets a DOUBLE."""
+
+    side: Side
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class RealSum:
+    """``left + right`` (``sign`` 1) or ``left - right`` (``sign`` −1), in floating point."""
+
+    left: RealExpr
+    right: RealExpr
+    sign: Literal[1, -1]
+
+
+RealExpr = RealColumn | RealSum | float
+
+
+@dataclass(frozen=True)
+class RealComparison:
+    """``left op right`` in floating point, as the user wrote it: NaN is equal to itself and the greatest."""
+
+    left: RealExpr
+    op: Operator
+    right: RealExpr
+
+
+@dataclass(frozen=True)
+class Key:
+    """An equality ``left = right`` (``<=>`` if ``null_safe``) of a column of each side."""
+
+    left: str
+    right: str
+    null_safe: bool = False
+
+    def column(self, side: Side) -> str:
+        return self.left if side is Side.LEFT else self.right
+
+
+@dataclass(frozen=True)
+class ExactBand:
+    """``lower <= right - left <= upper`` in the units of the measure, inclusive; None is open.
+
+    Every pair that the join's condition accepts lies in all bands; a pair in all bands is accepted by every
+    comparison that is no recheck. ``texts``: the conjuncts, for people.
+    """
+
+    left: Measured
+    right: Measured
+    lower: int | None
+    upper: int | None
+    texts: tuple[str, ...] = ()
+
+    def measured(self, side: Side) -> Measured:
+        return self.left if side is Side.LEFT else self.right
+
+
+@dataclass(frozen=True)
+class RealBand:
+    """``lower <= right - left <= upper`` in floating point, about: by how much rounding may move an end is
+    ``error`` times the sum of ``size`` and the value looked from.
+
+    ``falls``: the sides whose column is subtracted where it is written: there NaN makes the difference
+    greatest. ``limit``: values beyond it may overflow. ``comparison``: the conjunct as written, for the same
+    sums in floating point; None: it is decided as a residual. ``text``: the conjunct, for people.
+    """
+
+    left: Measured
+    right: Measured
+    lower: float | None
+    upper: float | None
+    size: float
+    error: float
+    limit: float
+    falls: tuple[Side, ...]
+    comparison: RealComparison | None
+    text: str = ""
+
+    def measured(self, side: Side) -> Measured:
+        return self.left if side is Side.LEFT else self.right
+
+
+@dataclass(frozen=True)
+class Bound:
+    """``evicted >= by - c``: rows of ``evicted`` below ``W[by] - c`` match nothing any more.
+
+    ``evicted`` and ``by`` are watermark keys ``alias.column``; ``text`` is the conjunct it came from. Near
+    the ends of int64 ``W[by] - c`` is cut to ``low`` and ``high``, and by ``slack`` less may still match; see
+    `plan.conditions.bounds.Link`.
+    """
+
+    evicted: str
+    by: str
+    c: int
+    text: str
+    slack: int = 0
+    low: int = MIN_TIME
+    high: int = MAX_TIME
+
+
+@dataclass(frozen=True)
+class AsofRule:
+    """Which right row an ASOF join takes of those in its one band: the ``latest``, or else the earliest.
+
+    ``closed_lower``, ``closed_upper``: the band with strict comparisons read as closed ones, for retention.
+    ``floors``, ``ceilings``: the comparisons as written that bound the right time from below, from above;
+    they are asked for times near the ends of int64.
+    """
+
+    latest: bool
+    closed_lower: int | None
+    closed_upper: int | None
+    floors: tuple[TimeComparison, ...]
+    ceilings: tuple[TimeComparison, ...]
+
+
+def mirrored(lower: End | None, upper: End | None) -> tuple[End | None, End | None]:
+    """The ends of ``left - right``, given those of ``right - left``."""
+    return None if upper is None else -upper, None if lower is None else -lower

@@ -1,0 +1,34 @@
+"""The columns that leave a node, with the types that the engine found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from watersmeet.engine.messages.shapes import SideShape, null_column
+from watersmeet.event_time import Side
+from watersmeet.kernel.joined import JoinedColumn
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.spec.model import OutputMode
+
+
+def carried(node: NodePlan, shapes: Sequence[SideShape]) -> tuple[JoinedColumn, ...]:
+    """What leaves of the sides and tables. ``shapes``: of these."""
+    sides = zip(Side, (*node.sides, *node.tables), shapes, strict=False)
+    return tuple(joined(side, plan, shape, name) for side, plan, shape in sides for name in shape.carried)
+
+
+def joined(side: Side, plan: SidePlan, shape: SideShape, name: str) -> JoinedColumn:
+    """The kept column ``name`` of a side, under the name that it has once it has left."""
+    return JoinedColumn(
+        side,
+        name,
+        plan.joined(name),
+        shape.schema.field(name).type,
+        null_column(name) if name in shape.nullable else None,
+    )
+
+
+def is_changelog(query: QueryPlan) -> bool:
+    return query.options.output_mode is OutputMode.CHANGELOG

@@ -1,0 +1,15 @@
+"""Rows of one side that go out as they come."""
+
+from __future__ import annotations
+
+from watersmeet.engine.driver.kinds.base import CommonFields, NodeDriver
+from watersmeet.engine.messages.shapes import PassShape, SideShape
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import PassPlan
+
+
+class PassDriver(NodeDriver[PassPlan, PassShape]):
+    def shape_of(
+        self, query: QueryPlan, node: PassPlan, sides: tuple[SideShape, ...], common: CommonFields
+    ) -> PassShape:
+        return PassShape(**common)

@@ -1,0 +1,51 @@
+"""All kinds of node there are, a line each: what the planner makes of it, what goes to its tasks, what those
+do (`engine.nodes`), and what the driver does (a module beside this one)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.kinds.base import NodeDriver, P, S
+from watersmeet.engine.driver.kinds.join import JoinDriver
+from watersmeet.engine.driver.kinds.lookup import LookupDriver
+from watersmeet.engine.driver.kinds.passing import PassDriver
+from watersmeet.engine.driver.kinds.windows import WindowDriver
+from watersmeet.engine.messages.shapes import AggregateShape, JoinShape, LookupShape, PassShape
+from watersmeet.engine.nodes.aggregate import aggregate_rows
+from watersmeet.engine.nodes.join import join_rows
+from watersmeet.engine.nodes.lookup import lookup_rows
+from watersmeet.engine.nodes.passing import pass_rows
+from watersmeet.engine.tasks.share import Share
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan
+
+
+@dataclass(frozen=True)
+class NodeKind(Generic[P, S]):
+    """``task``: the rows that a task of it puts out; ``driver``: what is decided between the tasks."""
+
+    plan: type[P]
+    shape: type[S]
+    task: Callable[[S, Share], Iterator[pa.RecordBatch]]
+    driver: NodeDriver[P, S]
+
+
+NODE_KINDS = (
+    NodeKind(PassPlan, PassShape, pass_rows, PassDriver()),
+    NodeKind(JoinPlan, JoinShape, join_rows, JoinDriver()),
+    NodeKind(LookupPlan, LookupShape, lookup_rows, LookupDriver()),
+    NodeKind(AggregatePlan, AggregateShape, aggregate_rows, WindowDriver()),
+)
+
+_BY_PLAN: Mapping[type[NodePlan], NodeKind[Any, Any]] = {kind.plan: kind for kind in NODE_KINDS}
+
+
+def kind_of(node: NodePlan) -> NodeKind[Any, Any]:
+    return _BY_PLAN[type(node)]
+
+
+def driver_of(node: NodePlan) -> NodeDriver[Any, Any]:
+    return kind_of(node).driver

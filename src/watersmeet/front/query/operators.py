@@ -1,0 +1,286 @@
+"""Operators, casts and conditions that Spark would refuse for the types of their operands.
+
+What Spark takes is in `spec.functions`. An operand whose type is not known is taken for one that fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from watersmeet.errors import near_names
+from watersmeet.front.types.columns import UNKNOWN
+from watersmeet.front.types.infer import field_type, number_type
+from watersmeet.spec.functions import family_of, form_refuses, operator_refuses
+from watersmeet.spec.model import Expr
+from watersmeet.types.nested import element_of, entry_of, fields_of
+from watersmeet.types.sql_type import MOST_DIGITS, TIMES
+
+Kind = Callable[[Expr], str]
+Problem = tuple[str, str, str | None]
+"""Message, code, hint."""
+
+_CODE = "wrong-types"
+_OF_TWO: dict[type[Expr], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
+    exp.NullSafeNEQ: "<=>",
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "DIV",
+    exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^", exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: "<<", exp.DPipe: "||", exp.Like: "LIKE", exp.ILike: "LIKE",
+    exp.RegexpLike: "RLIKE", exp.And: "AND", exp.Or: "OR",
+}  # fmt: skip
+_OF_ONE: dict[type[Expr], str] = {exp.Neg: "-", exp.BitwiseNot: "~", exp.Collate: "COLLATE"}
+_ALIKE = (exp.Coalesce, exp.Greatest, exp.Least, exp.Array, exp.Concat)
+_COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+_ARITHMETIC = ("+", "-", "*", "/", "%")
+_A_DATE = re.compile(r"(\d{4}) ?- ?(\d{1,2}) ?- ?(\d{1,2})")
+_MOST_SHOWN = 80
+
+
+def operator_problem(node: Expr, kind: Kind) -> Problem | None:
+    """What is wrong with the operands of ``node``, if it is an operator.
+
+    Args:
+        kind: the type of an operand; unknown for texts and NULL: Spark reads them as what stands beside them.
+    """
+    for operator, left, right in _operations(node):
+        unquoted = _unquoted(operator, left, right, kind)
+        if unquoted is not None:
+            return unquoted
+        types, other = kind(left), kind(right)
+        if operator_refuses(operator, types, other):
+            return _of_two(node, operator, (left, types), (right, other))
+    for form, operand in _conditions(node):
+        problem = not_a_condition(operand, kind, form)
+        if problem is not None:
+            return problem
+    sign = _OF_ONE.get(type(node))
+    if sign is not None and form_refuses(sign, kind(node.this)):
+        return f"{shown(node)}: Spark has no {sign} of {kind(node.this)}", _CODE, "cast it"
+    if isinstance(node, exp.Cast):
+        return _cast(node, kind)
+    if isinstance(node, exp.Dot):
+        return _field(node, kind)
+    if isinstance(node, exp.Bracket):
+        return _element(node, kind)
+    return _unlike(node, kind)
+
+
+def not_a_condition(operand: Expr, kind: Kind, where: str) -> Problem | None:
+    """What is wrong with an operand that Spark makes no BOOLEAN of.
+
+    Args:
+        where: the clause or operator that it stands in; NOT and IS take texts.
+    """
+    form = where if where in ("NOT", "IS TRUE") else "WHEN"
+    plain: Any = operand.unnest()
+    found = kind(plain)
+    if form == "WHEN" and isinstance(plain, exp.Null):
+        return f"{where}: NULL is no condition", _CODE, "write FALSE, which holds for no row either"
+    if form == "WHEN" and isinstance(plain, exp.Literal):
+        found = "STRING" if plain.is_string else number_type(plain)
+    return _no_condition(where, plain, found) if form_refuses(form, found) else None
+
+
+def _no_condition(where: str, operand: Expr, kind: str) -> Problem:
+    text = shown(operand.unnest())
+    return (
+        f"{where}: {text} is {kind}, and a condition is BOOLEAN",
+        _CODE,
+        f"compare it, such as {text} <> 0" if _is_number(kind) else "compare it with a value",
+    )
+
+
+def shown(node: exp.Expr) -> str:
+    """An expression in a message."""
+    text = node.sql("spark")
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
+
+
+def _is_number(kind: str) -> bool:
+    return family_of(kind) in ("INT", "BIGINT", "DOUBLE", "DECIMAL")
+
+
+def _operations(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
+    operator = _OF_TWO.get(type(node))
+    if operator is not None:
+        if not isinstance(node.expression, (exp.Any, exp.All)):
+            yield operator, node.this, node.expression
+    elif isinstance(node, exp.Between):
+        yield ">=", node.this, node.args["low"]
+        yield "<=", node.this, node.args["high"]
+    elif isinstance(node, exp.Nullif):
+        yield "=", node.this, node.expression
+    elif isinstance(node, exp.Case) and node.this is not None:
+        for when in node.args["ifs"]:
+            yield "=", node.this, when.this
+
+
+def comparisons(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
+    """The operators of a node that compare two operands, each with its operands."""
+    return (each for each in _operations(node) if each[0] in _COMPARE)
+
+
+def _of_two(node: Expr, operator: str, left: tuple[Expr, str], right: tuple[Expr, str]) -> Problem:
+    if operator in ("AND", "OR"):
+        return _no_condition(operator, *next((e for e in (left, right) if form_refuses("NOT", e[1])), left))
+    return (
+        f"{shown(node)}: Spark has no {left[1]} {operator} {right[1]}",
+        _CODE,
+        "cast one of the two, or compute with INTERVALs"
+        if operator in _ARITHMETIC
+        else "cast one of the two",
+    )
+
+
+def _unquoted(operator: str, left: Expr, right: Expr, kind: Kind) -> Problem | None:
+    """``t >= 2024-03-01``: 2024 less 3 less 1."""
+    if operator in _ARITHMETIC:
+        return None
+    for each, other in ((right, left), (left, right)):
+        written = (
+            _A_DATE.fullmatch(each.unnest().sql("spark")) if isinstance(each.unnest(), exp.Sub) else None
+        )
+        if written is not None and kind(other) in (*TIMES, "STRING"):
+            date = "-".join(written.groups())
+            number = int(written[1]) - int(written[2]) - int(written[3])
+            return (
+                f"{date} without quotes is the number {number}: a subtraction",
+                _CODE,
+                f"quotes are missing: DATE '{date}', or TIMESTAMP '{date} 00:00:00'",
+            )
+    return None
+
+
+def _conditions(node: Expr) -> Iterator[tuple[str, Expr]]:
+    if isinstance(node, exp.Not):
+        yield "NOT", node.this
+    elif isinstance(node, exp.Is) and not isinstance(node.expression, exp.Null):
+        yield "IS TRUE", node.this
+    elif isinstance(node, exp.Case) and node.this is None:
+        for when in node.args["ifs"]:
+            yield "WHEN", when.this
+    elif isinstance(node, exp.If) and not isinstance(node.parent, exp.Case):
+        yield "IF", node.this
+    elif isinstance(node, exp.Filter):
+        yield "FILTER", node.expression.this
+
+
+def _unlike(node: Expr, kind: Kind) -> Problem | None:
+    """Operands of which Spark makes one type, and cannot."""
+    known: dict[str, tuple[Expr, str]] = {}
+    for each in _alike(node):
+        found = kind(each)
+        family = family_of(found)
+        if family is not None:
+            known.setdefault(family, (each, found))
+    operator = "IN" if isinstance(node, exp.In) else "||" if isinstance(node, exp.Concat) else "ALIKE"
+    given = list(known.values())
+    for number, (one, its) in enumerate(given):
+        for other, others in given[:number]:
+            if operator_refuses(operator, others, its):
+                return (
+                    f"{shown(node)}: {shown(other)} is {others} and {shown(one)} is {its}, of which Spark"
+                    " makes no common type",
+                    _CODE,
+                    "cast one of the two",
+                )
+    return None
+
+
+def _alike(node: Expr) -> Sequence[Expr]:
+    if isinstance(node, exp.Case):
+        otherwise = node.args.get("default")
+        return [*(when.args["true"] for when in node.args["ifs"]), *([otherwise] if otherwise else [])]
+    if isinstance(node, exp.If):
+        both = () if isinstance(node.parent, exp.Case) else (node.args.get("true"), node.args.get("false"))
+        return [each for each in both if each is not None]
+    if isinstance(node, exp.Nvl2):
+        return [each for each in (node.args.get("true"), node.args.get("false")) if each is not None]
+    if isinstance(node, exp.In):
+        return [node.this, *node.expressions] if node.expressions else []
+    if isinstance(node, exp.ConcatWs):  # texts and ARRAYs of texts, side by side
+        return []
+    return list(node.iter_expressions()) if isinstance(node, _ALIKE) else []
+
+
+def _cast(node: exp.Cast, kind: Kind) -> Problem | None:
+    wanted = node.to.sql("spark")
+    for digits, scale in _decimals(node.to):
+        if not 0 < digits <= MOST_DIGITS or scale > digits:
+            return (
+                f"{shown(node)}: there is no DECIMAL({digits},{scale})",
+                _CODE,
+                f"a DECIMAL has 1 to {MOST_DIGITS} digits, and no more places",
+            )
+    plain: Any = node.this.unnest()
+    given = "STRING" if isinstance(plain, exp.Literal) and plain.is_string else kind(plain)
+    if not _casts_not("TRY_CAST" if isinstance(node, exp.TryCast) else "CAST", given, wanted):
+        return None
+    hint = None
+    if wanted == "DATE" and _is_number(given):
+        hint = "days since 1970-01-01 become a DATE by date_from_unix_date()"
+    elif given == "DATE" and _is_number(wanted):
+        hint = "unix_date() gives the days since 1970-01-01"
+    return f"{shown(node)}: Spark casts no {given} to {wanted}", _CODE, hint
+
+
+def _decimals(kind: exp.DataType) -> Iterator[tuple[int, int]]:
+    """Digits and scale of every DECIMAL in a type that is written with them."""
+    for each in kind.find_all(exp.DataType):
+        lengths = [int(size.name) for size in each.expressions if isinstance(size, exp.DataTypeParam)]
+        if each.this is exp.DType.DECIMAL and lengths:
+            yield lengths[0], lengths[1] if len(lengths) > 1 else 0
+
+
+def _casts_not(operator: str, given: str, wanted: str) -> bool:
+    """Certainly, in some part of them."""
+    if operator_refuses(operator, given, wanted):
+        return True
+    one, other = element_of(given), element_of(wanted)
+    if one is not None and other is not None:
+        return _casts_not(operator, one, other)
+    entry, entries = entry_of(given), entry_of(wanted)
+    if entry is not None and entries is not None:
+        return any(_casts_not(operator, *pair) for pair in zip(entry, entries, strict=True))
+    fields, into = fields_of(given), fields_of(wanted)
+    if fields is not None and into is not None:
+        if len(fields) != len(into):
+            return True
+        return any(_casts_not(operator, a[1], b[1]) for a, b in zip(fields, into, strict=True))
+    return False
+
+
+def _element(node: exp.Bracket, kind: Kind) -> Problem | None:
+    if len(node.expressions) != 1:
+        return None
+    (place,) = node.expressions
+    base = kind(node.this)
+    family = family_of(base)
+    if family is None:
+        return None
+    if family not in ("ARRAY", "MAP", "STRUCT"):
+        return f"{shown(node)}: a {base} has no elements", _CODE, "elements are of an ARRAY, MAP or STRUCT"
+    literal: Any = place.unnest()
+    is_text = isinstance(literal, exp.Literal) and literal.is_string
+    if family == "STRUCT":
+        if isinstance(literal, exp.Column) or (isinstance(literal, exp.Literal) and not is_text):
+            return f"{shown(node)}: a STRUCT has names of fields", _CODE, "write x.field, or x['field']"
+        return None
+    its = "STRING" if is_text and family == "ARRAY" else kind(place)
+    if its != UNKNOWN and operator_refuses("[]", base, its):
+        return f"{shown(node)}: an {family} has no place {its}", _CODE, "cast it to INT"
+    return None
+
+
+def _field(node: exp.Dot, kind: Kind) -> Problem | None:
+    name, base = node.expression, kind(node.this)
+    if not isinstance(name, exp.Identifier) or base == UNKNOWN or field_type(base, name.name) is not None:
+        return None
+    if family_of(base) is None:  # an INTERVAL, say
+        return None
+    known = [own for own, _ in fields_of(element_of(base) or base) or ()]
+    return f"{shown(node)}: a {base} has no field {name.name}", "unknown-column", near_names(name.name, known)

@@ -1,0 +1,113 @@
+"""ARRAYs, STRUCTs and MAPs that Spark does not compare, for their parts are of unlike types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from sqlglot import exp
+
+from watersmeet.front.query.operators import Kind, Problem, shown
+from watersmeet.front.types.columns import UNKNOWN
+from watersmeet.spec.functions import family_of
+from watersmeet.spec.model import Expr
+from watersmeet.types.compared import tightest_type
+from watersmeet.types.nested import element_of, entry_of, is_nested
+from watersmeet.types.parser import sql_type
+
+_OF_LISTS = ("array_union", "array_intersect", "array_except", "arrays_overlap")
+_OF_ELEMENTS = {
+    "array_contains": 1,
+    "array_position": 1,
+    "array_remove": 1,
+    "array_append": 1,
+    "array_prepend": 1,
+    "array_insert": 2,
+}
+"""Where the value stands that is beside the ARRAY's elements."""
+
+_WIDENING = ("array_contains", "map_contains_key")
+"""They make one type of DECIMALs and other numbers."""
+
+_EXTREMES = ("greatest", "least")
+_HINT = "cast one of the two, as in CAST(x AS ARRAY<DOUBLE>)"
+
+
+def unlike_operands(
+    node: Expr, operator: str, left: tuple[Expr, str], right: tuple[Expr, str]
+) -> Problem | None:
+    """Of an operator that compares: ARRAYs or STRUCTs, of known types."""
+    if not (is_nested(left[1]) and is_nested(right[1])) or not _are_unlike(left[1], right[1]):
+        return None
+    return f"{shown(node)}: Spark has no {left[1]} {operator} {right[1]}", "wrong-types", _HINT
+
+
+def unlike_arguments(name: str, given: Sequence[Expr], kind: Kind) -> Problem | None:
+    """Of a function of ARRAYs or MAPs, and of `greatest` and `least`."""
+    if name in _EXTREMES:
+        return _texts_beside_others(name, given, kind)
+    pair = _pair(name, given, kind)
+    if pair is None or not _are_unlike(*pair) or (name in _WIDENING and _have_decimals(*pair)):
+        return None
+    (one, other), types = (given[0], given[_OF_ELEMENTS.get(name, 1)]), pair
+    return (
+        f"{name}(): {shown(one)} is {kind(one)} and {shown(other)} is {kind(other)}: Spark compares no"
+        f" {types[0]} with {types[1]} there",
+        "wrong-arguments",
+        "cast one of the two",
+    )
+
+
+def unlike_key(node: exp.Bracket, kind: Kind) -> Problem | None:
+    """Of `element_at`, which is no ``[]``: that casts the key."""
+    entry = entry_of(kind(node.this)) if node.args.get("offset") and len(node.expressions) == 1 else None
+    if entry is None or not _are_unlike(entry[0], kind(node.expressions[0])):
+        return None
+    key = kind(node.expressions[0])
+    return (
+        f"{shown(node)}: the keys are {entry[0]}, and {shown(node.expressions[0])} is {key}",
+        "wrong-arguments",
+        f"cast it to {entry[0]}",
+    )
+
+
+def _pair(name: str, given: Sequence[Expr], kind: Kind) -> tuple[str, str] | None:
+    """The types that are brought together."""
+    place = _OF_ELEMENTS.get(name, 1)
+    if len(given) <= place:
+        return None
+    first, second = kind(given[0]), kind(given[place])
+    if name in _OF_LISTS:
+        return (first, second) if is_nested(first) and is_nested(second) else None
+    if name == "map_contains_key":
+        entry = entry_of(first)
+        return None if entry is None else (entry[0], second)
+    if name in _OF_ELEMENTS:
+        element = element_of(first)
+        return None if element is None else (element, second)
+    return None
+
+
+def _texts_beside_others(name: str, given: Sequence[Expr], kind: Kind) -> Problem | None:
+    known = [(each, kind(each)) for each in given]
+    for (one, its), (other, others) in combinations(known, 2):
+        families = family_of(its), family_of(others)
+        if None not in families and families[0] != families[1] and "STRING" in families:
+            return (
+                f"{name}(): {shown(one)} is {its} and {shown(other)} is {others}, of which Spark makes no"
+                " common type there",
+                "wrong-arguments",
+                "cast one of the two",
+            )
+    return None
+
+
+def _have_decimals(one: str, other: str) -> bool:
+    return "DECIMAL" in one + other and is_nested(one) == is_nested(other)
+
+
+def _are_unlike(one: str, other: str) -> bool:
+    """Certainly."""
+    if any(word in kind for kind in (one, other) for word in (UNKNOWN, "VOID", "INTERVAL")):
+        return False
+    return tightest_type(sql_type(one), sql_type(other), names=False) is None

@@ -1,0 +1,57 @@
+"""Rule: what is not run in output_mode changelog, where results may be taken back."""
+
+from __future__ import annotations
+
+from watersmeet.errors import PlanError
+from watersmeet.plan.nodes.tree import Tree
+
+
+def check_changelog(tree: Tree) -> list[PlanError]:
+    """What is not run yet where results may be taken back."""
+    names = ", ".join(i.alias for i in tree.inputs)
+    if any(each.query.aggregation is not None for each in tree.every):
+        return [PlanError("windows are not run yet in output_mode changelog", code="not-yet")]
+    if len(tree.every) > 1:
+        return [
+            PlanError(
+                f"UNION ALL of joins ({names}) is not run yet in output_mode changelog",
+                code="not-yet",
+                hint="write one INSERT per branch, into the same sink",
+            )
+        ]
+    lookups = [i.alias for i in tree.inputs if i.as_of]
+    if lookups:
+        return [
+            PlanError(
+                f"a join with a table FOR SYSTEM_TIME AS OF ({', '.join(lookups)}) is not run in output_mode"
+                " changelog: a row that is taken back might meet another table than when it came",
+                code="not-yet",
+                hint="SET output_mode = append, or declare the table's changes as a stream of updates",
+            )
+        ]
+    if len(tree.nodes) > 1:
+        return [
+            PlanError(
+                f"joins of more than two inputs ({names}) are not run yet in output_mode changelog",
+                code="not-yet",
+                hint="join two of them into a sink, and that with the third",
+            )
+        ]
+    hinted = [i.alias for i in tree.inputs if i.broadcast]
+    if hinted:
+        return [
+            PlanError(
+                f"BROADCAST({', '.join(hinted)}) is not run yet in output_mode changelog: how many matches a"
+                " row has is counted by the one task that has it",
+                code="not-yet",
+                hint="leave out the hint, or SET output_mode = append",
+            )
+        ]
+    if tree.root.passes and any(i.changes for i in tree.inputs):
+        return [
+            PlanError(
+                f"a query without a join over rows that may be taken back ({names}) is not run yet",
+                code="not-yet",
+            )
+        ]
+    return []

@@ -1,0 +1,165 @@
+"""The rules by which a query becomes a plan, each a function with one job over what is known of it so far.
+
+`planner.RULES` says in which order they are asked. A rule writes down what it works out in `Planning`, and
+gives back what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from watersmeet.errors import PlanError
+from watersmeet.plan.checks.changelog import check_changelog
+from watersmeet.plan.checks.query import check_query
+from watersmeet.plan.checks.unbounded import Outflow, check_bounded
+from watersmeet.plan.conditions.conjuncts import join_all
+from watersmeet.plan.conditions.placement import place
+from watersmeet.plan.conditions.residual import after_join
+from watersmeet.plan.identity.fingerprint import fingerprint_of
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.plan.nodes.aggregate import check_calls
+from watersmeet.plan.nodes.asof import check_asof
+from watersmeet.plan.nodes.chain import Understood, plan_nodes
+from watersmeet.plan.nodes.join import draft_of
+from watersmeet.plan.nodes.stages import FoldedQuery
+from watersmeet.plan.nodes.tree import Tree, tree_of
+from watersmeet.plan.scope import Scope, check_event_times
+from watersmeet.spec.model import Expr, Options, OutputColumn, OutputMode, Sink
+
+Problems = Sequence[PlanError]
+
+
+@dataclass
+class Planning:
+    """A query on its way to a plan. ``sql``: its text, for people. Below ``sql`` stands what the rules work
+    out; it is there when the rule before has been asked."""
+
+    name: str
+    sink: Sink
+    options: Options
+    asked: FoldedQuery
+    sql: str
+    tree: Tree = field(init=False)
+    understood: Understood = field(init=False)
+    nodes: tuple[NodePlan, ...] = field(init=False)
+    plan: QueryPlan = field(init=False)
+
+    @property
+    def scope(self) -> Scope:
+        """All inputs, those of stages too."""
+        return Scope(self.tree.inputs, time_zone=self.options.time_zone)
+
+    @property
+    def where(self) -> Expr | None:
+        """What is asked of the rows of the last node."""
+        after = [conjunct.expr for conjunct in self.understood.conditions.after]
+        return join_all(after + ([] if self.asked.after is None else [self.asked.after]))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``ask``: writes down what it works out, and says what is wrong. ``is_last`` where something is wrong by
+    then: later rules would stumble over it, or only say it again. ``applies``: to which queries."""
+
+    name: str
+    ask: Callable[[Planning], Problems]
+    is_last: bool = False
+    applies: Callable[[Planning], bool] = lambda query: True
+
+
+def tree_grown(query: Planning) -> Problems:
+    """Relations become nodes, each after those whose rows it takes; those of stages in trees of their own."""
+    query.tree = tree_of(query.asked.query, query.options.time_zone)
+    return ()
+
+
+def event_times_legal(query: Planning) -> Problems:
+    """Event times have types that are times."""
+    return check_event_times(query.scope)
+
+
+def query_legal(query: Planning) -> Problems:
+    """Names, updates in append mode, and inputs that follow others: whatever the query joins."""
+    return check_query(query.asked.outputs, query.sink, query.options, query.scope)
+
+
+def aggregates_legal(query: Planning) -> Problems:
+    """The aggregates of windows are ones that can be run where they stand."""
+    problems: list[PlanError] = []
+    for stage in query.tree.every:
+        if stage.query.aggregation is not None:
+            problems += check_calls(stage.query.aggregation, is_root=stage is query.tree)
+    return problems
+
+
+def changelog_run(query: Planning) -> Problems:
+    """What is run where results may be taken back."""
+    return check_changelog(query.tree)
+
+
+def is_changelog(query: Planning) -> bool:
+    return query.options.output_mode is OutputMode.CHANGELOG
+
+
+def conditions_understood(query: Planning) -> Problems:
+    """Conjuncts go to the node that asks them, and are taken apart there: keys, bands, bounds, residual."""
+    query.understood, problems = _understood(query.tree, query.options)
+    return problems
+
+
+def _understood(tree: Tree, options: Options) -> tuple[Understood, list[PlanError]]:
+    """The query and its stages."""
+    stages, problems = {}, []
+    for key, stage in tree.stages.items():
+        stages[key], of_stage = _understood(stage, options)
+        problems += of_stage
+    aggregation = tree.query.aggregation
+    having = None if aggregation is None else aggregation.having
+    conditions = place(tree.nodes, tree.query.where, having)
+    drafts = []
+    for node in tree.nodes:
+        draft, of_node = draft_of(node, conditions.joins[node.number])
+        drafts.append(draft)
+        problems += of_node
+    problems += check_asof(drafts, options)
+    return Understood(tree, conditions, tuple(drafts), stages), problems
+
+
+def state_bounded(query: Planning) -> Problems:
+    """No row would be kept for ever."""
+    return _outflow(query.understood, query.options).errors
+
+
+def _outflow(query: Understood, options: Options) -> Outflow:
+    """The watermarks that leave a query or stage, and the rows in it that would be kept for ever."""
+    stages = {key: _outflow(stage, options) for key, stage in query.stages.items()}
+    errors = tuple(error for flow in stages.values() for error in flow.errors)
+    if errors:
+        return Outflow(frozenset(), errors)
+    return check_bounded(query.drafts, query.conditions.every, options, stages)
+
+
+def nodes_planned(query: Planning) -> Problems:
+    """Which columns each node keeps, what is computed of them, and what leaves it."""
+    where = query.where
+    after = [output.expr for output in query.asked.outputs] + ([] if where is None else [where])
+    query.nodes, problems = plan_nodes(query.understood, after)
+    return problems
+
+
+def query_planned(query: Planning) -> Problems:
+    """The plan with what is asked of the last node's rows, and the digest that state is known by."""
+    where = query.where
+    query.plan = QueryPlan(
+        name=query.name,
+        sink=query.sink,
+        nodes=query.nodes,
+        where=None if where is None else after_join(where),
+        outputs=tuple(OutputColumn(o.name, after_join(o.expr), o.origin) for o in query.asked.outputs),
+        options=query.options,
+        fingerprint=fingerprint_of(query.nodes, query.options),
+        sql=query.sql,
+    )
+    return ()

@@ -1,0 +1,143 @@
+"""A job's text, run on Spark until it ends or is stopped: what Python calls, and the command line with it.
+
+PySpark is loaded when a job is run, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
+from watersmeet.engine.spark.job.inferring import Inferring
+from watersmeet.errors import SpecError
+from watersmeet.front.ddl.settings import ON
+from watersmeet.front.sql import parse_job, run_settings
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.planner import plan_job
+from watersmeet.sinks.base import RowPrinter
+from watersmeet.spec.model import Column, Job
+
+if TYPE_CHECKING:
+    from watersmeet.engine.spark.job.job import OnTick
+    from watersmeet.engine.spark.job.settings import OnStart, RunResult
+    from watersmeet.engine.spark.sources.backlog import Backlog
+
+
+def run(
+    text: str,
+    settings: Mapping[str, str | int | bool] | None = None,
+    *,
+    accept_loss: Collection[str] = (),
+    rebuild: bool = False,
+    on_tick: OnTick | None = None,
+    on_notice: Callable[[str], None] | None = None,
+    console: RowPrinter | None = None,
+) -> RunResult:
+    """Run a job until it ends or is stopped, in this process's Spark session, or in one that is begun.
+
+    In the main thread, SIGINT and SIGTERM let the tick in hand finish and end the run. A job goes on where
+    its checkpoint says, whoever ran it before.
+
+    Args:
+        text: the job, as in a file that ``watersmeet run`` is given.
+        settings: as with SET in the text, which they take precedence over; ``checkpoint``, the directory of
+            the job's state, has to be in one of the two.
+        accept_loss: names of Kafka sources that go on though rows are gone before they were read.
+        rebuild: make Spark's checkpoint anew from the job's state.
+        on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
+        on_notice: called with what a person should know and does not stop the job, warnings of the plan among
+            it.
+        console: prints the rows of console sinks.
+
+    Returns how many ticks there were, the last one's result, and how the run ended.
+
+    Raises:
+        WatersmeetError: whatever went wrong, readable; nothing is lost, and the job can be run again.
+    """
+    asked = {name: _as_text(value) for name, value in (settings or {}).items()}
+    directory = run_settings(text, asked).get("checkpoint")
+    if directory is None:
+        parse_job(text, overrides=asked, infer=Inferring())  # what is wrong with the text comes first
+        raise SpecError(
+            "the job has no checkpoint: a directory for its state",
+            code="no-checkpoint",
+            hint="run(text, {'checkpoint': 'state/delivered'}), or SET checkpoint = '…' in the text",
+        )
+    infer = Inferring(directory, on_notice)
+    job = parse_job(text, overrides=asked, infer=infer)
+    if not job.inserts:
+        message = "there is nothing to run but EXPLAIN"
+        raise SpecError(message, code="nothing-to-run", hint="add INSERT INTO sink SELECT …")
+    plan = plan_job(job)
+    if on_notice is not None:
+        for query in plan.queries:
+            for warning in query.warnings:
+                on_notice(f"{query.name}: {warning}")
+    return run_planned(
+        job,
+        plan,
+        checkpoint=directory,
+        accept_loss=accept_loss,
+        rebuild=rebuild,
+        inferred=infer.inferred,
+        on_tick=on_tick,
+        on_notice=on_notice,
+        console=console,
+    )
+
+
+def run_planned(
+    job: Job,
+    plan: JobPlan,
+    *,
+    checkpoint: str,
+    accept_loss: Collection[str] = (),
+    rebuild: bool = False,
+    inferred: Mapping[str, Sequence[Column]] | None = None,
+    on_start: OnStart | None = None,
+    on_notice: Callable[[str], None] | None = None,
+    on_backlog: Callable[[Backlog], None] | None = None,
+    on_tick: OnTick | None = None,
+    console: RowPrinter | None = None,
+) -> RunResult:
+    """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none.
+
+    Raises:
+        StateError: a reset of the job was interrupted, and more, as `run`.
+    """
+    from watersmeet.engine.spark.job.job import run_job
+
+    asked = job.run
+    directory = asked.get("checkpoint", checkpoint)
+    check_not_half_gone(Checkpoint(directory), f"watersmeet reset JOB.sql --checkpoint {directory}")
+    return run_job(
+        job,
+        plan,
+        checkpoint=directory,
+        partitions=int(asked["partitions"]) if "partitions" in asked else None,
+        trigger=asked.get("trigger"),
+        master=asked.get("master"),
+        jars=asked.get("jars"),
+        conf=dict(job.settings),
+        until_caught_up=is_set(asked, "until_caught_up"),
+        finish=is_set(asked, "finish"),
+        set_aside_newer_parts=is_set(asked, "set_aside_newer_parts"),
+        rebuild=rebuild,
+        accept_loss=accept_loss,
+        inferred=inferred,
+        on_start=on_start,
+        on_notice=on_notice,
+        on_backlog=on_backlog,
+        on_tick=on_tick,
+        console=console,
+    )
+
+
+def _as_text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_set(settings: Mapping[str, str], name: str) -> bool:
+    """Whether a setting of the run that is a switch is on."""
+    return settings.get(name, "false").strip().lower() in ON

@@ -1,0 +1,77 @@
+"""The connectors: their names as people write them, and what each can do. Who asks, asks for an ability.
+
+A new connector is a line here, and then what has it: a reader of streams (`engine.spark.sources.frames`), of
+tables (`engine.spark.sources.tables`), a sink (`sinks.registry`), its options (`spec.options`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from watersmeet.errors import SpecError, near_names
+
+_MINUTE_US = 60_000_000
+
+
+@dataclass(frozen=True)
+class Connector:
+    """What a connector can do.
+
+    ``aliases``: other names of it. Of what is read: ``tables``: as a whole, again and again;
+    ``one_partition``: its rows carry no partition, for there is only one; ``tells_partitions``: each row
+    carries one; ``log``: rows have offsets per partition, and the oldest may be gone; ``files``: it is a
+    folder of files; ``snapshot``: what a database holds, which tells no changes; ``own_rate``: it makes
+    rows, so many per second; ``max_ahead_us``: rows further ahead of the clock are set aside, if nothing
+    else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be
+    said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    tables: bool = False
+    one_partition: bool = False
+    tells_partitions: bool = False
+    log: bool = False
+    files: bool = False
+    snapshot: bool = False
+    own_rate: bool = False
+    max_ahead_us: int | None = None
+    refresh_us: int | None = None
+    sinks: bool = False
+    unique_names: bool = False
+
+
+_ALL = (
+    Connector(
+        "kafka", tells_partitions=True, log=True, max_ahead_us=24 * 60 * _MINUTE_US,
+        sinks=True, unique_names=True,
+    ),
+    Connector(
+        "file", ("files", "filesystem"), tables=True, one_partition=True, files=True,
+        refresh_us=0, sinks=True, unique_names=True,
+    ),
+    Connector("generator", ("datagen",), one_partition=True, own_rate=True),
+    Connector("console", ("print",), sinks=True),
+    Connector("memory", tables=True, tells_partitions=True, sinks=True),
+    Connector("jdbc", tables=True, snapshot=True, refresh_us=_MINUTE_US),
+)  # fmt: skip
+
+CONNECTORS: Mapping[str, Connector] = {each.name: each for each in _ALL}
+
+BY_NAME: Mapping[str, Connector] = {name: each for each in _ALL for name in (each.name, *each.aliases)}
+"""By all names, in lower case, as people know them from Hazelcast, Flink and Spark."""
+
+
+def connector_of(name: str) -> Connector:
+    """The connector so named by us. Raises: SpecError, when there is none."""
+    try:
+        return CONNECTORS[name]
+    except KeyError:
+        raise SpecError(
+            f'there is no connector "{name}"', code="unknown-connector", hint=near_names(name, CONNECTORS)
+        ) from None
+
+
+OF_ALL_SOURCES = ("idle_timeout", "on_idle", "max_ahead", "partitions", "rows_per_second", "refresh")
+"""What any source may say; none of these is left among a source's options once it has been read."""

@@ -1,0 +1,247 @@
+"""Which values the options of Spark's readers, writers and parsers of files can have.
+
+Spark refuses most others when it first reads, some in each record, and a few it passes over in silence. What
+it refuses was found out by asking it; a test asks again.
+"""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from watersmeet.errors import near_names
+from watersmeet.spec.time_patterns import pattern_problem
+from watersmeet.spec.time_zones import zone_named
+
+
+class Use(Enum):
+    """What is done by an option: files are read or written, or records of a log are parsed."""
+
+    READ = "read"
+    WRITE = "write"
+    PARSE = "parse"
+
+
+ENCODINGS = ("UTF-8", "US-ASCII", "ISO-8859-1", "UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
+SYNONYMS = (("sep", "delimiter"), ("encoding", "charset"), ("compression", "codec"))
+"""Two names of one option each: of the first, if both are said."""
+
+_SWITCHES = frozenset(
+    {
+        "latestfirst", "filenameonly", "recursivefilelookup", "ignorecorruptfiles", "ignoremissingfiles",
+        "header", "multiline", "enforceschema", "mergeschema", "ignoreleadingwhitespace", "pretty",
+        "ignoretrailingwhitespace", "ignorenullfields", "quoteall", "escapequotes", "primitivesasstring",
+        "allowcomments", "allowunquotedfieldnames", "allowsinglequotes", "allownumericleadingzeros",
+        "allowbackslashescapinganycharacter", "allowunquotedcontrolchars", "allownonnumericnumbers",
+        "enabledatetimeparsingfallback", "writenonasciicharacterascodepoint",
+    }
+)  # fmt: skip
+_COUNTS = frozenset({"maxfilespertrigger", "maxbytespertrigger", "maxrecordsperfile"})
+_CHARACTERS = frozenset({"quote", "escape", "chartoescapequoteescaping", "comment"})
+_QUOTE_HANDLING = (
+    "STOP_AT_CLOSING_QUOTE", "BACK_TO_DELIMITER", "STOP_AT_DELIMITER", "SKIP_VALUE", "RAISE_ERROR",
+)  # fmt: skip
+_REBASE = ("CORRECTED", "LEGACY", "EXCEPTION")
+_CODECS = {
+    "parquet": ("none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli", "lzo"),
+    "json": ("none", "uncompressed", "gzip", "bzip2", "deflate", "lz4", "snappy", "zstd"),
+    "csv": ("none", "uncompressed", "gzip", "bzip2", "deflate", "lz4", "snappy", "zstd"),
+}
+_LARGEST = 2**31 - 1
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_RATIO = re.compile(r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_SEPARATOR = re.compile(r"(?:[^\\]|\\[trbf\"'\\])+", re.DOTALL)
+_ESCAPED = {"t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_SHORT_ZONES = frozenset(
+    {
+        "ACT", "AET", "AGT", "ART", "AST", "BET", "BST", "CAT", "CNT", "CST", "CTT", "EAT", "ECT", "EST",
+        "HST", "IET", "IST", "JST", "MIT", "MST", "NET", "NST", "PLT", "PNT", "PRT", "PST", "SST", "UT",
+        "VST",
+    }
+)  # fmt: skip
+_OF_A_ZONE = frozenset("VvzO")
+_DATE_LETTERS = frozenset("ahkKHmsSnNAVvzOXxZB")
+
+
+def separator_of(written: str) -> str:
+    """What an option ``sep`` stands for: of ``\\\\t`` a tab."""
+    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), written, flags=re.DOTALL)
+
+
+def value_problems(
+    options: Mapping[str, str], wanted: str, use: Use, *, prefix: str = ""
+) -> list[tuple[str, str]]:
+    """What is wrong: an option as it is written, and what to write.
+
+    Args:
+        options: those of the format ``wanted``; names as written, behind ``prefix``.
+    """
+    named = {name.lower().removeprefix(prefix): name for name in options}
+    found = []
+    for name, written in named.items():
+        hint = value_problem(name, options[written], wanted, use)
+        if hint is not None:
+            found.append((written, hint))
+    for one, other in SYNONYMS:
+        if one in named and other in named:
+            found.append(
+                (named[other], f"'{prefix}{one}' is the same option, and is said, too: leave out one")
+            )
+    if wanted == "json" and use is Use.READ and not found:
+        found += _undelimited({name: options[written] for name, written in named.items()}, named)
+    return found
+
+
+def value_problem(name: str, value: str, wanted: str, use: Use) -> str | None:
+    """What to write instead of a value that the option cannot have; None: it can. ``name``: in small letters.
+
+    >>> value_problem("quote", "ab", "csv", Use.READ)
+    'it is one character, or empty for none'
+    >>> value_problem("sep", "||", "csv", Use.READ) is None
+    True
+    """
+    if name in _SWITCHES:
+        return None if value.lower() in ("true", "false") else "it can be 'true' or 'false'"
+    if name in _COUNTS:
+        return _number(value, 1, 2**63 - 1, "a whole number above zero, such as '10'")
+    if name in _CHARACTERS:
+        short = len(value.encode("utf-16-le", "surrogatepass")) <= 2
+        return None if short else "it is one character, or empty for none"
+    if name in ("encoding", "charset"):
+        return None if value.upper() in ENCODINGS else f"it can be {_either(ENCODINGS)}"
+    rule = _RULES.get(name)
+    return None if rule is None else rule(value, wanted, use)
+
+
+def _separator(value: str, wanted: str, use: Use) -> str | None:
+    if not value:
+        return "it is one or more characters, such as ',' or '\\t'"
+    if _SEPARATOR.fullmatch(value):
+        return None
+    return "behind a backslash can be t, r, b, f, a quote or a backslash; write other characters as they are"
+
+
+def _line_separator(value: str, wanted: str, use: Use) -> str | None:
+    if wanted == "csv" and use is Use.PARSE:
+        return None
+    if not value:
+        return "it is what ends a record, such as '\\n' (a line feed); leave it out for lines"
+    if wanted == "csv" and len(value.encode("utf-16-le", "surrogatepass")) > 4:
+        return "it is one or two characters"
+    return None
+
+
+def _pattern(value: str, wanted: str, use: Use) -> str | None:
+    why = pattern_problem(value, reading=use is not Use.WRITE)
+    return None if why is None else f"{why}; a pattern is like 'yyyy-MM-dd HH:mm:ss'"
+
+
+def _of_letters(missing: frozenset[str], what: str) -> Callable[[str, str, Use], str | None]:
+    def rule(value: str, wanted: str, use: Use) -> str | None:
+        why = _pattern(value, wanted, use)
+        if why is not None or use is not Use.WRITE:
+            return why
+        plain = re.sub(r"'(?:[^']|'')*'|\[[^\]]*\]?", "", value)
+        odd = next((letter for letter in plain if letter in missing), None)
+        return None if odd is None else f"{odd} is of {what}; a pattern is like 'yyyy-MM-dd'"
+
+    return rule
+
+
+def _time_zone(value: str, wanted: str, use: Use) -> str | None:
+    named = value in _SHORT_ZONES or value in zoneinfo.available_timezones()
+    if named or (zone_named(value) is not None and value == value.strip().upper()):
+        return None
+    return "name a region, such as 'America/New_York', 'UTC', or an offset, such as '+05:30'"
+
+
+def _one_of(names: tuple[str, ...], *, exactly: bool = False) -> Callable[[str, str, Use], str | None]:
+    def rule(value: str, wanted: str, use: Use) -> str | None:
+        written = value if exactly else value.upper()
+        return None if written in names else f"it can be {_either(names)}"
+
+    return rule
+
+
+def _rebase(value: str, wanted: str, use: Use) -> str | None:
+    return None if use is Use.WRITE or value in _REBASE else f"it can be {_either(_REBASE)}"
+
+
+def _codec(value: str, wanted: str, use: Use) -> str | None:
+    if value.lower() in _CODECS[wanted] or (wanted != "parquet" and "." in value.strip(".")):  # a class
+        return None
+    return near_names(value, _CODECS[wanted])
+
+
+def _columns(value: str, wanted: str, use: Use) -> str | None:
+    return _number(value, 1, _LARGEST, "a whole number above zero, such as '20480'")
+
+
+def _characters(value: str, wanted: str, use: Use) -> str | None:
+    hint = "a whole number above zero, or '-1' for no limit"
+    return None if value == "-1" else _number(value, 1, _LARGEST, hint)
+
+
+def _cached(value: str, wanted: str, use: Use) -> str | None:
+    return _number(value, 0, _LARGEST, "a whole number, such as '10000', or '0'")
+
+
+def _ratio(value: str, wanted: str, use: Use) -> str | None:
+    fits = _RATIO.fullmatch(value) and float(value) <= 1
+    return None if fits else "a number from 0 to 1, such as '0.2'"
+
+
+def _glob(value: str, wanted: str, use: Use) -> str | None:
+    plain = re.sub(r"\\.", "", value, flags=re.DOTALL)
+    outside = re.sub(r"\[[^\]]+\]", "", plain)
+    if "\\" in outside or "[" in outside or outside.count("{") > outside.count("}"):
+        return "it is a pattern of names, such as '*.csv'; every [ needs a ], and every { a }"
+    return None
+
+
+def _base(value: str, wanted: str, use: Use) -> str | None:
+    return None if value else "it is a directory above those of partitions"
+
+
+_RULES: Mapping[str, Callable[[str, str, Use], str | None]] = {
+    "sep": _separator,
+    "delimiter": _separator,
+    "linesep": _line_separator,
+    "dateformat": _of_letters(_DATE_LETTERS, "a time of day, which a DATE has not"),
+    "timestampformat": _pattern,
+    "timestampntzformat": _of_letters(_OF_A_ZONE, "a time zone, which a TIMESTAMP_NTZ has not"),
+    "timezone": _time_zone,
+    "unescapedquotehandling": _one_of(_QUOTE_HANDLING),
+    "datetimerebasemode": _rebase,
+    "int96rebasemode": _rebase,
+    "compression": _codec,
+    "codec": _codec,
+    "maxcolumns": _columns,
+    "maxcharspercolumn": _characters,
+    "maxcachedfiles": _cached,
+    "discardcachedinputratio": _ratio,
+    "cleansource": _one_of(("OFF", "ARCHIVE", "DELETE")),
+    "pathglobfilter": _glob,
+    "basepath": _base,
+}
+
+
+def _undelimited(values: Mapping[str, str], named: Mapping[str, str]) -> list[tuple[str, str]]:
+    """JSON in another encoding than UTF-8 is cut into records only by what is said to end them."""
+    name = "encoding" if "encoding" in named else "charset"
+    encoding = values.get(name, "UTF-8").upper()
+    if encoding == "UTF-8" or values.get("multiline", "false").lower() == "true":
+        return []
+    if encoding in ("UTF-16", "UTF-32"):
+        return [(named[name], "'multiLine' = 'true' reads such files, or say 'UTF-16LE' or 'UTF-16BE'")]
+    return [] if "linesep" in named else [(named[name], "say what ends a record: 'lineSep' = '\\n'")]
+
+
+def _number(value: str, least: int, most: int, hint: str) -> str | None:
+    return None if _NUMBER.fullmatch(value) and least <= int(value) <= most else hint
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join((", ".join(f"'{each}'" for each in names[:-1]), f"'{names[-1]}'"))

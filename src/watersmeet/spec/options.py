@@ -1,0 +1,69 @@
+"""Names of the options of sources and sinks, but for files (`spec.files`): others are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from watersmeet.errors import SpecError, near_names
+from watersmeet.spec import kafka
+from watersmeet.spec.connectors import OF_ALL_SOURCES
+from watersmeet.spec.model import Sink, Source
+
+JDBC = (
+    "url", "dbtable", "query", "prepareQuery", "user", "password", "driver", "partitionColumn", "lowerBound",
+    "upperBound", "numPartitions", "queryTimeout", "fetchsize", "sessionInitStatement", "customSchema",
+    "preferTimestampNTZ", "pushDownPredicate", "keytab", "principal", "refreshKrb5Config",
+    "connectionProvider", "hint", "timestampNTZFormat",
+)  # fmt: skip
+JDBC_PROPERTIES = "properties."
+"""Options that begin so are the driver's own, such as ``properties.sslmode``."""
+
+_NOT_JDBC = {
+    "username": "the option is called 'user'",
+    "table-name": "the option is called 'dbtable'",
+    "table": "the option is called 'dbtable'",
+    "batchsize": "it is for writing",
+    "truncate": "it is for writing",
+    "isolationlevel": "it is for writing",
+    "createtableoptions": "it is for writing",
+}
+GENERATOR = ("rate", "disorder", "keys", "seed", "rows", "start")
+
+_CONSOLE = ("rows",)
+
+
+def source_option_problems(source: Source) -> list[SpecError]:
+    """A problem for every option of a Kafka, JDBC or generator source that there is not."""
+    return list(_of_source(source))
+
+
+def sink_option_problems(sink: Sink) -> list[SpecError]:
+    """The same of a sink that prints, or writes to Kafka."""
+    if sink.connector == "kafka":
+        return list(kafka.sink_problems(sink))
+    if sink.connector != "console":
+        return []
+    what = f'console sink "{sink.name}"'
+    return [_unknown(what, name, _CONSOLE) for name in sink.options if name not in _CONSOLE]
+
+
+def _of_source(source: Source) -> Iterator[SpecError]:
+    if source.connector == "kafka":
+        yield from kafka.source_problems(source, OF_ALL_SOURCES)
+    elif source.connector == "jdbc":
+        known = {name.lower() for name in JDBC}
+        for name in source.options:
+            if name.lower() not in known and not name.lower().startswith(JDBC_PROPERTIES):
+                found = _unknown(f'jdbc table "{source.name}"', name, [*JDBC, *OF_ALL_SOURCES])
+                hint = _NOT_JDBC.get(name.lower()) or found.hint
+                found.hint = f"{hint}; properties of the driver are written '{JDBC_PROPERTIES}{name}'"
+                yield found
+    elif source.connector == "generator":
+        fields = [f"field.{c.name}.{what}" for c in source.columns for what in ("kind", "nulls")]
+        for name in source.options:
+            if name not in GENERATOR and name not in fields:
+                yield _unknown(f'generator "{source.name}"', name, [*GENERATOR, *fields, *OF_ALL_SOURCES])
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> SpecError:
+    return SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=near_names(name, known))

@@ -1,0 +1,51 @@
+"""Which sinks do not tell how many rows they took, as far as their options say.
+
+Files of text are counted by their bytes: by the ends of lines (JSON), and those outside of quotes (CSV).
+"""
+
+from __future__ import annotations
+
+from watersmeet.spec.files import format_of
+from watersmeet.spec.model import Sink
+
+COUNTED = frozenset({"none", "uncompressed", "gzip", "bzip2", "deflate"})
+"""Compressions of files of text that are undone to count."""
+
+_COMPRESSION = ("compression", "codec")
+_ENCODING = ("encoding", "charset")
+_UTF_8 = frozenset({"utf-8", "utf8"})
+_LINES = ("linesep",)
+_RECORDS = (*_LINES, "quote", "escape", "escapequotes", "chartoescapequoteescaping", "comment")
+_WRITTEN = ("sep", "delimiter", "nullvalue", "emptyvalue")
+"""Options of which the value is written as it is."""
+
+
+def untold_by(sink: Sink) -> str | None:
+    """The option of a file sink by which its rows cannot be counted, as it is written; None: they can."""
+    wanted = format_of(sink.options)
+    if wanted not in ("json", "csv"):
+        return None
+    others = _RECORDS if wanted == "csv" else _LINES
+    for name, value in sink.options.items():
+        low, said = name.lower(), value.strip().lower()
+        hides = (
+            low in others
+            or (low in _COMPRESSION and said not in COUNTED)
+            or (low in _ENCODING and said not in _UTF_8)
+            or (low == "pretty" and said != "false" and wanted == "json")
+            or (low in _WRITTEN and wanted == "csv" and set(value) & set('"\\\n'))
+        )
+        if hides:
+            return f"'{name}' = '{value}'"
+    return None
+
+
+def untold(sink: Sink) -> tuple[str, ...]:
+    """Warnings: that nothing would tell if such a sink lost rows."""
+    option = untold_by(sink)
+    if option is None:
+        return ()
+    return (
+        f'how many rows the files of "{sink.name}" hold cannot be told with {option}: rows are counted before'
+        " they are written, and not in the files",
+    )

@@ -1,0 +1,253 @@
+"""A job in this process over rows that are given to it: for users' tests of their joins, without Spark.
+
+The sources are what each tick is given, the sinks what it returns, and the clock is moved by hand. The tick
+is the one that Spark runs, see `engine.local`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from watersmeet.engine.local import LocalJob, StepOutput
+from watersmeet.engine.values import HeldTables
+from watersmeet.errors import SpecError, near_names
+from watersmeet.event_time import ENDED, shown_time
+from watersmeet.front.sql import parse_job
+from watersmeet.names import CASE_PARTITION
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.model import Source
+from watersmeet.state.store import MemoryStore, Store
+
+Row = Mapping[str, Any]
+Change = Row | tuple[Row, int]
+"""A row that comes; with −1 one that goes, of a source that has changes."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What a tick put out.
+
+    ``of``: the rows per INSERT, with values as in case files (times as ISO text, DECIMALs as text); ``late``:
+    (source, row) of rows that came too late; ``watermarks``: per INSERT the text of each input's watermark by
+    ``alias.column``; ``retained``: per INSERT and input, how many rows are kept; ``counts``: what became of
+    the rows of this tick (``in``, ``late``, ``null_time``, ``matched``, …), likewise.
+    """
+
+    of: Mapping[str, Sequence[Row]]
+    late: Sequence[tuple[str, Row]]
+    watermarks: Mapping[str, Mapping[str, str]]
+    retained: Mapping[str, Mapping[str, int]]
+    counts: Mapping[str, Mapping[str, Mapping[str, int]]]
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """Those of all INSERTs, in the order of the text."""
+        return [row for rows in self.of.values() for row in rows]
+
+
+class MemoryJob:
+    """A job that joins what it is given.
+
+    Args:
+        text: the job; its sources may be of any connector (none is read), and need no INSERT.
+        settings: as ``--set`` of the command line, by name.
+        clock: the time of the first tick, of which the hidden parts are idleness and ``max_ahead``; may be
+            set between ticks. None: now.
+        store: where the state is kept; a job over a store in which there is state goes on from it.
+        tables: what the tables hold before the first tick. They are outside of the store.
+
+    Raises:
+        WatersmeetError: what is wrong with the text.
+        SpecError: it has no query, or two columns of a result have one name.
+        EngineError: it has an expression that only Spark computes.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        settings: Mapping[str, str] | None = None,
+        clock: datetime | None = None,
+        store: Store | None = None,
+        tables: Mapping[str, Iterable[Row]] | None = None,
+    ) -> None:
+        job = parse_job(text, overrides=settings)
+        if not job.inserts:
+            raise SpecError("there is no query but EXPLAIN", code="nothing-to-run", hint="add a SELECT")
+        self.plan = plan_job(job)
+        for planned in self.plan.queries:
+            _check_names([output.name for output in planned.outputs])
+        self.clock = datetime.now(UTC) if clock is None else clock
+        self._tables = {node.source.name: node.source for _, node in self.plan.lookups}
+        self._sources = {source.name: source for source in self.plan.sources} | self._tables
+        self._held = HeldTables()
+        if self._tables and store is not None and tables is None and store.names("manifests"):
+            raise SpecError(
+                f"what the tables {', '.join(self._tables)} hold is not in the store",
+                code="no-tables",
+                hint="say it: MemoryJob(text, store=store, tables={…})",
+            )
+        for name, rows in (tables or {}).items():
+            if name not in self._tables:
+                raise _unknown(name, self._tables, "table")
+            changes = _changes(name, rows)
+            _check_rows(self._tables[name], changes, takes_changes=False)
+            self._held.change(self._tables[name], changes)
+        self._job = LocalJob(
+            self.plan,
+            MemoryStore() if store is None else store,
+            clock_us=_micros(self.clock),
+            given=True,
+            tables=self._held,
+        )
+        self._integers = {
+            f"{query.name}/{side.watermark_key(name)}"
+            for query in self.plan.queries
+            for side in query.sides
+            if side.feed is None
+            for name in side.event_times
+            if (column := side.input.column(name)) is not None
+            if not column.type.upper().startswith(("TIMESTAMP", "DATE"))
+        }
+
+    def tick(
+        self,
+        rows: Mapping[str, Iterable[Change]] | None = None,
+        *,
+        idle: Mapping[str, Iterable[str]] | None = None,
+    ) -> Tick:
+        """One tick: what arrived by now.
+
+        Args:
+            rows: per source, in their order of arrival. A missing column is NULL; ``_partition`` names the
+                partition that a row came in.
+            idle: per source the partitions that are idle from now on, until they have rows.
+
+        Raises:
+            SpecError: there is no such source or column, or what is given is no row.
+            EngineError: a value is none of its column's type.
+        """
+        given = {name: _changes(name, found) for name, found in (rows or {}).items()}
+        self._check(given, idle or {})
+        held = self._held.held()
+        try:
+            return self._told(self._job.tick(given, clock_us=_micros(self.clock), idle=idle))
+        except Exception:
+            self._held.back_to(held)  # of a tick that fails nothing is left
+            raise
+
+    def end(self) -> Tick:
+        """The end of all inputs: whatever is retained goes out."""
+        return self._told(self._job.tick({}, clock_us=_micros(self.clock), end=True))
+
+    def _check(
+        self, given: Mapping[str, Sequence[tuple[Row, int]]], idle: Mapping[str, Iterable[str]]
+    ) -> None:
+        for name, changes in given.items():
+            if name not in self._sources:
+                raise _unknown(name, self._sources, "source")
+            source = self._sources[name]
+            _check_rows(source, changes, takes_changes=source.changes or name in self._tables)
+        for name, partitions in idle.items():
+            if name not in self._sources or name in self._tables:
+                raise _unknown(name, [each for each in self._sources if each not in self._tables], "source")
+            if isinstance(partitions, str):
+                raise SpecError(f'idle: "{partitions}" is no list of partitions', code="bad-value")
+
+    def _told(self, output: StepOutput) -> Tick:
+        marks = {
+            query: {
+                key: "end" if mark == ENDED else shown_time(mark, f"{query}/{key}" in self._integers)
+                for key, mark in result.inputs.items()
+            }
+            for query, result in output.result.queries.items()
+        }
+        results = output.result.queries
+        retained = {query: result.state for query, result in results.items()}
+        counts = {query: result.counts for query, result in results.items()}
+        return Tick(output.rows, output.late, marks, retained, counts)
+
+
+def query(text: str, tables: Mapping[str, Iterable[Change]]) -> Sequence[Row]:
+    """The rows of a job whose sources hold what is given, and then end: the batch answer.
+
+    Args:
+        text: see `MemoryJob`.
+        tables: rows per source. All come in one tick, so that none is late.
+    """
+    job = MemoryJob(text, clock=datetime(9999, 12, 31, tzinfo=UTC))
+    return [*job.tick(tables).rows, *job.end().rows]
+
+
+def _unknown(name: str, known: Collection[str], what: str) -> SpecError:
+    return SpecError(
+        f'there is no {what} "{name}" in the queries of this job',
+        code=f"unknown-{what}",
+        hint=near_names(name, known) or f"there are {', '.join(known) or 'none'}",
+    )
+
+
+def _changes(name: str, given: Any) -> list[tuple[Row, int]]:
+    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+        raise SpecError(f'the rows of "{name}" are {given!r}, not a list of rows', code="bad-value")
+    return [_change(each) for each in given]
+
+
+def _change(given: Change) -> tuple[Row, int]:
+    if not isinstance(given, tuple):
+        return given, 1
+    if len(given) != 2 or isinstance(given[1], bool) or given[1] not in (1, -1):
+        raise SpecError(
+            f"{given!r} is no change",
+            code="bad-value",
+            hint="it is a pair of a row and +1 (it comes) or -1 (it goes)",
+        )
+    return given
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise SpecError(
+            f'two columns of the result are called "{twice}", and a row has one of each name',
+            code="duplicate-column",
+            hint=f"give one another name: … AS {twice}2",
+        )
+
+
+def _check_rows(source: Source, changes: Sequence[tuple[Row, int]], *, takes_changes: bool) -> None:
+    known = {column.name for column in source.columns}
+    for row, diff in changes:
+        if not isinstance(row, Mapping):
+            raise SpecError(
+                f'a row of "{source.name}" is {row!r}, not a mapping of columns to values',
+                code="bad-value",
+                hint='{"id": 1, "at": "2024-05-01T10:00:00"}, or a pair of that and +1 or -1',
+            )
+        if diff < 0 and not takes_changes:
+            raise SpecError(
+                f'a row of "{source.name}" goes, but the source has no changes',
+                code="no-changes",
+                hint="give rows that come only",
+            )
+        for name in row:
+            if name not in known and name != CASE_PARTITION:
+                raise SpecError(
+                    f'source "{source.name}" has no column "{name}"',
+                    code="unknown-column",
+                    hint=near_names(str(name), known) or f"its columns are {', '.join(sorted(known))}",
+                )
+
+
+def _micros(clock: datetime) -> int:
+    if not isinstance(clock, datetime):
+        raise SpecError(f"the clock is {clock!r}, not a datetime", code="bad-value")
+    given = clock if clock.tzinfo is not None else clock.replace(tzinfo=UTC)
+    passed = given - _EPOCH
+    return (passed.days * 86_400 + passed.seconds) * _SECOND_US + passed.microseconds

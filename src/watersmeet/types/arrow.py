@@ -1,0 +1,42 @@
+"""The table of SQL types and Arrow's: as what columns of a type are handed over and stored."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from watersmeet.types.sql_type import SqlType
+
+PLAIN_IN_ARROW: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+}
+"""By the types' names. TIMESTAMPs are of UTC, and do not say so: Spark's do."""
+
+
+def in_arrow(type_: SqlType) -> pa.DataType | None:
+    """None: columns of it, or of something in it, have no form here: INTERVALs, and what is not known.
+
+    >>> from watersmeet.types.parser import sql_type
+    >>> print(in_arrow(sql_type("MAP<STRING, DECIMAL(5,2)>")), in_arrow(sql_type("INTERVAL DAY")))
+    map<string, decimal128(5, 2)> None
+    """
+    if type_.is_decimal:
+        return pa.decimal128(type_.digits, type_.scale)
+    if not type_.is_nested:
+        return PLAIN_IN_ARROW.get(type_.name)
+    inner = [in_arrow(each) for each in type_.inner]
+    if None in inner:
+        return None
+    if type_.fields:
+        return pa.struct([(field.name, kind) for field, kind in zip(type_.fields, inner, strict=True)])
+    return pa.list_(inner[0]) if len(inner) == 1 else pa.map_(*inner)

@@ -1,0 +1,192 @@
+"""A SQL type as a value: what it is made of, and its one spelling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+INTEGERS = tuple(INTEGER_BITS)
+REALS = ("FLOAT", "DOUBLE")
+TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
+"""Those before hold those behind."""
+
+PLAIN = (*INTEGERS, *REALS, "BOOLEAN", "STRING", "BINARY", *TIMES)
+"""Types that have nothing but a name, and values."""
+
+MOST_DIGITS = 38
+"""Of a DECIMAL."""
+
+INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+
+_DIGITS_OF = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class Field:
+    """Of a STRUCT. ``name``: as it was declared."""
+
+    name: str
+    type: SqlType
+    not_null: bool = False
+
+    def __str__(self) -> str:
+        name = self.name if _PLAIN_NAME.fullmatch(self.name) else f"`{self.name.replace('`', '``')}`"
+        return f"{name}: {self.type}{' NOT NULL' if self.not_null else ''}"
+
+
+@dataclass(frozen=True, repr=False)
+class SqlType:
+    """A type of Spark's; ``str`` of it is its one spelling, which the parser reads again as the same type.
+
+    Attributes:
+        name: in capitals: ``BIGINT``, ``DECIMAL``, ``ARRAY``, ``INTERVAL``. ``UNKNOWN``: only Spark can tell;
+            ``VOID`` and ``NULL``: of NULL. Of a type that is not known here all that was written.
+        digits: of a DECIMAL, all of them; ``scale``: those behind the point. Of others 0.
+        parts: of an ARRAY its element, of a MAP key and value.
+        fields: of a STRUCT.
+        span: the first and the last field of an INTERVAL that is of years and months or of days and times.
+    """
+
+    name: str
+    digits: int = 0
+    scale: int = 0
+    parts: tuple[SqlType, ...] = ()
+    fields: tuple[Field, ...] = ()
+    span: tuple[str, str] | None = None
+
+    @cached_property
+    def text(self) -> str:
+        if self.name == "DECIMAL":
+            return f"DECIMAL({self.digits},{self.scale})"
+        if self.parts or self.fields:
+            return f"{self.name}<{', '.join(map(str, self.parts or self.fields))}>"
+        if self.span is not None:
+            first, last = self.span
+            return f"INTERVAL {first}" if first == last else f"INTERVAL {first} TO {last}"
+        return self.name
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"SqlType({self.text!r})"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.name in INTEGER_BITS
+
+    @property
+    def is_real(self) -> bool:
+        return self.name in REALS
+
+    @property
+    def is_decimal(self) -> bool:
+        return self.name == "DECIMAL"
+
+    @property
+    def is_number(self) -> bool:
+        return self.is_integer or self.is_real or self.is_decimal
+
+    @property
+    def is_time(self) -> bool:
+        """DATE or a TIMESTAMP."""
+        return self.name in TIMES
+
+    @property
+    def is_void(self) -> bool:
+        """Of NULL, which can be of any type."""
+        return self.name in ("VOID", "NULL")
+
+    @property
+    def is_nested(self) -> bool:
+        return bool(self.parts or self.fields)
+
+    @property
+    def is_interval(self) -> bool:
+        """Of a span that is known."""
+        return self.span is not None
+
+    @property
+    def is_of_months(self) -> bool:
+        """An interval of years and months, and not of days and clock times."""
+        return self.span is not None and self.span[1] in INTERVAL_FIELDS[:2]
+
+    @property
+    def bits(self) -> int:
+        """Of an integer; of others 0."""
+        return INTEGER_BITS.get(self.name, 0)
+
+    @property
+    def element(self) -> SqlType | None:
+        """Of an ARRAY."""
+        return self.parts[0] if self.name == "ARRAY" and self.parts else None
+
+    @property
+    def entry(self) -> tuple[SqlType, SqlType] | None:
+        """Key and value of a MAP."""
+        return (self.parts[0], self.parts[1]) if self.name == "MAP" and self.parts else None
+
+    @property
+    def inner(self) -> tuple[SqlType, ...]:
+        """The types right beneath a nested one."""
+        return self.parts or tuple(field.type for field in self.fields)
+
+    @cached_property
+    def nullable(self) -> SqlType:
+        """The same, in which every field may be NULL: as values are computed with."""
+        if self.fields:
+            return struct([Field(each.name, each.type.nullable) for each in self.fields])
+        return SqlType(self.name, parts=tuple(each.nullable for each in self.parts)) if self.parts else self
+
+    @property
+    def whole_digits(self) -> int:
+        """Of a DECIMAL those before the point."""
+        return self.digits - self.scale
+
+    @cached_property
+    def as_decimal(self) -> SqlType | None:
+        """The DECIMAL that holds every value of an integer or a DECIMAL; None: it is neither."""
+        if self.is_decimal:
+            return self
+        digits = _DIGITS_OF.get(self.name)
+        return None if digits is None else decimal(digits, 0)
+
+
+UNKNOWN = SqlType("UNKNOWN")
+VOID = SqlType("VOID")
+NULL = SqlType("NULL")
+"""VOID as what is computed calls it; no column is declared so."""
+
+BOOLEAN = SqlType("BOOLEAN")
+BIGINT = SqlType("BIGINT")
+DOUBLE = SqlType("DOUBLE")
+STRING = SqlType("STRING")
+BINARY = SqlType("BINARY")
+
+
+def decimal(digits: int, scale: int) -> SqlType:
+    return SqlType("DECIMAL", digits, scale)
+
+
+def array(element: SqlType) -> SqlType:
+    return SqlType("ARRAY", parts=(element,))
+
+
+def map_of(key: SqlType, value: SqlType) -> SqlType:
+    return SqlType("MAP", parts=(key, value))
+
+
+def struct(fields: Sequence[Field]) -> SqlType:
+    return SqlType("STRUCT", fields=tuple(fields))
+
+
+def interval(first: str, last: str) -> SqlType:
+    """
+    >>> str(interval("DAY", "SECOND")), str(interval("MONTH", "MONTH"))
+    ('INTERVAL DAY TO SECOND', 'INTERVAL MONTH')
+    """
+    return SqlType("INTERVAL", span=(first, last))

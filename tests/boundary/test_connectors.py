@@ -1,0 +1,36 @@
+"""Who wants to know what a connector can do asks its table, not for its name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from watersmeet.errors import SpecError
+from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
+BY_ITS_NAME = {
+    "spec/options.py": "each has options of its own",
+    "engine/local/tables.py": "rows of tests, which no other connector holds",
+}
+"""Modules that go by names, and why."""
+
+
+def test_nobody_compares_names_of_connectors():
+    asked = re.compile(r"""connector\s*(==|!=|in\b|not in\b)\s*[("']""")
+    found = {
+        str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if asked.search(path.read_text())
+    }
+    assert found == set(BY_ITS_NAME)
+
+
+def test_names_are_told_apart():
+    assert len(BY_NAME) == sum(1 + len(each.aliases) for each in CONNECTORS.values())
+    assert all(name == name.lower() for name in BY_NAME)
+
+
+def test_an_unknown_one_is_refused():
+    with pytest.raises(SpecError, match="no connector"):
+        connector_of("kafkaesque")

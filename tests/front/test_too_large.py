@@ -1,0 +1,50 @@
+"""Texts that are too much: views that double each other, and what is nested too deeply."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.errors import SqlError, WatersmeetError
+from watersmeet.front.query import inline
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+
+TABLE = "CREATE TABLE t (a INT, s TIMESTAMP, WATERMARK FOR s AS s) TYPE Memory;\n"
+
+
+def viewed(views: int) -> str:
+    later = "".join(f"CREATE VIEW v{n + 1} AS SELECT a + a AS a, s FROM v{n};\n" for n in range(views))
+    return f"{TABLE}CREATE VIEW v0 AS SELECT a, s FROM t;\n{later}SELECT a FROM v{views};"
+
+
+def test_views_that_double_each_other_are_refused(monkeypatch):
+    monkeypatch.setattr(inline, "MOST_PARTS", 100)
+    parse_job(viewed(3))
+    with pytest.raises(WatersmeetError, match="more than 100 parts"):
+        parse_job(viewed(60))
+
+
+def test_a_long_list_may_be_written_in_a_view(monkeypatch):
+    monkeypatch.setattr(inline, "MOST_PARTS", 100)
+    listed = ", ".join(map(str, range(500)))
+    parse_job(
+        f"{TABLE}CREATE VIEW v AS SELECT a IN ({listed}) AS is_in FROM t;\nSELECT is_in FROM v WHERE is_in;"
+    )
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"{TABLE}SELECT {'(' * 400}a{')' * 400} AS b FROM t;",
+        TABLE.replace("a INT", f"a {'ARRAY<' * 400}INT{'>' * 400}") + "SELECT a FROM t;",
+    ],
+)
+def test_what_is_nested_too_deeply_is_said(sql):
+    with pytest.raises(SqlError, match="nested too deeply"):
+        parse_job(sql)
+
+
+def test_views_over_hundreds_of_views_are_said_to_be_too_deep():
+    job = parse_job(viewed(400).replace("a + a AS a", "a + 1 AS a"))
+    with pytest.raises(SqlError, match="nested too deeply"):
+        plan_job(job)

@@ -1,0 +1,7 @@
+CREATE TABLE a (k BIGINT, n INT, x DOUBLE, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '5' SECONDS) TYPE Memory;
+CREATE TABLE b (k BIGINT, n INT, x DOUBLE, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' MINUTE) TYPE Memory;
+CREATE TABLE c (k BIGINT, n INT, x DOUBLE, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' MINUTE) TYPE Memory;
+SELECT a.k FROM a LEFT JOIN b ON a.k = b.k + 1 AND b.t > a.t AND b.t <= a.t + INTERVAL '1' HOUR AND a.n < b.n + 3
+  AND a.x - b.x < 0.5 AND a.n % 2 = b.n % 7 AND a.n * b.n > 9 AND b.n > 0 AND 1 = 1
+JOIN c ON c.k = a.k AND CAST(c.t AS DATE) = CAST(a.t AS DATE)
+WHERE b.x > 1 OR b.x IS NULL;
