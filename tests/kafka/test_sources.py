@@ -197,7 +197,7 @@ def test_a_broker_that_does_not_answer_is_named(spark, tmp_path, monkeypatch):
         (", 'topci' = 'x'", "unknown-option"),
         (", 'format' = 'avro'", "unknown-format"),
         (", 'format' = 'raw'", "raw-needs-one-column"),
-        (", 'metadata.k' = 'header'", "unknown-option"),
+        (", 'metadata.k' = 'header'", "wrong-option"),
     ],
 )
 def test_wrong_options_are_named(spark, kafka_broker, tmp_path, more, code):
