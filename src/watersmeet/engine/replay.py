@@ -108,7 +108,7 @@ def _check_steps(case: Mapping[str, Any]) -> None:
     }
     errors: dict[str, SpecError] = {}
 
-    def known(number: int, what: str, name: str, names: Iterable[str]) -> bool:
+    def recognised(number: int, what: str, name: str, names: Iterable[str]) -> bool:
         names = list(names)
         if name not in names:
             text = f'step {number}: unknown {what} "{name}"'
@@ -117,19 +117,19 @@ def _check_steps(case: Mapping[str, Any]) -> None:
 
     for number, step in enumerate(case["steps"]):
         for key in step:
-            known(number, "entry", key, _STEP_KEYS)
+            recognised(number, "entry", key, _STEP_KEYS)
         for stream, row, *_ in step.get("rows", ()):
-            if known(number, "stream", stream, columns):
+            if recognised(number, "stream", stream, columns):
                 for column in row:
-                    known(
+                    recognised(
                         number, f'column of "{stream}":', column, (*sorted(columns[stream]), CASE_PARTITION)
                     )
         for name in step.get("idle", ()):
-            known(number, "stream", name.partition("/")[0], columns)
+            recognised(number, "stream", name.partition("/")[0], columns)
         for key in step.get("advance", {}):
             stream, _, column = key.partition(".")
-            if known(number, "stream", stream, columns):
-                known(number, f'column of "{stream}":', column, sorted(columns[stream]))
+            if recognised(number, "stream", stream, columns):
+                recognised(number, f'column of "{stream}":', column, sorted(columns[stream]))
     raise_all(list(errors.values()))
 
 
@@ -141,11 +141,11 @@ def _parsed(plan: JobPlan, step: Mapping[str, Any], clock_us: int) -> CaseStep:
     for name in step.get("idle", ()):
         stream, _, partition = name.partition("/")
         idle[stream] += [partition] if partition else []
-    known = {source.name for source in plan.sources}
+    sources = {source.name for source in plan.sources}
     advances: dict[str, dict[str, int]] = defaultdict(dict)
     for key, value in step.get("advance", {}).items():
         stream, _, column = key.partition(".")
-        if stream in known:
+        if stream in sources:
             advances[stream][column] = canonical_time(value)
     return CaseStep(rows, idle, advances, clock_us, bool(step.get("end")))
 
@@ -159,10 +159,10 @@ def _shown(plan: JobPlan, output: CaseOutput) -> dict[str, Any]:
             {"stream": alias, "row": json.loads(row)} for alias, row in output.result.missing_deletes
         ]
         counts = output.result.counts.values()
-        told["missing_deletes_count"] = sum(each.get("missing_deletes", 0) for each in counts)
+        told["missing_deletes_count"] = sum(counted.get("missing_deletes", 0) for counted in counts)
     if output.result.advances_back:
-        marks = shown_watermarks(plan, {each.key: each.watermark for each in output.result.advances_back})
-        wanted = shown_watermarks(plan, {each.key: each.advance for each in output.result.advances_back})
+        marks = shown_watermarks(plan, {back.key: back.watermark for back in output.result.advances_back})
+        wanted = shown_watermarks(plan, {back.key: back.advance for back in output.result.advances_back})
         told["advances_back"] = [
             {"key": key, "watermark": marks.get(key), "advance": advance} for key, advance in wanted.items()
         ]
@@ -181,8 +181,8 @@ def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         shown = [[name, _one_zero(value)] for name, value in row.items() if name != SHOWN_DIFF]
         key = json.dumps(shown, default=str)
-        known = sums.setdefault(key, {**row, SHOWN_DIFF: 0})
-        known[SHOWN_DIFF] += row[SHOWN_DIFF]
+        total = sums.setdefault(key, {**row, SHOWN_DIFF: 0})
+        total[SHOWN_DIFF] += row[SHOWN_DIFF]
     return [row for row in sums.values() if row[SHOWN_DIFF]]
 
 
@@ -191,9 +191,9 @@ def _one_zero(value: Any) -> Any:
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, list | tuple):
-        return [_one_zero(each) for each in value]
+        return [_one_zero(element) for element in value]
     if isinstance(value, dict):
-        return {name: _one_zero(each) for name, each in value.items()}
+        return {name: _one_zero(field) for name, field in value.items()}
     return value
 
 

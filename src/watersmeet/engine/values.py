@@ -22,10 +22,10 @@ from watersmeet.types.parser import sql_type
 
 def arrow_type(declared: str) -> pa.DataType:
     """The Arrow type of a Spark type given as DDL text. Raises: EngineError."""
-    found = in_arrow(sql_type(declared))
-    if found is None:
+    type_ = in_arrow(sql_type(declared))
+    if type_ is None:
         raise EngineError(f"the in-process engine has no type {declared}", code="unsupported-type")
-    return found
+    return type_
 
 
 def arrow_type_of(column: Column) -> pa.DataType:
@@ -49,7 +49,7 @@ def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
     """What makes a value, never None, one that Arrow takes. Parts of nested ones may be None."""
     if pa.types.is_list(kind):
         part = _or_none(_reader(kind.value_type))
-        return lambda value: [part(each) for each in value]
+        return lambda value: [part(element) for element in value]
     if pa.types.is_map(kind):
         key, item = _or_none(_reader(kind.key_type)), _or_none(_reader(kind.item_type))
         return lambda value: [
@@ -146,16 +146,16 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, Mapping):
-        return {name: to_json(each) for name, each in value.items()}
+        return {name: to_json(field) for name, field in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(each) for each in value]
+        return [to_json(element) for element in value]
     return value
 
 
 def _frozen(value: Any) -> Any:
     """A value as one that can be a key: lists are tuples, objects tuples of their pairs."""
     if isinstance(value, Mapping):
-        return tuple((name, _frozen(each)) for name, each in value.items())
+        return tuple((name, _frozen(field)) for name, field in value.items())
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
@@ -175,14 +175,14 @@ class HeldTables:
             EngineError: a row is deleted that is not there.
         """
         names = [column.name for column in source.columns]
-        known = self._rows.get(source.name, Counter()).copy()
+        rows = self._rows.get(source.name, Counter()).copy()
         for row, diff in changes:
-            known[tuple(_frozen(row.get(name)) for name in names)] += diff
-        missing = next((row for row, times in known.items() if times < 0), None)
+            rows[tuple(_frozen(row.get(name)) for name in names)] += diff
+        missing = next((row for row, times in rows.items() if times < 0), None)
         if missing is not None:
             shown = ", ".join(f"{name} = {value}" for name, value in zip(names, missing, strict=True))
             raise EngineError(f'table "{source.name}" has no row ({shown}) to delete', code="missing-delete")
-        self._rows[source.name] = known
+        self._rows[source.name] = rows
 
     def held(self) -> Mapping[str, Counter[tuple[Any, ...]]]:
         """What it holds of all tables, to go back to (`back_to`)."""
@@ -194,11 +194,11 @@ class HeldTables:
     def rows(self, source: Source) -> list[dict[str, Any]]:
         """What it holds."""
         names = [column.name for column in source.columns]
-        known = self._rows.get(source.name, Counter())
-        return [dict(zip(names, row, strict=True)) for row in known.elements()]
+        rows = self._rows.get(source.name, Counter())
+        return [dict(zip(names, row, strict=True)) for row in rows.elements()]
 
     def version(self, source: Source) -> str:
         """A digest of what it holds."""
-        known = self._rows.get(source.name, Counter())
-        text = repr(sorted((repr(row), times) for row, times in known.items() if times))
+        rows = self._rows.get(source.name, Counter())
+        text = repr(sorted((repr(row), times) for row, times in rows.items() if times))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

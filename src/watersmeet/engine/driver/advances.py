@@ -33,29 +33,29 @@ def advances_back(
     Raises:
         EngineError: there is one, and the query is not lenient.
     """
-    found: dict[str, AdvanceBack] = {}
-    for (alias, number), each in seen.items():
+    advances: dict[str, AdvanceBack] = {}
+    for (alias, number), branch_seen in seen.items():
         branch, rule = inputs[alias].branches[number], rules[alias][number]
-        if rule.follow_when_idle and (branch.idle or each.idle is not None):
+        if rule.follow_when_idle and (branch.idle or branch_seen.idle is not None):
             continue
-        for column, advance in each.advances.items():
+        for column, advance in branch_seen.advances.items():
             watermark = branch.watermarks.get(column, NEVER)
             if advance < watermark:
-                found[f"{alias}.{column}"] = AdvanceBack(f"{alias}.{column}", watermark, advance)
-    if found and not query.options.lenient:
+                advances[f"{alias}.{column}"] = AdvanceBack(f"{alias}.{column}", watermark, advance)
+    if advances and not query.options.lenient:
         integer = {
             side.watermark_key(column.name): not unit_of_type(column.type).is_time
             for side in query.sides
             for column in side.input.columns
         }
         told = [
-            f"that of {key} is {shown_time(each.watermark, integer[key])}, the advance is to "
-            f"{shown_time(each.advance, integer[key])}"
-            for key, each in sorted(found.items())
+            f"that of {key} is {shown_time(back.watermark, integer[key])}, the advance is to "
+            f"{shown_time(back.advance, integer[key])}"
+            for key, back in sorted(advances.items())
         ]
         raise EngineError(
             f"a watermark never goes back: {'; '.join(told)}",
             code="advance-goes-back",
             hint="lenient = true passes over such an advance and reports it",
         )
-    return tuple(found[key] for key in sorted(found))
+    return tuple(advances[key] for key in sorted(advances))

@@ -16,11 +16,13 @@ def late_total(
 ) -> dict[str, dict[str, LateBy]]:
     """How late the rows were that were late since the job's start, per alias and column; ``late``: in this
     tick, by alias."""
-    found = {
-        side.name: summed([before.get(side.name, {}), *(each for alias, each in late if alias == side.name)])
+    totals = {
+        side.name: summed(
+            [before.get(side.name, {}), *(late_by for alias, late_by in late if alias == side.name)]
+        )
         for side in query.sides
     }
-    return {alias: late_by for alias, late_by in found.items() if late_by}
+    return {alias: late_by for alias, late_by in totals.items() if late_by}
 
 
 def added(
@@ -29,9 +31,9 @@ def added(
     """The counts of a tick on top of those before, per alias."""
     total = {alias: dict(rows) for alias, rows in before.items()}
     for alias, rows in counts.items():
-        known = total.setdefault(alias, {})
+        sums = total.setdefault(alias, {})
         for what, number in rows.items():
-            known[what] = known.get(what, 0) + number
+            sums[what] = sums.get(what, 0) + number
     return total
 
 
@@ -45,9 +47,9 @@ def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> dict[str, int]:
             for number, branch in side.sources:
                 if branch.source.name not in asked.values():
                     asked[f"{query.name}/{side.name}", number] = branch.source.name
-    found = dict.fromkeys(asked.values(), 0)
+    rows_by_source = dict.fromkeys(asked.values(), 0)
     for report in reports:
         source = asked.get((report.arrangement, report.branch))
         if source is not None:
-            found[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
-    return found
+            rows_by_source[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
+    return rows_by_source

@@ -17,7 +17,7 @@ def _seen(
     busy: Mapping[str, Iterable[str]],
 ) -> dict[tuple[str, int], tracker.Seen]:
     """What the tick brought, per (alias, branch)."""
-    found: dict[tuple[str, int], tracker.Seen] = {}
+    seen: dict[tuple[str, int], tracker.Seen] = {}
     for side in query.sides:
         for number, branch in side.sources:
             source = branch.source.name
@@ -27,7 +27,7 @@ def _seen(
                 for column, expr in branch.columns
                 if column in side.event_times and expr.key == "column" and expr.name in explicit
             }
-            found[side.name, number] = tracker.Seen(
+            seen[side.name, number] = tracker.Seen(
                 advances=of_input,
                 idle=tuple(idle[source]) if source in idle else None,
                 busy=tuple(busy.get(source, ())),
@@ -36,12 +36,12 @@ def _seen(
         name, _, alias = report.arrangement.rpartition("/")
         if name != query.name:
             continue
-        greatest = found[alias, report.branch].greatest
+        greatest = seen[alias, report.branch].greatest
         for partition, times in report.greatest.items():
-            known = greatest.setdefault(partition, {})
+            greatest_times = greatest.setdefault(partition, {})
             for column, time in times.items():
-                known[column] = max(known.get(column, time), time)
-    return found
+                greatest_times[column] = max(greatest_times.get(column, time), time)
+    return seen
 
 
 def _with_sources(

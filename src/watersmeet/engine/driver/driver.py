@@ -158,8 +158,8 @@ class TickDriver:
                 rules = self._rules[query.name][side.name]
                 for number, branch in side.sources:
                     if branch.source.name in partitions:
-                        known = tuple(partitions[branch.source.name])
-                        rules[number] = replace(rules[number], partitions=known)
+                        names = tuple(partitions[branch.source.name])
+                        rules[number] = replace(rules[number], partitions=names)
 
     @property
     def tick(self) -> int:
@@ -168,12 +168,12 @@ class TickDriver:
 
     def retained(self) -> dict[str, dict[str, int]]:
         """Rows in the state as of the last tick, per query and alias."""
-        found: dict[str, dict[str, int]] = {}
+        retained: dict[str, dict[str, int]] = {}
         for query in self.plan.queries:
             nodes = self.manifest.queries[query.name].nodes if self.manifest else []
-            known = {name: a.retained for node in nodes for name, a in node.arrangements.items()}
-            found[query.name] = {side.name: known.get(side.name, 0) for side in query.sides}
-        return found
+            rows_by_side = {name: a.retained for node in nodes for name, a in node.arrangements.items()}
+            retained[query.name] = {side.name: rows_by_side.get(side.name, 0) for side in query.sides}
+        return retained
 
     def begin(self, clock_us: int) -> TickStart:
         """Begin the next tick, again if it was begun and not committed. ``clock_us``: its one clock."""
@@ -193,7 +193,7 @@ class TickDriver:
         for query in self.plan.queries:
             below = late[query.name]
             states = self.manifest.queries[query.name].nodes if self.manifest else []
-            known = {name: state.index for node in states for name, state in node.arrangements.items()}
+            index_of = {name: state.index for node in states for name, state in node.arrangements.items()}
             for node in query.nodes:
                 for side, task in zip(node.sides, self.shapes[query.name][node.number].sides, strict=True):
                     if not side.sources:
@@ -208,7 +208,7 @@ class TickDriver:
                     sources[task.arrangement] = tuple(
                         branches[n].source.name if n in branches else "" for n in places
                     )
-                    indexes[task.arrangement] = known.get(side.name)
+                    indexes[task.arrangement] = index_of.get(side.name)
         start = TickStart(
             tick=self.tick + 1,
             attempt=uuid.uuid4().hex,
@@ -245,11 +245,11 @@ class TickDriver:
     def begun_with(self) -> str | None:
         """How the run was set that began the next tick (a digest); None when nothing can have come of it: no
         node of it was run."""
-        found = None
+        settings = None
         for name in self.store.names("work"):
             if name.startswith(f"work/{self.tick + 1}-") and name.endswith(FIRST_WORK):
-                found = read_work(self.store, name).settings
-        return found
+                settings = read_work(self.store, name).settings
+        return settings
 
     def forget(self) -> None:
         """The next tick was begun by an earlier run, and nothing of it went out: what that run decided does
@@ -263,13 +263,13 @@ class TickDriver:
             return frozenset()
         tick = self._tick_of(start)
         parsed = [IngestReport.model_validate_json(report) for report in reports]
-        found: set[str] = set()
+        idle: set[str] = set()
         for query in self.plan.queries:
             seen = _seen(query, parsed, {}, {}, {})
             inputs, rules = tick.inputs[query.name], self._rules[query.name]
             branches = {(s.name, n): b.source.name for s in query.sides for n, b in s.sources}
-            found |= {branches[key] for key in tracker.going_idle(inputs, rules, seen, start.clock_us)}
-        return frozenset(found)
+            idle |= {branches[key] for key in tracker.going_idle(inputs, rules, seen, start.clock_us)}
+        return frozenset(idle)
 
     def waiting(
         self, clock_us: int, unread: Mapping[str, Collection[str]]
@@ -300,11 +300,11 @@ class TickDriver:
         started_us = self._idleness.started_us(clock_us)
         states: dict[str, dict[str, tracker.InputState]] = {}
         for query in self.plan.queries:
-            known = self.manifest.queries[query.name].inputs if self.manifest else {}
+            stored = self.manifest.queries[query.name].inputs if self.manifest else {}
             states[query.name] = {}
             for alias, rules in self._rules[query.name].items():
                 states[query.name][alias] = (
-                    deepcopy(known[alias]) if alias in known else tracker.fresh_input(rules, started_us)
+                    deepcopy(stored[alias]) if alias in stored else tracker.fresh_input(rules, started_us)
                 )
             self._idleness.settle(states[query.name], self._rules[query.name], clock_us)
         return states
@@ -329,12 +329,12 @@ class TickDriver:
             end: end of input: every watermark becomes +∞.
         """
         tick = self._tick_of(start)
-        found = [IngestReport.model_validate_json(report) for report in reports]
-        tick.rows_in = rows_read(self.plan, found)
+        ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
+        tick.rows_in = rows_read(self.plan, ingest_reports)
         tick.ended = end
         for query in self.plan.queries:
             inputs, rules = tick.inputs[query.name], self._rules[query.name]
-            seen = _seen(query, found, advances or {}, idle or {}, busy or {})
+            seen = _seen(query, ingest_reports, advances or {}, idle or {}, busy or {})
             self._idleness.apply(query.name, seen)
             tick.advances_back[query.name] = advances_back(query, inputs, rules, seen)
             tracker.advance(inputs, rules, seen, start.clock_us)
@@ -348,7 +348,7 @@ class TickDriver:
                 inputs=inputs,
                 rules=rules,
                 late_below=tick.late_below[query.name],
-                reports=found,
+                reports=ingest_reports,
                 store=self.store,
                 keep_late=self.keep_late,
             )
@@ -367,7 +367,7 @@ class TickDriver:
         """
         tick = self._current()
         work = tick.queries[query].work(number)
-        place = [each.name for each in self.plan.queries].index(query)
+        place = [planned.name for planned in self.plan.queries].index(query)
         node, shape = self.plan.queries[place].nodes[number], self.shapes[query][number]
 
         def met(node: LookupPlan, table: SideShape) -> TableCopy | None:
@@ -452,12 +452,12 @@ class TickDriver:
         tick = self._current()
         assert tick.manifest is not None
         part = KnownPart(tick=tick.start.tick, identity=tick.manifest.identity)
-        known = {} if self.manifest is None else self.manifest.parts
+        parts = {} if self.manifest is None else self.manifest.parts
         manifest = tick.manifest.model_copy(
             update={
                 "host": dict(host or {}),
                 "owner": self.owner,
-                "parts": {**known, **dict.fromkeys(published, part)},
+                "parts": {**parts, **dict.fromkeys(published, part)},
             }
         )
         commit(self.store, manifest)

@@ -55,8 +55,8 @@ def _partitions(plan: JobPlan, manifest: Manifest) -> list[Any]:
             query.name,
             side.name,
             [
-                [name, {c: str(t) for c, t in found.greatest.items()}, found.idle]
-                for name, found in sorted(
+                [name, {c: str(t) for c, t in partition.greatest.items()}, partition.idle]
+                for name, partition in sorted(
                     manifest.queries[query.name].inputs[side.name].branches[number].partitions.items()
                 )
             ],

@@ -34,7 +34,7 @@ class Idleness:
 
     def __init__(self, started_us: int | None, timeouts_us: Iterable[int | None]) -> None:
         self._started_us = self._looked_us = self._own_from_us = started_us
-        self._harmless_us = min((each // 2 for each in timeouts_us if each), default=None)
+        self._harmless_us = min((timeout_us // 2 for timeout_us in timeouts_us if timeout_us), default=None)
         self._pauses: list[int] = []
         self._decided: Decided | None = None
         self._woken = False
@@ -73,8 +73,8 @@ class Idleness:
     def apply(self, query: str, seen: Mapping[tuple[str, int], tracker.Seen]) -> None:
         """Tell what an earlier attempt decided, if there was one."""
         if self._decided is not None:
-            for (alias, number), each in seen.items():
-                each.decided = self._decided[query][alias][number]
+            for (alias, number), branch_seen in seen.items():
+                branch_seen.decided = self._decided[query][alias][number]
 
     def committed(self, clock_us: int) -> None:
         """A tick is done: pauses are in its state now, and nobody repeats it. One with a clock of before the

@@ -19,12 +19,12 @@ def late_below(
     query: QueryPlan, inputs: Mapping[str, InputState], before: Mapping[str, Watermark]
 ) -> dict[str, Watermark]:
     """Per key of the inputs: rows below are late, once their watermarks are these; never below ``before``."""
-    found = dict(before)
+    below = dict(before)
     for side in query.sides:
         for column, watermark in inputs[side.name].watermarks.items():
             key = side.watermark_key(column)
-            found[key] = max(shift(watermark, -lateness_of(query, side)), found.get(key, NEVER))
-    return found
+            below[key] = max(shift(watermark, -lateness_of(query, side)), below.get(key, NEVER))
+    return below
 
 
 def late_columns(side: SidePlan, late_below: Mapping[str, Watermark]) -> dict[str, Watermark]:

@@ -49,16 +49,16 @@ def _pairs(
 def _watermarks(state: QueryState) -> dict[str, Watermark]:
     return {
         f"{alias}.{column}": value
-        for alias, found in state.inputs.items()
-        for column, value in found.watermarks.items()
+        for alias, input_state in state.inputs.items()
+        for column, value in input_state.watermarks.items()
     }
 
 
 def _limits(node: NodeState) -> dict[str, Watermark]:
     return {
         f"{side}.{column}": value
-        for side, found in node.arrangements.items()
-        for column, value in found.limits.items()
+        for side, arrangement in node.arrangements.items()
+        for column, value in arrangement.limits.items()
     }
 
 

@@ -23,7 +23,7 @@ def next_index(
     """
     if len(layout.indexes) < 2:
         return None, {}
-    names = [each.name for each in layout.indexes]
+    names = [indexed.name for indexed in layout.indexes]
     sums = {name: before.get(name, 0.0) / 2 for name in names}
     for report in reports:
         for name, candidates in report.candidates.items():

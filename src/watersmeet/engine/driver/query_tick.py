@@ -122,8 +122,8 @@ class QueryTick:
         parent = self.query.parent(number)
         if parent is None:
             return None
-        known = self._node_before(parent[0].number).arrangements.get(parent[1].name, Arrangement())
-        return known.index
+        arrangement = self._node_before(parent[0].number).arrangements.get(parent[1].name, Arrangement())
+        return arrangement.index
 
     def _hear_stages(self, side: SidePlan) -> None:
         """Move the watermarks of an input with stages."""
@@ -150,12 +150,12 @@ class QueryTick:
         """
         node, work = self.query.nodes[number], self._work[number]
         driver = driver_of(node)
-        found = [NodeReport.model_validate_json(text) for text in reports]
-        found.sort(key=lambda report: report.partition)
+        node_reports = [NodeReport.model_validate_json(text) for text in reports]
+        node_reports.sort(key=lambda report: report.partition)
         arrangements: dict[str, Arrangement] = {}
         least: dict[str, int] = {}
         for place, side in enumerate(node.sides):
-            own = [report.sides[place] for report in found]
+            own = [report.sides[place] for report in node_reports]
             if driver.drops_new:  # all its rows have left
                 arrangements[side.name] = Arrangement(limits=work.sides[place].new_limits)
             else:
@@ -177,17 +177,17 @@ class QueryTick:
         )
         asof = driver.remembered(node, work, least)
         self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted, asof=asof, table=work.table))
-        self._take_fed(number, [report.fed for report in found if report.fed is not None])
-        self._matches += sum(report.matches for report in found)
-        self._rows_out = sum(report.rows_out for report in found) if rows_out is None else rows_out
+        self._take_fed(number, [report.fed for report in node_reports if report.fed is not None])
+        self._matches += sum(report.matches for report in node_reports)
+        self._rows_out = sum(report.rows_out for report in node_reports) if rows_out is None else rows_out
         least_out: dict[str, int] = {}
-        for each in found:
-            for key, time in each.least_out.items():
+        for node_report in node_reports:
+            for key, time in node_report.least_out.items():
                 lower(least_out, key, time)
         self._least_out.append(least_out)
         self._missing += [
             (side.name, row)
-            for report in found
+            for report in node_reports
             for side, told in zip(node.sides, report.sides, strict=False)
             for row in told.missing
         ]
@@ -202,11 +202,11 @@ class QueryTick:
             self.aside.setdefault(parent[1].name, []).extend(report.aside)
 
     def _add_counts(self, alias: str, counts: Mapping[str, int]) -> None:
-        known = self._counts.get(alias)
-        if known is None:  # rows on their way from join to join
+        counted = self._counts.get(alias)
+        if counted is None:  # rows on their way from join to join
             return
         for what, rows in counts.items():
-            known[what] = known.get(what, 0) + rows
+            counted[what] = counted.get(what, 0) + rows
 
     def result(self) -> tuple[QueryState, QueryResult]:
         """The query's next state, and what there is to say of the tick; all nodes are settled.
@@ -255,30 +255,30 @@ class QueryTick:
 
     def _late_by(self) -> list[tuple[str, Mapping[str, LateBy]]]:
         """How late the tick's rows were: per alias, of each report."""
-        found: list[tuple[str, Mapping[str, LateBy]]] = []
+        late_rows: list[tuple[str, Mapping[str, LateBy]]] = []
         for report in self.reports:
             name, _, alias = report.arrangement.rpartition("/")
             if name == self.query.name:
-                found.append((alias, report.late))
+                late_rows.append((alias, report.late))
         for side in self.query.sides:
             for _, feed in side.stages:
-                found += [(side.name, report.late) for report in self._fed[feed.node]]
-        return found
+                late_rows += [(side.name, report.late) for report in self._fed[feed.node]]
+        return late_rows
 
     def _node_before(self, number: int) -> NodeState:
         return self.before.nodes[number] if self.before.nodes else NodeState()
 
     def _watermarks(self, node: NodePlan, *, less_lateness: bool) -> dict[str, Watermark]:
         """Of the keys of all sides: of inputs, or as put out by the node beneath."""
-        found: dict[str, Watermark] = {}
+        watermarks: dict[str, Watermark] = {}
         for side in node.sides:
             if side.feed is not None:
-                found |= self.nodes[side.feed.node].emitted
+                watermarks |= self.nodes[side.feed.node].emitted
             else:
                 late = lateness_of(self.query, side) if less_lateness else 0
                 for column, watermark in self.inputs[side.name].watermarks.items():
-                    found[side.watermark_key(column)] = shift(watermark, -late)
-        return found
+                    watermarks[side.watermark_key(column)] = shift(watermark, -late)
+        return watermarks
 
     def _incoming(self, node: NodePlan) -> Incoming:
         return Incoming(
@@ -320,7 +320,7 @@ class QueryTick:
         )
 
     def _next_arrangement(
-        self, number: int, place: int, work: SideWork, found: Sequence[SideReport]
+        self, number: int, place: int, work: SideWork, reports: Sequence[SideReport]
     ) -> Arrangement:
         merged_away = {name for group in work.merges for name in group}
         old = [live for live in work.runs if live.run.name not in merged_away]
@@ -331,19 +331,19 @@ class QueryTick:
         runs: list[LiveRun] = []
         by_several: dict[str, list[Segment]] = {}
         for live in old:
-            released = live.released + sum(report.released.get(live.run.name, 0) for report in found)
-            released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in found)
+            released = live.released + sum(report.released.get(live.run.name, 0) for report in reports)
+            released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in reports)
             if released >= live.run.rows or whole_run_released(live.run, layout.releasing, work.new_limits):
                 continue
             marks = dict(live.marks)
-            for report in found:
+            for report in reports:
                 for kind, segments in report.marks.get(live.run.name, {}).items():
-                    if kind == "matched" and shape.is_broadcast(place) and len(found) > 1:
+                    if kind == "matched" and shape.is_broadcast(place) and len(reports) > 1:
                         by_several.setdefault(live.run.name, []).extend(segments)
                     else:
                         marks[kind] = overlay(marks.get(kind, ()), segments)
-            told = [report.cursors[live.run.name] for report in found if live.run.name in report.cursors]
-            cursors = {column: min(each[column] for each in told) for column in told[0]} if told else {}
+            told = [report.cursors[live.run.name] for report in reports if live.run.name in report.cursors]
+            cursors = {column: min(cursor[column] for cursor in told) for column in told[0]} if told else {}
             runs.append(
                 LiveRun(
                     run=live.run,
@@ -353,15 +353,15 @@ class QueryTick:
                     cursors=cursors or live.cursors,
                 )
             )
-        self._check_merged(number, place, work, merged_away, found)
+        self._check_merged(number, place, work, merged_away, reports)
         self._unite(runs, by_several)
-        for report in found:
+        for report in reports:
             fresh = [*report.merged, *report.inserted]
             runs += [live for live in fresh if live.released < live.run.rows]
         runs.sort(key=lambda live: live.run.tick)  # else as they came: a repeated tick repeats itself
         side = self.query.nodes[number].sides[place]
         before = self._node_before(number).arrangements.get(side.name, Arrangement())
-        index, candidates = next_index(layout, before.index, before.candidates, found)
+        index, candidates = next_index(layout, before.index, before.candidates, reports)
         return Arrangement(
             index=index,
             candidates=candidates,
@@ -373,27 +373,27 @@ class QueryTick:
         )
 
     def _check_merged(
-        self, number: int, place: int, work: SideWork, merged_away: set[str], found: Sequence[SideReport]
+        self, number: int, place: int, work: SideWork, merged_away: set[str], reports: Sequence[SideReport]
     ) -> None:
         """Merged runs hold, or stand for, the rows that the runs before them did, less those released."""
         combined = self.shapes[number].combines
         gone = sum(
             rows
-            for report in found
+            for report in reports
             for name, rows in (report.released_rows if combined else report.released).items()
             if name in merged_away
         )
         before = sum(live.retained for live in work.runs if live.run.name in merged_away)
         side = self.query.nodes[number].sides[place]
-        after = sum(live.retained for report in found for live in report.merged)
+        after = sum(live.retained for report in reports for live in report.merged)
         same_rows(f'merging runs of "{side.title}"', before - gone, after)
 
-    def _unite(self, runs: Sequence[LiveRun], found: Mapping[str, Sequence[Segment]]) -> None:
+    def _unite(self, runs: Sequence[LiveRun], segments: Mapping[str, Sequence[Segment]]) -> None:
         """Add what several tasks found of rows that every one of them has."""
         marked = {
-            live.run.name: (live.run.rows, live.marks.get("matched", ()), found[live.run.name])
+            live.run.name: (live.run.rows, live.marks.get("matched", ()), segments[live.run.name])
             for live in runs
-            if live.run.name in found
+            if live.run.name in segments
         }
         united = unite(self.store, self.tick, marked)
         for live in runs:

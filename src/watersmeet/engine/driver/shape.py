@@ -64,20 +64,20 @@ def _schema(
     fed = [_fed_schema(feed, beneath[feed.node].row_schema, zoned) for feed in side.feeds]
     if side.feed is not None:
         return fed[0]
-    known = schemas.get(f"{query.name}/{side.name}", pa.schema([]))
+    declared = schemas.get(f"{query.name}/{side.name}", pa.schema([]))
     for schema in fed:
         for name in side.kept:
-            if name not in known.names:
-                known = known.append(schema.field(name))
-    return known
+            if name not in declared.names:
+                declared = declared.append(schema.field(name))
+    return declared
 
 
 def _fed_schema(feed: FeedPlan, rows: pa.Schema, zoned: bool) -> pa.Schema:
     """Columns of a node's rows, and those that are computed of them, as a side has them."""
     fields = [rows.field(column).with_name(name) for name, column in feed.copied]
     for column in _computed(feed, zoned):
-        found = column.of(_as_planned(rows, feed).empty_table())
-        fields.append(pa.field(column.name, found.type))
+        computed = column.of(_as_planned(rows, feed).empty_table())
+        fields.append(pa.field(column.name, computed.type))
     return pa.schema(fields)
 
 

@@ -83,11 +83,11 @@ class Tables:
         place: tuple[int, int],
         node: LookupPlan,
         work: NodeWork,
-        known: TableCopy | None,
+        before: TableCopy | None,
         clock_us: int,
         read: Callable[[TableReader], list[Run]],
     ) -> TableCopy | None:
-        """The copy that the tick's rows meet: ``known``, that of the last tick, or a new one.
+        """The copy that the tick's rows meet: ``before``, that of the last tick, or a new one.
 
         Args:
             arrangement: ``query/alias`` of the table.
@@ -98,17 +98,17 @@ class Tables:
         if place in self._decided:
             return self._decided[place]
         if not work.sides[0].new_runs:
-            return known
-        if known is not None and not known.version.startswith(node.table_fingerprint):
-            known = None
+            return before
+        if before is not None and not before.version.startswith(node.table_fingerprint):
+            before = None
         refresh_us = node.source.refresh_us
         if refresh_us is None:
             refresh_us = node.source.traits.refresh_us or 0
-        if known is not None and 0 <= clock_us - known.looked_us < refresh_us:  # below 0: it was set back
-            return known
+        if before is not None and 0 <= clock_us - before.looked_us < refresh_us:  # below 0: it was set back
+            return before
         reader = self._readers[arrangement]
-        found = reader.version()
-        version = f"{node.table_fingerprint} {'' if found is None else found}"
-        if known is not None and found is not None and known.version == version:
-            return known.model_copy(update={"looked_us": clock_us})
+        rows_version = reader.version()
+        version = f"{node.table_fingerprint} {'' if rows_version is None else rows_version}"
+        if before is not None and rows_version is not None and before.version == version:
+            return before.model_copy(update={"looked_us": clock_us})
         return TableCopy(version=version, looked_us=clock_us, runs=read(reader))

@@ -70,7 +70,7 @@ def layout_of(what: str, source: Source, files: Sequence[Entry], options: Mappin
             continue
         if first is None:
             first = name, header
-        elif [each.lower() for each in header] != [each.lower() for each in first[1]]:
+        elif [heading.lower() for heading in header] != [heading.lower() for heading in first[1]]:
             raise EngineError(
                 f"{what}: its files have other columns, or in another order: {first[0]} has"
                 f" {', '.join(first[1])}; {name} has {', '.join(header)}",
@@ -107,7 +107,7 @@ def other_separator(header: Sequence[str]) -> str | None:
     """What to do about a header that is one column, with separators in it."""
     if len(header) != 1:
         return None
-    other = next((each for each in SEPARATORS if each in header[0]), None)
+    other = next((separator for separator in SEPARATORS if separator in header[0]), None)
     if other is None:
         return None
     written = {"\t": "\\t"}.get(other, other)
@@ -130,7 +130,7 @@ def records(text: Any, options: Mapping[str, str]) -> Any:
     trims = options.get("ignoreleadingwhitespace", "").lower() == "true"
     for record in islice(reader, None):
         if record:
-            yield [each.strip() for each in record] if trims else record
+            yield [field.strip() for field in record] if trims else record
 
 
 def _separator(options: Mapping[str, str]) -> str:
@@ -139,9 +139,9 @@ def _separator(options: Mapping[str, str]) -> str:
 
 def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:
     declared = {column.name.lower(): column for column in source.columns}
-    known = [name.lower() for name in header]
+    names = [name.lower() for name in header]
     in_path = {part.partition("=")[0].lower() for part in file.split(os.sep) if "=" in part}
-    missing = [c.name for name, c in declared.items() if name not in known and name not in in_path]
+    missing = [c.name for name, c in declared.items() if name not in names and name not in in_path]
     if missing:
         raise EngineError(
             f"{what}: {file} has no column {', '.join(missing)}",
@@ -150,7 +150,7 @@ def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:
             or near_names(missing[0], header)
             or f"its columns are {', '.join(header)}",
         )
-    twice = sorted({name for name in known if known.count(name) > 1})
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise EngineError(
             f"{what}: {file} has two columns {f'named {twice[0]}' if twice[0] else 'without a name'}",

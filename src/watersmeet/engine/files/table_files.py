@@ -56,8 +56,8 @@ def beneath(root: str) -> Iterable[Entry]:
         FileNotFoundError: there is no ``root``.
     """
     if not os.path.isdir(root):
-        found = os.stat(root)
-        yield root, found.st_size, found.st_mtime_ns
+        stat = os.stat(root)
+        yield root, stat.st_size, stat.st_mtime_ns
         return
     with os.scandir(root) as entries:
         for entry in entries:
@@ -67,10 +67,10 @@ def beneath(root: str) -> Iterable[Entry]:
                 if entry.is_dir():
                     yield from beneath(entry.path)
                     continue
-                found = entry.stat()
+                stat = entry.stat()
             except (FileNotFoundError, NotADirectoryError):  # the next look sees what came for it
                 continue
-            yield entry.path, found.st_size, found.st_mtime_ns
+            yield entry.path, stat.st_size, stat.st_mtime_ns
 
 
 def version_of(entries: Iterable[Entry]) -> str:

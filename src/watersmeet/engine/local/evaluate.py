@@ -47,8 +47,10 @@ def row_scope(node: NodePlan, zone: str = UTC) -> Scope:
 
 def declared_schema(side: SidePlan) -> pa.Schema:
     """The kept columns of an input in native types, as far as these are declared."""
-    known = {column.name: column for column in side.input.columns if column.type not in _OPEN}
-    return pa.schema([pa.field(name, arrow_type_of(known[name])) for name in side.kept if name in known])
+    declared = {column.name: column for column in side.input.columns if column.type not in _OPEN}
+    return pa.schema(
+        [pa.field(name, arrow_type_of(declared[name])) for name in side.kept if name in declared]
+    )
 
 
 _OPEN = ("UNKNOWN", "VOID")
@@ -56,8 +58,8 @@ _OPEN = ("UNKNOWN", "VOID")
 
 def mentioned_by(branch: BranchPlan) -> frozenset[str]:
     """The columns of its source that a branch takes anything from."""
-    found = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
-    return frozenset(found | (set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}))
+    columns = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
+    return frozenset(columns | (set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}))
 
 
 class BranchEvaluator:
@@ -87,18 +89,18 @@ class BranchEvaluator:
         self.columns = tuple(column for column in branch.source.columns if column.name in mentioned)
 
     def __call__(self, rows: pa.Table) -> pa.RecordBatch:
-        found = {name: rows.column(column) for name, column in self._plain.items()}
-        found |= {PARTITION: rows.column(PARTITION), DIFF: rows.column(DIFF)}
-        found |= {each.name: each.of(rows) for each in self._computed}
+        columns = {name: rows.column(column) for name, column in self._plain.items()}
+        columns |= {PARTITION: rows.column(PARTITION), DIFF: rows.column(DIFF)}
+        columns |= {computed.name: computed.of(rows) for computed in self._computed}
         if self._flag is not None:
-            found[FLAG] = self._flag.of(rows).cast(pa.int8())
+            columns[FLAG] = self._flag.of(rows).cast(pa.int8())
         arrays = []
-        for name, column in found.items():
+        for name, column in columns.items():
             array = one_array(column) if isinstance(column, pa.ChunkedArray) else column
             if name in self._casts and array.type != self._casts[name]:
                 array = array.cast(self._casts[name], safe=False)
             arrays.append(array)
-        return pa.RecordBatch.from_arrays(arrays, names=list(found))
+        return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def schema(self, source: Source) -> pa.Schema:
         """The kept columns in their native types."""
@@ -135,7 +137,7 @@ class Projection:
         """(column names, which may repeat; the result)."""
         if self._where is not None:
             rows = rows.filter(pc.fill_null(self._where.of(rows), False))
-        columns = {each.name: each.of(rows) for each in self._outputs}
+        columns = {output.name: output.of(rows) for output in self._outputs}
         if self._changelog:
             columns[DIFF] = rows.column(DIFF)
         return self._names, pa.table(columns)
@@ -153,11 +155,11 @@ def _shown(expr: Expr) -> str:
 
 def _computed(name: str, expr: Expr, scope: Scope, zoned: bool = False, *, words: str) -> Computed:
     try:
-        found = exact(expr, scope)
+        expression = exact(expr, scope)
     except NotExact as why:
         raise EngineError(
             f"the in-process engine does not compute {text_of(expr)}: {why}",
             code="not-computed",
             hint="run it on Spark: watersmeet run, or replay --engine spark",
         ) from None
-    return Computed(name, tree_of(found.tree), found.type, words, zoned=zoned)
+    return Computed(name, tree_of(expression.tree), expression.type, words, zoned=zoned)

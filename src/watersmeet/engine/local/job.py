@@ -124,7 +124,7 @@ class LocalJob:
         self._sources = sources
         if given:
             self._sources = {
-                name: replace(each, columns=self._mentioned(name)) for name, each in sources.items()
+                name: replace(declared, columns=self._mentioned(name)) for name, declared in sources.items()
             }
         schemas = {
             f"{query.name}/{side.name}": declared_schema(side)
@@ -165,13 +165,13 @@ class LocalJob:
 
     def _mentioned(self, source: str) -> tuple[Column, ...]:
         """The columns of a source that the branches that read it mention."""
-        found = [
+        columns = [
             column
             for name, evaluator in self._branches.values()
             if name == source
             for column in evaluator.columns
         ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(columns))
 
     @property
     def state(self) -> dict[str, dict[str, int]]:
@@ -218,7 +218,7 @@ class LocalJob:
                 reports.append(writer.finish())
         driver.advance(start, reports, advances=advances, idle=idle, end=end)
         projected = {query.name: self._run(query) for query in self.plan.queries}
-        found = {name: rows for name, rows in projected.items() if rows is not None}
+        outputs = {name: rows for name, rows in projected.items() if rows is not None}
         result = driver.conclude()
         of_stages = [row for query in self.plan.queries for row in self._late_of_stages(query)]
         driver.commit({"clock_us": clock_us})
@@ -227,7 +227,7 @@ class LocalJob:
             for name, mask in late.items()
             for row in _left_over([rows[name][int(position)] for position in np.flatnonzero(mask)])
         ]
-        return StepOutput(found, dropped + of_stages, result)
+        return StepOutput(outputs, dropped + of_stages, result)
 
     def _late_of_stages(self, query: QueryPlan) -> Iterator[tuple[str, Row]]:
         """Rows of stages that came too late for their inputs: (alias, the columns that the query keeps)."""
@@ -245,8 +245,8 @@ class LocalJob:
             batches: list[pa.RecordBatch] = []
             control: list[str] = []
             for partition in range(self.partitions):
-                *found, last = task.run(partition, self.partitions)
-                batches += found
+                *others, last = task.run(partition, self.partitions)
+                batches += others
                 control.append(last.column(CONTROL)[0].as_py())
             found_rows = self._projected(query, task, batches) if node is query.root else None
             count = 0 if found_rows is None else found_rows[1].num_rows
@@ -266,12 +266,12 @@ class LocalJob:
 
 def _known(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Those of types that this engine has."""
-    found = []
+    kept = []
     for column in columns:
         with suppress(EngineError):
             arrow_type(column.type)
-            found.append(column)
-    return tuple(found)
+            kept.append(column)
+    return tuple(kept)
 
 
 def _as_written(names: Sequence[str], table: pa.Table) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ class _LocalCase:
         output = self._job.tick(
             step.rows, clock_us=step.clock_us, advances=step.advances, idle=step.idle, end=step.end
         )
-        found = CaseOutput(output.rows[QUERY], output.late, output.result.queries[QUERY])
+        case_output = CaseOutput(output.rows[QUERY], output.late, output.result.queries[QUERY])
         if self._tracer is not None:
-            self._tracer.committed(step, found)
-        return found
+            self._tracer.committed(step, case_output)
+        return case_output

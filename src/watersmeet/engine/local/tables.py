@@ -38,10 +38,10 @@ def reader_of(branch: BranchPlan, evaluate: Evaluate, held: HeldTables) -> Table
     if branch.source.connector == "memory":
         return _Held(branch.source, evaluate, held)
     if branch.source.traits.files:
-        found = _Files(branch.source, evaluate)
+        reader = _Files(branch.source, evaluate)
         _call(branch.source)
-        found.version()
-        return found
+        reader.version()
+        return reader
     raise EngineError(
         f'the in-process engine does not read tables of type "{branch.source.connector}"',
         code="unknown-connector",
@@ -119,14 +119,14 @@ def _rows_of(source: Source) -> pa.Table:
     cursor = connection().cursor()
     try:
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
-        found: pa.Table = cursor.sql(f"SELECT {names} FROM {call}", params=arguments).to_arrow_table()
+        table: pa.Table = cursor.sql(f"SELECT {names} FROM {call}", params=arguments).to_arrow_table()
     except duckdb.Error as error:
         raise EngineError(
             f'table "{source.name}" cannot be read: {str(error).splitlines()[0]}', code="table-unreadable"
         ) from None
     finally:
         cursor.close()
-    return found.cast(schema)
+    return table.cast(schema)
 
 
 def _layout(source: Source, entries: Sequence[Entry]) -> Layout | None:
@@ -140,15 +140,15 @@ def _layout(source: Source, entries: Sequence[Entry]) -> Layout | None:
 def _call(source: Source, layout: Layout | None = None) -> str:
     options = {name.lower(): value for name, value in source.options.items() if name.lower() != "path"}
     kind = options.pop("format", "parquet").strip().lower()
-    known = _KNOWN.get(kind)
-    if known is None:
+    arguments = _KNOWN.get(kind)
+    if arguments is None:
         raise SpecError(
             f'table "{source.name}" cannot have the format "{kind}"',
             code="unknown-format",
             hint=near_names(kind, _KNOWN),
         )
     for name in options:
-        if name not in known:
+        if name not in arguments:
             raise SpecError(
                 f'the in-process engine does not read the option "{name}" of table "{source.name}"',
                 code="unknown-option",
@@ -166,7 +166,7 @@ def _call(source: Source, layout: Layout | None = None) -> str:
     types = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in columns)
     if kind == "json":
         return f"read_json(?, format = 'newline_delimited', columns = {{{types}}})"
-    written = {known[name]: value for name, value in ({"header": "true"} | options).items()}
+    written = {arguments[name]: value for name, value in ({"header": "true"} | options).items()}
     others = ", ".join(f"{name} = {_text(value)}" for name, value in written.items())
     return f"read_csv(?, auto_detect = false, {others}, columns = {{{types}}})"
 

@@ -255,7 +255,9 @@ class AggregateShape(NodeShape):
         if self.aggregates is None:
             return pa.schema([*windows, *(pa.field(name, kind) for name, kind in kinds.items())])
         keys = [pa.field(name, kinds[column]) for name, column in self.keys]
-        return pa.schema([*windows, *keys, *(pa.field(each.name, each.type) for each in self.aggregates)])
+        return pa.schema(
+            [*windows, *keys, *(pa.field(aggregate.name, aggregate.type) for aggregate in self.aggregates)]
+        )
 
     @property
     def event_times(self) -> tuple[str, ...]:
@@ -282,8 +284,8 @@ class MatchShape(NodeShape):
 
     @property
     def elsewhere(self) -> Elsewhere | None:
-        found = self.condition.residual
-        return found if isinstance(found, Elsewhere) else None
+        residual = self.condition.residual
+        return residual if isinstance(residual, Elsewhere) else None
 
     @property
     def asked(self) -> tuple[JoinedColumn, ...]:

@@ -117,13 +117,13 @@ def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterat
 
 def _closed_sessions(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterator[pa.RecordBatch]:
     before, now = limits(shape, own)
-    found = []
+    closed = []
     for pieces, since in ((own.old, before), (own.new_runs, NEVER)):
         for piece in pieces:
             rows = passed(piece, shape.time, since, now)
             if len(rows):
-                found.append(of_piece(piece, rows))
-    for part in in_parts(found, shape.memory):
+                closed.append(of_piece(piece, rows))
+    for part in in_parts(closed, shape.memory):
         ends = _last_rows(shape, own, part)
         if ends is not None:
             yield from _closed_by(shape, own, ends, report)
@@ -136,8 +136,8 @@ def _closed_by(
     condition = _condition(shape, None, 0)
     chosen = []
     for piece in [*own.old, *own.new_runs]:
-        found = [row for _, row in find(condition, ends, Side.LEFT, piece.rows)]
-        rows = np.sort(np.concatenate(found)) if found else NO_ROWS
+        hits = [row for _, row in find(condition, ends, Side.LEFT, piece.rows)]
+        rows = np.sort(np.concatenate(hits)) if hits else NO_ROWS
         rows = rows[~piece.are("gone", rows)]
         if len(rows):
             mark_gone(piece, rows, report, "grouped")
@@ -153,12 +153,12 @@ def _closed_by(
         yield from _results(shape, batch, order, sessions(times[order], same, shape.size), times)
 
 
-def _last_rows(shape: AggregateShape, own: SideSlice, found: Sequence[Chosen]) -> SortedRows | None:
-    """Of every group with sessions that close, the last row of the last of them; None without any. ``found``:
-    the rows that the watermark passes."""
-    batches = [take_rows(batch, rows) for batch, _, rows in found]
+def _last_rows(shape: AggregateShape, own: SideSlice, choices: Sequence[Chosen]) -> SortedRows | None:
+    """Of every group with sessions that close, the last row of the last of them; None without any.
+    ``choices``: the rows that the watermark passes."""
+    batches = [take_rows(batch, rows) for batch, _, rows in choices]
     check_held(f'the rows of "{shape.query}" that the watermark passes in a tick', batches, shape.memory)
-    batch, places = one_batch(batches), np.concatenate([slots[rows] for _, slots, rows in found])
+    batch, places = one_batch(batches), np.concatenate([slots[rows] for _, slots, rows in choices])
     chosen = _without_follower(shape, batch)
     last, _ = sort_rows(take_rows(batch, chosen), places[chosen], own.task.layout)
     follows = _condition(shape, 1, shape.size)
@@ -230,13 +230,13 @@ def _results(
         columns[TIME] = pa.array(times[rows])
     table = pa.table(columns)
     aggregates = [*shape.aggregates, *(_SPAN if is_session else ())]
-    found = grouped(table, [*shape.by, NUMBER], aggregates)
+    groups = grouped(table, [*shape.by, NUMBER], aggregates)
     if is_session:
-        starts, last = (found.column(each.name).to_numpy() for each in _SPAN)
+        starts, last = (groups.column(aggregate.name).to_numpy() for aggregate in _SPAN)
         ends = saturating_add(last, shape.size)
     else:
-        starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
-    yield from cut(shape, result_rows(shape, found, starts, ends, dict(shape.keys)))
+        starts, ends = window_times(groups.column(NUMBER).to_numpy(), shape.size, shape.slide)
+    yield from cut(shape, result_rows(shape, groups, starts, ends, dict(shape.keys)))
 
 
 _SPAN = (

@@ -47,8 +47,8 @@ class _Stock:
     piece: RunSlice | None
 
     def came(self, rows: Rows) -> Times:
-        found: Times = self.rows.batch.column(CAME).to_numpy(zero_copy_only=True)[rows]
-        return found + np.int64(0 if self.piece is None else self.piece.run.run.offset)
+        arrivals: Times = self.rows.batch.column(CAME).to_numpy(zero_copy_only=True)[rows]
+        return arrivals + np.int64(0 if self.piece is None else self.piece.run.run.offset)
 
 
 class AsofTask:
@@ -96,23 +96,23 @@ class AsofTask:
         rows = rows[~piece.are("gone", rows)]
         if not len(rows):
             return
-        found = self._nearest_of(piece.rows, rows)
-        decided = self._decided(piece.rows.times(self._reach.left)[rows], found)
+        closest = self._nearest_of(piece.rows, rows)
+        decided = self._decided(piece.rows.times(self._reach.left)[rows], closest)
         leaving = rows[decided]
         self._leave(piece, leaving)
-        yield from self._put_out(piece.rows.batch, rows, found, decided)
+        yield from self._put_out(piece.rows.batch, rows, closest, decided)
 
     def _new_left(self) -> Iterator[pa.RecordBatch]:
         new = self._left.new
         if new is None:
             return
         rows = np.arange(len(new.rows))
-        found = self._nearest_of(new.rows, rows)
-        decided = self._decided(new.rows.times(self._reach.left), found)
+        closest = self._nearest_of(new.rows, rows)
+        decided = self._decided(new.rows.times(self._reach.left), closest)
         for number, piece in enumerate(self._left.new_runs):
             leaving = new.position[decided & (new.origin == number)]
             self._leave(piece, np.sort(leaving))
-        yield from self._put_out(new.rows.batch, rows, found, decided, new.arrival)
+        yield from self._put_out(new.rows.batch, rows, closest, decided, new.arrival)
 
     def _leave(self, piece: RunSlice, rows: Rows) -> None:
         """Left rows that are decided; those above the limit leave before their time."""
@@ -127,14 +127,14 @@ class AsofTask:
     def _limit(own: SideSlice, column: str) -> Watermark:
         return own.work.new_limits[column]
 
-    def _decided(self, times: Times, found: Nearest) -> Mask:
+    def _decided(self, times: Times, closest: Nearest) -> Mask:
         """Which rows no later right row can be nearer to than what is found."""
         low, high = self._reach.window(times)
         settled = self._work.settled
         if self._reach.latest:
-            decided: Mask = found.some & (found.time == high)
+            decided: Mask = closest.some & (closest.time == high)
         else:
-            decided = found.some & ((found.time == low) | ~_above(found.time, settled))
+            decided = closest.some & ((closest.time == low) | ~_above(closest.time, settled))
         decided |= (low > high) | below(high, settled)
         decided |= below(times, self._limit(self._left, self._reach.left))
         return decided
@@ -157,7 +157,7 @@ class AsofTask:
         return best
 
     def _put_out(
-        self, batch: Columns, rows: Rows, found: Nearest, decided: Mask, arrival: Rows | None = None
+        self, batch: Columns, rows: Rows, closest: Nearest, decided: Mask, arrival: Rows | None = None
     ) -> Iterator[pa.RecordBatch]:
         """``arrival``: by which ``rows`` are in the order in which they came; None: they leave as they
         lie."""
@@ -165,10 +165,10 @@ class AsofTask:
         parts: list[tuple[Rows, Columns]] = []
         asking: list[Rows] = [NO_ROWS]
         for number, stock in enumerate(self._stocks):
-            chosen = np.flatnonzero(decided & (found.run == number))
+            chosen = np.flatnonzero(decided & (closest.run == number))
             if not len(chosen):
                 continue
-            partners = found.row[chosen]
+            partners = closest.row[chosen]
             if stock.piece is not None:
                 stock.piece.mark_matched(partners)
             elif self._right.new is not None:
@@ -184,7 +184,7 @@ class AsofTask:
             yield from put_out(
                 self._shape, batch, rows[chosen[order]], partner_rows, np.arange(len(partner_rows))
             )
-        alone = np.flatnonzero(decided & ~found.some)
+        alone = np.flatnonzero(decided & ~closest.some)
         if len(alone):
             padded = self._left.task.padded
             count(report.side(Side.LEFT), "padded" if padded else "released_unmatched", len(alone))
@@ -285,11 +285,11 @@ class AsofTask:
             last = self._last_below(number, rows, asked, self._stocks)
             stays = (last.run == number) & (last.row == rows)
             leaving.setdefault(number, []).append(rows[~stays])
-            known = self._last_below(number, rows, self._work.asked_before, self._old_stocks)
+            last_before = self._last_below(number, rows, self._work.asked_before, self._old_stocks)
             for other in range(len(self._old_stocks)):
-                hit = (known.run == other) & ~((last.run == other) & (last.row == known.row))
+                hit = (last_before.run == other) & ~((last.run == other) & (last.row == last_before.row))
                 if hit.any():
-                    leaving.setdefault(other, []).append(np.unique(known.row[hit]))
+                    leaving.setdefault(other, []).append(np.unique(last_before.row[hit]))
         for number, parts in leaving.items():
             self._supersede(number, np.unique(np.concatenate(parts)), limit)
 
@@ -308,8 +308,8 @@ class AsofTask:
         """Right rows leave for which a later one of their key is asked instead."""
         stock = self._stocks[number]
         rows = rows[~below(stock.rows.times(self._reach.right)[rows], limit)]
-        found = [(stock.piece, rows)] if stock.piece is not None else self._of_new_runs(rows)
-        for piece, own in found:
+        pieces = [(stock.piece, rows)] if stock.piece is not None else self._of_new_runs(rows)
+        for piece, own in pieces:
             own = own[~piece.are("gone", own)]
             self._count_released(piece, own)
             _mark_gone(piece, own)

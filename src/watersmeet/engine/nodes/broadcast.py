@@ -62,8 +62,8 @@ def settle(
     for piece, rows in whole.matched_new():
         piece.mark_matched(rows)
     merged = {name for group in own.work.merges for name in group}
-    known = {piece.name: piece for piece in [*whole.old, *whole.new_runs]}
-    for name, piece in known.items():
+    whole_pieces = {piece.name: piece for piece in [*whole.old, *whole.new_runs]}
+    for name, piece in whole_pieces.items():
         if piece.touched and name not in merged:
             _report(share, piece, marks)
     asked: dict[bool, list[_Asked]] = {}
@@ -76,10 +76,10 @@ def settle(
                 rows = np.sort(own.released(piece, is_new=is_new))
             if not len(rows):
                 continue
-            found = piece.marks("matched")
-            if known[piece.name].touched:
-                found |= known[piece.name].marks("matched")[piece.start : piece.stop]
-            unknown = rows[~found[rows]]
+            matched = piece.marks("matched")
+            if whole_pieces[piece.name].touched:
+                matched |= whole_pieces[piece.name].marks("matched")[piece.start : piece.stop]
+            unknown = rows[~matched[rows]]
             if len(unknown):
                 asked[is_new].append(_Asked(piece, unknown))
     _ask(shape, share, side, own, asked[False], asked[True])
@@ -115,19 +115,19 @@ def _ask(
         matched = np.zeros(len(needles), dtype=np.bool_)
         matched[order] = hits
         start = 0
-        for each in asked:
-            end = start + len(each.rows)
-            each.piece.marks("matched")[each.rows[matched[start:end]]] = True
+        for asking in asked:
+            end = start + len(asking.rows)
+            asking.piece.marks("matched")[asking.rows[matched[start:end]]] = True
             start = end
 
 
 def _together(own: SideSlice, asked: Sequence[_Asked]) -> tuple[SortedRows, Rows]:
     """The rows of all pieces in one order, and the places that they had one after the other."""
-    pieces = [each.piece.batch() for each in asked]
+    pieces = [asking.piece.batch() for asking in asked]
     starts = np.cumsum([0, *(piece.num_rows for piece in pieces)])
-    chosen = np.concatenate([start + each.rows for start, each in zip(starts, asked, strict=False)])
+    chosen = np.concatenate([start + asking.rows for start, asking in zip(starts, asked, strict=False)])
     batch = reordered(together(pieces, 0), chosen)
-    slots = np.concatenate([each.piece.rows.slots[each.rows] for each in asked])
+    slots = np.concatenate([asking.piece.rows.slots[asking.rows] for asking in asked])
     return sort_rows(batch, slots, own.task.layout, own.work.index)
 
 

@@ -101,11 +101,11 @@ def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice])
     for side in Side:
         fresh = {live.run.name: live for live in [*report.side(side).merged, *report.side(side).inserted]}
         names = {piece.name for piece in slices[side].old}
-        for name, found in written.items():
+        for name, side_marks in written.items():
             if name in fresh:
-                fresh[name].marks = found
+                fresh[name].marks = side_marks
             elif name in names:
-                report.side(side).marks[name] = found
+                report.side(side).marks[name] = side_marks
 
 
 def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change | None]:
@@ -261,10 +261,10 @@ def _pairs(
         piece.add(row, change.diff)
         report.matches += len(row)
         if side is Side.LEFT:
-            found = put_out(shape, change.rows.batch, needle, piece.rows.batch, row)
+            joined = put_out(shape, change.rows.batch, needle, piece.rows.batch, row)
         else:
-            found = put_out(shape, piece.rows.batch, row, change.rows.batch, needle)
-        yield from with_diffs(found, np.full(len(row), change.diff))
+            joined = put_out(shape, piece.rows.batch, row, change.rows.batch, needle)
+        yield from with_diffs(joined, np.full(len(row), change.diff))
 
 
 def _new_pairs(

@@ -40,8 +40,8 @@ def first_matches(
                 if len(row):
                     right.new.matched[needle[there(piece, row)]] = True
         if left_around.new is not None:
-            found = has_match(shape.condition, right.new.rows, Side.RIGHT, left_around.new.looked_up)
-            right.new.matched |= found
+            matched = has_match(shape.condition, right.new.rows, Side.RIGHT, left_around.new.looked_up)
+            right.new.matched |= matched
     if left_around.new is not None:
         for piece in right.old:
             piece.mark_matched(

@@ -126,11 +126,11 @@ def _run_append(
         own = slices[side]
         merged_runs = {live.run.name: live for live in report.side(side).merged}
         names = {live.run.name for live in own.work.runs} | {run.name for run in own.work.new_runs}
-        for name, found in written.items():
+        for name, side_marks in written.items():
             if name in merged_runs:
-                merged_runs[name].marks = found
+                merged_runs[name].marks = side_marks
             elif name in names:
-                report.side(side).marks[name] = found
+                report.side(side).marks[name] = side_marks
 
 
 def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport) -> Iterator[pa.RecordBatch]:
@@ -146,8 +146,8 @@ def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport
             for piece in other.old
         ]
         if side is Side.LEFT and other.new is not None:
-            found = partial(Search.of, shape.condition, own.rows, side, other.new.looked_up)
-            pieces.append(Sought(found, other.new.rows.batch, other.new.mark_matched))
+            search = partial(Search.of, shape.condition, own.rows, side, other.new.looked_up)
+            pieces.append(Sought(search, other.new.rows.batch, other.new.mark_matched))
 
         def hit(rows: Rows, own: NewRows = own) -> None:
             own.mark_matched(rows)
@@ -193,6 +193,6 @@ def _least(own: SideSlice, report: SideReport, partition: int, partitions: int) 
     for number, run in enumerate(runs):
         if number % partitions != partition:
             continue
-        found = OpenRun.open(own.store, run, own.task.layout).least(own.work.new_limits)
-        for column, time in (found or {}).items():
+        least = OpenRun.open(own.store, run, own.task.layout).least(own.work.new_limits)
+        for column, time in (least or {}).items():
             lower(report.least, column, time)

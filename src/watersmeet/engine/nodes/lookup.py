@@ -41,10 +41,10 @@ def lookup_rows(shape: LookupShape, share: Share) -> Iterator[pa.RecordBatch]:
         rows, hits = new.rows, new.matched
         yield from _found(shape, new, _table(shape, share, own), share)
         report = share.report.sides[0]
-        found = int(hits.sum())
-        count(report, "matched", found)
-        count(report, "padded" if shape.left.padded else "released_unmatched", len(rows) - found)
-        if shape.left.padded and found < len(rows):
+        matched = int(hits.sum())
+        count(report, "matched", matched)
+        count(report, "padded" if shape.left.padded else "released_unmatched", len(rows) - matched)
+        if shape.left.padded and matched < len(rows):
             yield from pad(shape, Side.LEFT, rows.batch, new.as_they_came(np.flatnonzero(~hits)))
     for batch, first, end in pad_files(share.work.sides[0], share.store, share.partition, share.partitions):
         yield from pad(shape, Side.LEFT, batch, np.arange(first, end))

@@ -45,11 +45,11 @@ def choose_orders(
     if looked_up.new is not None:
         pieces.append(looked_up.new)
     pieces = [piece for piece in pieces if len(piece.rows) * len(needles) > FEW_PAIRS]
-    for piece in sorted(pieces, key=lambda each: -len(each.rows))[:LOOKED_AT]:
-        found = estimated(shape.condition, needles, side.other, piece.rows, indexes)
-        for index, candidates in zip(indexes, found, strict=True):
+    for piece in sorted(pieces, key=lambda p: -len(p.rows))[:LOOKED_AT]:
+        estimates = estimated(shape.condition, needles, side.other, piece.rows, indexes)
+        for index, candidates in zip(indexes, estimates, strict=True):
             report.candidates[index.name] = report.candidates.get(index.name, 0.0) + candidates
-        own = next(c for index, c in zip(indexes, found, strict=True) if index == piece.rows.index)
-        best = min(range(len(indexes)), key=lambda n: found[n])
-        if own - found[best] > SORTING * len(piece.rows) and (new_too or piece is not looked_up.new):
+        own = next(c for index, c in zip(indexes, estimates, strict=True) if index == piece.rows.index)
+        best = min(range(len(indexes)), key=lambda n: estimates[n])
+        if own - estimates[best] > SORTING * len(piece.rows) and (new_too or piece is not looked_up.new):
             piece.looked_up = piece.rows.sorted_by(indexes[best])

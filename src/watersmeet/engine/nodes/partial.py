@@ -83,8 +83,8 @@ def closed_panes(shape: AggregateShape, partial: PartialShape, share: Share) -> 
 def combined(shape: AggregateShape, partial: PartialShape, batch: pa.RecordBatch, buckets: Slots) -> Partial:
     """One partial row for each pane and group."""
     table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
-    found = grouped(table, [shape.time, *shape.by], [*partial.aggregates.combine, _BUCKET], in_order=False)
-    return _stored(partial, found)
+    groups = grouped(table, [shape.time, *shape.by], [*partial.aggregates.combine, _BUCKET], in_order=False)
+    return _stored(partial, groups)
 
 
 def _made(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunSlice]) -> Partial | None:
@@ -93,8 +93,8 @@ def _made(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunSlic
     held: list[RunSlice] = []
     for number, piece in enumerate(pieces, 1):
         held.append(piece)
-        held_bytes = sum(size(whole(each.rows.batch).columns) for each in held)
-        rows = sum(len(each.rows) for each in held)
+        held_bytes = sum(size(whole(merged.rows.batch).columns) for merged in held)
+        rows = sum(len(merged.rows) for merged in held)
         if number == len(pieces) or rows >= GROUPED_ROWS or held_bytes >= run_bytes(shape.memory):
             parts.append(_of_rows(shape, partial, held))
             held = []
@@ -112,17 +112,17 @@ def _of_rows(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunS
     columns = {name: given.column(name) for name in given.schema.names}
     panes = np.floor_divide(times, np.int64(partial.width))
     table = pa.table(columns | {NUMBER: pa.array(panes), BUCKET: pa.array(slots & BUCKET_MASK)})
-    found = grouped(table, [NUMBER, *shape.by], [*partial.aggregates.make, _BUCKET], in_order=False)
-    starts, _ = window_times(found.column(NUMBER).to_numpy(), partial.width, partial.width)
-    return _stored(partial, found.set_column(0, shape.time, pa.array(starts)))
+    groups = grouped(table, [NUMBER, *shape.by], [*partial.aggregates.make, _BUCKET], in_order=False)
+    starts, _ = window_times(groups.column(NUMBER).to_numpy(), partial.width, partial.width)
+    return _stored(partial, groups.set_column(0, shape.time, pa.array(starts)))
 
 
-def _stored(partial: PartialShape, found: pa.Table) -> Partial:
+def _stored(partial: PartialShape, groups: pa.Table) -> Partial:
     schema = partial.side.schema
-    arrays = [one_array(found.column(name)) for name in schema.names]
+    arrays = [one_array(groups.column(name)) for name in schema.names]
     check_held("the partial aggregates of a tick", [pa.record_batch(arrays, names=schema.names)], MOST_BYTES)
     arrays = [narrowed(array, field.type) for array, field in zip(arrays, schema, strict=True)]
-    buckets: Slots = found.column(BUCKET).to_numpy()
+    buckets: Slots = groups.column(BUCKET).to_numpy()
     return pa.RecordBatch.from_arrays(arrays, schema=schema), buckets
 
 
@@ -146,9 +146,9 @@ def _closed(
         batch = one_batch(batches)
         for rows, numbers in closing(_starts(shape, batch), shape.size, shape.slide, since, until):
             table = pa.Table.from_batches([take_rows(batch, rows)]).append_column(NUMBER, pa.array(numbers))
-            found = grouped(table, [*shape.by, NUMBER], partial.aggregates.finish)
-            starts, ends = window_times(found.column(NUMBER).to_numpy(), shape.size, shape.slide)
-            yield from cut(shape, result_rows(shape, found, starts, ends, dict(shape.keys)))
+            groups = grouped(table, [*shape.by, NUMBER], partial.aggregates.finish)
+            starts, ends = window_times(groups.column(NUMBER).to_numpy(), shape.size, shape.slide)
+            yield from cut(shape, result_rows(shape, groups, starts, ends, dict(shape.keys)))
 
 
 def _release(kept: SideSlice, report: SideReport) -> None:

@@ -18,9 +18,9 @@ def pass_rows(shape: PassShape, share: Share) -> Iterator[pa.RecordBatch]:
     """The share's part of the tick's rows, in order."""
     files = pad_files(share.work.sides[0], share.store, share.partition, share.partitions)
     for batch, low, high in files:
-        found = pad(shape, Side.LEFT, batch, np.arange(low, high))
+        padded = pad(shape, Side.LEFT, batch, np.arange(low, high))
         if shape.changelog:
             diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high]
-            yield from with_diffs(found, diffs)
+            yield from with_diffs(padded, diffs)
         else:
-            yield from found
+            yield from padded

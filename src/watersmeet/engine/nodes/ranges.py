@@ -68,17 +68,17 @@ class Reached:
 
 def united(spans: Iterable[Spans]) -> Spans | None:
     """The least spans that hold all of these; None of none."""
-    found: dict[str, tuple[int, int]] = {}
-    for each in spans:
-        for name, (low, high) in each.items():
-            known = found.get(name, (low, high))
-            found[name] = (min(low, known[0]), max(high, known[1]))
-    return found or None
+    union: dict[str, tuple[int, int]] = {}
+    for span in spans:
+        for name, (low, high) in span.items():
+            before = union.get(name, (low, high))
+            union[name] = (min(low, before[0]), max(high, before[1]))
+    return union or None
 
 
 def owned(shape: JoinShape, share: Share) -> dict[Side, SideSlice]:
     """What a task owns of both sides; of runs that are not sorted by value equal parts."""
-    found = {}
+    slices = {}
     for side in Side:
         arrived = share.work.side(side.other).new_runs if shape.left.layout.by_value else []
         reaching = united(run.spans for run in arrived)
@@ -86,13 +86,13 @@ def owned(shape: JoinShape, share: Share) -> dict[Side, SideSlice]:
             Part(shape.condition, side, spans, share.partition, share.partitions)
             for spans in (reaching, None)
         )
-        found[side] = SideSlice(shape.side(side), share.work.side(side), share.store, old, new)
-    return found
+        slices[side] = SideSlice(shape.side(side), share.work.side(side), share.store, old, new)
+    return slices
 
 
 def reach_of(shape: JoinShape, share: Share, own: Mapping[Side, SideSlice]) -> dict[Side, SideSlice]:
     """Per side, the rows that may match what the task owns of the other side."""
-    found = {}
+    slices = {}
     for side in Side:
         other = own[side.other]
         new = [] if other.new is None else [other.new.rows.spans]
@@ -100,8 +100,8 @@ def reach_of(shape: JoinShape, share: Share, own: Mapping[Side, SideSlice]) -> d
         of_new = Reached(
             shape.condition, side.other, united([*new, *(piece.rows.spans for piece in other.old)])
         )
-        found[side] = SideSlice(shape.side(side), share.work.side(side), share.store, of_old, of_new)
-    return found
+        slices[side] = SideSlice(shape.side(side), share.work.side(side), share.store, of_old, of_new)
+    return slices
 
 
 def matches_by_range(
@@ -112,11 +112,11 @@ def matches_by_range(
     around = reach[Side.RIGHT]
     if left.new is not None:
         needles = left.new.rows
-        found = [(p.rows, p.partners(shape.condition, needles, Side.LEFT)) for p in around.old]
+        matches = [(p.rows, p.partners(shape.condition, needles, Side.LEFT)) for p in around.old]
         if around.new is not None:
             new = around.new
-            found.append((new.rows, find(shape.condition, needles, Side.LEFT, new.looked_up)))
-        for rows, pairs in found:
+            matches.append((new.rows, find(shape.condition, needles, Side.LEFT, new.looked_up)))
+        for rows, pairs in matches:
             for needle, row in pairs:
                 left.new.matched[needle] = True
                 report.matches += len(needle)
@@ -135,8 +135,8 @@ def _mark_right(shape: JoinShape, right: SideSlice, left: SideSlice) -> None:
         for piece in left.old:
             right.new.matched |= piece.has_match(shape.condition, right.new.rows, Side.RIGHT)
         if left.new is not None:
-            found = has_match(shape.condition, right.new.rows, Side.RIGHT, left.new.looked_up)
-            right.new.matched |= found
+            matched = has_match(shape.condition, right.new.rows, Side.RIGHT, left.new.looked_up)
+            right.new.matched |= matched
     if left.new is not None:
         for piece in right.old:
             piece.mark_matched(piece.rows_with(shape.condition, left.new.rows, Side.LEFT))

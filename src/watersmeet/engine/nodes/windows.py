@@ -49,31 +49,31 @@ def of_piece(piece: RunSlice, rows: Rows) -> Chosen:
     return piece.rows.batch, piece.rows.slots, rows
 
 
-def in_parts(found: Sequence[Chosen], memory: int) -> Iterator[list[Chosen]]:
+def in_parts(choices: Sequence[Chosen], memory: int) -> Iterator[list[Chosen]]:
     """Rows that are to be grouped: all of them, or, where they are many bytes, those of one range of hashes
     after the other, so that rows of one group stay together. Cost: these rows, for each part."""
-    rows = [chosen for *_, chosen in found]
-    of_rows = [row_sizes(batch, batch.schema.names, chosen) for batch, _, chosen in found]
-    if sum(int(each.sum()) for each in of_rows) <= run_bytes(memory):
-        if found:
-            yield list(found)
+    rows = [chosen for *_, chosen in choices]
+    of_rows = [row_sizes(batch, batch.schema.names, chosen) for batch, _, chosen in choices]
+    if sum(int(sizes.sum()) for sizes in of_rows) <= run_bytes(memory):
+        if choices:
+            yield list(choices)
         return
-    hashes = [slots[chosen] & BUCKET_MASK for _, slots, chosen in found]
-    each, place = np.unique(np.concatenate(hashes), return_inverse=True)
+    hashes = [slots[chosen] & BUCKET_MASK for _, slots, chosen in choices]
+    distinct, place = np.unique(np.concatenate(hashes), return_inverse=True)
     held = np.bincount(place, weights=np.concatenate(of_rows)).astype(np.int64)
     for low, high in pairwise(cuts(held, run_bytes(memory))):
-        own = [(given >= each[low]) & (given <= each[high - 1]) for given in hashes]
+        own = [(given >= distinct[low]) & (given <= distinct[high - 1]) for given in hashes]
         yield [
             (batch, slots, chosen[mine])
-            for (batch, slots, _), chosen, mine in zip(found, rows, own, strict=True)
+            for (batch, slots, _), chosen, mine in zip(choices, rows, own, strict=True)
             if mine.any()
         ]
 
 
 def result_rows(
-    shape: AggregateShape, found: pa.Table, starts: Times, ends: Times, held: Mapping[str, str]
+    shape: AggregateShape, groups: pa.Table, starts: Times, ends: Times, held: Mapping[str, str]
 ) -> pa.RecordBatch:
-    """``held``: columns of ``found`` that have another name there. Wide columns may have 64-bit offsets."""
+    """``held``: columns of ``groups`` that have another name there. Wide columns may have 64-bit offsets."""
     kind = shape.row_schema.field(WINDOW_START).type
     windows = {WINDOW_START: starts, WINDOW_END: ends}
     arrays = []
@@ -81,5 +81,5 @@ def result_rows(
         if field.name in windows:
             arrays.append(to_native(pa.array(windows[field.name]), kind))
         else:
-            arrays.append(one_array(found.column(held.get(field.name, field.name))))
+            arrays.append(one_array(groups.column(held.get(field.name, field.name))))
     return pa.RecordBatch.from_arrays(arrays, names=shape.row_schema.names)

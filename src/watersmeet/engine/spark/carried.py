@@ -59,8 +59,8 @@ def carried(text: str) -> WatersmeetError | None:
     """The first error in ``text`` that a task of this process sealed."""
     for packed, seal in _SEALED.findall(text):
         if hmac.compare_digest(_seal(packed, _KEY), seal):
-            found: Any = json.loads(base64.b64decode(packed))
-            return error_from(found)
+            fields: Any = json.loads(base64.b64decode(packed))
+            return error_from(fields)
     return None
 
 

@@ -81,9 +81,9 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
     if isinstance(error, WatersmeetError):
         return error
     texts = _texts(error)
-    found = carried("\n".join(texts))
-    if found is not None:
-        return found
+    own_error = carried("\n".join(texts))
+    if own_error is not None:
+        return own_error
     where = f"{during}: " if during else ""
     if _is_gone(error):
         return EngineError(
@@ -93,9 +93,9 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
             "--conf spark.driver.memory=2g, or fewer rows per tick)",
         )
     for text in texts:
-        known = _known(text[:_MOST_CHARACTERS], where)
-        if known is not None:
-            return known
+        stock_error = _known(text[:_MOST_CHARACTERS], where)
+        if stock_error is not None:
+            return stock_error
     return EngineError(f"{where}{readable(error)}", code="spark-failed")
 
 
@@ -146,8 +146,8 @@ def _is_gone(error: BaseException) -> bool:
 def readable(error: BaseException) -> str:
     """The innermost cause in one line, without stack frames."""
     texts = _texts(error)
-    found = next(filter(None, map(_message, reversed(texts))), None)
-    return found or (texts[0].strip().splitlines() or [type(error).__name__])[0].strip()[:_LONGEST_MESSAGE]
+    message = next(filter(None, map(_message, reversed(texts))), None)
+    return message or (texts[0].strip().splitlines() or [type(error).__name__])[0].strip()[:_LONGEST_MESSAGE]
 
 
 def _message(text: str) -> str | None:
@@ -164,23 +164,23 @@ def _message(text: str) -> str | None:
 
 def _condition(text: str) -> re.Match[str] | None:
     """The first error condition in ``text`` that is not about another exception in it."""
-    return next((each for each in _CONDITION.finditer(text) if not each[1].startswith(_WRAPPERS)), None)
+    return next((match for match in _CONDITION.finditer(text) if not match[1].startswith(_WRAPPERS)), None)
 
 
 def condition_of(error: BaseException) -> str | None:
     """The name of Spark's innermost error condition, such as DIVIDE_BY_ZERO."""
-    found = (_condition(text[:_MOST_CHARACTERS]) for text in reversed(_texts(error)))
-    return next((each[1] for each in found if each is not None), None)
+    matches = (_condition(text[:_MOST_CHARACTERS]) for text in reversed(_texts(error)))
+    return next((match[1] for match in matches if match is not None), None)
 
 
 def fragments_of(error: BaseException) -> list[str]:
     """The parts of SQL that Spark points at (``^^^``), innermost exception first."""
-    found = [
+    fragments = [
         line[carets.index("^") : len(carets)]
         for text in reversed(_texts(error))
         for line, carets in _FRAGMENT.findall(text[:_MOST_CHARACTERS])
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(fragments))
 
 
 def _texts(error: BaseException) -> list[str]:
@@ -207,8 +207,8 @@ def _messages(text: str) -> Iterator[str]:
         stripped = line.removeprefix("Caused by: ").strip()
         if stripped.startswith(("at ", "File ", "Traceback", "...", "^", "~", "=== ")):
             continue
-        found = _EXCEPTION.match(stripped)
-        if found and found.group(2):
-            yield found.group(2)
+        match = _EXCEPTION.match(stripped)
+        if match and match.group(2):
+            yield match.group(2)
         elif _CONDITION.match(stripped):
             yield stripped

@@ -38,11 +38,16 @@ def start_of(text: str) -> TickStart:
 def node_text(work: str, tick: int, part: ArrowPart | None = None, answers: Answered = NO_ANSWERS) -> str:
     """The work file of a node's tasks, their tick, what they stage rows with, and the files that hold what
     was computed elsewhere of its condition, as text for `node_of`."""
-    found = {str(partition): [list(file) for file in files] for partition, files in answers.items()}
-    return json.dumps([work, tick, None if part is None else plain_part(part), found])
+    files_by_partition = {
+        str(partition): [list(file) for file in files] for partition, files in answers.items()
+    }
+    return json.dumps([work, tick, None if part is None else plain_part(part), files_by_partition])
 
 
 def node_of(text: str) -> tuple[str, int, ArrowPart | None, Answered]:
-    work, tick, part, found = json.loads(text)
-    answers = {int(partition): [(name, sum_) for name, sum_ in files] for partition, files in found.items()}
+    work, tick, part, files_by_partition = json.loads(text)
+    answers = {
+        int(partition): [(name, sum_) for name, sum_ in files]
+        for partition, files in files_by_partition.items()
+    }
     return work, tick, None if part is None else part_from(part), answers

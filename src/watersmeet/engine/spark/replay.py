@@ -100,13 +100,13 @@ class _SparkCase:
         self._out, self._late = _Collected(), _Collected()
 
     def open(self, partitions: int, clock_us: int) -> None:
-        found = scan(self._spark, self._plan, lambda source: self._frame(source, []), keep_late=True)
+        scanned = scan(self._spark, self._plan, lambda source: self._frame(source, []), keep_late=True)
         driver = TickDriver.open(
             self._plan,
-            found.schemas,
+            scanned.schemas,
             self._store,
             started_us=clock_us,
-            tables=table_readers(self._plan, found, self._table),
+            tables=table_readers(self._plan, scanned, self._table),
         )
         outputs = Outputs({QUERY: self._out}, late=self._late)
         self._ticks = Ticks(self._spark, self._plan, driver, outputs, partitions, Takings(self._spark))
@@ -121,13 +121,13 @@ class _SparkCase:
             self._tables.change(source, step.rows.get(name, []))
         reports: DataFrame | None = None
         if any(step.rows.get(source.name) for source in self._plan.sources):
-            found = scan(
+            scanned = scan(
                 self._spark,
                 self._plan,
                 lambda source: self._frame(source, step.rows.get(source.name, [])),
                 keep_late=True,
             )
-            reports = reports_of(found.sources, self._store)
+            reports = reports_of(scanned.sources, self._store)
         try:
             result = self._ticks.run(
                 reports, step.clock_us, host={}, advances=step.advances, idle=step.idle, end=step.end
@@ -138,14 +138,14 @@ class _SparkCase:
 
     def _late_rows(self, step: CaseStep) -> list[tuple[str, Row]]:
         """The late rows, each once; as they were given, where rows are numbered."""
-        found: dict[str, dict[int, Row]] = defaultdict(dict)
+        late_rows: dict[str, dict[int, Row]] = defaultdict(dict)
         for entry in self._late.rows:
             if entry["reason"] == "late":
                 row = json.loads(entry["record"])
-                known = found[entry["stream"]]
-                number = row.get(ROW, len(known))
-                known[number] = step.rows[entry["stream"]][number][0] if ROW in row else row
-        return [(stream, rows[number]) for stream, rows in found.items() for number in sorted(rows)]
+                late_of_stream = late_rows[entry["stream"]]
+                number = row.get(ROW, len(late_of_stream))
+                late_of_stream[number] = step.rows[entry["stream"]][number][0] if ROW in row else row
+        return [(stream, rows[number]) for stream, rows in late_rows.items() for number in sorted(rows)]
 
     def _table(self, source: Source) -> Table:
         def rows() -> DataFrame:

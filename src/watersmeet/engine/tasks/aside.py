@@ -50,7 +50,7 @@ def write_aside(store: Store, reason: str, tick: int, batches: Sequence[pa.Recor
     name = f"aside/{reason}-{tick}-{uuid.uuid4().hex[:16]}.arrow"
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batches[0].schema) as writer:
-        for each in batches:
-            writer.write_batch(each)
+        for batch in batches:
+            writer.write_batch(batch)
     store.write(name, sink.getvalue())
-    return PadFile(name=name, rows=sum(each.num_rows for each in batches))
+    return PadFile(name=name, rows=sum(rejected.num_rows for rejected in batches))

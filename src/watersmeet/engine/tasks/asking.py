@@ -48,13 +48,13 @@ def questions(shape: NodeShape, share: Share, files: Sequence[AnswerFile]) -> It
     condition = shape.elsewhere
     assert condition is not None
     schema = question_schema(shape)
-    found: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING)
+    batches: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING)
     over = threading.Event()
 
     def put(item: pa.RecordBatch | BaseException | None) -> None:
         while not over.is_set():
             try:
-                found.put(item, timeout=0.2)
+                batches.put(item, timeout=0.2)
             except queue.Full:
                 continue
             return
@@ -82,7 +82,7 @@ def questions(shape: NodeShape, share: Share, files: Sequence[AnswerFile]) -> It
     thread = threading.Thread(target=work, name="asking", daemon=True)
     thread.start()
     try:
-        while (item := found.get()) is not None:
+        while (item := batches.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item
@@ -139,8 +139,8 @@ class AnswerWriter:
         table = pa.table(
             {
                 "ask": pa.array(self._asks, pa.int64()),
-                "rows": pa.array([len(each) for each in whole], pa.int64()),
-                "bits": pa.array([np.packbits(each).tobytes() for each in whole], pa.large_binary()),
+                "rows": pa.array([len(bits) for bits in whole], pa.int64()),
+                "bits": pa.array([np.packbits(bits).tobytes() for bits in whole], pa.large_binary()),
             }
         )
         out = pa.BufferOutputStream()
@@ -152,7 +152,7 @@ class AnswerWriter:
 
 
 def _read(text: str, store: Store, files: Sequence[AnswerFile]) -> Answers:
-    found = Answers(text)
+    answers = Answers(text)
     for name, checksum in files:
         data = store.read(name)
         if zlib.crc32(data) != checksum:
@@ -160,5 +160,5 @@ def _read(text: str, store: Store, files: Sequence[AnswerFile]) -> Answers:
                 f"{name} is damaged", code="damaged-file", hint="run again: the tick is repeated"
             )
         table = pa.ipc.open_stream(data).read_all()
-        found.add(*(table.column(column).to_pylist() for column in ("ask", "rows", "bits")))
-    return found
+        answers.add(*(table.column(column).to_pylist() for column in ("ask", "rows", "bits")))
+    return answers

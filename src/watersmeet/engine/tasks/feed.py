@@ -50,9 +50,9 @@ class FeedWriter:
         self._count("filtered", kept & ~asked)
         kept &= asked
         if self._shape.timed is not None:
-            known = rows.column(self._shape.timed).is_valid().to_numpy(zero_copy_only=False)
-            self._count("null_time", kept & ~known)
-            kept &= known
+            has_time = rows.column(self._shape.timed).is_valid().to_numpy(zero_copy_only=False)
+            self._count("null_time", kept & ~has_time)
+            kept &= has_time
         matchable = kept & _all_true(rows, self._shape.conditions)
         for name in self._shape.not_null:
             if rows.column(name).null_count:
@@ -85,10 +85,10 @@ class FeedWriter:
 
     def _judged(self, rows: pa.RecordBatch, part: Mask) -> Mask:
         """Which rows are late; they are counted, and kept aside if that is wanted."""
-        found = np.zeros(rows.num_rows, dtype=np.bool_)
+        late_mask = np.zeros(rows.num_rows, dtype=np.bool_)
         marks = self._work.fed_late_below
         if all(mark == NEVER for mark in marks.values()):
-            return found
+            return late_mask
         integer = {column: pa.types.is_integer(rows.column(column).type) for column in marks}
         missed = Missed(rows.num_rows, integer)
         for column, mark in marks.items():
@@ -97,19 +97,19 @@ class FeedWriter:
             late = part & below(values, mark)
             if late.any():
                 missed.note(column, late, values, mark)
-                found |= late
-        if found.any():
-            self._count("late", found)
+                late_mask |= late
+        if late_mask.any():
+            self._count("late", late_mask)
             missed.count(self._report.late)
             if self._work.keep_late:
                 names = [name for name in rows.schema.names if not is_ours(name)]
                 record = pa.StructArray.from_arrays([rows.column(name) for name in names], names=names)
-                columns = missed_columns(missed, self._side.name, marks, integer, found)
-                chosen = [record.filter(pa.array(found)), *columns]
+                columns = missed_columns(missed, self._side.name, marks, integer, late_mask)
+                chosen = [record.filter(pa.array(late_mask)), *columns]
                 self._late.append(pa.RecordBatch.from_arrays(chosen, names=list(ASIDE_COLUMNS)))
-                if sum(size(each.columns) for each in self._late) >= RUN_BYTES:
+                if sum(size(batch.columns) for batch in self._late) >= RUN_BYTES:
                     self._write_late()
-        return found
+        return late_mask
 
     def _columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The columns of the side, in the types in which it keeps them, and those that say TRUE or not."""

@@ -86,17 +86,17 @@ class IngestWriter:
         part = flags != FLAG_BENEATH
         self._count("beneath", batch.num_rows - int(part.sum()))
         self._count("in", int(part.sum()))
-        times, known = self._event_times(batch)
+        times, present_by_column = self._event_times(batch)
         judged = part
         if self._ahead_above is not None:
             for column, values in times.items():
                 if self._integer[column]:
                     continue  # a number has no place on the clock
-                judgement[_where(part, known[column]) & (values > self._ahead_above)] = AHEAD
+                judgement[_where(part, present_by_column[column]) & (values > self._ahead_above)] = AHEAD
             judged = part & (judgement != AHEAD)
         partitions = _per_partition(batch, part)
         for column, values in times.items():
-            mask = _where(judged, known[column])
+            mask = _where(judged, present_by_column[column])
             self._observe(partitions, column, values, mask)
             late = mask & below(values, self._late_below[column])
             if late.any():
@@ -105,12 +105,14 @@ class IngestWriter:
                 self.missed.note(column, late, values, self._late_below[column])
         if self.missed is not None:
             self.missed.count(self.report.late)
-        for present in known.values():
+        for present in present_by_column.values():
             if present is not None:
                 judgement[judged & ~present & (judgement != LATE)] = NULL_TIME
         if self._start.null_fails and (judgement == NULL_TIME).any():
             row = batch.slice(int(np.flatnonzero(judgement == NULL_TIME)[0]), 1)
-            raise null_time_error(self._start.sources[self._side.arrangement][self.report.branch], row, known)
+            raise null_time_error(
+                self._start.sources[self._side.arrangement][self.report.branch], row, present_by_column
+            )
         for code, reason in REASONS.items():
             self._count(reason, int((judgement == code).sum()))
         on_time = part & (judgement == ON_TIME)
@@ -152,15 +154,15 @@ class IngestWriter:
     def _event_times(self, batch: pa.RecordBatch) -> tuple[dict[str, Times], dict[str, Mask | None]]:
         """Per event-time column its values (any where NULL), and where there are some (None: everywhere)."""
         times: dict[str, Times] = {}
-        known: dict[str, Mask | None] = {}
+        present_by_column: dict[str, Mask | None] = {}
         for column in self._side.layout.event_times:
             values = to_canonical(batch.column(column))
-            known[column] = None
+            present_by_column[column] = None
             if values.null_count:
-                known[column] = values.is_valid().to_numpy(zero_copy_only=False)
+                present_by_column[column] = values.is_valid().to_numpy(zero_copy_only=False)
                 values = pc.fill_null(values, 0)
             times[column] = values.to_numpy(zero_copy_only=True)
-        return times, known
+        return times, present_by_column
 
     def _observe(
         self, partitions: list[tuple[str, Mask | None]], column: str, values: Times, judged: Mask
@@ -199,8 +201,8 @@ class IngestWriter:
         return chosen if mask.all() else chosen.filter(pa.array(mask))
 
 
-def _where(mask: Mask, known: Mask | None) -> Mask:
-    return mask if known is None else mask & known
+def _where(mask: Mask, present: Mask | None) -> Mask:
+    return mask if present is None else mask & present
 
 
 def _per_partition(batch: pa.RecordBatch, part: Mask) -> list[tuple[str, Mask | None]]:

@@ -40,7 +40,7 @@ class Sought:
     hit: Callable[[Rows], None]
 
 
-_Found = tuple[Rows, Rows, Columns]
+_Matches = tuple[Rows, Rows, Columns]
 """Needles and as many rows of a piece."""
 
 
@@ -60,34 +60,34 @@ def put_matches(
         hit: is told which needles have a match.
     """
     if arrival is None:
-        found, held = list[_Found](), 0
+        matches, held = list[_Matches](), 0
         for piece in pieces:
             search = piece.search()
             for needle, row in () if search is None else search.pairs():
                 hit(needle)
                 piece.hit(row)
-                found.append((needle, row, piece.batch))
+                matches.append((needle, row, piece.batch))
                 held += len(needle)
                 if held >= HELD:
-                    yield from _joined(shape, side, needles, None, found)
-                    found, held = [], 0
-        if found:
-            yield from _joined(shape, side, needles, None, found)
+                    yield from _joined(shape, side, needles, None, matches)
+                    matches, held = [], 0
+        if matches:
+            yield from _joined(shape, side, needles, None, matches)
         return
     asked = [(search, piece) for piece in pieces if (search := piece.search()) is not None]
     for chosen in _blocks([search for search, _ in asked], arrival):
         alone = chosen is not None and len(chosen) == 1
-        found = []
+        matches = []
         for search, piece in asked:
             for needle, row in search.pairs(chosen):
                 hit(needle)
                 piece.hit(row)
-                found.append((needle, row, piece.batch))
+                matches.append((needle, row, piece.batch))
                 if alone:
-                    yield from _joined(shape, side, needles, None, found)
-                    found = []
-        if found:
-            yield from _joined(shape, side, needles, arrival, found)
+                    yield from _joined(shape, side, needles, None, matches)
+                    matches = []
+        if matches:
+            yield from _joined(shape, side, needles, arrival, matches)
 
 
 def _blocks(searches: Sequence[Search], arrival: Rows) -> Iterator[Rows | None]:
@@ -106,14 +106,14 @@ def _blocks(searches: Sequence[Search], arrival: Rows) -> Iterator[Rows | None]:
 
 
 def _joined(
-    shape: NodeShape, side: Side, needles: SortedRows, arrival: Rows | None, found: Sequence[_Found]
+    shape: NodeShape, side: Side, needles: SortedRows, arrival: Rows | None, matches: Sequence[_Matches]
 ) -> Iterator[pa.RecordBatch]:
-    own = [needle for needle, _, _ in found]
+    own = [needle for needle, _, _ in matches]
     order = None if arrival is None else _by_arrival(own, arrival)
     chosen = own[0] if len(own) == 1 else np.concatenate(own)
     if order is not None:
         chosen = chosen[order]
-    others = Parts([(rows, batch) for _, rows, batch in found], order)
+    others = Parts([(rows, batch) for _, rows, batch in matches], order)
     places = np.arange(len(chosen))
     if side is Side.LEFT:
         yield from put_out(shape, needles.batch, chosen, others, places)
@@ -133,8 +133,8 @@ def _by_arrival(parts: Sequence[Rows], arrival: Rows) -> Rows:
         came = order_of(arrival)
     counts = [np.bincount(part, minlength=needles) for part in parts]
     total = counts[0].copy()
-    for each in counts[1:]:
-        total += each
+    for of_part in counts[1:]:
+        total += of_part
     in_turn = total[came]
     start = np.zeros(needles, dtype=np.int64)
     start[came] = np.cumsum(in_turn) - in_turn

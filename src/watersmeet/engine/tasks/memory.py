@@ -58,7 +58,7 @@ def check_row(columns: Sequence[tuple[str, int]], memory: int) -> None:
     most = min(memory // 2, MOST_BYTES)
     total = sum(held for _, held in columns)
     if total > most:
-        name, widest = max(columns, key=lambda each: each[1])
+        name, widest = max(columns, key=lambda column: column[1])
         raise EngineError(
             f"a row of {shown(total)} is too large to leave: column {name} alone has {shown(widest)} of it,"
             f" and {shown(most)} are allowed",

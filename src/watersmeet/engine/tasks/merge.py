@@ -75,14 +75,14 @@ def _merge(own: SideSlice, pieces: list[RunSlice], group: str, marks: MarkWriter
     if not batches:
         return
     together, places = np.concatenate(slots), np.concatenate(chosen)
-    known = {kind: np.concatenate(kept) for kind, kept in kept_marks.items() if kind != "gone"}
+    marks_by_kind = {kind: np.concatenate(kept) for kind, kept in kept_marks.items() if kind != "gone"}
     merged = 0
     for rows in _parts(batches, places, together, run_bytes(own.task.memory)):
         part = reordered(pieces_of(batches), places[rows])
         sorted_rows, order = sort_rows(part, together[rows], own.task.layout, own.work.index)
         run = _written(own, pieces, sorted_rows, group)
-        for kind, found in known.items():
-            marks.add(run.name, kind, 0, found[rows][order])
+        for kind, marks_kept in marks_by_kind.items():
+            marks.add(run.name, kind, 0, marks_kept[rows][order])
         merged += run.rows
         yield LiveRun(run=run)
     same_rows(f'merged runs of "{own.task.name}"', len(places), merged)
@@ -119,14 +119,14 @@ def _combined(own: SideSlice, pieces: list[RunSlice], group: str, combine: Combi
 def _cuts(pieces: list[RunSlice], piece: RunSlice, most: int) -> list[tuple[int, int]]:
     """The positions of ``piece`` at which it is cut, by ranges of hashes that are the same for all of them:
     so many that in each part there are about `GROUP_ROWS` rows, or ``most`` bytes, of all pieces."""
-    largest = max(pieces, key=lambda each: len(each.rows)).rows.slots
-    held = sum(size(whole(each.rows.batch).columns) for each in pieces)
-    rows = sum(len(each.rows) for each in pieces)
+    largest = max(pieces, key=lambda p: len(p.rows)).rows.slots
+    held = sum(size(whole(whole_piece.rows.batch).columns) for whole_piece in pieces)
+    rows = sum(len(whole_piece.rows) for whole_piece in pieces)
     parts = max(-(-rows // GROUP_ROWS), -(-held // most))
     parts = min(parts, max(1, len(largest)))
     places = [len(largest) * part // parts for part in range(1, parts)]
-    found = np.searchsorted(piece.rows.slots, largest[places] & BUCKET_MASK).tolist()
-    return list(zip([0, *found], [*found, len(piece.rows)], strict=True))
+    ends = np.searchsorted(piece.rows.slots, largest[places] & BUCKET_MASK).tolist()
+    return list(zip([0, *ends], [*ends, len(piece.rows)], strict=True))
 
 
 def _written(

@@ -15,10 +15,10 @@ LONGEST = 500
 """Characters of the row that are shown."""
 
 
-def null_time_error(source: str, row: pa.RecordBatch, known: Mapping[str, Mask | None]) -> EngineError:
-    """About ``row``, one row as ingest has it. ``known``: the event times, as keys."""
+def null_time_error(source: str, row: pa.RecordBatch, present: Mapping[str, Mask | None]) -> EngineError:
+    """About ``row``, one row as ingest has it. ``present``: of each event time, where it is not NULL."""
     (values,) = row.to_pylist()
-    empty = [column for column in known if values[column] is None]
+    empty = [column for column in present if values[column] is None]
     shown = json.dumps(
         {name: value for name, value in values.items() if not name.startswith("_")},
         default=str,

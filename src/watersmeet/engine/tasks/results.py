@@ -61,12 +61,12 @@ def _check_widest(
     right_rows: Rows,
     row: int,
 ) -> None:
-    found = []
+    value_sizes = []
     for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
         if batch is not None:
             own = [column for column in shape.columns if column.side is side]
-            found += [(c.name, int(row_sizes(batch, [c.column], rows[[row]])[0])) for c in own]
-    check_row(found, shape.memory)
+            value_sizes += [(c.name, int(row_sizes(batch, [c.column], rows[[row]])[0])) for c in own]
+    check_row(value_sizes, shape.memory)
 
 
 def cut(shape: NodeShape, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -118,9 +118,9 @@ def pad_files(
 def note_least(shape: NodeShape, batch: pa.RecordBatch, least: dict[str, int]) -> None:
     """Bring ``least``, per watermark key, down to the least times of rows that leave. NULLs have none."""
     for key in shape.event_times:
-        found = pc.min(to_canonical(batch.column(key))).as_py()
-        if found is not None:
-            lower(least, key, found)
+        least_time = pc.min(to_canonical(batch.column(key))).as_py()
+        if least_time is not None:
+            lower(least, key, least_time)
 
 
 def least_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideReport) -> None:
@@ -128,19 +128,19 @@ def least_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideReport) 
     ``gone``), and how far rows have left. Cost: the rows that are passed over for the first time, and those
     that another task has not passed yet."""
     for piece in pieces:
-        known = piece.live.cursors
+        cursors = piece.live.cursors
         for column in own.task.layout.event_times:
-            found, place = piece.run.first_alive(
+            least_time, place = piece.run.first_alive(
                 column,
                 own.work.new_limits,
                 piece.start,
                 piece.stop,
                 lambda rows, piece=piece: piece.are("gone", rows),  # type: ignore[misc]
-                known.get(column, 0),
+                cursors.get(column, 0),
             )
             report.cursors.setdefault(piece.name, {})[column] = place
-            if found is not None:
-                lower(report.least, column, found)
+            if least_time is not None:
+                lower(report.least, column, least_time)
 
 
 def count(report: SideReport, what: str, rows: int) -> None:

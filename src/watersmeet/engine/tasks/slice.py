@@ -136,8 +136,8 @@ class RunSlice:
 
     def arrival(self) -> Rows | None:
         """Of a run of this tick: by which its rows are in the order in which they came; see `write_run`."""
-        found = self.run.arrival
-        return None if found is None else found[self.start : self.stop].astype(np.int64)
+        arrival = self.run.arrival
+        return None if arrival is None else arrival[self.start : self.stop].astype(np.int64)
 
     def marks(self, kind: MarkKind) -> MarkArray:
         """The marks of the slice's rows, to be read or changed; say so in ``touched`` when changed. Cost: all
@@ -158,14 +158,14 @@ class RunSlice:
         """The marks of the chosen rows of the slice, to be read only."""
         if kind in self._marks or self._are_many(len(rows)):
             return self.marks(kind)[rows]
-        found = marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
+        marks = marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
         if kind in self._marked:
-            found |= np.isin(rows, self._newly(kind))
+            marks |= np.isin(rows, self._newly(kind))
         if kind == "count" and self._added:
             changed, by = self._changes()
             places = places_among(rows, changed)
-            found[places >= 0] += by[places[places >= 0]].astype(np.int32)
-        return found
+            marks[places >= 0] += by[places[places >= 0]].astype(np.int32)
+        return marks
 
     def were(self, kind: MarkKind, rows: Rows) -> MarkArray:
         """The marks of the chosen rows of the slice before this tick."""
@@ -177,7 +177,7 @@ class RunSlice:
         if not len(rows):
             return
         self.touched.add(kind)
-        held = sum(len(each) for each in self._marked.get(kind, ()))
+        held = sum(len(rows_marked) for rows_marked in self._marked.get(kind, ()))
         if kind in self._marks or self._are_many(held + len(rows)):
             self.marks(kind)[rows] = True
         else:
@@ -188,7 +188,7 @@ class RunSlice:
         if not len(rows):
             return
         self.touched.add("count")
-        held = sum(len(each) for each, _ in self._added)
+        held = sum(len(rows_marked) for rows_marked, _ in self._added)
         if "count" in self._marks or self._are_many(held + len(rows)):
             np.add.at(self.marks("count"), rows, change)
         else:
@@ -245,11 +245,11 @@ class RunSlice:
 
     def _newly(self, kind: MarkKind) -> Rows:
         """The rows that were marked in this tick, ascending, each once; some may have been marked before."""
-        found = self._marked[kind]
-        if len(found) > 1 or kind not in self._in_order:
-            found[:] = [np.unique(np.concatenate(found))]
+        marked = self._marked[kind]
+        if len(marked) > 1 or kind not in self._in_order:
+            marked[:] = [np.unique(np.concatenate(marked))]
             self._in_order.add(kind)
-        return found[0]
+        return marked[0]
 
     def search(self, condition: Condition, needles: SortedRows, side: Side) -> Search | None:
         """Where needles (rows of ``side``) have candidates in the slice; see `kernel.pairs.Search`."""
@@ -278,10 +278,10 @@ class RunSlice:
         """Which needles have a partner in the slice; see `kernel.pairs.has_match`."""
         if not self._hidden_below:
             return has_match(condition, needles, side, self.looked_up)
-        found = np.zeros(len(needles), dtype=np.bool_)
+        hits = np.zeros(len(needles), dtype=np.bool_)
         for needle, _ in self.partners(condition, needles, side):
-            found[needle] = True
-        return found
+            hits[needle] = True
+        return hits
 
     def own(self, rows: Rows) -> Rows:
         """Of rows of the run, by number, those of the slice, by number within it."""
@@ -376,10 +376,10 @@ class SideSlice:
         """Of this tick's rows, all runs together: those of one run came after those of the runs before it."""
         parts, start = [], 0
         for piece in self.new_runs:
-            found = piece.arrival()
-            if found is None:
+            arrival = piece.arrival()
+            if arrival is None:
                 return None
-            parts.append(found + start)
+            parts.append(arrival + start)
             start += piece.run.run.rows
         return np.concatenate(parts)[order]
 

@@ -132,7 +132,7 @@ class SideWriter:
 
     def _flush(self) -> None:
         for partition, held in self._held.items():
-            hashes = np.concatenate([found for _, found in held])
+            hashes = np.concatenate([hashes_of_batch for _, hashes_of_batch in held])
             batch = one_batch([rows for rows, _ in held])
             rows, order = sort_rows(batch, hashes, self._side.layout, self._index)
             branch, task = self._place

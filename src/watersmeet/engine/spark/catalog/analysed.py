@@ -20,7 +20,7 @@ _MOST = 2500
 """Expressions in one plan."""
 
 
-class Found:
+class Analysed:
     """One expression as it was analysed. ``condition``: what Spark says where it threw; "" if nothing."""
 
     def __init__(self, node: Any = None, condition: str = "") -> None:
@@ -59,32 +59,32 @@ class Analyser:
         self._state = spark._jsparkSession.sessionState()
         self._view = view
 
-    def all(self, expressions: Sequence[str], *, singly: int = 0) -> list[Found] | None:
+    def all(self, expressions: Sequence[str], *, singly: int = 0) -> list[Analysed] | None:
         """Each as it was analysed.
 
         Args:
             singly: how many may be asked one by one where Spark throws instead of leaving them unresolved;
                 None is returned when there would be more.
         """
-        found: list[Found] = []
+        answers: list[Analysed] = []
         for start in range(0, len(expressions), _MOST):
             part = expressions[start : start + _MOST]
             try:
-                found += self._together(part)
+                answers += self._together(part)
             except Exception:
                 singly -= len(part)
                 if singly < 0:
                     return None
-                found += [self.one(each) for each in part]
-        return found
+                answers += [self.one(expression) for expression in part]
+        return answers
 
-    def one(self, expression: str) -> Found:
+    def one(self, expression: str) -> Analysed:
         try:
             return self._together([expression])[0]
         except PySparkException as error:
-            return Found(condition=error.getCondition() or "")
+            return Analysed(condition=error.getCondition() or "")
         except Exception:  # one that has no name
-            return Found()
+            return Analysed()
 
     def condition(self, expression: str) -> str | None:
         """The name of the error that a query of the expression ends with; None: there is none."""
@@ -96,14 +96,14 @@ class Analyser:
             return ""
         return None
 
-    def _together(self, expressions: Sequence[str]) -> list[Found]:
+    def _together(self, expressions: Sequence[str]) -> list[Analysed]:
         """Raises: what Spark throws; ValueError, if it makes another plan of them."""
         text = f"SELECT {', '.join(expressions)} FROM {self._view}"
         plan = self._state.analyzer().execute(self._state.sqlParser().parsePlan(text))
         nodes = plan.expressions()
         if nodes.size() != len(expressions):
             raise ValueError(plan.nodeName())
-        return [Found(nodes.apply(number)) for number in range(len(expressions))]
+        return [Analysed(nodes.apply(number)) for number in range(len(expressions))]
 
 
 def is_mismatch(condition: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark import __version__
 from pyspark.sql import SparkSession
 
-from watersmeet.engine.spark.catalog.analysed import Analyser, Found
+from watersmeet.engine.spark.catalog.analysed import Analysed, Analyser
 from watersmeet.engine.spark.catalog.kinds import kinds
 from watersmeet.spec.functions import FAMILIES, FORMS, MOST_ARGUMENTS, MOST_TYPED, OPERATORS, TABLE
 from watersmeet.types.parser import sql_type
@@ -64,8 +64,8 @@ _SCALARS = tuple(name for name in FAMILIES if name not in _NESTED)
 
 def names(spark: SparkSession) -> list[str]:
     """Of all functions that are called by a name."""
-    found = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
-    return sorted(name for name in found if re.fullmatch(r"[a-z_][a-z0-9_]*", name))
+    listed = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+    return sorted(name for name in listed if re.fullmatch(r"[a-z_][a-z0-9_]*", name))
 
 
 def signatures(
@@ -82,16 +82,16 @@ def signatures(
 def operators(spark: SparkSession) -> dict[str, dict[str, list[str]]]:
     """Per operator of two operands: per family on the left those on the right that Spark refuses."""
     analyser = _prepared(spark)
-    found: dict[str, dict[str, list[str]]] = {}
+    by_operator: dict[str, dict[str, list[str]]] = {}
     for operator, form in OPERATORS.items():
         asked = list(product(FAMILIES, repeat=2))
         texts = [form.format(f"`{left}`", f"`{right}`", type=FAMILIES[right]) for left, right in asked]
         refused: dict[str, list[str]] = {}
-        for (left, right), each in zip(asked, _answers(analyser, texts), strict=True):
-            if each.refused:
+        for (left, right), answer in zip(asked, _answers(analyser, texts), strict=True):
+            if answer.refused:
                 refused.setdefault(left, []).append(right)
-        found[operator] = refused
-    return found
+        by_operator[operator] = refused
+    return by_operator
 
 
 def forms(spark: SparkSession) -> dict[str, list[str]]:
@@ -100,10 +100,10 @@ def forms(spark: SparkSession) -> dict[str, list[str]]:
     return {
         form: [
             family
-            for family, each in zip(
+            for family, answer in zip(
                 FAMILIES, _answers(analyser, [text.format(f"`{f}`") for f in FAMILIES]), strict=True
             )
-            if each.refused
+            if answer.refused
         ]
         for form, text in FORMS.items()
     }
@@ -127,7 +127,7 @@ def table(spark: SparkSession) -> dict[str, Any]:
     }
 
 
-def written(found: Mapping[str, Any]) -> str:
+def written(spark_table: Mapping[str, Any]) -> str:
     """The table as text, a function a line. Lists of families stand apart, each once, and elsewhere as their
     numbers there."""
     lists: dict[Families, int] = {(): 0}
@@ -137,25 +137,25 @@ def written(found: Mapping[str, Any]) -> str:
 
     parts: dict[str, dict[str, Any]] = {
         "functions": {
-            name: each
-            if "refused" not in each
+            name: signature
+            if "refused" not in signature
             else {
-                **each,
-                "refused": {n: [number(one) for one in asked] for n, asked in each["refused"].items()},
+                **signature,
+                "refused": {n: [number(one) for one in asked] for n, asked in signature["refused"].items()},
             }
-            for name, each in found["functions"].items()
+            for name, signature in spark_table["functions"].items()
         },
         "operators": {
-            name: {left: number(rights) for left, rights in each.items()}
-            for name, each in found["operators"].items()
+            name: {left: number(rights) for left, rights in refused.items()}
+            for name, refused in spark_table["operators"].items()
         },
-        "forms": {name: number(families) for name, families in found["forms"].items()},
+        "forms": {name: number(families) for name, families in spark_table["forms"].items()},
     }
-    lines = [f'"spark": {json.dumps(found["spark"])}']
+    lines = [f'"spark": {json.dumps(spark_table["spark"])}']
     for part, entries in parts.items():
         text = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in entries.items())
         lines.append(f'"{part}": {{\n{text}\n}}')
-    text = ",\n".join(f"  {json.dumps(each)}" for each in lists)
+    text = ",\n".join(f"  {json.dumps(entry)}" for entry in lists)
     lines.append(f'"families": [\n{text}\n]')
     return "{" + ",\n".join(lines) + "}\n"
 
@@ -167,15 +167,15 @@ def _prepared(spark: SparkSession) -> Analyser:
     return Analyser(spark, _VIEW)
 
 
-def _answers(analyser: Analyser, texts: Sequence[str]) -> Sequence[Found]:
-    found = analyser.all(texts, singly=len(texts))
-    assert found is not None
-    return found
+def _answers(analyser: Analyser, texts: Sequence[str]) -> Sequence[Analysed]:
+    answers = analyser.all(texts, singly=len(texts))
+    assert answers is not None
+    return answers
 
 
 def _signature(analyser: Analyser, name: str, typed: int) -> dict[str, Any]:
     counts: list[Any] = [n for n in range(MOST_ARGUMENTS + 1) if _takes(analyser, name, n)]
-    found: dict[str, Any] = {"counts": counts}
+    signature: dict[str, Any] = {"counts": counts}
     if _takes(analyser, name, _MANY):
         counts.append("+")
         typed = min(typed, _OF_ANY)
@@ -186,29 +186,31 @@ def _signature(analyser: Analyser, name: str, typed: int) -> dict[str, Any]:
         if count not in counts:
             continue
         asked = _asked(count, shorter)
-        answers = analyser.all([_call(name, each) for each in asked], singly=_SINGLY)
+        answers = analyser.all([_call(name, families) for families in asked], singly=_SINGLY)
         if answers is None:  # nothing is said
             shorter = ()
             continue
-        shorter = [each for each, answer in zip(asked, answers, strict=True) if answer.resolved]
+        shorter = [families for families, answer in zip(asked, answers, strict=True) if answer.resolved]
         if count <= 2:
             results |= {answer.type or "?" for answer in answers if not answer.refused}
         lists = _but_alike(analyser, name, _never(asked, answers, count), shorter)
         if any(lists):
             refused[str(count)] = lists
     if refused:
-        found["refused"] = refused
+        signature["refused"] = refused
     if set(counts) <= {1, 2} and len(results) == 1 and _is_plain(refused, counts):
         (result,) = results
         if result != "?" and not sql_type(result).is_decimal:  # its digits go by the arguments
-            found["result"] = result
-    return found
+            signature["result"] = result
+    return signature
 
 
 def _is_plain(refused: Mapping[str, Sequence[Sequence[str]]], counts: Sequence[Any]) -> bool:
     """Whether it takes no nested values, of which only some were asked."""
     lists = [refused.get(str(count)) for count in counts if count]
-    return all(each is not None and all("ARRAY" in families for families in each) for each in lists)
+    return all(
+        signature is not None and all("ARRAY" in families for families in signature) for signature in lists
+    )
 
 
 def _takes(analyser: Analyser, name: str, count: int) -> bool:
@@ -218,7 +220,7 @@ def _takes(analyser: Analyser, name: str, count: int) -> bool:
 
 def _call(name: str, families: Sequence[str], other: Mapping[int, str] | None = None) -> str:
     """``other``: types by place, where they are not their family's."""
-    given = [each if each == _NULL else f"`{each}`" for each in families]
+    given = [family if family == _NULL else f"`{family}`" for family in families]
     for place, kind in (other or {}).items():
         given[place] = f"`{kind}`"
     return f"`{name}`({', '.join(given)})"
@@ -237,18 +239,18 @@ def _some(count: int, shorter: Sequence[Families]) -> Iterator[Families]:
         for two in product(FAMILIES, repeat=2):
             yield _with([_NULL] * count, dict(zip(places, two, strict=True)))
     yield from ((family,) * count for family in FAMILIES)
-    for known in shorter[:: max(1, len(shorter) // _SHORTER)]:
-        start = [*known, *[_NULL] * (count - len(known))]
+    for prefix in shorter[:: max(1, len(shorter) // _SHORTER)]:
+        start = [*prefix, *[_NULL] * (count - len(prefix))]
         yield tuple(start)
-        for place, family in product(range(len(known), count), FAMILIES):
+        for place, family in product(range(len(prefix), count), FAMILIES):
             yield _with(start, {place: family})
 
 
 def _with(families: Sequence[str], other: Mapping[int, str]) -> Families:
-    return tuple(other.get(place, each) for place, each in enumerate(families))
+    return tuple(other.get(place, family) for place, family in enumerate(families))
 
 
-def _never(asked: Sequence[Families], answers: Sequence[Found], count: int) -> list[list[str]]:
+def _never(asked: Sequence[Families], answers: Sequence[Analysed], count: int) -> list[list[str]]:
     """Per position the families that it is never taken with; nothing, if it never takes any. Beside what is
     nested nothing is said of the others: they go by its elements, of which only some were asked."""
     taken: list[set[str]] = [set() for _ in range(count)]
@@ -259,12 +261,13 @@ def _never(asked: Sequence[Families], answers: Sequence[Found], count: int) -> l
         new = any(family not in own for family, own in zip(families, taken, strict=True))
         if new and not answer.refused:
             _add(taken, families)
-    found = [[family for family in FAMILIES if family not in own] for own in taken]
-    if any(len(each) == len(FAMILIES) for each in found):
+    lacking = [[family for family in FAMILIES if family not in own] for own in taken]
+    if any(len(refusals) == len(FAMILIES) for refusals in lacking):
         return []
-    nested = [set(_SCALARS) <= set(each) for each in found]
+    nested = [set(_SCALARS) <= set(refusals) for refusals in lacking]
     return [
-        each if all(nested) or not any(nested) or own else [] for each, own in zip(found, nested, strict=True)
+        refusals if all(nested) or not any(nested) or own else []
+        for refusals, own in zip(lacking, nested, strict=True)
     ]
 
 
@@ -283,7 +286,11 @@ def _but_alike(
     answers = analyser.all([text for _, _, text in asked], singly=_SINGLY)
     if answers is None:
         return []
-    not_so = {(each[0], each[1]) for each, found in zip(asked, answers, strict=True) if not found.refused}
+    not_so = {
+        (question[0], question[1])
+        for question, answer in zip(asked, answers, strict=True)
+        if not answer.refused
+    }
     return [[f for f in families if (place, f) not in not_so] for place, families in enumerate(lists)]
 
 

@@ -61,10 +61,10 @@ class _Asked:
         )
         if kind == "scalar" and plan is not None and plan.nodeName() == "Aggregate":
             kind = "aggregate"
-        found: dict[str, Any] = {"kind": kind}
+        described: dict[str, Any] = {"kind": kind}
         if self._nondeterministic.isAssignableFrom(own) or (plan is not None and not plan.deterministic()):
-            found["deterministic"] = False
-        return found
+            described["deterministic"] = False
+        return described
 
     def _analysed(self, name: str) -> Any:
         """The plan of a call of it, with the first arguments that it takes; None: it takes none of them."""

@@ -131,27 +131,27 @@ class Checkpoint:
         finally:
             os.close(handle)
 
-    def owner(self, known: str | None = None) -> str:
+    def owner(self, expected: str | None = None) -> str:
         """Who owns the state; made when there is none.
 
-        ``known``: what the newest manifest says. Raises: StateError when the file says something else.
+        ``expected``: what the newest manifest says. Raises: StateError when the file says something else.
         """
         path = self.root / "job"
-        if known:
-            hint = f"the id of this state is {known}, as its manifest says: remove the file, and run again"
+        if expected:
+            hint = f"the id of this state is {expected}, as its manifest says: remove the file, and run again"
         else:
             hint = "no tick was committed with it: remove the file, and run again with an empty sink"
-        found = read_value(path, hint)
-        if found is None:
-            write_value(path, {"id": known or uuid.uuid4().hex})
-            return self.owner(known)
-        if known and found["id"] != known:
+        stored = read_value(path, hint)
+        if stored is None:
+            write_value(path, {"id": expected or uuid.uuid4().hex})
+            return self.owner(expected)
+        if expected and stored["id"] != expected:
             raise StateError(
                 f'the file "{path}" is that of another checkpoint directory',
                 code="checkpoint-mixed",
                 hint=hint,
             )
-        return str(found["id"])
+        return str(stored["id"])
 
     def intend(self, intent: Intent) -> None:
         """Record a tick that no batch of Spark stands for, before anything of it goes out."""
@@ -161,13 +161,13 @@ class Checkpoint:
 
     def intent(self) -> Intent | None:
         """The last tick that was recorded so; None when there was none."""
-        found = read_value(self.root / "intent", _INTENT_HINT)
-        return Intent(**found) if found is not None else None
+        stored = read_value(self.root / "intent", _INTENT_HINT)
+        return Intent(**stored) if stored is not None else None
 
     def settings(self) -> tuple[str, dict[str, str]] | None:
         """How the last run was set: a digest, and the settings by name; None before the first."""
-        found = read_value(self.root / "settings", _SETTINGS_HINT)
-        return (str(found["digest"]), dict(found["settings"])) if found is not None else None
+        stored = read_value(self.root / "settings", _SETTINGS_HINT)
+        return (str(stored["digest"]), dict(stored["settings"])) if stored is not None else None
 
     def keep_settings(self, digest: str, settings: Mapping[str, str]) -> None:
         write_value(self.root / "settings", {"digest": digest, "settings": dict(settings)})

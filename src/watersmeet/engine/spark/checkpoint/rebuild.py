@@ -56,7 +56,7 @@ def find_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) 
     read = list(file_lists.read(checkpoint.store, file_lists.lists_of(host)))
     try:
         for number in _file_sources(plan):
-            expected = {(each.batch, each.path) for each in read if each.source == number and each.batch >= 0}
+            expected = {(file.batch, file.path) for file in read if file.source == number and file.batch >= 0}
             spark.check_file_log(number, step_of(offsets, number), expected)
     except ValueError as error:
         return str(error)
@@ -96,8 +96,8 @@ def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: Job
 
 def _check_log(spark: SparkFiles, number: int, source: Source, first: int, last: int) -> None:
     """Raises: ValueError when it is not whole, or when no tick was made of it for the files that it names."""
-    entries = [each for step in range(first, last + 1) for each in spark.file_log(number, step)]
-    paths = [path for each in entries if (path := local_of(str(each["path"]))) is not None]
+    entries = [line for step in range(first, last + 1) for line in spark.file_log(number, step)]
+    paths = [path for line in entries if (path := local_of(str(line["path"]))) is not None]
     for path in paths:
         if is_odd(path):
             raise ValueError(f"it lists {shown(path)}, which Spark takes for a pattern")
@@ -127,9 +127,9 @@ def rebuild(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan, inte
     """
     offsets, batch = offsets_in(host), int(host[BATCH])
     by_source: dict[int, dict[int, list[FileRead]]] = {}
-    for each in file_lists.read(checkpoint.store, file_lists.lists_of(host)):
-        if each.batch >= 0:
-            by_source.setdefault(each.source, {}).setdefault(each.batch, []).append(each)
+    for file in file_lists.read(checkpoint.store, file_lists.lists_of(host)):
+        if file.batch >= 0:
+            by_source.setdefault(file.source, {}).setdefault(file.batch, []).append(file)
     fresh = checkpoint.root / "spark.new"
     shutil.rmtree(fresh, ignore_errors=True)
     _write(fresh / "metadata", json.dumps({"id": host[QUERY_ID]}, separators=(",", ":")))
@@ -154,14 +154,14 @@ def _log(
     """The files of a source's log: one with all up to the last compaction, and one per step since."""
     compacted = (last + 1) // interval * interval - 1
     if compacted >= 0:
-        every = [each for step in range(compacted + 1) for each in steps.get(step, ())]
+        every = [file for step in range(compacted + 1) for file in steps.get(step, ())]
         yield f"{compacted}{COMPACT}", _entries(every)
     for step in range(compacted + 1, last + 1):
         yield str(step), _entries(steps.get(step, ()))
 
 
 def _entries(files: Iterable[FileRead]) -> list[dict[str, Any]]:
-    return [{"path": each.path, "timestamp": each.time_ms, "batchId": each.batch} for each in files]
+    return [{"path": file.path, "timestamp": file.time_ms, "batchId": file.batch} for file in files]
 
 
 def _write(path: Path, text: str) -> None:

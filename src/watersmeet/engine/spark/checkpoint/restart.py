@@ -259,8 +259,8 @@ def is_committed(manifest: Manifest | None, query_id: str, offsets: Offsets, pla
     last = int(host.get(BATCH, -1))
     if offsets.batch == last + 1:
         return False
-    found = _batch_of(query_id, offsets, plan)
-    if host and found == {name: host.get(name) for name in found}:
+    offsets_of_batch = _batch_of(query_id, offsets, plan)
+    if host and offsets_of_batch == {name: host.get(name) for name in offsets_of_batch}:
         return True
     raise StateError(
         f"Spark gives batch {offsets.batch}, the state is at batch {last}"
@@ -272,4 +272,4 @@ def is_committed(manifest: Manifest | None, query_id: str, offsets: Offsets, pla
 
 
 def _listed(sources: list[str]) -> str:
-    return ", ".join(f'"{each}"' for each in sources)
+    return ", ".join(f'"{source}"' for source in sources)

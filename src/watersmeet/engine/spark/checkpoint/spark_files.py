@@ -39,12 +39,12 @@ class SparkFiles:
         """Put on disk what ``batch`` rests on. Costs what is new since the last call."""
         first = not self._on_disk
         folders = [self.root / "offsets", self.root / "commits", *self._sources()]
-        new = [self.root / "metadata", *(self.root / "offsets" / each for each in _named(batch))]
+        new = [self.root / "metadata", *(self.root / "offsets" / file_name for file_name in _named(batch))]
         if batch > 0:
             new += [
                 path
                 for kind in ("offsets", "commits")
-                for path in (self.root / kind / each for each in _named(batch - 1))
+                for path in (self.root / kind / file_name for file_name in _named(batch - 1))
             ]
         new += [Path(entry) for folder in self._sources() for entry in _entries(folder)]
         touched = set()
@@ -101,10 +101,10 @@ class SparkFiles:
         for name in (str(step), f"{step}{COMPACT}"):
             path = folder / name
             if path.exists():
-                found = [each for each in _log_lines(path) if each["batchId"] == step]
-                if not found:
+                lines = [log_line for log_line in _log_lines(path) if log_line["batchId"] == step]
+                if not lines:
                     raise ValueError(f"{path} is of another batch")
-                return found
+                return lines
         raise ValueError(f"{folder / str(step)} is missing")
 
     def check_file_log(self, source: int, last: int, expected: set[tuple[int, str]]) -> None:
@@ -114,14 +114,14 @@ class SparkFiles:
             ValueError: it does not; what is wrong.
         """
         folder = self.root / "sources" / str(source)
-        found: set[tuple[int, str]] = set()
+        files: set[tuple[int, str]] = set()
         for step in range(last, -1, -1):
             compact = folder / f"{step}{COMPACT}"
             path = compact if compact.exists() else folder / str(step)
-            found |= {(each["batchId"], each["path"]) for each in _log_lines(path)}
+            files |= {(log_line["batchId"], log_line["path"]) for log_line in _log_lines(path)}
             if path == compact:
                 break
-        if found != expected:
+        if files != expected:
             raise ValueError(f"the files that {folder} lists are others than those that were read")
 
     def last_step(self, source: int) -> int:
@@ -139,21 +139,21 @@ class SparkFiles:
 
 def log_text(lines: Sequence[Any]) -> str:
     """A file of offsets, commits or a source's log, of JSON values."""
-    texts = (json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in lines)
+    texts = (json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in lines)
     return "\n".join([VERSION, *texts])
 
 
 def _log_lines(path: Path) -> list[dict[str, Any]]:
     try:
         version, *lines = path.read_text(encoding="utf-8").split("\n")
-        found = [json.loads(line) for line in lines if line]
-        if version != VERSION or not all({"path", "timestamp", "batchId"} <= each.keys() for each in found):
+        entries = [json.loads(line) for line in lines if line]
+        if version != VERSION or not all({"path", "timestamp", "batchId"} <= line.keys() for line in entries):
             raise ValueError
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, AttributeError):
         raise ValueError(f"{path} is not whole") from None
-    return found
+    return entries
 
 
 def _named(batch: int) -> tuple[str, str]:

@@ -33,12 +33,12 @@ def _run(session: SparkSession) -> None:
         tasks = context.defaultParallelism
         numbers = context.parallelize(range(tasks), tasks).mapPartitions(_as_they_are)
         with _one_at_a_time:
-            known = context.environment
-            context.environment = {**known, OF_SQL: "1"}
+            environment = context.environment
+            context.environment = {**environment, OF_SQL: "1"}
             try:
                 planned = numbers._jrdd  # here the environment goes in
             finally:
-                context.environment = known
+                context.environment = environment
         planned.count()
 
 

@@ -33,15 +33,15 @@ class Inferring:
             return kept
         from watersmeet.engine.spark.sources.files.inferred import infer
 
-        found = infer(source)
-        self.inferred[source.name] = found.columns
-        sample = "" if found.records is None else f" and {counted(found.records, 'record')}"
-        files = counted(found.files, "file")
+        inferred = infer(source)
+        self.inferred[source.name] = inferred.columns
+        sample = "" if inferred.records is None else f" and {counted(inferred.records, 'record')}"
+        files = counted(inferred.files, "file")
         self._say(f'note: the columns of "{source.name}" are inferred from {files}{sample}:')
-        self._say(ddl(source.name, found.columns, clauses))
-        for note in found.notes:
+        self._say(ddl(source.name, inferred.columns, clauses))
+        for note in inferred.notes:
             self._say(f"note: {note}")
-        return found.columns
+        return inferred.columns
 
     def _kept_of(self, source: Source) -> tuple[Column, ...] | None:
         """Of the job's state; None: there is none, or it says other things than the declaration."""
@@ -54,10 +54,10 @@ class Inferring:
 
             manifest = load_newest(Checkpoint(self._checkpoint).store)
             self._kept = kept_in({} if manifest is None else manifest.host)
-        found = self._kept.get(source.name)
-        if found is None or not set(source.columns) <= set(found):
+        columns = self._kept.get(source.name)
+        if columns is None or not set(source.columns) <= set(columns):
             return None
-        return found
+        return columns
 
     def _say(self, words: str) -> None:
         if self._told is not None:

@@ -118,9 +118,9 @@ class Run:
         try:
             return self._execute()
         finally:
-            for each in (self.topics, self.takings):
+            for watcher in (self.topics, self.takings):
                 with suppress(Exception):  # Java may be gone, and how the run ended is what counts
-                    each.close()
+                    watcher.close()
 
     def _execute(self) -> RunResult:
         with self.checkpoint.locked(), self._sinks_closed():
@@ -205,9 +205,9 @@ class Run:
         on: dict[str, str] = {}
         if host and self.topics:
             check_sources(host, self.plan)
-            found = self.topics.losses(host.get(TOPICS, {}), offsets_in(host).sources)
-            on = accepted(found, self.settings.accept_loss)
-            for loss in found:
+            losses = self.topics.losses(host.get(TOPICS, {}), offsets_in(host).sources)
+            on = accepted(losses, self.settings.accept_loss)
+            for loss in losses:
                 self._note(f"accepted: {loss.error.message}")
         return recover(
             self.checkpoint,
@@ -229,7 +229,7 @@ class Run:
         sources = self.plan.sources
         self.brokers = Brokers(spark, sources)
         partitions = self.brokers.partitions()
-        found = scan(
+        scanned = scan(
             spark,
             self.plan,
             lambda source: read(spark, source, sources=len(sources), trigger_s=trigger_s),
@@ -237,10 +237,10 @@ class Run:
             keep_broken=self.outputs.broken is not None,
         )
         store = self.checkpoint.store
-        tables = table_readers(self.plan, found, lambda source: table_of(spark, source))
-        self.driver = TickDriver.open(self.plan, found.schemas, store, started_us=_now_us(), tables=tables)
+        tables = table_readers(self.plan, scanned, lambda source: table_of(spark, source))
+        self.driver = TickDriver.open(self.plan, scanned.schemas, store, started_us=_now_us(), tables=tables)
         self.driver.declare_partitions(partitions)
-        self._reports = reports_of(found.sources, store)
+        self._reports = reports_of(scanned.sources, store)
         count = settings.partitions or spark.sparkContext.defaultParallelism
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count, self.takings)
 
@@ -256,7 +256,7 @@ class Run:
         writer = self._reports.writeStream.foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", self.checkpoint.spark_url)
         name = self.plan.queries[0].name
-        if all(each.name != name for each in self.spark.streams.active):  # else one was left behind
+        if all(stream.name != name for stream in self.spark.streams.active):  # else one was left behind
             writer = writer.queryName(name)
         if self.settings.until_caught_up:
             writer = writer.trigger(availableNow=True)
@@ -357,13 +357,13 @@ class Run:
     def _backlog(self, host: Mapping[str, Any]) -> Backlog:
         """What is not read yet, as far as it is known."""
         sources = self.plan.sources
-        found = {name: (count, "files") for name, count in self.files.behind(self._reading).items()}
+        behind = {name: (count, "files") for name, count in self.files.behind(self._reading).items()}
         if self._query is not None and OFFSETS in host and any(source.traits.log for source in sources):
             progress: Any = self._query._jsq.lastProgress()
             report = None if progress is None else str(progress.json())
             offsets = host[OFFSETS].split("\n")[2:]
-            found |= {name: (count, "rows") for name, count in rows_behind(report, sources, offsets).items()}
-        return found
+            behind |= {name: (count, "rows") for name, count in rows_behind(report, sources, offsets).items()}
+        return behind
 
     def _intended(self, *, end: bool) -> Intent:
         """The next tick as one of our own, recorded: after a crash it comes first, as it was."""
@@ -378,13 +378,13 @@ class Run:
     def _keep_files(self) -> None:
         """What was found of files in the end, and could not be found again, is remembered by a tick without
         rows, if none follows anyway."""
-        found = self.files.to_be_kept()
-        if found is None:
+        files = self.files.to_be_kept()
+        if files is None:
             return
-        self._host = {**self._host, **found.host}
+        self._host = {**self._host, **files.host}
         if not self.settings.finish:
             self._own_tick(self._intended(end=False))
-        self.files.committed(found)
+        self.files.committed(files)
 
     def _own_tick_is_due(self) -> bool:
         """Whether something goes idle, and no source has rows left to read: a tick with those comes first."""

@@ -56,17 +56,17 @@ def all_settings(plan: JobPlan, run: Mapping[str, str], spark: Iterable[tuple[st
         run: the settings of the run, as the job or its flags say.
         spark: the session's whole configuration.
     """
-    found = settings_of(plan)
+    settings = settings_of(plan)
     generated = any(source.traits.own_rate for source in plan.sources)
     for name, value in run.items():
         if name not in OMITTED_RUN or (name == "trigger" and generated):
-            found[name] = value
+            settings[name] = value
     for name, value in spark:
         if name.startswith(COUNTED_SPARK) and not name.startswith(tuple(OMITTED_SPARK)):
-            found[name] = str(public(name, value))
+            settings[name] = str(public(name, value))
     try:
-        found["version of watersmeet"] = version("watersmeet")
+        settings["version of watersmeet"] = version("watersmeet")
     except PackageNotFoundError:  # it runs from a source tree
-        found["version of watersmeet"] = "none"
-    found["version of Spark"] = pyspark.__version__
-    return found
+        settings["version of watersmeet"] = "none"
+    settings["version of Spark"] = pyspark.__version__
+    return settings

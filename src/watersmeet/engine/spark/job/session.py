@@ -83,7 +83,7 @@ def settings(
         EngineError: ``conf`` sets what rows rest on.
     """
     _refuse_fixed((conf or {}).items(), "", time_zone)
-    found = {
+    defaults = {
         "spark.master": "local[*]",
         "spark.app.name": "watersmeet",
         "spark.pyspark.python": sys.executable,
@@ -113,40 +113,40 @@ def settings(
         "spark.log.level": LOG_LEVEL,
     }
     if master:
-        found["spark.master"] = master
+        defaults["spark.master"] = master
     asked = dict(conf or {})
-    if (master or asked.get("spark.master") or found["spark.master"]).startswith("local"):
-        found["spark.driver.host"] = found["spark.driver.bindAddress"] = "127.0.0.1"
+    if (master or asked.get("spark.master") or defaults["spark.master"]).startswith("local"):
+        defaults["spark.driver.host"] = defaults["spark.driver.bindAddress"] = "127.0.0.1"
     local = local_jars(jars)
     if local:
-        found["spark.jars"] = ",".join(local)
+        defaults["spark.jars"] = ",".join(local)
     elif kafka:
-        found["spark.jars.packages"] = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{__version__}"
+        defaults["spark.jars.packages"] = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{__version__}"
     for name in ("spark.jars", "spark.jars.packages"):
-        if name in found and asked.get(name):
-            asked[name] = f"{found[name]},{asked[name]}"
+        if name in defaults and asked.get(name):
+            asked[name] = f"{defaults[name]},{asked[name]}"
     if JAVA_OPTIONS in asked:
         ours = [COMPILER] if "GC" in asked[JAVA_OPTIONS] else [COLLECTOR, COMPILER]
         asked[JAVA_OPTIONS] = " ".join([*ours, asked[JAVA_OPTIONS], LANGUAGE])
     if EXECUTOR_OPTIONS in asked:
         asked[EXECUTOR_OPTIONS] = f"{asked[EXECUTOR_OPTIONS]} {LANGUAGE}"
-    return {**found, **asked}
+    return {**defaults, **asked}
 
 
 def local_jars(jars: str | None) -> list[str]:
     """Paths of the jars that were named. Raises: EngineError for one that is not there."""
     named = jars or os.environ.get(JARS_VARIABLE, "")
     paths: list[str] = []
-    for part in filter(None, (each.strip() for each in named.split(","))):
+    for part in filter(None, (jar.strip() for jar in named.split(","))):
         path = Path(part).expanduser()
-        found = sorted(path.glob("*.jar")) if path.is_dir() else [path] if path.is_file() else []
-        if not found:
+        archives = sorted(path.glob("*.jar")) if path.is_dir() else [path] if path.is_file() else []
+        if not archives:
             raise EngineError(
                 f'no jars at "{part}"',
                 code="jars-missing",
                 hint="name a directory of jars (Spark's Kafka connector), or jars, separated by commas",
             )
-        paths.extend(str(each.resolve()) for each in found)
+        paths.extend(str(jar.resolve()) for jar in archives)
     return paths
 
 
@@ -187,7 +187,7 @@ def start(conf: Mapping[str, str]) -> SparkSession:
         except BaseException as interrupt:
             _end_half_started(interrupt)
             raise
-    others = [each for each in session.sparkContext.getConf().getAll() if each[0] not in conf]
+    others = [setting for setting in session.sparkContext.getConf().getAll() if setting[0] not in conf]
     try:
         _refuse_fixed(others, " (it is set by a file of Spark's own, spark-defaults.conf)", conf[TIME_ZONE])
     except EngineError:
@@ -271,7 +271,7 @@ def _let_workers_import() -> None:
     """Workers import this package from where this process did, installed or not."""
     (folder,) = sys.modules["watersmeet"].__path__
     root = str(Path(folder).resolve().parent)
-    paths = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    paths = [folder_path for folder_path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder_path]
     if root not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
 

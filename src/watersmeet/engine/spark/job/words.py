@@ -20,22 +20,22 @@ _SPACE = re.compile(r"[\s`]+")
 
 def in_words(error: BaseException, plan: JobPlan) -> WatersmeetError:
     """`readable_error`, and what the expression is that it is of, if that is known."""
-    found = readable_error(error)
-    if not isinstance(found, EngineError) or found.code != "spark-failed":
-        return found
+    error_in_words = readable_error(error)
+    if not isinstance(error_in_words, EngineError) or error_in_words.code != "spark-failed":
+        return error_in_words
     condition = condition_of(error)
     if condition is None:
-        return found
+        return error_in_words
     for fragment in map(_squeezed, fragments_of(error)):
         for given in (_columns(plan), _flags(plan)):  # a flag has the keys in it, too
             stands_for = list(dict.fromkeys(words for sql, words in given if fragment and fragment in sql))
             if len(stands_for) == 1:
                 return EngineError(
-                    f"{stands_for[0]} failed: [{condition}] {found.message}",
+                    f"{stands_for[0]} failed: [{condition}] {error_in_words.message}",
                     code="condition-failed",
                     hint=guard_of(condition),
                 )
-    return found
+    return error_in_words
 
 
 def _flags(plan: JobPlan) -> Iterator[tuple[str, str]]:

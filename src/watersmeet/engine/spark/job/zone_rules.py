@@ -41,7 +41,7 @@ def check_zone(session: SparkSession, name: str) -> str | None:
     differ = differences(of_java(session, name), of_python(name))
     if not differ:
         return None
-    when = " and ".join(dict.fromkeys(_day(each) for each in (differ[0], differ[-1])))
+    when = " and ".join(dict.fromkeys(_day(moment) for moment in (differ[0], differ[-1])))
     both = f"{name}: Java's rules of the time zone are others than Python's"
     if differ[-1] < COMMON:
         return (
@@ -95,23 +95,25 @@ def of_java(session: SparkSession, name: str) -> Changes:
             hint="bring Java up to date, or SET time_zone to an offset, such as '+01:00'",
         ) from None
     first = rules.getOffset(jvm.java.time.Instant.ofEpochSecond(FIRST)).getTotalSeconds()
-    found = [(at, offset) for at, offset in _read(rules.getTransitions().toString()) if at < LAST]
-    following = rules.nextTransition(jvm.java.time.Instant.ofEpochSecond(found[-1][0] if found else FIRST))
+    changes = [(at, offset) for at, offset in _read(rules.getTransitions().toString()) if at < LAST]
+    following = rules.nextTransition(
+        jvm.java.time.Instant.ofEpochSecond(changes[-1][0] if changes else FIRST)
+    )
     while following is not None:
         ((at, offset),) = _read(following.toString())
         if at >= LAST:
             break
-        found.append((at, offset))
+        changes.append((at, offset))
         following = rules.nextTransition(following.getInstant())
-    return [(FIRST, first)] + [(at, offset) for at, offset in found if at > FIRST]
+    return [(FIRST, first)] + [(at, offset) for at, offset in changes if at > FIRST]
 
 
 def _read(text: str) -> Changes:
-    found = []
+    changes = []
     for local, before, after in _CHANGE.findall(text):
         wall = (datetime.fromisoformat(local) - _EPOCH) // timedelta(seconds=1)
-        found.append((wall - _seconds(before), _seconds(after)))
-    return found
+        changes.append((wall - _seconds(before), _seconds(after)))
+    return changes
 
 
 def _seconds(offset: str) -> int:

@@ -28,20 +28,20 @@ def rows_behind(report: str | None, sources: Sequence[Source], offsets: Sequence
     told = json.loads(report).get("sources", [])
     if len(told) != len(sources) or len(offsets) != len(sources):
         return {}
-    found = {}
-    for source, each, text in zip(sources, told, offsets, strict=True):
-        newest = _by_partition(each.get("latestOffset"))
+    behind = {}
+    for source, progress, text in zip(sources, told, offsets, strict=True):
+        newest = _by_partition(progress.get("latestOffset"))
         if source.traits.log and newest and text != "-":
             read = _by_partition(json.loads(text))
-            found[source.name] = sum(max(0, end - read.get(at, end)) for at, end in newest.items())
-    return found
+            behind[source.name] = sum(max(0, end - read.get(at, end)) for at, end in newest.items())
+    return behind
 
 
 def _by_partition(offsets: Any) -> dict[tuple[str, str], int]:
     """Spark's ``{"topic": {"0": 5}}``, also as text; empty for what is none."""
     if isinstance(offsets, str):
         offsets = json.loads(offsets)
-    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
+    if not isinstance(offsets, dict) or not all(isinstance(offset, dict) for offset in offsets.values()):
         return {}
     return {
         (topic, partition): int(offset)

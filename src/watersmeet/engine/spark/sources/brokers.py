@@ -31,7 +31,7 @@ class Brokers:
 
     def partitions(self) -> dict[str, tuple[str, ...]]:
         """Per source the partitions that its topics have now. Raises: EngineError as `find_partitions`."""
-        return {each.name: find_partitions(self._spark, each) for each in self._kafka(self._sources)}
+        return {source.name: find_partitions(self._spark, source) for source in self._kafka(self._sources)}
 
     def away(self) -> bool:
         """Whether one of the brokers does not answer."""
@@ -56,18 +56,18 @@ class Brokers:
         Args:
             offsets: as for `unread`; None: nothing was read yet.
         """
-        found: dict[str, tuple[str, ...]] = {}
+        partitions_to_read: dict[str, tuple[str, ...]] = {}
         for number, source in enumerate(self._sources):
             if not source.traits.log:
                 continue
             start = kafka.reader_options(source).get("startingOffsets", "earliest").strip().lower()
             if offsets is not None and offsets[number] != "-":
-                found[source.name] = unread(self._spark, source, offsets[number])
+                partitions_to_read[source.name] = unread(self._spark, source, offsets[number])
             elif start == "earliest" and "startingTimestamp" not in kafka.reader_options(source):
                 partitions = _not_empty(self._spark, source)
                 if partitions is not None:
-                    found[source.name] = partitions
-        return found
+                    partitions_to_read[source.name] = partitions
+        return partitions_to_read
 
     def in_offsets(self, offsets: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Per source the partitions that Spark's offsets name: those that it reads, new ones among them."""
@@ -103,22 +103,22 @@ def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
     except Exception as error:
         raise unreachable(source, servers, str(error)) from None
     try:
-        known = [str(name) for name in admin.listTopics().names().get()]
+        topic_names = [str(name) for name in admin.listTopics().names().get()]
         for topic in topics:
-            if topic not in known:
+            if topic not in topic_names:
                 raise EngineError(
                     f'Kafka source "{source.name}": there is no topic "{topic}" at {servers}',
                     code="topic-missing",
-                    hint=near_names(topic, known) or "the broker has no topics",
+                    hint=near_names(topic, topic_names) or "the broker has no topics",
                 )
-        found = _described(jvm, admin, topics)
+        partitions = _described(jvm, admin, topics)
     except EngineError:
         raise
     except Exception as error:
         raise unreachable(source, servers, str(error)) from None
     finally:
         admin.close(jvm.java.time.Duration.ofSeconds(1))
-    return tuple(_names(source, dict.fromkeys(found, 0)))
+    return tuple(_names(source, dict.fromkeys(partitions, 0)))
 
 
 def unread(spark: SparkSession, source: Source, offsets: str) -> tuple[str, ...]:
@@ -141,7 +141,11 @@ def unread(spark: SparkSession, source: Source, offsets: str) -> tuple[str, ...]
             for (topic, number), end in read.items()
             if ends.get(client.common.TopicPartition(topic, number)).offset() > end
         }
-        new = [each for each in _described(jvm, admin, kafka.topics_of(source)) if each not in read]
+        new = [
+            partition
+            for partition in _described(jvm, admin, kafka.topics_of(source))
+            if partition not in read
+        ]
         return tuple(_names(source, behind | dict.fromkeys(new, 0)))
     except Exception:
         return tuple(_names(source, read))
@@ -165,8 +169,10 @@ def _not_empty(spark: SparkSession, source: Source) -> tuple[str, ...] | None:
             for topic, number in partitions:
                 wanted.put(client.common.TopicPartition(topic, number), spec)
             got = admin.listOffsets(wanted).all().get()
-            ends.append([got.get(client.common.TopicPartition(*each)).offset() for each in partitions])
-        full = [each for each, first, last in zip(partitions, *ends, strict=True) if last > first]
+            ends.append(
+                [got.get(client.common.TopicPartition(*partition)).offset() for partition in partitions]
+            )
+        full = [partition for partition, first, last in zip(partitions, *ends, strict=True) if last > first]
         return _names(source, dict.fromkeys(full, 0))
     except Exception:
         return None
@@ -178,8 +184,12 @@ def _described(jvm: Any, admin: Any, topics: Sequence[str]) -> list[tuple[str, i
     wanted = jvm.java.util.ArrayList()
     for topic in topics:
         wanted.add(topic)
-    found = admin.describeTopics(wanted).allTopicNames().get()
-    return [(topic, each.partition()) for topic in topics for each in found.get(topic).partitions()]
+    descriptions = admin.describeTopics(wanted).allTopicNames().get()
+    return [
+        (topic, partition.partition())
+        for topic in topics
+        for partition in descriptions.get(topic).partitions()
+    ]
 
 
 def _parsed(offsets: str) -> Offsets:

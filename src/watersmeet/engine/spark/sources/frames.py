@@ -152,8 +152,8 @@ def read_records(
     reader: Any = reading.format(wanted).options(**options)
     where = hadoop_path(path, stream=isinstance(reading, DataStreamReader))
     if wanted == "parquet":
-        found: DataFrame = reader.schema(declared(source)).load(where)
-        return found
+        frame: DataFrame = reader.schema(declared(source)).load(where)
+        return frame
     schema: Any = StructType.fromDDL(f"{declared(source)}, {BROKEN} STRING")
     if wanted == "csv":
         reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
@@ -163,8 +163,8 @@ def read_records(
         if csv_header.by_name(options):
             schema = _in_the_files_order(source, path, options, schema)
     reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
-    found = reader.schema(schema).load(where)
-    return found.select(*(F.col(quoted(name)) for name in (*(c.name for c in source.columns), BROKEN)))
+    frame = reader.schema(schema).load(where)
+    return frame.select(*(F.col(quoted(name)) for name in (*(c.name for c in source.columns), BROKEN)))
 
 
 def hadoop_path(path: str, *, stream: bool) -> str:
@@ -271,28 +271,28 @@ def check_parquet(what: str, source: Source, path: str) -> bool:
     if local is None:
         return False
     files = sorted(local_files(source, local), key=lambda entry: entry[2])
-    found: list[str] = []
+    columns: list[str] = []
     for name, _, _ in [*files[:1], *files[1:][-1:]]:
         try:
-            found += parquet.read_schema(name).names
+            columns += parquet.read_schema(name).names
             check_types(what, source, name)
         except (OSError, pa.ArrowException):
             return False  # half written, or no Parquet: reading it says so
-        found += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
-    if found:
-        check_columns(what, source, found, f"the files at {path} have")
+        columns += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
+    if columns:
+        check_columns(what, source, columns, f"the files at {path} have")
     return True
 
 
-def check_columns(what: str, source: Source, found: Sequence[str], where: str) -> None:
+def check_columns(what: str, source: Source, columns: Sequence[str], where: str) -> None:
     """Raises: EngineError naming the declared columns that ``where`` ("the files have") has not."""
-    known = {name.lower() for name in found}
-    missing = [column.name for column in source.columns if column.name.lower() not in known]
+    column_names = {name.lower() for name in columns}
+    missing = [column.name for column in source.columns if column.name.lower() not in column_names]
     if missing:
         raise EngineError(
             f"{what}: {where} no column {', '.join(missing)}",
             code="wrong-columns",
-            hint=near_names(missing[0], found) or f"its columns are {', '.join(found)}",
+            hint=near_names(missing[0], columns) or f"its columns are {', '.join(columns)}",
         )
 
 

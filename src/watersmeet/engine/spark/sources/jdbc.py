@@ -41,10 +41,10 @@ def checked(spark: SparkSession, source: Source) -> Callable[[], DataFrame]:
         frame = spark.read.format("jdbc").options(**options).load()
         where = options.get("dbtable", "the query")
         check_columns(f'table "{source.name}"', source, frame.columns, f"{where} has")
-        found = {name.lower(): name for name in frame.columns}
+        columns_by_name = {name.lower(): name for name in frame.columns}
         return frame.select(
             *(
-                F.col(quoted(found[column.name.lower()])).cast(column.type).alias(column.name)
+                F.col(quoted(columns_by_name[column.name.lower()])).cast(column.type).alias(column.name)
                 for column in source.columns
             )
         )
@@ -59,41 +59,41 @@ def checked(spark: SparkSession, source: Source) -> Callable[[], DataFrame]:
 def reader_options(source: Source) -> dict[str, str]:
     """The options for Spark's reader. Raises: SpecError."""
     raise_all(source_option_problems(source))
-    known = {name.lower(): name for name in JDBC}
-    found: dict[str, str] = {}
+    spelling = {name.lower(): name for name in JDBC}
+    options: dict[str, str] = {}
     for name, value in source.options.items():
         if name.lower().startswith(JDBC_PROPERTIES):
-            found[name[len(JDBC_PROPERTIES) :]] = str(value)
+            options[name[len(JDBC_PROPERTIES) :]] = str(value)
         else:
-            found[known[name.lower()]] = str(value)
-    if not found.get("url"):
+            options[spelling[name.lower()]] = str(value)
+    if not options.get("url"):
         raise SpecError(
             f'jdbc table "{source.name}" needs the option "url"',
             code="missing-option",
             hint="'url' = 'jdbc:postgresql://localhost:5432/shop'",
         )
-    if not found["url"].startswith("jdbc:"):
+    if not options["url"].startswith("jdbc:"):
         raise SpecError(
-            f'jdbc table "{source.name}": "{without_secrets(found["url"])}" does not begin with jdbc:',
+            f'jdbc table "{source.name}": "{without_secrets(options["url"])}" does not begin with jdbc:',
             code="bad-option",
             hint="'url' = 'jdbc:postgresql://localhost:5432/shop'",
         )
-    if ("dbtable" in found) == ("query" in found):
+    if ("dbtable" in options) == ("query" in options):
         raise SpecError(
             f'jdbc table "{source.name}" needs one of the options "dbtable" and "query"',
             code="missing-option",
             hint="'dbtable' = 'public.customers', or 'query' = 'SELECT … FROM …'",
         )
-    driver = _driver(found["url"])
+    driver = _driver(options["url"])
     if driver is not None:
-        found.setdefault("driver", driver[0])
+        options.setdefault("driver", driver[0])
     # As an instant such a time would be read by the clock of the machine, and event times are UTC.
-    found.setdefault("preferTimestampNTZ", "true")
-    return found
+    options.setdefault("preferTimestampNTZ", "true")
+    return options
 
 
 def _driver(url: str) -> tuple[str, str] | None:
-    return next((found for start, found in _DRIVERS.items() if url.startswith(start)), None)
+    return next((driver for start, driver in _DRIVERS.items() if url.startswith(start)), None)
 
 
 def readable(source: Source, error: Exception) -> WatersmeetError:
@@ -103,15 +103,19 @@ def readable(source: Source, error: Exception) -> WatersmeetError:
     url = next((str(value) for name, value in source.options.items() if name.lower() == "url"), "")
     text = f"{error} {getattr(error, 'java_exception', '')}"
     if any(sign in text for sign in _NO_DRIVER):
-        known = _driver(url)
-        package = known[1] if known is not None else "group:artifact:version"
+        driver = _driver(url)
+        package = driver[1] if driver is not None else "group:artifact:version"
         return EngineError(
             f'table "{source.name}": no JDBC driver for {without_secrets(url)} is loaded',
             code="jdbc-driver-missing",
             hint=f"name its jar: --jars FILE, SET jars = 'FILE', or --conf spark.jars.packages={package}",
         )
-    found = readable_error(error, f'table "{source.name}" ({without_secrets(url)})')
+    error_in_words = readable_error(error, f'table "{source.name}" ({without_secrets(url)})')
     password = next((str(v) for name, v in source.options.items() if name.lower() == "password"), "")
-    if password and password in str(found):
-        found = type(found)(found.message.replace(password, "***"), code=found.code, hint=found.hint)
-    return found
+    if password and password in str(error_in_words):
+        error_in_words = type(error_in_words)(
+            error_in_words.message.replace(password, "***"),
+            code=error_in_words.code,
+            hint=error_in_words.hint,
+        )
+    return error_in_words

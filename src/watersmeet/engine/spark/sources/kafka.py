@@ -92,16 +92,16 @@ def reader_options(source: Source) -> dict[str, str]:
 
 def _metadata(source: Source, wanted: str) -> dict[str, str]:
     """Column -> which metadata fills it."""
-    found = {
+    metadata = {
         name.removeprefix("metadata."): v.strip().lower()
         for name, v in source.options.items()
         if name.startswith("metadata.")
     }
     if wanted == "raw":
-        found |= {
+        metadata |= {
             column.name: column.name.lower() for column in source.columns if column.name.lower() in METADATA
         }
-    return found
+    return metadata
 
 
 def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame:

@@ -22,7 +22,7 @@ def problems_of(plan: JobPlan, *, thorough: bool = False) -> list[WatersmeetErro
     Args:
         thorough: look into files and ask Kafka brokers, too.
     """
-    found: list[WatersmeetError] = []
+    problems: list[WatersmeetError] = []
     for source, table in _all(plan):
 
         def inside(source: Source = source, table: bool = table) -> list[WatersmeetError]:
@@ -31,12 +31,12 @@ def problems_of(plan: JobPlan, *, thorough: bool = False) -> list[WatersmeetErro
 
         try:
             _look(source, table, thorough)
-            found += inside()
+            problems += inside()
         except WatersmeetError as error:
             # What a file is says more than which columns it has not.
             several = error.errors if isinstance(error, SeveralErrors) else [error]
-            found += (inside() if error.code == "wrong-columns" else []) or several
-    return found
+            problems += (inside() if error.code == "wrong-columns" else []) or several
+    return problems
 
 
 def notes_of(plan: JobPlan) -> list[str]:

@@ -69,8 +69,8 @@ class _Source:
 
     def texts(self) -> list[str]:
         """Every distinct expression, in order of first use."""
-        found = [text for branch in self.branches for text in branch.sql.values()]
-        return list(dict.fromkeys(found + list((self.late or {}).values())))
+        texts = [text for branch in self.branches for text in branch.sql.values()]
+        return list(dict.fromkeys(texts + list((self.late or {}).values())))
 
 
 def scan(
@@ -83,8 +83,8 @@ def scan(
         keep_broken: the text of broken records does.
     """
     sources = [_Source(source, read(source)) for source in plan.sources]
-    by_name = {each.source.name: each for each in sources}
-    frames = {each.source.name: each.frame for each in sources}
+    by_name = {source.source.name: source for source in sources}
+    frames = {source.source.name: source.frame for source in sources}
     for _, node in plan.lookups:
         frames.setdefault(node.source.name, _declared_rows(spark, node.source))
     tables: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -99,16 +99,18 @@ def scan(
                 sql = _branch_sql(branch, wanted)
                 owner = by_name[branch.source.name]
                 owner.branches.append(_Branch(f"{query.name}/{side.name}", number, sql))
-    for each in sources:
+    for read_source in sources:
         if keep_late:
-            each.late = {f"{LATE}{column.name}": quoted(column.name) for column in each.source.columns}
+            read_source.late = {
+                f"{LATE}{column.name}": quoted(column.name) for column in read_source.source.columns
+            }
     _find_types(sources)
     _unify_branches(spark, sources)
     schemas = {**_schemas(sources), **_declared_schemas(spark, plan)}
     for query, node in plan.lookups:
         name = f"{query.name}/{node.table.name}"
         schemas[name] = _table_schema(frames[node.source.name], tables[name])
-    return Scan(tuple(_scanned(each, keep_broken) for each in sources), schemas, tables)
+    return Scan(tuple(_scanned(source, keep_broken) for source in sources), schemas, tables)
 
 
 def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
@@ -117,13 +119,13 @@ def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
 
 def _table_sql(node: LookupPlan, casts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     ((_, branch),) = node.table.sources
-    found = [
+    columns = [
         (f"CAST({sql_of(expr)} AS {casts[name]})" if name in casts else sql_of(expr), name)
         for name, expr in branch.columns
     ]
     if branch.flag is not None:
-        found.append((f"CAST({sql_of(branch.flag)} AS TINYINT)", FLAG))
-    return tuple(found)
+        columns.append((f"CAST({sql_of(branch.flag)} AS TINYINT)", FLAG))
+    return tuple(columns)
 
 
 def _table_schema(declared: DataFrame, columns: Sequence[tuple[str, str]]) -> pa.Schema:
@@ -144,8 +146,10 @@ def _declared_schemas(spark: SparkSession, plan: JobPlan) -> dict[str, pa.Schema
     for query in plan.queries:
         for side in query.sides:
             if not side.sources:
-                known = {c.name: c.type for c in side.input.columns if c.type not in ("UNKNOWN", "VOID")}
-                types = {name: known[name] for name in side.kept if name in known}
+                types_declared = {
+                    c.name: c.type for c in side.input.columns if c.type not in ("UNKNOWN", "VOID")
+                }
+                types = {name: types_declared[name] for name in side.kept if name in types_declared}
                 fields = _empty(spark, types).schema.fields if types else []
                 schemas[f"{query.name}/{side.name}"] = pa.schema(
                     [pa.field(field.name, _arrow_type(field.dataType)) for field in fields]
@@ -208,28 +212,30 @@ def _empty(spark: SparkSession, columns: Mapping[str, str]) -> DataFrame:
 
 
 def _find_types(sources: Sequence[_Source]) -> None:
-    for each in sources:
-        texts = each.texts()
-        with naming(f'source "{each.source.name}"', partial(_one_by_one, each)):
-            fields = each.frame.selectExpr(*(f"{text} AS c{n}" for n, text in enumerate(texts))).schema.fields
-        each.types = {text: field.dataType for text, field in zip(texts, fields, strict=True)}
+    for source in sources:
+        texts = source.texts()
+        with naming(f'source "{source.source.name}"', partial(_one_by_one, source)):
+            fields = source.frame.selectExpr(
+                *(f"{text} AS c{n}" for n, text in enumerate(texts))
+            ).schema.fields
+        source.types = {text: field.dataType for text, field in zip(texts, fields, strict=True)}
 
 
-def _one_by_one(each: _Source) -> Iterator[tuple[str, Callable[[], object]]]:
+def _one_by_one(source: _Source) -> Iterator[tuple[str, Callable[[], object]]]:
     """Every expression of a source with the query that asks for it."""
-    for branch in each.branches:
+    for branch in source.branches:
         query, _, alias = branch.arrangement.partition("/")
         for text in branch.sql.values():
-            yield f'INSERT "{query}", input {alias}: {text}', partial(each.frame.selectExpr, text)
+            yield f'INSERT "{query}", input {alias}: {text}', partial(source.frame.selectExpr, text)
 
 
 def _unify_branches(spark: SparkSession, sources: Sequence[_Source]) -> None:
     """Cast the branches of a UNION ALL to the types that Spark gives the union."""
     by_column: dict[tuple[str, str], list[tuple[_Source, _Branch]]] = {}
-    for each in sources:
-        for branch in each.branches:
+    for source in sources:
+        for branch in source.branches:
             for name in branch.sql:
-                by_column.setdefault((branch.arrangement, name), []).append((each, branch))
+                by_column.setdefault((branch.arrangement, name), []).append((source, branch))
     for (_, name), users in by_column.items():
         types = [owner.types[branch.sql[name]] for owner, branch in users]
         if all(type_ == types[0] for type_ in types):
@@ -241,39 +247,39 @@ def _unify_branches(spark: SparkSession, sources: Sequence[_Source]) -> None:
             owner.types[branch.sql[name]] = common
 
 
-def _scanned(each: _Source, keep_broken: bool) -> tuple[DataFrame, SourceView]:
+def _scanned(source: _Source, keep_broken: bool) -> tuple[DataFrame, SourceView]:
     """A source's expressions as columns; where records can be broken, `BROKEN` with the text, or only with
     that they are."""
-    name_of = {text: ours(str(number)) for number, text in enumerate(each.texts())}
+    name_of = {text: ours(str(number)) for number, text in enumerate(source.texts())}
     columns = [f"{text} AS {name}" for text, name in name_of.items()]
-    if parses(each.source):
+    if parses(source.source):
         told = BROKEN if keep_broken else f"IF({BROKEN} IS NULL, NULL, TRUE)"
         columns.append(f"{told} AS {BROKEN}")
-    return each.frame.selectExpr(*columns), _view(each, name_of, keep_broken)
+    return source.frame.selectExpr(*columns), _view(source, name_of, keep_broken)
 
 
-def _view(each: _Source, name_of: Mapping[str, str], keep_broken: bool) -> SourceView:
+def _view(source: _Source, name_of: Mapping[str, str], keep_broken: bool) -> SourceView:
     branches = tuple(
         BranchView(
             branch.arrangement,
             branch.number,
             tuple((name, name_of[text]) for name, text in branch.sql.items()),
         )
-        for branch in each.branches
+        for branch in source.branches
     )
     late = None
-    if each.late is not None:
-        late = tuple((name.removeprefix(LATE), name_of[text]) for name, text in each.late.items())
-    return SourceView(each.source.name, branches, late, parses(each.source), keep_broken)
+    if source.late is not None:
+        late = tuple((name.removeprefix(LATE), name_of[text]) for name, text in source.late.items())
+    return SourceView(source.source.name, branches, late, parses(source.source), keep_broken)
 
 
 def _schemas(sources: Sequence[_Source]) -> dict[str, pa.Schema]:
     schemas: dict[str, pa.Schema] = {}
-    for each in sources:
-        for branch in each.branches:
+    for source in sources:
+        for branch in source.branches:
             if branch.arrangement not in schemas:
                 fields = [
-                    pa.field(name, _arrow_type(each.types[text]))
+                    pa.field(name, _arrow_type(source.types[text]))
                     for name, text in branch.sql.items()
                     if name not in (FLAG, PARTITION, DIFF)
                 ]

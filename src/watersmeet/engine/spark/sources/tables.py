@@ -74,11 +74,11 @@ def table_of(spark: SparkSession, source: Source) -> Table:
     )
 
 
-def table_readers(plan: JobPlan, found: Scan, read: Callable[[Source], Table]) -> dict[str, TableReader]:
+def table_readers(plan: JobPlan, scanned: Scan, read: Callable[[Source], Table]) -> dict[str, TableReader]:
     """What reads the tables of a plan, per ``query/alias``; ``read``: how each source is read."""
     tables = {node.source.name: read(node.source) for _, node in plan.lookups}
     return {
-        name: SparkTable(node.source, tables[node.source.name], found.tables[name])
+        name: SparkTable(node.source, tables[node.source.name], scanned.tables[name])
         for query, node in plan.lookups
         for name in [f"{query.name}/{node.table.name}"]
     }
@@ -121,10 +121,10 @@ def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
     """Of files that this process cannot look at: a column that they lack would be NULL in every row. Spark
     reads no schema that has types it does not know, asked for or not."""
     try:
-        found = spark.read.parquet(hadoop_path(path, stream=False)).columns
+        columns = spark.read.parquet(hadoop_path(path, stream=False)).columns
     except Exception as error:
         raise readable_error(error, f'table "{source.name}"') from None
-    check_columns(f'table "{source.name}"', source, found, f"the files at {path} have")
+    check_columns(f'table "{source.name}"', source, columns, f"the files at {path} have")
 
 
 def _listed(spark: SparkSession, source: Source, path: str) -> list[Entry]:
@@ -139,15 +139,17 @@ def _listed(spark: SparkSession, source: Source, path: str) -> list[Entry]:
             code="path-missing",
             hint="name a file, or a directory of files, that is there",
         )
-    found: list[Entry] = []
-    for each in roots:
-        files = system.listFiles(each.getPath(), True)
+    entries: list[Entry] = []
+    for file_root in roots:
+        files = system.listFiles(file_root.getPath(), True)
         while files.hasNext():
             status = files.next()
             name = status.getPath().toString()
-            if not any(part.startswith((".", "_")) for part in name[len(str(each.getPath())) :].split("/")):
-                found.append((name, status.getLen(), status.getModificationTime()))
-    return found
+            if not any(
+                part.startswith((".", "_")) for part in name[len(str(file_root.getPath())) :].split("/")
+            ):
+                entries.append((name, status.getLen(), status.getModificationTime()))
+    return entries
 
 
 @dataclass(frozen=True)
@@ -214,10 +216,10 @@ class Copier:
         yield pa.RecordBatch.from_arrays([pa.array(runs, type=pa.string())], names=["run"])
 
     def _check(self, broken: pa.Array) -> None:
-        found = broken.drop_null()
-        if len(found):
+        broken_texts = broken.drop_null()
+        if len(broken_texts):
             raise EngineError(
-                f'table "{self.name}": a record does not parse as declared: {found[0].as_py()[:200]}',
+                f'table "{self.name}": a record does not parse as declared: {broken_texts[0].as_py()[:200]}',
                 code="table-unreadable",
                 hint="mend the file, or declare the columns as they are: rows would miss their partners",
             )

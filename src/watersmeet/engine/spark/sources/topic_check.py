@@ -90,24 +90,24 @@ def _asked(to: socket.socket, topics: list[str]) -> dict[str, int]:
     (size,) = struct.unpack(">i", _received(to, 4, until))
     if not 0 <= size <= _LARGEST:
         raise ValueError("it does not answer as Kafka does")
-    found = dict(_topics_in(_Answer(_received(to, size, until))))
-    if not set(topics) <= set(found):
+    topics_told = dict(_topics_in(_Answer(_received(to, size, until))))
+    if not set(topics) <= set(topics_told):
         raise ValueError("it does not answer as Kafka does")
-    return found
+    return topics_told
 
 
 def _received(to: socket.socket, count: int, until: float) -> bytes:
-    found = b""
-    while len(found) < count:
+    received = b""
+    while len(received) < count:
         left = until - time.monotonic()
         if left <= 0:
             raise TimeoutError("it does not answer as Kafka does")
         to.settimeout(left)
-        piece = to.recv(count - len(found))
+        piece = to.recv(count - len(received))
         if not piece:
             raise ValueError("it ends the connection: does it want another 'kafka.security.protocol'?")
-        found += piece
-    return found
+        received += piece
+    return received
 
 
 def _text(written: str) -> bytes:
@@ -123,9 +123,9 @@ class _Answer:
     at: int = 0
 
     def number(self, kind: str) -> int:
-        (found,) = struct.unpack_from(f">{kind}", self.data, self.at)
+        (number,) = struct.unpack_from(f">{kind}", self.data, self.at)
         self.at += struct.calcsize(kind)
-        return int(found)
+        return int(number)
 
     def skip(self, size: int) -> None:
         if not 0 <= size <= len(self.data) - self.at:

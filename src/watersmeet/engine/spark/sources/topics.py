@@ -41,7 +41,7 @@ class Topics:
 
     def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
         self._jvm: Any = spark.sparkContext._jvm
-        self._sources = [(n, each) for n, each in enumerate(sources) if each.traits.log]
+        self._sources = [(n, source) for n, source in enumerate(sources) if source.traits.log]
         self._admins: dict[str, Any] = {}
 
     def __bool__(self) -> bool:
@@ -55,23 +55,23 @@ class Topics:
     def ids(self) -> TopicIds:
         """What the topics are now. Raises: EngineError when a broker does not answer or a topic is gone."""
         return {
-            source.name: {topic: found[0] for topic, found in self._described(source).items()}
+            source.name: {topic: described[0] for topic, described in self._described(source).items()}
             for _, source in self._sources
         }
 
-    def check(self, known: Mapping[str, Mapping[str, str]]) -> None:
-        """Whether the topics are those that were ``known`` before their rows were read.
+    def check(self, seen: Mapping[str, Mapping[str, str]]) -> None:
+        """Whether the topics are those that were ``seen`` before their rows were read.
 
         Raises:
             EngineError: one was deleted, and made again or not.
         """
         for _, source in self._sources:
-            found = {topic: each[0] for topic, each in self._described(source).items()}
-            replaced = _replaced(known.get(source.name, {}), found)
+            ids = {topic: described[0] for topic, described in self._described(source).items()}
+            replaced = _replaced(seen.get(source.name, {}), ids)
             if replaced:
                 raise _made_again(source, replaced, "while the job ran; nothing of this tick was put out")
 
-    def losses(self, known: Mapping[str, Mapping[str, str]], offsets: Sequence[str]) -> list[Loss]:
+    def losses(self, seen: Mapping[str, Mapping[str, str]], offsets: Sequence[str]) -> list[Loss]:
         """What of the sources is gone before it was read, and how each could go on.
 
         Args:
@@ -80,14 +80,18 @@ class Topics:
         Raises:
             EngineError: a broker does not answer, or a topic is not there.
         """
-        found = []
+        losses = []
         for number, source in self._sources:
             if offsets[number] == "-":
                 continue
             read: dict[str, dict[str, int]] = json.loads(offsets[number])
             described = self._described(source)
-            replaced = _replaced(known.get(source.name, {}), {t: each[0] for t, each in described.items()})
-            first, last = self._ends(source, {topic: each[1] for topic, each in described.items()})
+            replaced = _replaced(
+                seen.get(source.name, {}), {t: description[0] for t, description in described.items()}
+            )
+            first, last = self._ends(
+                source, {topic: description[1] for topic, description in described.items()}
+            )
             gone, go_on = [], {}
             for topic, ends in read.items():
                 if topic in replaced or topic not in described:
@@ -120,8 +124,8 @@ class Topics:
             elif gone:
                 error = _gone(source, gone)
             if error is not None:
-                found.append(Loss(source.name, error, json.dumps(go_on, separators=(",", ":"))))
-        return found
+                losses.append(Loss(source.name, error, json.dumps(go_on, separators=(",", ":"))))
+        return losses
 
     def _described(self, source: Source) -> dict[str, tuple[str, list[int]]]:
         """Topic -> its id and partitions. Asked again for a while when a broker does not answer."""
@@ -132,11 +136,11 @@ class Topics:
             wanted.add(topic)
         while True:
             try:
-                found = self._admin(source).describeTopics(wanted).allTopicNames().get()
+                descriptions = self._admin(source).describeTopics(wanted).allTopicNames().get()
                 return {
                     topic: (
-                        str(found.get(topic).topicId().toString()),
-                        [int(each.partition()) for each in found.get(topic).partitions()],
+                        str(descriptions.get(topic).topicId().toString()),
+                        [int(partition.partition()) for partition in descriptions.get(topic).partitions()],
                     )
                     for topic in topics
                 }
@@ -157,7 +161,7 @@ class Topics:
     ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         """The first and the last offsets of partitions."""
         client = self._jvm.org.apache.kafka
-        found: list[dict[tuple[str, int], int]] = []
+        ends: list[dict[tuple[str, int], int]] = []
         for spec in (client.clients.admin.OffsetSpec.earliest(), client.clients.admin.OffsetSpec.latest()):
             wanted = self._jvm.java.util.HashMap()
             places = [(topic, number) for topic, numbers in partitions.items() for number in numbers]
@@ -167,10 +171,10 @@ class Topics:
                 got = self._admin(source).listOffsets(wanted).all().get()
             except Exception as error:
                 raise brokers.unreachable(source, kafka.servers_of(source), str(error)) from None
-            found.append(
-                {each: int(got.get(client.common.TopicPartition(*each)).offset()) for each in places}
+            ends.append(
+                {place: int(got.get(client.common.TopicPartition(*place)).offset()) for place in places}
             )
-        return found[0], found[1]
+        return ends[0], ends[1]
 
     def _admin(self, source: Source) -> Any:
         if source.name not in self._admins:
@@ -183,17 +187,17 @@ class Topics:
 
 def accepted(losses: Sequence[Loss], sources: Collection[str]) -> dict[str, str]:
     """Of the sources whose losses were accepted, from where they go on. Raises: the other losses."""
-    refused = [each.error for each in losses if each.source not in sources]
+    refused = [loss.error for loss in losses if loss.source not in sources]
     if refused:
         raise refused[0]
-    return {each.source: each.offsets for each in losses}
+    return {loss.source: loss.offsets for loss in losses}
 
 
-def _replaced(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+def _replaced(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [
         topic
-        for topic, was in known.items()
-        if topic in found and NO_ID not in (was, found[topic]) and was != found[topic]
+        for topic, was in before.items()
+        if topic in now and NO_ID not in (was, now[topic]) and was != now[topic]
     ]
 
 

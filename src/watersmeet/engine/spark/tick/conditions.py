@@ -116,12 +116,12 @@ class ConditionFrame:
                 return replace(task, answers=files)
 
     def _failed(self, error: Exception) -> Exception:
-        found = readable_error(error)
-        if found.code != "spark-failed":
-            return found
+        shown = readable_error(error)
+        if shown.code != "spark-failed":
+            return shown
         name = condition_of(error)
         return EngineError(
-            f"the condition {self._text} failed: {'' if name is None else f'[{name}] '}{found.message}",
+            f"the condition {self._text} failed: {'' if name is None else f'[{name}] '}{shown.message}",
             code="condition-failed",
             hint=guard_of(name),
         )

@@ -64,11 +64,11 @@ class RowCounter:
     def rows(self, told: str) -> int:
         """Rows of the tick whose tasks were told ``told``, once each: a partition may have been evaluated by
         several tasks, and the whole frame or a part of it more often than once."""
-        found: defaultdict[str | None, dict[int, int]] = defaultdict(dict)
+        rows_by_evaluation: defaultdict[str | None, dict[int, int]] = defaultdict(dict)
         for whose, evaluation, partition, rows in self._counts.value:
             if whose == told:
-                found[evaluation][partition] = rows
-        return max((sum(partitions.values()) for partitions in found.values()), default=0)
+                rows_by_evaluation[evaluation][partition] = rows
+        return max((sum(partitions.values()) for partitions in rows_by_evaluation.values()), default=0)
 
 
 def _counted(batches: Iterator[_Batch], counts: Accumulator[list[Count]]) -> Iterator[_Batch]:

@@ -59,10 +59,10 @@ class Ingest:
             if batch.num_rows:
                 task = task or _SourceTask(self.view, _start(), self.store)
                 task.take(batch)
-        found = [] if task is None else list(task.finish())
-        if found:
+        results = [] if task is None else list(task.finish())
+        if results:
             yield pa.RecordBatch.from_arrays(
-                [pa.array([kind for kind, _ in found]), pa.array([text for _, text in found])],
+                [pa.array([kind for kind, _ in results]), pa.array([text for _, text in results])],
                 names=["kind", "text"],
             )
 
@@ -140,7 +140,7 @@ class _SourceTask:
     def _write_aside(self) -> None:
         kinds = dict.fromkeys((owner, reason) for owner, reason, _ in self.rejected)
         for owner, reason in kinds:
-            batches = [each for o, r, each in self.rejected if (o, r) == (owner, reason)]
+            batches = [batch for o, r, batch in self.rejected if (o, r) == (owner, reason)]
             file = write_aside(self.store, reason, self.start.tick, batches)
             told = {
                 "source": self.view.source,

@@ -217,21 +217,21 @@ class SinkFrame:
             return _put_out(self._found(task).values()) if self._counter is None else self._counter.rows(told)
 
         took = self._takings.of(self._sink, self._query, task.tick, attempt, write, given)
-        found = self._found(task)
-        if len(found) != self._partitions:
+        texts = self._found(task)
+        if len(texts) != self._partitions:
             raise EngineError(
-                f'the sink of "{self._query}" took the rows of {len(found)} of {self._partitions} partitions',
+                f'the sink of "{self._query}" took the rows of {len(texts)} of {self._partitions} partitions',
                 code="internal",
                 hint="a sink must evaluate the whole frame",
             )
         rows = given()
         if self._counter is not None:
-            check_taken(self._query, Took(rows), _put_out(found.values()), cut=True)
+            check_taken(self._query, Took(rows), _put_out(texts.values()), cut=True)
         cut = self._is_cut and self._counter is None
         check_taken(self._query, took, rows, left_out=self._left_out, cut=cut)
         if not self._is_cut:
-            return list(found.values()), None
-        return list(found.values()), rows if self._counter is not None or took is None else took.rows
+            return list(texts.values()), None
+        return list(texts.values()), rows if self._counter is not None or took is None else took.rows
 
     def _found(self, task: NodeTask) -> dict[int, str]:
         """The reports of the task's partitions."""

@@ -99,10 +99,10 @@ class Takings:
         if topic not in self._requests:
             return
         try:
-            known = self._partitions(topic).size() == self._requests[topic].size()
+            is_same = self._partitions(topic).size() == self._requests[topic].size()
         except Exception:  # the topic or the broker is gone: asking says so
-            known = False
-        if not known:
+            is_same = False
+        if not is_same:
             self._requests.pop(topic, None)
 
     def _ends(self, topic: Topic) -> Ends:
@@ -122,18 +122,18 @@ class Takings:
                 hint="check 'bootstrap.servers', and that the broker runs and can be reached",
             ) from None
         # One call for all of them: each one into Java takes longer than the broker's answer.
-        found = {int(partition): int(end) for partition, end in _END.findall(ends.toString())}
-        if len(found) != len(request):
-            found = {each.partition(): int(ends[each].offset()) for each in ends}
-        return found
+        end_offsets = {int(partition): int(end) for partition, end in _END.findall(ends.toString())}
+        if len(end_offsets) != len(request):
+            end_offsets = {place.partition(): int(ends[place].offset()) for place in ends}
+        return end_offsets
 
     def _request(self, topic: Topic) -> Any:
         """What asks for the ends of all partitions that the topic has now."""
         client = self._jvm.org.apache.kafka
         latest, place_of = client.clients.admin.OffsetSpec.latest(), client.common.TopicPartition
         request = self._jvm.java.util.HashMap()
-        for each in self._partitions(topic):
-            request.put(place_of(topic.name, each.partition()), latest)
+        for partition in self._partitions(topic):
+            request.put(place_of(topic.name, partition.partition()), latest)
         return request
 
     def _partitions(self, topic: Topic) -> Any:

@@ -54,12 +54,12 @@ class Outputs:
 
     @property
     def sinks(self) -> list[Sink]:
-        found = [*self.queries.values(), self.late, self.broken]
-        return list({id(sink): sink for sink in found if sink is not None}.values())
+        sinks = [*self.queries.values(), self.late, self.broken]
+        return list({id(sink): sink for sink in sinks if sink is not None}.values())
 
     def inserts_of(self, sink: Sink) -> Iterator[str]:
         """What goes to a sink."""
-        yield from (name for name, each in self.queries.items() if each is sink)
+        yield from (name for name, sink_of_query in self.queries.items() if sink_of_query is sink)
         if self.late is sink:
             yield LATE_INSERT
         if self.broken is sink:
@@ -137,9 +137,9 @@ class Ticks:
             if sink is not None:
                 sink.prepare(side_frame(self._spark, self.driver.store, []).schema, owner)
         manifest = self.driver.manifest
-        known = {} if manifest is None else manifest.parts
+        parts = {} if manifest is None else manifest.parts
         resumed = Resumed(
-            self.driver.tick, pending, {name: (p.tick, p.identity) for name, p in known.items()}, set_aside
+            self.driver.tick, pending, {name: (p.tick, p.identity) for name, p in parts.items()}, set_aside
         )
         return [
             said
@@ -149,14 +149,14 @@ class Ticks:
 
     def may_be_out(self) -> list[str]:
         """Sinks that have rows of the next tick, which an earlier run began, in words."""
-        found = []
+        problems = []
         for sink in self._outputs.sinks:
             for insert in self._outputs.inserts_of(sink):
                 if not sink.idempotent:
-                    found.append(f'"{insert}": {UNKNOWN}')
+                    problems.append(f'"{insert}": {UNKNOWN}')
                 elif sink.has_part(insert, self.driver.tick + 1):
-                    found.append(f'"{insert}": there is a part of tick {self.driver.tick + 1}')
-        return found
+                    problems.append(f'"{insert}": there is a part of tick {self.driver.tick + 1}')
+        return problems
 
     def run(
         self,
@@ -313,10 +313,10 @@ def _writer_is_set(spark: SparkSession) -> bool:
 
 def _plain_outputs(query: QueryPlan) -> tuple[tuple[str, str], ...] | None:
     """(joined column, name) of all outputs when each is a column as it is and no name comes twice."""
-    found = [
+    columns = [
         (output.expr.name, output.name) for output in query.outputs if isinstance(output.expr, exp.Column)
     ]
     if query.options.output_mode is OutputMode.CHANGELOG:
         return None
-    whole = len(found) == len(query.outputs) == len({name for _, name in found})
-    return tuple(found) if whole else None
+    whole = len(columns) == len(query.outputs) == len({name for _, name in columns})
+    return tuple(columns) if whole else None

@@ -54,22 +54,22 @@ def problems_in(what: str, source: Source, *, table: bool = False) -> list[Engin
         what: the source, for messages (``file source "a"``).
     """
     there = list(files_of(source))
-    found: list[EngineError] = []
-    passed_over = [each for each in there if each.passed_over]
-    for why in dict.fromkeys(each.passed_over for each in passed_over):
-        files = [each.path for each in passed_over if each.passed_over == why]
-        found.append(_error(f"{what}: Spark passes over", files, "file-unread", str(why)))
-    found += _other_partitions(what, [each.path for each in there if not each.passed_over])
-    plain = mixed(source, (each.path for each in there if not each.passed_over))
+    problems: list[EngineError] = []
+    passed_over = [entry for entry in there if entry.passed_over]
+    for why in dict.fromkeys(entry.passed_over for entry in passed_over):
+        files = [entry.path for entry in passed_over if entry.passed_over == why]
+        problems.append(_error(f"{what}: Spark passes over", files, "file-unread", str(why)))
+    problems += _other_partitions(what, [entry.path for entry in there if not entry.passed_over])
+    plain = mixed(source, (entry.path for entry in there if not entry.passed_over))
     if plain is not None and not table:  # of tables it was said before
-        found.append(_error(f"{what}: Spark passes over", [plain], "file-unread", MIXED))
+        problems.append(_error(f"{what}: Spark passes over", [plain], "file-unread", MIXED))
     by_kind: dict[Wrong, list[str]] = {}
     for path, wrong in _wrong(source, there):
         if wrong.certain:
             by_kind.setdefault(wrong, []).append(path)
     for wrong, files in by_kind.items():
-        found.append(_error(f"{what}: {wrong.what}:", files, "file-unreadable", wrong.hint))
-    return found
+        problems.append(_error(f"{what}: {wrong.what}:", files, "file-unreadable", wrong.hint))
+    return problems
 
 
 def _other_partitions(what: str, files: Sequence[str]) -> list[EngineError]:
@@ -129,7 +129,7 @@ def _unmarked(start: bytes) -> str | None:
     if max(even, odd) * 5 <= len(start) or min(even, odd) * 20 > max(even, odd):
         return None
     text = start[: len(start) // 2 * 2].decode(encoding, "replace")
-    odd_ones = sum(each == "\ufffd" or ord(each) in _NOT_TEXT for each in text)
+    odd_ones = sum(character == "\ufffd" or ord(character) in _NOT_TEXT for character in text)
     return encoding if odd_ones * 20 <= len(text) else None
 
 
@@ -155,13 +155,13 @@ def _wrong(source: Source, there: Sequence[There]) -> Iterator[tuple[str, Wrong]
     if "pathglobfilter" in options:
         return
     wanted = format_of(source.options)
-    files = sorted((e for e in there if not e.passed_over and e.found[0]), key=lambda e: (e.found[1], e.path))
+    files = sorted((e for e in there if not e.passed_over and e.stat[0]), key=lambda e: (e.stat[1], e.path))
     if len(files) > MOST_FILES:
         files = [*files[: MOST_FILES // 2], *files[-MOST_FILES // 2 :]]
-    for each in files:
-        wrong = wrong_with(each.path, wanted, options)
+    for file in files:
+        wrong = wrong_with(file.path, wanted, options)
         if wrong is not None:
-            yield each.path, wrong
+            yield file.path, wrong
 
 
 def wrong_with(path: str, wanted: str, options: Mapping[str, str]) -> Wrong | None:

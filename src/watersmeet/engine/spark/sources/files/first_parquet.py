@@ -21,38 +21,40 @@ _OLDEST = datetime(1900, 1, 1)
 
 
 def read_parquet(
-    source: Source, file: str, of_path: Row, options: Any, time_zone: str, found: FirstRows, count: int
+    source: Source, file: str, of_path: Row, options: Any, time_zone: str, first_rows: FirstRows, count: int
 ) -> None:
     try:
         opened = parquet.ParquetFile(file)
         check_types(f'"{source.name}"', source, file)
-        fields = {each.name.lower(): each for each in opened.schema_arrow}
+        fields = {arrow_field.name.lower(): arrow_field for arrow_field in opened.schema_arrow}
         leaves = [opened.metadata.schema.column(n) for n in range(len(opened.metadata.schema))]
     except (OSError, pa.ArrowException):
         raise damaged(source, file, "it is no whole Parquet file") from None
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
     chosen: dict[str, Column] = {}
     for column in source.columns:
-        each = fields.get(column.name.lower())
-        if column.name in of_path or each is None:
+        field = fields.get(column.name.lower())
+        if column.name in of_path or field is None:
             continue
-        has = spark_type(each.type, physical.get(each.name, ""))
+        has = spark_type(field.type, physical.get(field.name, ""))
         if has is None or not _is_read_as(sql_type(has), sql_type(column.type)):
             if is_nested(column.type):
-                found.unchecked = tuple(dict.fromkeys((*found.unchecked, column.name)))
+                first_rows.unchecked = tuple(dict.fromkeys((*first_rows.unchecked, column.name)))
                 continue
             raise refused(
-                source, f"how {column.name} ({each.type}) is read as {column.type}, only Spark knows"
+                source, f"how {column.name} ({field.type}) is read as {column.type}, only Spark knows"
             )
-        chosen[each.name] = column
-    left = count - len(found.rows)
-    found.more = found.more or opened.metadata.num_rows > left
+        chosen[field.name] = column
+    left = count - len(first_rows.rows)
+    first_rows.more = first_rows.more or opened.metadata.num_rows > left
     for batch in _batches(source, file, opened, min(left, 10_000), list(chosen)):
         batch = batch.slice(0, left)
         values = [_values(source, batch.column(name), column) for name, column in chosen.items()]
         names = [column.name for column in chosen.values()]
         for number in range(batch.num_rows):
-            found.rows.append({n: each[number] for n, each in zip(names, values, strict=True)} | of_path)
+            first_rows.rows.append(
+                {n: column_values[number] for n, column_values in zip(names, values, strict=True)} | of_path
+            )
         left -= batch.num_rows
         if not left:
             return
@@ -103,7 +105,7 @@ def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        for each in value:
-            yield from _leaves(each)
+        for element in value:
+            yield from _leaves(element)
     else:
         yield value

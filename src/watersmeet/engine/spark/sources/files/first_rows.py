@@ -81,25 +81,27 @@ def first_rows(
     wanted = format_of(source.options)
     _check_options(source, wanted, options)
     files = files_in_order(source, path_of(source.options), options, "there is no preview of it", None)
-    found = FirstRows()
+    collected = FirstRows()
     readers: dict[str, Any] = {"parquet": read_parquet, "csv": _csv, "json": _json}
-    for number, each in enumerate(files):
-        if len(found.rows) + found.left_out >= count:
-            found.more = True
+    for number, file in enumerate(files):
+        if len(collected.rows) + collected.left_out >= count:
+            collected.more = True
             break
-        found.files = number + 1
-        wrong = wrong_with(each.path, wanted, options)
+        collected.files = number + 1
+        wrong = wrong_with(file.path, wanted, options)
         if wrong is not None and wrong.certain:
             raise EngineError(
-                f'"{source.name}": {wrong.what}: {shown(each.path)}', code="file-unreadable", hint=wrong.hint
+                f'"{source.name}": {wrong.what}: {shown(file.path)}', code="file-unreadable", hint=wrong.hint
             )
-        of_path = _of_path(source, each.path, time_zone, options)
-        readers[wanted](source, each.path, of_path, options, time_zone, found, count)
-    missed = [column for column in source.columns if column.name in needed and column.name in found.unchecked]
+        of_path = _of_path(source, file.path, time_zone, options)
+        readers[wanted](source, file.path, of_path, options, time_zone, collected, count)
+    missed = [
+        column for column in source.columns if column.name in needed and column.name in collected.unchecked
+    ]
     if missed:
         named = ", ".join(f"{column.name} as {column.type}" for column in missed)
         raise refused(source, f"how {named} is read, only Spark knows")
-    return found
+    return collected
 
 
 def _check_options(source: Source, wanted: str, options: Mapping[str, str]) -> None:
@@ -114,7 +116,7 @@ def _of_path(source: Source, file: str, time_zone: str, options: Mapping[str, st
     root = os.path.abspath(local_path(path_of(source.options)) or "")
     if not os.path.isdir(root) or options.get("recursivefilelookup", "").strip().lower() == "true":
         return {}
-    found: Row = {}
+    row: Row = {}
     declared = {column.name.lower(): column for column in source.columns}
     for part in os.path.dirname(file.removeprefix(root)).split(os.sep):
         name, equals, value = part.partition("=")
@@ -123,14 +125,14 @@ def _of_path(source: Source, file: str, time_zone: str, options: Mapping[str, st
             continue
         convert = _of_text(source, column, time_zone)
         try:
-            found[column.name] = None if convert is None or value == NO_VALUE else convert(unquote(value))
+            row[column.name] = None if convert is None or value == NO_VALUE else convert(unquote(value))
         except _Unsure:
             raise refused(source, f"how {part} is read as {column.type}, only Spark knows") from None
-    return found
+    return row
 
 
 def _csv(
-    source: Source, file: str, of_path: Row, options: Any, time_zone: str, found: FirstRows, count: int
+    source: Source, file: str, of_path: Row, options: Any, time_zone: str, collected: FirstRows, count: int
 ) -> None:
     separator = separator_of(written := options.get("sep", options.get("delimiter", ",")))
     if len(separator) != 1:
@@ -151,14 +153,14 @@ def _csv(
             columns = [] if layout is None else [column for _, column in layout]
             converters = [_converter(source, column, time_zone) for column in columns]
             continue
-        if len(found.rows) + found.left_out >= count:
-            found.more = True
+        if len(collected.rows) + collected.left_out >= count:
+            collected.more = True
             return
         converters = converters or [_converter(source, column, time_zone) for column in columns]
         try:
-            found.rows.append(_record(line, separator, plain, null, converters) | of_path)
+            collected.rows.append(_record(line, separator, plain, null, converters) | of_path)
         except _Unsure:
-            found.leave_out(line)
+            collected.leave_out(line)
 
 
 def _record(line: str, separator: str, plain: re.Pattern[str], null: str, converters: Sequence[Any]) -> Row:
@@ -191,23 +193,23 @@ def _converter(
 
 
 def _json(
-    source: Source, file: str, of_path: Row, options: Any, time_zone: str, found: FirstRows, count: int
+    source: Source, file: str, of_path: Row, options: Any, time_zone: str, collected: FirstRows, count: int
 ) -> None:
     converters: dict[str, Callable[[Any], Any] | None] = {}
     for column in source.columns:
         if column.name not in of_path:
             converters[column.name] = _of_json(source, column, time_zone)
-    found.unchecked = tuple(name for name, convert in converters.items() if convert is None)
+    collected.unchecked = tuple(name for name, convert in converters.items() if convert is None)
     for line in _lines(source, file):
         if not line.strip(_BLANK):
             continue
-        if len(found.rows) + found.left_out >= count:
-            found.more = True
+        if len(collected.rows) + collected.left_out >= count:
+            collected.more = True
             return
         try:
-            found.rows.append(_object(line, converters) | of_path)
+            collected.rows.append(_object(line, converters) | of_path)
         except _Unsure:
-            found.leave_out(line)
+            collected.leave_out(line)
 
 
 def _object(line: str, converters: Mapping[str, Callable[[Any], Any] | None]) -> Row:
@@ -234,10 +236,10 @@ def _unsure(_: Any) -> Any:
 
 
 def _pairs(pairs: Sequence[tuple[str, Any]]) -> Any:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise _Unsure
-    return found
+    return fields
 
 
 def _of_json(source: Source, column: Column, time_zone: str) -> Callable[[Any], Any] | None:
@@ -267,14 +269,14 @@ def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any],
 
     def part(type_: str) -> Callable[[Any], Any] | None:
         own = sql_type(type_)
-        known = own.is_nested or own.is_decimal or own.name in _KNOWN_PARTS
-        convert = _of_json(source, Column(column.name, type_), time_zone) if known else None
+        is_plain = own.is_nested or own.is_decimal or own.name in _KNOWN_PARTS
+        convert = _of_json(source, Column(column.name, type_), time_zone) if is_plain else None
         return None if convert is None else lambda value: None if value is None else convert(value)
 
     element, entry, fields = element_of(column.type), entry_of(column.type), fields_of(column.type)
     if element is not None:
-        each = part(element)
-        return each and (lambda value: [*map(each, value)] if isinstance(value, list) else _unsure(value))
+        reader = part(element)
+        return reader and (lambda value: [*map(reader, value)] if isinstance(value, list) else _unsure(value))
     if entry is not None:
         item = part(entry[1]) if entry[0] == "STRING" else None
         return item and (
@@ -330,10 +332,10 @@ def _sure(text: str, certain: bool, convert: Callable[[str], Any]) -> Any:
 
 
 def _fits(text: str, digits: int, scale: int) -> bool:
-    found = _FIXED.fullmatch(text)
-    if found is None:
+    match = _FIXED.fullmatch(text)
+    if match is None:
         return False
-    fraction = len(found[1] or "")
+    fraction = len(match[1] or "")
     whole = len(text.lstrip("-").split(".")[0].lstrip("0"))
     return fraction <= scale and whole <= digits - scale
 
@@ -342,14 +344,14 @@ def _instant(text: str, time_zone: str) -> datetime:
     kind, _ = kind_of_text(text, {})
     if kind not in (LOCAL, ZONED):
         raise _Unsure
-    found = datetime.fromisoformat(text)
+    instant = datetime.fromisoformat(text)
     try:
         if kind == ZONED:
-            return found.astimezone(UTC).replace(tzinfo=None)
+            return instant.astimezone(UTC).replace(tzinfo=None)
         if time_zone == UTC_ZONE:
-            return found
+            return instant
         epoch = datetime(1970, 1, 1)
-        wall = np.array([(found - epoch) // timedelta(microseconds=1)], dtype=np.int64)
+        wall = np.array([(instant - epoch) // timedelta(microseconds=1)], dtype=np.int64)
         return epoch + timedelta(microseconds=int(zone(time_zone).to_instant(wall)[0]))
     except (OverflowError, ValueError):
         raise _Unsure from None

@@ -60,7 +60,7 @@ def infer(source: Source) -> Inferred:
             hint=_DECLARE,
         )
     first = ("missing-option", "unknown-format", "wrong-option")
-    raise_all([each for each in source_problems(source) if each.code in first])
+    raise_all([source_problem for source_problem in source_problems(source) if source_problem.code in first])
     options = {name.lower(): value for name, value in source.options.items()}
     path, wanted = path_of(source.options), format_of(source.options)
     files = files_in_order(source, path, options)
@@ -70,27 +70,27 @@ def infer(source: Source) -> Inferred:
     else:
         told = inferred_text.columns_of(source.name, wanted, _ends(files, SAMPLED), options)
     notes = list(told.notes)
-    found = dict(told.types)
+    types = dict(told.types)
     for name, kind, note in of_directories(path, files, options):
-        if name.lower() in {each.lower() for each in found}:
+        if name.lower() in {typed.lower() for typed in types}:
             raise EngineError(
                 f'"{source.name}": the column {name} is in the files, and in the names of their directories',
                 code="cannot-infer",
                 hint=_DECLARE,
             )
-        found[name] = kind
+        types[name] = kind
         notes += note
     columns = [
         declared.get(name.lower()) or Column(name, kind)
-        for name, kind in found.items()
+        for name, kind in types.items()
         if _can_be_named(name, notes)
     ]
-    missing = [column.name for name, column in declared.items() if name not in {n.lower() for n in found}]
+    missing = [column.name for name, column in declared.items() if name not in {n.lower() for n in types}]
     if missing:
         raise EngineError(
             f'"{source.name}": the files at {path} have no column {", ".join(missing)}',
             code="wrong-columns",
-            hint=f"their columns are {', '.join(found)}",
+            hint=f"their columns are {', '.join(types)}",
         )
     if not columns:
         raise EngineError(
@@ -100,7 +100,7 @@ def infer(source: Source) -> Inferred:
         )
     kept = {column.name.lower() for column in columns} - set(declared)
     said = tuple(
-        text for name, text in notes if name is None or name.lower() in kept | {""} or name not in found
+        text for name, text in notes if name is None or name.lower() in kept | {""} or name not in types
     )
     return Inferred(tuple(columns), told.files, told.records, said)
 
@@ -112,7 +112,9 @@ def as_kept(columns: Iterable[Column]) -> list[list[str]]:
 
 def kept_in(host: Mapping[str, Any]) -> dict[str, tuple[Column, ...]]:
     """Per source what was inferred when the job began; empty where nothing was."""
-    return {name: tuple(Column(*each) for each in columns) for name, columns in host.get(COLUMNS, {}).items()}
+    return {
+        name: tuple(Column(*column) for column in columns) for name, columns in host.get(COLUMNS, {}).items()
+    }
 
 
 def files_in_order(
@@ -132,8 +134,8 @@ def files_in_order(
     if local is None or "pathglobfilter" in options:
         what = f"{path} is no local path" if local is None else "'pathGlobFilter' is Spark's to apply"
         raise EngineError(f'"{source.name}": {fails}: {what}', code="cannot-infer", hint=hint)
-    found = [each for each in files_of(source) if each.passed_over is None and each.found[0]]
-    if not found:
+    files = [file for file in files_of(source) if file.passed_over is None and file.stat[0]]
+    if not files:
         there = os.path.exists(local)
         if there and hint is None:
             return []
@@ -143,14 +145,14 @@ def files_in_order(
             code="cannot-infer" if there else "path-missing",
             hint="put a first file there" + (f", or {hint}" if hint else ""),
         )
-    return sorted(found, key=lambda each: (each.found[1], each.path))
+    return sorted(files, key=lambda file: (file.stat[1], file.path))
 
 
 def _ends(files: Sequence[There], most: int) -> list[str]:
     """The oldest and the newest of files in order."""
     if len(files) > most:
         files = [*files[: most // 2], *files[-(most // 2) :]]
-    return [each.path for each in files]
+    return [file.path for file in files]
 
 
 def of_directories(
@@ -161,8 +163,8 @@ def of_directories(
     if not os.path.isdir(root) or options.get("recursivefilelookup", "").strip().lower() == "true":
         return
     seen: dict[str, Seen] = {}
-    for each in files:
-        for part in os.path.dirname(each.path.removeprefix(root)).split(os.sep):
+    for file in files:
+        for part in os.path.dirname(file.path.removeprefix(root)).split(os.sep):
             name, equals, value = part.partition("=")
             if equals:
                 written = None if value == NO_VALUE else unquote(value)

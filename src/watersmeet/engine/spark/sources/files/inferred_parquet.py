@@ -21,7 +21,7 @@ _NEAREST = {
 
 
 @dataclass
-class Found:
+class FileColumns:
     """What files say of their columns: ``types`` by name, in their order."""
 
     types: dict[str, str] = field(default_factory=dict)
@@ -30,21 +30,21 @@ class Found:
     records: int | None = None
 
 
-def columns_of(name: str, files: Sequence[str]) -> Found:
+def columns_of(name: str, files: Sequence[str]) -> FileColumns:
     """The columns that all ``files`` have; ``name``: of the source.
 
     Raises:
         EngineError: one cannot be read, or has others than another.
     """
-    first: tuple[str, Found] | None = None
+    first: tuple[str, FileColumns] | None = None
     for file in files:
-        found = _of_file(name, file)
+        columns = _of_file(name, file)
         if first is None:
-            first = file, found
-        elif _lowered(found) != _lowered(first[1]):
+            first = file, columns
+        elif _lowered(columns) != _lowered(first[1]):
             raise EngineError(
                 f'"{name}": its files have other columns: {shown(first[0])} has {_said(first[1])}; '
-                f"{shown(file)} has {_said(found)}",
+                f"{shown(file)} has {_said(columns)}",
                 code="wrong-columns",
                 hint="declare the columns that are meant; in a file that lacks one it is NULL",
             )
@@ -53,15 +53,15 @@ def columns_of(name: str, files: Sequence[str]) -> Found:
     return first[1]
 
 
-def _lowered(found: Found) -> dict[str, str]:
-    return {name.lower(): kind for name, kind in found.types.items()}
+def _lowered(columns: FileColumns) -> dict[str, str]:
+    return {name.lower(): kind for name, kind in columns.types.items()}
 
 
-def _said(found: Found) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in found.types.items())
+def _said(columns: FileColumns) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.types.items())
 
 
-def _of_file(name: str, file: str) -> Found:
+def _of_file(name: str, file: str) -> FileColumns:
     try:
         meta = parquet.read_metadata(file)
         fields = meta.schema.to_arrow_schema()
@@ -77,23 +77,26 @@ def _of_file(name: str, file: str) -> Found:
     leaves = {
         leaf.path: leaf.physical_type for leaf in (meta.schema.column(n) for n in range(len(meta.schema)))
     }
-    found = Found()
-    for each in fields:
-        if each.name.lower() in _lowered(found):
+    columns = FileColumns()
+    for column in fields:
+        if column.name.lower() in _lowered(columns):
             raise EngineError(
-                f'"{name}": {shown(file)} has two columns named {each.name}, which Spark does not tell apart',
+                f'"{name}": {shown(file)} has two columns named {column.name}, '
+                "which Spark does not tell apart",
                 code="wrong-columns",
                 hint="declare the columns that are meant, without that one",
             )
-        kind = spark_type(each.type, leaves.get(each.name, ""))
+        kind = spark_type(column.type, leaves.get(column.name, ""))
         if kind is None:
-            found.notes.append((None, f"the column {each.name} is left out: Spark reads no {each.type} here"))
+            columns.notes.append(
+                (None, f"the column {column.name} is left out: Spark reads no {column.type} here")
+            )
             continue
-        found.types[each.name] = kind
-        if pa.types.is_timestamp(each.type) and kind == "BIGINT":
-            note = f"{each.name} is BIGINT: nanoseconds since 1970, of which Spark reads no TIMESTAMP"
-            found.notes.append((each.name, note))
-    return found
+        columns.types[column.name] = kind
+        if pa.types.is_timestamp(column.type) and kind == "BIGINT":
+            note = f"{column.name} is BIGINT: nanoseconds since 1970, of which Spark reads no TIMESTAMP"
+            columns.notes.append((column.name, note))
+    return columns
 
 
 def spark_type(kind: pa.DataType, physical: str) -> str | None:
@@ -111,7 +114,7 @@ def spark_type(kind: pa.DataType, physical: str) -> str | None:
         key, item = spark_type(kind.key_type, ""), spark_type(kind.item_type, "")
         return key and item and f"MAP<{key}, {item}>"
     if pa.types.is_struct(kind):
-        parts = [(each.name, spark_type(each.type, "")) for each in kind]
+        parts = [(column.name, spark_type(column.type, "")) for column in kind]
         if not parts or any(part is None for _, part in parts):
             return None
         return f"STRUCT<{', '.join(f'{quoted(name)}: {part}' for name, part in parts)}>"

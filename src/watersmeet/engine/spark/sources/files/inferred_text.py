@@ -21,7 +21,7 @@ from watersmeet.engine.files.csv_header import (
     records,
 )
 from watersmeet.engine.spark.sources.files.contents import START, no_text
-from watersmeet.engine.spark.sources.files.inferred_parquet import Found
+from watersmeet.engine.spark.sources.files.inferred_parquet import FileColumns
 from watersmeet.engine.spark.sources.files.inferred_types import (
     BIG,
     BOOL,
@@ -52,7 +52,7 @@ _HINT = "declare its columns: CREATE TABLE … (name type, …) WITH (…)"
 _OBJECT, _ARRAY = "objects", "arrays"
 
 
-def columns_of(name: str, wanted: str, files: Sequence[str], options: Mapping[str, str]) -> Found:
+def columns_of(name: str, wanted: str, files: Sequence[str], options: Mapping[str, str]) -> FileColumns:
     """The columns by samples of all ``files``.
 
     Args:
@@ -85,16 +85,16 @@ def columns_of(name: str, wanted: str, files: Sequence[str], options: Mapping[st
             hint = _HINT if has_other_forms(options) else hint
             raise _refused(name, f"{what}: none of {counted(sample.broken, 'line')} is a JSON object", hint)
         raise _refused(name, f"{what}: {sample.broken} cannot be read" if sample.broken else what)
-    found = Found(files=len(files), records=sample.records)
+    columns = FileColumns(files=len(files), records=sample.records)
     for column, seen in sample.columns.items():
-        _settle(found, column, seen, options)
+        _settle(columns, column, seen, options)
     if sample.broken:
-        found.notes.append((None, f"{counted(sample.broken, 'record')} of the sample cannot be read"))
-    return found
+        columns.notes.append((None, f"{counted(sample.broken, 'record')} of the sample cannot be read"))
+    return columns
 
 
-def _settle(found: Found, column: str, seen: Seen, options: Mapping[str, str]) -> None:
-    if any(column.lower() == other.lower() for other in found.types):
+def _settle(columns: FileColumns, column: str, seen: Seen, options: Mapping[str, str]) -> None:
+    if any(column.lower() == other.lower() for other in columns.types):
         raise EngineError(
             f"there are two columns named {column}, which Spark does not tell apart",
             code="wrong-columns",
@@ -102,11 +102,11 @@ def _settle(found: Found, column: str, seen: Seen, options: Mapping[str, str]) -
         )
     kind, why = ("STRING", None) if _as_text(options) else nested_type(seen)
     if kind is None:
-        found.notes.append((None, f"the column {column} is left out: {why}"))
+        columns.notes.append((None, f"the column {column} is left out: {why}"))
         return
-    found.types[column] = kind
+    columns.types[column] = kind
     if why:
-        found.notes.append((column, f"{column} is {kind}: {why}"))
+        columns.notes.append((column, f"{column} is {kind}: {why}"))
 
 
 def _as_text(options: Mapping[str, str]) -> bool:
@@ -177,24 +177,24 @@ def _struct(seen: Nested) -> tuple[str | None, str | None]:
         return None, "its objects are empty"
     if len({name.lower() for name in seen.parts}) < len(seen.parts):
         return None, "its objects have two parts of one name, which Spark does not tell apart"
-    found: list[str] = []
+    fields: list[str] = []
     notes: list[str] = []
     for name, part in seen.parts.items():
         kind, why = nested_type(part)
         if kind is None or not name.strip() or not name.isprintable():
             return None, f"its part {name!r} cannot be declared"
-        found.append(f"{quoted(name)}: {kind}")
+        fields.append(f"{quoted(name)}: {kind}")
         notes += [f"{name}: {why}"] if why else []
-    return f"STRUCT<{', '.join(found)}>", "; ".join(notes) or None
+    return f"STRUCT<{', '.join(fields)}>", "; ".join(notes) or None
 
 
 class _Sample:
     """Records of files, one after the other. ``columns``: what was seen, by name in the files' order."""
 
-    def __init__(self, name: str, options: Mapping[str, str], each: int) -> None:
+    def __init__(self, name: str, options: Mapping[str, str], share: int) -> None:
         self._name = name
         self._options = options
-        self._each = each
+        self._each = share
         self.columns: dict[str, Seen] = {}
         self.records = 0
         self.broken = 0
@@ -263,8 +263,8 @@ class _Sample:
         """Records of a file: lines, or with 'multiLine' the whole of it."""
         with self._opened(file) as text:
             try:
-                found = self._whole(text) if self.is_true("multiline") else self._lines(file, text)
-                for number, value in enumerate(found):
+                values = self._whole(text) if self.is_true("multiline") else self._lines(file, text)
+                for number, value in enumerate(values):
                     if number >= self._each:
                         return
                     if not isinstance(value, dict):

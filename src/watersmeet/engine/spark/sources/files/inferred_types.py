@@ -105,8 +105,8 @@ def kind_of_text(value: str, options: Mapping[str, str]) -> tuple[str, str | Non
 
 def _is_double(value: str) -> bool:
     """Whether a DOUBLE, written again, is this number."""
-    found = float(value)
-    return math.isfinite(found) and Decimal(value) == Decimal(repr(found))
+    number = float(value)
+    return math.isfinite(number) and Decimal(value) == Decimal(repr(number))
 
 
 def _kind_of_integer(value: str, options: Mapping[str, str]) -> tuple[str, str | None]:

@@ -28,10 +28,10 @@ def parsed(text: str, options: Mapping[str, str]) -> Any:
         return None
 
 
-def _in_double_quotes(found: re.Match[str]) -> str:
-    if found[1] is not None:
-        return found[1]
-    return '"' + re.sub(r'(\\.)|"', lambda part: part[1] or '\\"', found[2]) + '"'
+def _in_double_quotes(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return match[1]
+    return '"' + re.sub(r'(\\.)|"', lambda part: part[1] or '\\"', match[2]) + '"'
 
 
 def has_other_forms(options: Mapping[str, str]) -> bool:

@@ -23,7 +23,7 @@ from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
 from watersmeet.engine.spark.sources.files.there import (
     MIXED,
     NESTED,
-    Found,
+    FileStat,
     files_of,
     hidden_of,
     is_odd,
@@ -108,15 +108,15 @@ class BatchFiles:
     def host(self) -> dict[str, Any]:
         """What a manifest's ``host`` has of it."""
         return {
-            file_lists.KEY: [each.model_dump() for each in self.lists],
-            CHANGED: {name: asdict(found) for name, found in self.changed.items()},
+            file_lists.KEY: [entry.model_dump() for entry in self.lists],
+            CHANGED: {name: asdict(changes) for name, changes in self.changed.items()},
         }
 
     @property
     def digest(self) -> str:
         """By what the batch's files are known. Not by those of other batches that were found changed: when
         that is found is no part of the batch."""
-        own = [each for each in self.files if each.batch >= 0]
+        own = [file for file in self.files if file.batch >= 0]
         return hashlib.blake2b(json.dumps(own).encode(), digest_size=16).hexdigest()
 
 
@@ -143,15 +143,15 @@ class FilesRead:
         self._lock = threading.RLock()  # the stream's thread reads, another one looks
         self._lists = file_lists.lists_of(host)
         self._last = dict.fromkeys(self._sources, -1)
-        self._known: dict[int, dict[str, Found]] = {number: {} for number in self._sources}
+        self._known: dict[int, dict[str, FileStat]] = {number: {} for number in self._sources}
         self._counted: set[tuple[int, str]] = set()
         self._vanished: set[tuple[int, str]] = set()
-        for each in file_lists.read(store, self._lists):
-            self._remember(each)
+        for entry in file_lists.read(store, self._lists):
+            self._remember(entry)
         self.changed = changed_in(host)
         self._corrections: list[FileRead] = []
-        self._waiting: dict[int, dict[str, Found]] = {}
-        self._unread: dict[int, dict[str, Found]] = {}
+        self._waiting: dict[int, dict[str, FileStat]] = {}
+        self._unread: dict[int, dict[str, FileStat]] = {}
         self._started_ns = time.time_ns()
         self._next_look = 0.0
 
@@ -173,7 +173,7 @@ class FilesRead:
         if self._sources and time.monotonic() >= self._next_look:
             self.look()
 
-    def look(self) -> dict[int, dict[str, Found]]:
+    def look(self) -> dict[int, dict[str, FileStat]]:
         """List what is there, and compare it with what was read.
 
         Returns:
@@ -183,17 +183,17 @@ class FilesRead:
             EngineError: a file was changed, or Spark passes over it.
         """
         before = time.monotonic()
-        unread: dict[int, dict[str, Found]] = {number: {} for number in self._sources}
+        unread: dict[int, dict[str, FileStat]] = {number: {} for number in self._sources}
         for number, source in self._sources.items():
-            known = self._known[number]
-            for path, found, passed_over in files_of(source):
-                was = known.get(path)
-                if was == found:
+            stats = self._known[number]
+            for path, stat, passed_over in files_of(source):
+                was = stats.get(path)
+                if was == stat:
                     continue
                 if was is None and passed_over is None:
-                    unread[number][path] = found
+                    unread[number][path] = stat
                 elif was is None:
-                    self._report("unread", number, path, found, passed_over)
+                    self._report("unread", number, path, stat, passed_over)
                 else:
                     self._compare(number, path)
         now = time.monotonic()
@@ -205,7 +205,7 @@ class FilesRead:
         """Per source, how many files of the last look are neither read nor in ``batch``."""
         with self._lock:
             files = [] if batch is None else batch.files
-            reading = {(each.source, local_of(each.path)) for each in files}
+            reading = {(file.source, local_of(file.path)) for file in files}
             return {
                 self._sources[number].name: sum(
                     path not in self._known[number] and (number, path) not in reading for path in paths
@@ -216,9 +216,9 @@ class FilesRead:
     def _compare(self, number: int, path: str) -> None:
         """Anew: the stream may have read the file since it was listed."""
         with self._lock:
-            found = stat_of(path)
-            if found is not None and found != self._known[number].get(path):
-                self._report("changed", number, path, found)
+            stat = stat_of(path)
+            if stat is not None and stat != self._known[number].get(path):
+                self._report("changed", number, path, stat)
 
     def finish(self) -> None:
         """When all that was there is read: whether it was. Raises: EngineError as `look`."""
@@ -226,19 +226,19 @@ class FilesRead:
         for number, source in self._sources.items():
             if any(name.lower() == "pathglobfilter" for name in source.options):
                 continue
-            for path, found in self._waiting.get(number, {}).items():
+            for path, stat in self._waiting.get(number, {}).items():
                 if path in self._known[number]:
                     continue
                 now = unread[number].get(path)
                 if now is None:
                     self._report("vanished", number, path, None)
-                elif now == found:
-                    self._report("unread", number, path, found)
+                elif now == stat:
+                    self._report("unread", number, path, stat)
 
     def to_be_kept(self) -> BatchFiles | None:
         """What `finish` found and no later run would find again; None: nothing."""
         with self._lock:
-            if not any(each.batch == SEEN_GONE for each in self._corrections):
+            if not any(correction.batch == SEEN_GONE for correction in self._corrections):
                 return None
             return self._batch_of([])
 
@@ -262,7 +262,9 @@ class FilesRead:
                     for step in range(self._last[number] + 1, last + 1)
                     for entry in self._log(number, step)
                 ]
-                plain = mixed(source, (path for each in read if (path := local_of(each.path)) is not None))
+                plain = mixed(
+                    source, (path for read_file in read if (path := local_of(read_file.path)) is not None)
+                )
                 if plain is not None:
                     raise EngineError(
                         f'file source "{source.name}": Spark would pass over {shown(plain)}',
@@ -270,8 +272,8 @@ class FilesRead:
                         hint=f"nothing of this tick was put out; {MIXED}",
                     )
                 files += read
-            for each in filter(self._is_back, files):
-                self.changed[self._sources[each.source].name].take_back(local_of(each.path) or "")
+            for file in filter(self._is_back, files):
+                self.changed[self._sources[file.source].name].take_back(local_of(file.path) or "")
             return self._batch_of(files)
 
     def _batch_of(self, read: Sequence[FileRead]) -> BatchFiles:
@@ -281,31 +283,33 @@ class FilesRead:
 
     def _is_back(self, file: FileRead) -> bool:
         """Whether it had vanished, and is in the result after all: it is no longer counted."""
-        found = (file.source, local_of(file.path) or "")
-        if file.batch < 0 or file.size < 0 or found not in self._vanished:
+        place = (file.source, local_of(file.path) or "")
+        if file.batch < 0 or file.size < 0 or place not in self._vanished:
             return False
-        self._vanished.discard(found)
-        self._counted.discard(found)
+        self._vanished.discard(place)
+        self._counted.discard(place)
         return True
 
     def check(self, batch: BatchFiles) -> None:
         """After the rows were read: whether the files are what they were before. Raises: EngineError."""
         with self._lock:
-            for each in batch.files:
-                path = local_of(each.path)
-                if path is None or each.size < 0 or each.batch < 0:
+            for file in batch.files:
+                path = local_of(file.path)
+                if path is None or file.size < 0 or file.batch < 0:
                     continue
-                found = stat_of(path)
-                if found != (each.size, each.changed_ns):
-                    self._report("gone" if found is None else "torn", each.source, path, found)
+                stat = stat_of(path)
+                if stat != (file.size, file.changed_ns):
+                    self._report("gone" if stat is None else "torn", file.source, path, stat)
 
     def committed(self, batch: BatchFiles) -> None:
         """The batch is a tick now."""
         with self._lock:
             self._lists = batch.lists
-            self._corrections = [each for each in self._corrections if each not in batch.files]
-            for each in batch.files:
-                self._remember(each)
+            self._corrections = [
+                correction for correction in self._corrections if correction not in batch.files
+            ]
+            for file in batch.files:
+                self._remember(file)
 
     def _remember(self, file: FileRead) -> None:
         path = local_of(file.path)
@@ -344,17 +348,17 @@ class FilesRead:
                 hint="nothing of this tick was put out. Rename it and run again: no [ ] { } * ? or backslash "
                 "in names of files and directories",
             )
-        found = stat_of(path)
-        if found is None:
+        stat = stat_of(path)
+        if stat is None:
             self._report("gone", number, path, None)
             return FileRead(number, step, url, time_ms, *_NO_FILE)
-        listed_now = again and found[1] < self._started_ns
-        if not listed_now and not _same_time(time_ms, found[1]):
-            self._report("torn", number, path, found)
-        return FileRead(number, step, url, time_ms, *found)
+        listed_now = again and stat[1] < self._started_ns
+        if not listed_now and not _same_time(time_ms, stat[1]):
+            self._report("torn", number, path, stat)
+        return FileRead(number, step, url, time_ms, *stat)
 
     def _report(
-        self, what: str, number: int, path: str, found: Found | None, hint: str | None = None
+        self, what: str, number: int, path: str, stat: FileStat | None, hint: str | None = None
     ) -> None:
         """Stop the job for a file, or count it once and name it. As it is now it is known from then on."""
         source = self._sources[number]
@@ -366,20 +370,20 @@ class FilesRead:
             )
         with self._lock:
             if what != "vanished":  # that one may come back, and be read
-                self._known[number][path] = found or _NO_FILE
+                self._known[number][path] = stat or _NO_FILE
             if (number, path) in self._counted:
                 return
             self._counted.add((number, path))
             self.changed.setdefault(source.name, Changed()).add(path)
             self._note(f'"{source.name}": {shown(path)} was {_WHAT[what]}; it is counted')
             step = SEEN_GONE if what == "vanished" else SEEN_CHANGED
-            self._corrections.append(FileRead(number, step, path, 0, *(found or _NO_FILE)))
+            self._corrections.append(FileRead(number, step, path, 0, *(stat or _NO_FILE)))
 
 
 def changed_in(host: Mapping[str, Any]) -> dict[str, Changed]:
     """The files that a manifest's ``host`` counts, per source."""
     counted = host.get(CHANGED, {})
-    return {name: Changed(found["files"], list(found["names"])) for name, found in counted.items()}
+    return {name: Changed(changes["files"], list(changes["names"])) for name, changes in counted.items()}
 
 
 def step_of(offsets: Offsets, source: int) -> int:

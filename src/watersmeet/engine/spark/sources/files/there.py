@@ -18,7 +18,7 @@ from watersmeet.errors import EngineError
 from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
 
-Found = tuple[int, int]
+FileStat = tuple[int, int]
 """Of a file: size, and the time of its last change in ns."""
 
 PATTERN = frozenset("{}[]*?\\")
@@ -56,7 +56,7 @@ class There(NamedTuple):
     """A file that is there. ``passed_over``: why Spark does not read it, and what to do; None: it does."""
 
     path: str
-    found: Found
+    stat: FileStat
     passed_over: str | None
 
 
@@ -69,9 +69,9 @@ def files_of(source: Source) -> Iterator[There]:
     nested_too, roots = _looks_beneath(source), _roots(source)
     for root in roots:
         if is_hidden(os.path.basename(root)) and os.path.isfile(root):
-            found = stat_of(root)
-            if found is not None and roots == [os.path.abspath(local_path(path_of(source.options)) or "")]:
-                yield There(root, found, _HIDDEN)
+            stat = stat_of(root)
+            if stat is not None and roots == [os.path.abspath(local_path(path_of(source.options)) or "")]:
+                yield There(root, stat, _HIDDEN)
             continue
         try:
             found_there = list(beneath(root))
@@ -112,9 +112,9 @@ def check_table(source: Source) -> None:
     if any(name.lower() == "pathglobfilter" for name in source.options):
         return
     odd = next(
-        ((each.path, each.passed_over) for each in there if each.passed_over in (NESTED, UNEVEN)), None
+        ((entry.path, entry.passed_over) for entry in there if entry.passed_over in (NESTED, UNEVEN)), None
     )
-    plain = mixed(source, (each.path for each in there))
+    plain = mixed(source, (entry.path for entry in there))
     if odd is None and plain is not None:
         odd = (plain, MIXED)
     if odd is not None:
@@ -125,23 +125,23 @@ def check_table(source: Source) -> None:
 
 def hidden_of(source: Source) -> list[str]:
     """Files with content that Spark passes over by their names, but for those that go with others."""
-    found = []
+    hidden = []
     for root in _roots(source):
         try:
             with os.scandir(root) as entries:
-                found += [entry.path for entry in entries if _is_left_out(entry)]
+                hidden += [entry.path for entry in entries if _is_left_out(entry)]
         except OSError:  # a file, or it is gone
             continue
-    return sorted(found)
+    return sorted(hidden)
 
 
-def stat_of(path: str) -> Found | None:
+def stat_of(path: str) -> FileStat | None:
     """None: there is no such file."""
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return info.st_size, info.st_mtime_ns
 
 
 def local_of(path: str) -> str | None:
@@ -182,26 +182,26 @@ def _looks_beneath(source: Source) -> bool:
 
 def _folders(root: str, path: str) -> list[str]:
     """Those between a directory and a file in it."""
-    return [each for each in os.path.dirname(path.removeprefix(root)).split(os.sep) if each]
+    return [folder for folder in os.path.dirname(path.removeprefix(root)).split(os.sep) if folder]
 
 
 def _shared(root: str, paths: Iterable[str]) -> list[str]:
     """The directories above those of partitions, when they are the same for all files: Spark then begins
     there. Else none: it would stop."""
-    found: list[str] | None = None
+    shared: list[str] | None = None
     for path in paths:
         folders = _folders(root, path)
-        first = next((number for number, each in enumerate(folders) if "=" in each), None)
-        if first is None or (found is not None and folders[:first] != found):
+        first = next((number for number, folder in enumerate(folders) if "=" in folder), None)
+        if first is None or (shared is not None and folders[:first] != shared):
             return []
-        found = folders[:first]
-    return found or []
+        shared = folders[:first]
+    return shared or []
 
 
 def _nested(root: str, path: str, above: Sequence[str]) -> str | None:
     """What to do about a file that lies neither right in the directory nor in one of partitions."""
     folders = _folders(root, path)[len(above) :]
-    partitions = ["=" in each for each in folders]
+    partitions = ["=" in folder for folder in folders]
     if not any(partitions):
         return NESTED if folders else None
     return None if partitions == sorted(partitions, reverse=True) else UNEVEN
