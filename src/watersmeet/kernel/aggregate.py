@@ -44,10 +44,10 @@ def aggregate_sql(
     """
     names = [quoted(column) for column in columns]
     rows = [] if filter_ is None else [quoted(filter_)]
-    found = _plain(function, names, list(types), distinct, rows)
-    if found is None or any(_is_closed(kind) for kind in types if function != "count"):
+    typed_sql = _plain(function, names, list(types), distinct, rows)
+    if typed_sql is None or any(_is_closed(kind) for kind in types if function != "count"):
         return None
-    text, kind = found
+    text, kind = typed_sql
     return (f"CAST({text} AS {duckdb_type(kind)})" if function == "sum" else text), kind
 
 
@@ -65,8 +65,8 @@ def _plain(
     if function == "count_if" and pa.types.is_boolean(kind) and not distinct:
         return f"count(*){filtered([*rows, name])}", pa.int64()
     if function == "sum":
-        found = _sum_type(kind)
-        return None if found is None else (f"sum({once}{name}){filtered(rows)}", found)
+        sum_type = _sum_type(kind)
+        return None if sum_type is None else (f"sum({once}{name}){filtered(rows)}", sum_type)
     if function == "avg":
         return _average(name, kind, once, rows)
     if function in ("min", "max", "any_value"):
@@ -89,11 +89,11 @@ def _plain(
 
 def _count(names: list[str], distinct: bool, rows: list[str]) -> str:
     """Rows of which no argument is NULL."""
-    known = [f"{name} IS NOT NULL" for name in names]
+    not_null = [f"{name} IS NOT NULL" for name in names]
     if not distinct:
-        return f"count(*){filtered([*rows, *known])}"
+        return f"count(*){filtered([*rows, *not_null])}"
     whole = names[0] if len(names) == 1 else f"({', '.join(names)})"
-    return f"count(DISTINCT {whole}){filtered([*rows, *known])}"
+    return f"count(DISTINCT {whole}){filtered([*rows, *not_null])}"
 
 
 def _by(
@@ -104,8 +104,8 @@ def _by(
         return None
     value, by = names
     which = "first" if function == "min_by" else "last"
-    known = filtered([*rows, f"{by} IS NOT NULL"])
-    return f"{which}({value} ORDER BY {by}, {value} NULLS FIRST){known}", types[0]
+    clause = filtered([*rows, f"{by} IS NOT NULL"])
+    return f"{which}({value} ORDER BY {by}, {value} NULLS FIRST){clause}", types[0]
 
 
 def _average(name: str, kind: pa.DataType, once: str, rows: list[str]) -> tuple[str, pa.DataType] | None:
@@ -116,7 +116,7 @@ def _average(name: str, kind: pa.DataType, once: str, rows: list[str]) -> tuple[
     precision, scale = kind.precision, kind.scale
     if precision + max(scale + 10, 15) > _MOST:
         return None
-    total, number = (f"{each}({once}{name}){filtered(rows)}" for each in ("sum", "count"))
+    total, number = (f"{aggregate}({once}{name}){filtered(rows)}" for aggregate in ("sum", "count"))
     return decimal_mean(total, number, scale), pa.decimal128(precision + 4, scale + 4)
 
 
@@ -192,7 +192,7 @@ def grouped(
     """
     by = [_key(name, rows.schema.field(name).type) for name in keys]
     chosen = [f"{text} AS {quoted(name)}" for text, name in zip(by, keys, strict=True)]
-    chosen += [f"{each.sql} AS {quoted(each.name)}" for each in aggregates]
+    chosen += [f"{aggregate.sql} AS {quoted(aggregate.name)}" for aggregate in aggregates]
     cursor = connection().cursor()
     try:
         cursor.register("grouped_rows", rows)
@@ -203,7 +203,7 @@ def grouped(
         text += f" GROUP BY {', '.join(by)}" if by else " HAVING count(*) > 0"
         if in_order:
             text += f" ORDER BY min({quoted(_HIDDEN)})"
-        found = cursor.sql(text).to_arrow_table()
+        groups = cursor.sql(text).to_arrow_table()
     except duckdb.Error as error:
         raise EngineError(
             f"an aggregate failed: {str(error).splitlines()[0]}",
@@ -212,9 +212,9 @@ def grouped(
         ) from None
     finally:
         cursor.close()
-    types = [rows.schema.field(name).type for name in keys] + [each.type for each in aggregates]
-    columns = [_typed(column, kind) for column, kind in zip(found.columns, types, strict=True)]
-    return pa.table(columns, names=found.column_names)
+    types = [rows.schema.field(name).type for name in keys] + [aggregate.type for aggregate in aggregates]
+    columns = [_typed(column, kind) for column, kind in zip(groups.columns, types, strict=True)]
+    return pa.table(columns, names=groups.column_names)
 
 
 def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -229,10 +229,10 @@ def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.i
     try:
         cursor.register("keyed_rows", table)
         text = f"SELECT {quoted(_HIDDEN)} AS r, dense_rank() OVER (ORDER BY {by}) AS n FROM keyed_rows"
-        found = cursor.sql(text).to_arrow_table()
+        numbered = cursor.sql(text).to_arrow_table()
     finally:
         cursor.close()
-    numbers[found.column("r").to_numpy()] = found.column("n").to_numpy()
+    numbers[numbered.column("r").to_numpy()] = numbered.column("n").to_numpy()
     return numbers
 
 

@@ -98,10 +98,10 @@ class Reach:
             return watermark
         if self._is_far_time(watermark):
             return saturate(watermark - self.upper)
-        found, some = self._outermost(
+        bound, some = self._outermost(
             self.rule.ceilings, Side.RIGHT, np.array([watermark], dtype=np.int64), greatest=False
         )
-        return int(found[0]) if some[0] else MAX_TIME + 1
+        return int(bound[0]) if some[0] else MAX_TIME + 1
 
     def asked_upto(self, least: Watermark) -> Watermark:
         """The greatest right time in the (closed) reach of the least left time that still asks."""
@@ -110,10 +110,10 @@ class Reach:
         if self._is_far_time(least):
             assert self.rule.closed_upper is not None
             return saturate(least + self.rule.closed_upper)
-        found, some = self._outermost(
+        bound, some = self._outermost(
             _closed(self.rule.ceilings), Side.LEFT, np.array([least], dtype=np.int64), greatest=True
         )
-        return int(found[0]) if some[0] else MIN_TIME
+        return int(bound[0]) if some[0] else MIN_TIME
 
     def asked_from(self, least: Watermark) -> Watermark:
         """The least right time in the (closed) reach of any left time from ``least`` on; −∞: all are."""
@@ -123,10 +123,10 @@ class Reach:
             return -np.inf
         if self._is_far_time(least):
             return saturate(least + self.rule.closed_lower)
-        found, some = self._outermost(
+        bound, some = self._outermost(
             _closed(self.rule.floors), Side.LEFT, np.array([least], dtype=np.int64), greatest=False
         )
-        return int(found[0]) if some[0] else MAX_TIME + 1
+        return int(bound[0]) if some[0] else MAX_TIME + 1
 
     @property
     def _margin(self) -> int:
@@ -161,12 +161,14 @@ class Reach:
 
 def _closed(comparisons: Sequence[TimeComparison]) -> tuple[TimeComparison, ...]:
     closed: dict[str, Literal["<=", ">="]] = {"<": "<=", ">": ">="}
-    return tuple(replace(each, op=closed.get(each.op, each.op)) for each in comparisons)
+    return tuple(
+        replace(comparison, op=closed.get(comparison.op, comparison.op)) for comparison in comparisons
+    )
 
 
 def _bisect(hold: Callable[[Times], Mask], count: int, *, greatest: bool) -> tuple[Times, Mask]:
     low, high = np.full(count, MIN_TIME), np.full(count, MAX_TIME)
-    found = hold(low if greatest else high)
+    held = hold(low if greatest else high)
     while (low < high).any():
         middle = (low >> 1) + (high >> 1) + ((low | high) & 1 if greatest else low & high & 1)
         kept, still = hold(middle), low < high
@@ -174,7 +176,7 @@ def _bisect(hold: Callable[[Times], Mask], count: int, *, greatest: bool) -> tup
             low, high = np.where(kept, middle, low), np.where(kept | ~still, high, middle - 1)
         else:
             low, high = np.where(kept | ~still, low, middle + 1), np.where(kept, middle, high)
-    return low, found
+    return low, held
 
 
 @dataclass(frozen=True)
@@ -209,12 +211,12 @@ def nearest(askers: Askers, sought: Sought, rows: SortedRows, *, latest: bool) -
     ``rows`` are in order of time within a key; of equal times the one that came first is the last of them in
     runs that are asked for the latest row, and the first in runs that are asked for the earliest.
     """
-    found = np.full(len(askers), -1, dtype=np.int64)
+    nearest_rows = np.full(len(askers), -1, dtype=np.int64)
     some = np.flatnonzero(
         (askers.low <= askers.high) & (askers.high >= rows.base) & (askers.low <= rows.greatest)
     )
     if len(some) == 0 or len(rows) == 0:
-        return found
+        return nearest_rows
     first, end = ranges(
         askers.slots[some],
         askers.low[some],
@@ -229,7 +231,7 @@ def nearest(askers: Askers, sought: Sought, rows: SortedRows, *, latest: bool) -
         open_ = end > first
         some, first, end = some[open_], first[open_], end[open_]
         if len(some) == 0:
-            return found
+            return nearest_rows
         low, high = (np.maximum(first, end - step), end) if latest else (first, np.minimum(end, first + step))
         for place, row in expand(low, high):
             accepted = _accepted(askers, sought, some[place], rows, row)
@@ -239,11 +241,11 @@ def nearest(askers: Askers, sought: Sought, rows: SortedRows, *, latest: bool) -
                 chosen = np.append(turns, True) if latest else np.insert(turns, 0, True)
                 place, row = place[chosen], row[chosen]
                 if not latest:  # those of one asker may come in several parts
-                    first_part = found[some[place]] < 0
+                    first_part = nearest_rows[some[place]] < 0
                     place, row = place[first_part], row[first_part]
-                found[some[place]] = row
+                nearest_rows[some[place]] = row
         first, end = (first, low) if latest else (high, end)
-        open_ = found[some] < 0
+        open_ = nearest_rows[some] < 0
         some, first, end = some[open_], first[open_], end[open_]
         step *= _GROWTH
 
@@ -277,14 +279,14 @@ class Nearest:
 
     @property
     def some(self) -> Mask:
-        found: Mask = self.run >= 0
-        return found
+        some: Mask = self.run >= 0
+        return some
 
     def offer(self, run: int, askers: Rows, times: Times, came: Times, rows: Rows, *, latest: bool) -> None:
         """Rows of another run for some askers: taken where nearer, or as near and earlier there."""
-        known = self.time[askers]
-        nearer = times > known if latest else times < known
-        better = (self.run[askers] < 0) | nearer | ((times == known) & (came < self.came[askers]))
+        best_times = self.time[askers]
+        nearer = times > best_times if latest else times < best_times
+        better = (self.run[askers] < 0) | nearer | ((times == best_times) & (came < self.came[askers]))
         chosen = askers[better]
         self.time[chosen], self.came[chosen] = times[better], came[better]
         self.run[chosen], self.row[chosen] = run, rows[better]

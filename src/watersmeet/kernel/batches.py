@@ -35,18 +35,18 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return first
     arrays = [joined([batch.column(n) for batch in batches]) for n in range(first.num_columns)]
-    found = pa.RecordBatch.from_arrays(arrays, names=first.schema.names)
-    same_rows("put batches together", sum(batch.num_rows for batch in batches), found.num_rows)
-    return found
+    whole = pa.RecordBatch.from_arrays(arrays, names=first.schema.names)
+    same_rows("put batches together", sum(batch.num_rows for batch in batches), whole.num_rows)
+    return whole
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """All values of a column as one array; a wide one gets 64-bit offsets."""
     if not isinstance(column, pa.ChunkedArray):
         return column
-    found = joined(column.chunks) if column.num_chunks else pa.nulls(0).cast(column.type)
-    same_rows("put a column's chunks together", len(column), len(found))
-    return found
+    array = joined(column.chunks) if column.num_chunks else pa.nulls(0).cast(column.type)
+    same_rows("put a column's chunks together", len(column), len(array))
+    return array
 
 
 def joined(arrays: Sequence[pa.Array]) -> pa.Array:
@@ -71,9 +71,9 @@ def batch_of(table: pa.Table) -> pa.RecordBatch:
 
 def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
     """All rows of a table in order, in as many batches as its columns have parts."""
-    found: list[pa.RecordBatch] = table.to_batches()
-    same_rows("cut a table into batches", table.num_rows, sum(batch.num_rows for batch in found))
-    return found
+    batches: list[pa.RecordBatch] = table.to_batches()
+    same_rows("cut a table into batches", table.num_rows, sum(batch.num_rows for batch in batches))
+    return batches
 
 
 def batches_in(reader: Any) -> Iterator[pa.RecordBatch]:
@@ -136,11 +136,11 @@ def size(columns: Sequence[pa.Array]) -> int:
 
 def sizes(columns: Sequence[pa.Array], rows: Rows) -> Sizes:
     """How many bytes the chosen rows have, about: int64[n]. Cost: these rows, not their length."""
-    found = np.full(len(rows), sum(_width(column.type) for column in columns), dtype=np.int64)
+    row_bytes = np.full(len(rows), sum(_width(column.type) for column in columns), dtype=np.int64)
     for column in columns:
         if _may_be_wide(column.type):
-            found += _lengths(column, rows)
-    return found
+            row_bytes += _lengths(column, rows)
+    return row_bytes
 
 
 def bound(columns: Sequence[pa.Array], rows: Rows) -> int:
@@ -164,13 +164,13 @@ def cuts(of_rows: Sizes, most: int) -> list[int]:
     if total <= most:
         return [0, len(of_rows)]
     sums = np.cumsum(of_rows)
-    found, done = [0], 0
-    while found[-1] < len(of_rows):
-        start = found[-1]
+    edges, done = [0], 0
+    while edges[-1] < len(of_rows):
+        start = edges[-1]
         stop = max(start + 1, int(np.searchsorted(sums, done + most, side="right")))
-        found.append(stop)
+        edges.append(stop)
         done = int(sums[stop - 1])
-    return found
+    return edges
 
 
 def wide(kind: pa.DataType) -> pa.DataType:
@@ -211,9 +211,9 @@ def _size(column: pa.Array) -> int:
 
 def _width(kind: pa.DataType) -> int:
     """Bytes of every value of a type of one width; 0 for others."""
-    known = _WIDTHS.get(kind.id)
-    if known is not None:
-        return known
+    width = _WIDTHS.get(kind.id)
+    if width is not None:
+        return width
     if kind.id in _AHEAD or pa.types.is_null(kind):
         return 0
     if pa.types.is_dictionary(kind):
@@ -234,8 +234,8 @@ def _lengths(column: pa.Array, rows: Rows) -> Sizes:
     """Bytes of the chosen values of a type of many lengths: int64[n]."""
     if column.type.id in _TEXTS:
         offsets = _bounds(column)
-        found: Sizes = offsets[1:][rows] - offsets[:-1][rows] + np.int64(offsets.itemsize)
-        return found
+        lengths: Sizes = offsets[1:][rows] - offsets[:-1][rows] + np.int64(offsets.itemsize)
+        return lengths
     return _before(column, rows + 1) - _before(column, rows)
 
 
@@ -248,13 +248,13 @@ def _widest(column: pa.Array) -> int:
 
 
 def _of_texts(column: pa.Array, places: Rows) -> Sizes:
-    found: Sizes = _bounds(column)[places] + places * np.int64(4)
-    return found
+    before: Sizes = _bounds(column)[places] + places * np.int64(4)
+    return before
 
 
 def _of_large_texts(column: pa.Array, places: Rows) -> Sizes:
-    found: Sizes = _bounds(column)[places] + places * np.int64(8)
-    return found
+    before: Sizes = _bounds(column)[places] + places * np.int64(8)
+    return before
 
 
 def _bounds(column: pa.Array) -> npt.NDArray[Any]:
@@ -275,10 +275,10 @@ def _of_maps(column: pa.Array, places: Rows) -> Sizes:
 
 
 def _of_structs(column: pa.Array, places: Rows) -> Sizes:
-    found = np.zeros(len(places), dtype=np.int64)
+    before = np.zeros(len(places), dtype=np.int64)
     for number in range(column.type.num_fields):
-        found += _before(column.field(number), places)
-    return found
+        before += _before(column.field(number), places)
+    return before
 
 
 def _of_fixed_lists(column: pa.Array, places: Rows) -> Sizes:

@@ -44,9 +44,9 @@ def estimated(
     place = np.arange(len(needle)) - np.repeat(np.cumsum(looked_at) - looked_at, looked_at)
     row = first[needle] + place * sizes[needle] // looked_at[needle]
     weights = sizes[needle] / looked_at[needle] * (len(needles) / len(chosen))
-    found = []
+    candidates = []
     for index in indexes:
         low, high = condition.around(needles, side, index, rows.spans[index.name][1], chosen)
         values = rows.ordinals(index, row)
-        found.append(float(weights[(values >= low[needle]) & (values <= high[needle])].sum()))
-    return found
+        candidates.append(float(weights[(values >= low[needle]) & (values <= high[needle])].sum()))
+    return candidates

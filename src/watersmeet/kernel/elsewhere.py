@@ -38,19 +38,19 @@ class Elsewhere:
 
 @dataclass
 class Questions:
-    """In the first pass: ``ask`` takes (digest, pairs) of what is not ``known``."""
+    """In the first pass: ``ask`` takes (digest, pairs) of what is not ``answered``."""
 
     ask: Callable[[int, pa.Table], None]
-    known: Answers
+    answered: Answers
     _asked: set[int] = field(default_factory=set)
 
     def holds(self, pairs: pa.Table) -> Mask:
         if pairs.num_rows == 0:
             return np.zeros(0, dtype=np.bool_)
         digest = digest_of(pairs)
-        found = self.known.of(digest, pairs.num_rows)
-        if found is not None:
-            return found
+        answer = self.answered.of(digest, pairs.num_rows)
+        if answer is not None:
+            return answer
         if digest not in self._asked:
             self._asked.add(digest)
             self.ask(digest, pairs)
@@ -65,10 +65,10 @@ class Answers:
     truths: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     def of(self, digest: int, rows: int) -> Mask | None:
-        found = self.truths.get(digest)
-        if found is None or found[0] != rows:
+        stored = self.truths.get(digest)
+        if stored is None or stored[0] != rows:
             return None
-        bits = np.unpackbits(np.frombuffer(found[1], dtype=np.uint8), count=rows)
+        bits = np.unpackbits(np.frombuffer(stored[1], dtype=np.uint8), count=rows)
         answer: Mask = bits.astype(np.bool_)
         return answer
 
@@ -76,14 +76,14 @@ class Answers:
         """Raises: EngineError for pairs that were not asked."""
         if pairs.num_rows == 0:
             return np.zeros(0, dtype=np.bool_)
-        found = self.of(digest_of(pairs), pairs.num_rows)
-        if found is None:
+        answer = self.of(digest_of(pairs), pairs.num_rows)
+        if answer is None:
             raise EngineError(
                 f"the candidates of {self.text} are others than those that Spark was asked about",
                 code="internal",
                 hint="please report this; the tick is repeated when the job is run again",
             )
-        return found
+        return answer
 
     def add(self, digests: Collection[int], rows: Collection[int], bits: Collection[bytes]) -> None:
         for digest, count, truth in zip(digests, rows, bits, strict=True):
@@ -92,18 +92,18 @@ class Answers:
 
 def digest_of(pairs: pa.Table) -> int:
     """A digest of all values, in order: int64. What lies under a NULL has no part in it."""
-    found = hashlib.blake2b(str(pairs.num_rows).encode(), digest_size=8)
+    hasher = hashlib.blake2b(str(pairs.num_rows).encode(), digest_size=8)
     for column in pairs.columns:
         array = one_array(column)
-        found.update(str(array.type).encode())
+        hasher.update(str(array.type).encode())
         if array.null_count:
-            found.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
+            hasher.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
         if _is_plain(array.type):
-            _update(found, array)
+            _update(hasher, array)
         else:  # nested ones: values as they lie in a batch of their own
             taken = array.take(pa.array(np.arange(len(array))))
-            found.update(pa.RecordBatch.from_arrays([taken], names=[""]).serialize())
-    return int.from_bytes(found.digest(), "big", signed=True)
+            hasher.update(pa.RecordBatch.from_arrays([taken], names=[""]).serialize())
+    return int.from_bytes(hasher.digest(), "big", signed=True)
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -115,11 +115,11 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _update(found: hashlib.blake2b, array: pa.Array) -> None:
+def _update(hasher: hashlib.blake2b, array: pa.Array) -> None:
     kind = array.type
     if _is_text(kind):
         lengths = pc.fill_null(pc.binary_length(array), 0)
-        found.update(lengths.to_numpy(zero_copy_only=False).tobytes())
+        hasher.update(lengths.to_numpy(zero_copy_only=False).tobytes())
         whole = pc.fill_null(array, b"" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "")
         joined = one_array(whole)
         width = 8 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else 4
@@ -127,10 +127,10 @@ def _update(found: hashlib.blake2b, array: pa.Array) -> None:
         if data is not None:
             offsets = np.frombuffer(joined.buffers()[1], dtype=f"i{width}")
             first, last = offsets[joined.offset], offsets[joined.offset + len(joined)]
-            found.update(memoryview(data)[first:last])
+            hasher.update(memoryview(data)[first:last])
         return
     if pa.types.is_boolean(kind):
-        found.update(np.packbits(pc.fill_null(array, False).to_numpy(zero_copy_only=False)).tobytes())
+        hasher.update(np.packbits(pc.fill_null(array, False).to_numpy(zero_copy_only=False)).tobytes())
         return
     width = kind.bit_width // 8
     values = np.frombuffer(array.buffers()[1], dtype=np.uint8)
@@ -139,4 +139,4 @@ def _update(found: hashlib.blake2b, array: pa.Array) -> None:
         rows = values.reshape(-1, width).copy()
         rows[array.is_null().to_numpy(zero_copy_only=False)] = 0
         values = rows
-    found.update(values.tobytes())
+    hasher.update(values.tobytes())

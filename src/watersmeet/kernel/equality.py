@@ -41,11 +41,11 @@ def equal_pairs(
     if bound([left], left_rows) + bound([right], right_rows) <= CHECKED_BYTES:
         return equal_arrays(taken(left, left_rows), taken(right, right_rows), null_safe=null_safe)
     of_pairs = sizes([left], left_rows) + sizes([right], right_rows)
-    found = [
+    masks = [
         equal_arrays(taken(left, left_rows[a:b]), taken(right, right_rows[a:b]), null_safe=null_safe)
         for a, b in pairwise(cuts(of_pairs, CHECKED_BYTES))
     ]
-    return np.concatenate(found)
+    return np.concatenate(masks)
 
 
 def equal_arrays(a: pa.Array, b: pa.Array, *, null_safe: bool) -> Mask:

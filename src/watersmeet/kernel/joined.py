@@ -36,11 +36,11 @@ def pair_sizes(
     right_rows: Rows,
 ) -> Sizes:
     """How many bytes the joined rows of pairs will have, about, before they are built: int64[n]."""
-    found = np.zeros(len(right_rows) if left is None else len(left_rows), dtype=np.int64)
+    row_bytes = np.zeros(len(right_rows) if left is None else len(left_rows), dtype=np.int64)
     for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
         if batch is not None:
-            found += row_sizes(batch, [each.column for each in columns if each.side is side], rows)
-    return found
+            row_bytes += row_sizes(batch, [column.column for column in columns if column.side is side], rows)
+    return row_bytes
 
 
 def pairs_bound(
@@ -55,7 +55,7 @@ def pairs_bound(
     total = 0
     for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
         if batch is not None:
-            total += rows_bound(batch, [each.column for each in columns if each.side is side], rows)
+            total += rows_bound(batch, [column.column for column in columns if column.side is side], rows)
     return total
 
 

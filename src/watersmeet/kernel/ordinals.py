@@ -37,8 +37,8 @@ def raw(column: pa.Array) -> Raw:
         return words[column.offset : column.offset + len(column)]
     if pa.types.is_temporal(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    found: Raw = column.to_numpy(zero_copy_only=True)
-    return found
+    values: Raw = column.to_numpy(zero_copy_only=True)
+    return values
 
 
 def ordinals_of(column: pa.Array, measure: Measure, rows: npt.NDArray[np.int64] | None = None) -> Times:
@@ -60,14 +60,14 @@ def text_ordinals(column: pa.Array, rows: npt.NDArray[np.int64] | None = None) -
     places = np.frombuffer(ends, dtype=width)[column.offset :][: len(column) + 1].astype(np.int64)
     starts, stops = (places[:-1], places[1:]) if rows is None else (places[rows], places[rows + 1])
     data = np.zeros(1, dtype=np.uint8) if held is None or not held.size else np.frombuffer(held, np.uint8)
-    found = np.zeros(len(starts), dtype=np.uint64)
+    leading_bytes = np.zeros(len(starts), dtype=np.uint64)
     at = starts.copy()
     last = len(data) - 1
     for _ in range(TEXT_BYTES):
         byte = np.where(at < stops, data[np.minimum(at, last)], 0).astype(np.uint64)
-        found = (found << np.uint64(8)) | byte
+        leading_bytes = (leading_bytes << np.uint64(8)) | byte
         at += 1
-    return (found >> np.uint64(1)).view(np.int64) - np.int64(1 << 62)
+    return (leading_bytes >> np.uint64(1)).view(np.int64) - np.int64(1 << 62)
 
 
 def ordinals(values: Raw, kind: pa.DataType, measure: Measure) -> Times:
@@ -112,5 +112,5 @@ def reals(values: Raw, kind: pa.DataType) -> Reals:
     high = np.where(negative, ~high, high)
     sized = high.astype(np.float64) * 2.0**64 + low.astype(np.float64)
     signed = np.where(negative, -1.0 - sized, sized)
-    found: Reals = signed / 10.0**kind.scale
-    return found
+    numbers: Reals = signed / 10.0**kind.scale
+    return numbers

@@ -48,7 +48,7 @@ def parts_leaving_type(
     parts = [{side: np.arange(count) for side, count in rows.items()}]
     while parts:
         part = parts.pop()
-        if not all(len(each) for each in part.values()):
+        if not all(len(rows_of_side) for rows_of_side in part.values()):
             continue
         spans: dict[Side, dict[str, tuple[int, int]]] = {side: {} for side in Side}
         for side, measured, _ in added.terms:

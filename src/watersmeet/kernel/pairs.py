@@ -147,8 +147,8 @@ class Search:
             EngineError: a sum of ``condition`` leaves its type for one of the pairs.
         """
         check_sums(condition, needles, side, rows, alive)
-        found = _ranges(condition, needles, side, rows)
-        return None if found is None else cls(condition, needles, side, rows, *found, alive)
+        spans = _ranges(condition, needles, side, rows)
+        return None if spans is None else cls(condition, needles, side, rows, *spans, alive)
 
     @property
     def candidates(self) -> int:
@@ -205,8 +205,8 @@ def _ranges(
             return None
         if stop - skipped < len(needles):
             needles = needles.part(skipped, stop)
-    found = _places(condition, needles, side, rows)
-    return None if found is None else (skipped, *found)
+    places = _places(condition, needles, side, rows)
+    return None if places is None else (skipped, *places)
 
 
 def _places(
@@ -252,8 +252,8 @@ def check_sums(
             some = replace(
                 rows, slots=rows.slots[places], places=places if rows.places is None else rows.places[places]
             )
-            found = _places(careful, needles, side, some, chosen)
-            for needle, place in () if found is None else expand(*found):
+            spans = _places(careful, needles, side, some, chosen)
+            for needle, place in () if spans is None else expand(*spans):
                 of = {side: chosen[needle], side.other: places[place]}
                 leaves = leaves_type(
                     added, {(own, m): values[of[own]] for (own, m), values in ordinals.items()}, len(needle)
@@ -287,10 +287,10 @@ def rows_matched(condition: Condition, needles: SortedRows, side: Side, rows: So
     if not _is_decided_by_look_up(condition, needles, side, rows):
         return distinct((row for _, row in find(condition, needles, side, rows)), len(rows))
     check_sums(condition, needles, side, rows)
-    found = _ranges(condition, needles, side, rows)
-    if found is None:
+    spans = _ranges(condition, needles, side, rows)
+    if spans is None:
         return np.zeros(0, dtype=np.int64)
-    places = distinct((place for _, place in expand(*_united(found[1], found[2]))), len(rows))
+    places = distinct((place for _, place in expand(*_united(spans[1], spans[2]))), len(rows))
     return places if rows.places is None else np.sort(rows.places[places])
 
 
@@ -318,8 +318,8 @@ def distinct(parts: Iterable[Rows], count: int) -> Rows:
             if held_rows <= count // _SPARSE:
                 continue
             marks = np.zeros(count, dtype=np.bool_)
-            for each in held:
-                marks[each] = True
+            for part_rows in held:
+                marks[part_rows] = True
         else:
             marks[part] = True
     if marks is not None:
@@ -333,9 +333,9 @@ def has_match(condition: Condition, needles: SortedRows, side: Side, rows: Sorte
     hits = np.zeros(len(needles), dtype=np.bool_)
     if _is_decided_by_look_up(condition, needles, side, rows):
         check_sums(condition, needles, side, rows)
-        found = _ranges(condition, needles, side, rows)
-        if found is not None:
-            skipped, first, end = found
+        spans = _ranges(condition, needles, side, rows)
+        if spans is not None:
+            skipped, first, end = spans
             hits[skipped : skipped + len(first)] = end > first
         return hits
     for needle, _ in find(condition, needles, side, rows):
@@ -439,11 +439,11 @@ def _residual_holds(
     columns = condition.residual_columns
     if pairs_bound(columns, left.batch, li, right.batch, ri) <= CHECKED_BYTES:
         return asked.holds(_residual_table(condition, left, li, right, ri))
-    found = []
+    masks = []
     for low, high in pairwise(cuts(pair_sizes(columns, left.batch, li, right.batch, ri), CHECKED_BYTES)):
         pairs = _residual_table(condition, left, li[low:high], right, ri[low:high])
-        found.append(asked.holds(pairs))
-    return np.concatenate(found)
+        masks.append(asked.holds(pairs))
+    return np.concatenate(masks)
 
 
 def _residual_table(

@@ -61,11 +61,11 @@ def partials_of(calls: Sequence[AggregateCall]) -> Partials | None:
     count = kept.sum("count(*)", pa.int64())
     finish = []
     for call in calls:
-        found = aggregate_sql(call.function, call.columns, call.types, call.distinct, call.filter)
-        finished = None if found is None else _finish(call, *found, kept)
-        if found is None or finished is None:
+        typed_sql = aggregate_sql(call.function, call.columns, call.types, call.distinct, call.filter)
+        finished = None if typed_sql is None else _finish(call, *typed_sql, kept)
+        if typed_sql is None or finished is None:
             return None
-        finish.append(AggregateColumn(call.name, finished, found[1]))
+        finish.append(AggregateColumn(call.name, finished, typed_sql[1]))
     assert count == quoted(ROWS)
     return Partials(tuple(kept.make), tuple(kept.combine), tuple(finish))
 
@@ -81,9 +81,9 @@ class _Kept:
     def column(self, text: str, kind: pa.DataType, combined: str) -> str:
         """The column, quoted, that holds ``text`` over rows; ``combined``: the same of several partial rows,
         with ``{0}`` for the column."""
-        known = self._names.get((text, combined))
-        if known is not None:
-            return known
+        column_name = self._names.get((text, combined))
+        if column_name is not None:
+            return column_name
         name = ours(f"partial{len(self.make)}") if self.make else ROWS
         self.make.append(AggregateColumn(name, text, kind))
         self.combine.append(AggregateColumn(name, combined.format(quoted(name)), kind))
@@ -107,8 +107,8 @@ def _finish(call: AggregateCall, text: str, result: pa.DataType, kept: _Kept) ->
         return f"CAST(sum({kept.sum(text, result)}) AS BIGINT)"
     if function in ("min_by", "max_by"):
         which, least = ("first", "min") if function == "min_by" else ("last", "max")
-        known = filtered([*rows, f"{names[1]} IS NOT NULL"])
-        by = kept.column(f"{least}({names[1]}){known}", call.types[1], f"{least}({{0}})")
+        clause = filtered([*rows, f"{names[1]} IS NOT NULL"])
+        by = kept.column(f"{least}({names[1]}){clause}", call.types[1], f"{least}({{0}})")
         at = f"{which}({{0}} ORDER BY {by}, {{0}} NULLS FIRST) FILTER (WHERE {by} IS NOT NULL)"
         return at.format(kept.column(text, result, at))
     if function not in ("sum", "avg"):

@@ -57,10 +57,10 @@ class Pieces:
 
     def sizes(self, names: Sequence[str], rows: Rows) -> Sizes:
         """See `kernel.batches.sizes`."""
-        found = np.zeros(len(rows), dtype=np.int64)
+        row_bytes = np.zeros(len(rows), dtype=np.int64)
         for batch, chosen, own in self._by_batch(rows):
-            found[chosen] = sizes([batch.column(name) for name in names], own)
-        return found
+            row_bytes[chosen] = sizes([batch.column(name) for name in names], own)
+        return row_bytes
 
     def bound(self, names: Sequence[str], rows: Rows) -> int:
         """See `kernel.batches.bound`."""
@@ -97,11 +97,11 @@ class Pieces:
         if not self._found or self._asked is not rows:
             places = self._places if rows is None else self._places[rows]
             origin = np.searchsorted(self._starts, places, side="right") - 1
-            found = []
+            parts = []
             for number in np.unique(origin).tolist():
                 chosen = np.flatnonzero(origin == number)
-                found.append((self._batches[number], chosen, places[chosen] - self._starts[number]))
-            self._asked, self._found = rows, found
+                parts.append((self._batches[number], chosen, places[chosen] - self._starts[number]))
+            self._asked, self._found = rows, parts
         return self._found
 
 
@@ -133,24 +133,24 @@ class Parts:
     def taken(self, name: str, rows: Rows, *, fits: bool = False) -> pa.Array:
         """The values of a column of ``rows``: a range of all, ascending."""
         if len(rows) == len(self):
-            found = [column_taken(batch, name, own, fits=fits) for own, batch in self._parts]
-            whole_column = joined(found)
+            columns = [column_taken(batch, name, own, fits=fits) for own, batch in self._parts]
+            whole_column = joined(columns)
             return whole_column if self._order is None else taken(whole_column, self._order, fits=fits)
-        found, places, done = [], np.zeros(len(rows), dtype=np.int64), 0
+        columns, places, done = [], np.zeros(len(rows), dtype=np.int64), 0
         for number, chosen, own in self._by_part(rows):
-            found.append(column_taken(self._parts[number][1], name, own, fits=fits))
+            columns.append(column_taken(self._parts[number][1], name, own, fits=fits))
             places[chosen] = np.arange(done, done + len(own))
             done += len(own)
-        if not found:
+        if not columns:
             return column_taken(self._parts[0][1], name, rows)
-        return taken(joined(found), places, fits=fits)
+        return taken(joined(columns), places, fits=fits)
 
     def sizes(self, names: Sequence[str], rows: Rows) -> Sizes:
         """See `kernel.batches.sizes`."""
-        found = np.zeros(len(rows), dtype=np.int64)
+        row_bytes = np.zeros(len(rows), dtype=np.int64)
         for number, chosen, own in self._by_part(rows):
-            found[chosen] = row_sizes(self._parts[number][1], names, own)
-        return found
+            row_bytes[chosen] = row_sizes(self._parts[number][1], names, own)
+        return row_bytes
 
     def bound(self, names: Sequence[str], rows: Rows) -> int:
         """Of all rows; see `kernel.batches.bound`."""

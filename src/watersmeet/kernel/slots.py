@@ -37,8 +37,8 @@ def order_of(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     if np.count_nonzero(values[1:] < values[:-1]) < FEW_RUNS:
         return np.argsort(values, kind="stable")
     order = np.argsort(values)
-    found = values[order]
-    rises = found[1:] != found[:-1]
+    sorted_values = values[order]
+    rises = sorted_values[1:] != sorted_values[:-1]
     if rises.all():
         return order
     places = np.zeros(len(values), dtype=np.uint64)

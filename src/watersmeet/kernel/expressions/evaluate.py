@@ -66,10 +66,10 @@ class Condition:
         """For which rows it is TRUE: bool[n]. Raises: EngineError, with the row's values."""
         if pairs.num_rows == 0:
             return np.zeros(0, dtype=np.bool_)
-        found: Mask = pc.fill_null(values(self.tree, pairs, f"the condition {self.text}"), False).to_numpy(
+        mask: Mask = pc.fill_null(values(self.tree, pairs, f"the condition {self.text}"), False).to_numpy(
             zero_copy_only=False
         )
-        return found
+        return mask
 
 
 _IN_ORDER = frozenset(
@@ -163,8 +163,8 @@ class _Rows:
             column = self.column(tree.name)
             return column if chosen is None else column.take(pa.array(chosen))
         if isinstance(tree, Variable):
-            found = self.variable(tree.name)
-            return found if chosen is None else found.take(pa.array(chosen))
+            variable = self.variable(tree.name)
+            return variable if chosen is None else variable.take(pa.array(chosen))
         if isinstance(tree, Constant):
             if tree.value is None:
                 return pa.nulls(count, tree.type)
@@ -190,23 +190,23 @@ class _Rows:
             return self._fold(tree, chosen)
         if isinstance(tree, Let):
             rows = np.arange(self.count) if chosen is None else chosen
-            return _Within(self, rows, {tree.name: self.of(tree.value, chosen)}).found(tree.body, None)
+            return _Within(self, rows, {tree.name: self.of(tree.value, chosen)}).values_of(tree.body, None)
         return self._choice(tree, chosen)
 
     def _arguments(self, tree: Call, chosen: Rows | None, count: int) -> list[pa.Array]:
-        found: list[pa.Array] = []
-        for each in tree.arguments:
+        arguments: list[pa.Array] = []
+        for argument in tree.arguments:
             try:
-                found.append(self.of(each, chosen))
+                arguments.append(self.of(argument, chosen))
             except Fails:  # where one is NULL already, Spark does not look at the next
-                if tree.function not in _IN_ORDER or not any(array.null_count for array in found):
+                if tree.function not in _IN_ORDER or not any(array.null_count for array in arguments):
                     raise
-                known = where_known(*found)
-                assert known is not None
-                open_ = np.flatnonzero(known)
-                own = self.of(each, open_ if chosen is None else chosen[open_])
-                found.append(_spread(own, open_, count))
-        return found
+                not_null = where_known(*arguments)
+                assert not_null is not None
+                open_ = np.flatnonzero(not_null)
+                own = self.of(argument, open_ if chosen is None else chosen[open_])
+                arguments.append(_spread(own, open_, count))
+        return arguments
 
     def column(self, name: str) -> pa.Array:
         if name not in self._columns:
@@ -222,12 +222,12 @@ class _Rows:
         rows = np.repeat(np.arange(len(lists)) if chosen is None else chosen, np.diff(offsets))
         within = _Within(self, rows, {name: _part(what, offsets, values) for name, what in tree.bound})
         try:
-            found = within.found(tree.body, None)
+            body_values = within.values_of(tree.body, None)
         except Fails:
             if tree.stops is None:
                 raise
-            found = _until(tree.stops, offsets, lambda places: within.found(tree.body, places))
-        mapped = list_array(offsets, found, validity(lists))
+            body_values = _until(tree.stops, offsets, lambda places: within.values_of(tree.body, places))
+        mapped = list_array(offsets, body_values, validity(lists))
         if tree.function is None:
             return mapped
         try:
@@ -239,22 +239,24 @@ class _Rows:
     def _fold(self, tree: Fold, chosen: Rows | None) -> pa.Array:
         lists = self.of(tree.lists, chosen)
         there = np.flatnonzero(lists.is_valid().to_numpy(zero_copy_only=False))
-        found = _spread(self.of(tree.start, there if chosen is None else chosen[there]), there, len(lists))
+        folded = _spread(self.of(tree.start, there if chosen is None else chosen[there]), there, len(lists))
         offsets, values = elements(lists)
         lengths = np.diff(offsets)
         rows = np.arange(len(lists)) if chosen is None else chosen
-        going, kind = np.arange(len(lists)), found.type
+        going, kind = np.arange(len(lists)), folded.type
         done: list[tuple[Rows, pa.Array]] = []
         for place in range(int(lengths.max(initial=0))):
             longer = lengths[going] > place
             if not longer.all():
-                done.append((going[~longer], found.filter(pa.array(~longer))))
-                going, found = going[longer], found.filter(pa.array(longer))
+                done.append((going[~longer], folded.filter(pa.array(~longer))))
+                going, folded = going[longer], folded.filter(pa.array(longer))
             element = values.take(pa.array(offsets[going] + place))
-            bound = {tree.names[0]: found, tree.names[1]: element}
-            found = _Within(self, rows[going], bound).found(tree.body, None)
-        found = _together([*done, (going, found)], kind)
-        return pc.if_else(lists.is_valid(), found, pa.nulls(len(lists), kind)) if lists.null_count else found
+            bound = {tree.names[0]: folded, tree.names[1]: element}
+            folded = _Within(self, rows[going], bound).values_of(tree.body, None)
+        folded = _together([*done, (going, folded)], kind)
+        return (
+            pc.if_else(lists.is_valid(), folded, pa.nulls(len(lists), kind)) if lists.null_count else folded
+        )
 
     def _both(self, tree: Both, chosen: Rows | None) -> pa.Array:
         left = self.of(tree.left, chosen)
@@ -288,15 +290,17 @@ class _Rows:
         return _together(parts, tree.type)
 
     def _first(self, trees: Sequence[Expression], chosen: Rows | None) -> pa.Array:
-        found = self.of(trees[0], chosen)
+        first_values = self.of(trees[0], chosen)
         for tree in trees[1:]:
-            if not found.null_count:
+            if not first_values.null_count:
                 break
-            open_ = np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))
+            open_ = np.flatnonzero(first_values.is_null().to_numpy(zero_copy_only=False))
             own = self.of(tree, open_ if chosen is None else chosen[open_])
-            known = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-            found = _together([(known, found.take(pa.array(known))), (open_, own)], found.type)
-        return found
+            filled = np.flatnonzero(first_values.is_valid().to_numpy(zero_copy_only=False))
+            first_values = _together(
+                [(filled, first_values.take(pa.array(filled))), (open_, own)], first_values.type
+            )
+        return first_values
 
 
 class _Within(_Rows):
@@ -309,7 +313,7 @@ class _Within(_Rows):
         self.count = len(rows)
         self._columns = {}
 
-    def found(self, tree: Expression, chosen: Rows | None) -> pa.Array:
+    def values_of(self, tree: Expression, chosen: Rows | None) -> pa.Array:
         """Raises: Fails, with the row of ``outer``."""
         try:
             return self.of(tree, chosen)
@@ -344,11 +348,11 @@ def _until(stops: bool, offsets: Rows, body: Callable[[Rows], pa.Array]) -> pa.A
     for place in range(int(lengths.max(initial=0))):
         going = np.flatnonzero(open_ & (lengths > place))
         places = offsets[going] + place
-        found = body(places)
-        parts.append((places, found))
-        open_[going[pc.fill_null(pc.equal(found, stops), False).to_numpy(zero_copy_only=False)]] = False
+        body_values = body(places)
+        parts.append((places, body_values))
+        open_[going[pc.fill_null(pc.equal(body_values, stops), False).to_numpy(zero_copy_only=False)]] = False
     places = np.concatenate([own for own, _ in parts])
-    return _spread(joined([found for _, found in parts]), places, int(offsets[-1]))
+    return _spread(joined([part_values for _, part_values in parts]), places, int(offsets[-1]))
 
 
 def _spread(part: pa.Array, places: Rows, count: int) -> pa.Array:

@@ -40,7 +40,7 @@ def _fits(kind: pa.DataType, type_: SqlType) -> bool:
         return bool(
             pa.types.is_struct(kind)
             and kind.num_fields == len(type_.fields)
-            and all(_fits(kind.field(n).type, each) for n, each in enumerate(type_.inner))
+            and all(_fits(kind.field(n).type, inner_type) for n, inner_type in enumerate(type_.inner))
         )
     if type_.name == "TIMESTAMP":
         return bool(pa.types.is_timestamp(kind) and kind.unit == "us")
@@ -56,9 +56,9 @@ def _held(type_: SqlType) -> pa.DataType:
     if type_.element is not None:
         return pa.list_(_held(type_.element))
     if type_.entry is not None:
-        return pa.list_(struct_kind([_held(each) for each in type_.entry]))
+        return pa.list_(struct_kind([_held(entry_type) for entry_type in type_.entry]))
     if type_.fields:
-        return struct_kind([_held(each) for each in type_.inner])
+        return struct_kind([_held(inner_type) for inner_type in type_.inner])
     if type_.is_interval:
         return pa.int32() if type_.is_of_months else pa.int64()
     return _COUNTED.get(type_.name) or in_arrow(type_)
@@ -96,7 +96,7 @@ def taken_in(array: pa.Array) -> pa.Array:
         offsets, values = elements(array)
         return list_array(offsets, taken_in(values), array.is_valid() if array.null_count else None)
     if pa.types.is_struct(kind):
-        return struct_array([taken_in(each) for each in fields(array)], validity(array), len(array))
+        return struct_array([taken_in(field) for field in fields(array)], validity(array), len(array))
     return array
 
 
@@ -108,11 +108,11 @@ def native(array: pa.Array, type_: str, zoned: bool) -> pa.Array:
         if element is not None:
             return list_array(offsets, native(values, element, zoned), validity(array))
         assert entry is not None
-        keys, items = (native(each, own, zoned) for each, own in zip(fields(values), entry, strict=True))
+        keys, items = (native(field, own, zoned) for field, own in zip(fields(values), entry, strict=True))
         mask = array.is_null() if array.null_count else None
         return pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, items, mask=mask)
     if named is not None:
-        parts = [native(each, own, zoned) for each, (_, own) in zip(fields(array), named, strict=True)]
+        parts = [native(field, own, zoned) for field, (_, own) in zip(fields(array), named, strict=True)]
         mask = None if not array.null_count else array.is_null()
         return pa.StructArray.from_arrays(parts, names=[name for name, _ in named], mask=mask)
     if type_ == "TIMESTAMP":

@@ -117,7 +117,7 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
         return Constant(Decimal(value) if value is not None and is_decimal(type_) else value, held(type_))
     if kind == "call":
         name, arguments, options = rest
-        given = tuple(held(each[1]) if isinstance(each, tuple) else each for each in options)
+        given = tuple(held(option[1]) if isinstance(option, tuple) else option for option in options)
         return Call(BY_NAME[name], tuple(map(tree_of, arguments)), given)
     if kind == "or_null":
         call = tree_of(rest[0])
@@ -150,10 +150,10 @@ def columns_of(data: Any) -> dict[str, str]:
         return {}
     if data[:1] == ("column",):
         return {data[1]: data[2]}
-    found: dict[str, str] = {}
-    for each in data:
-        found |= columns_of(each)
-    return found
+    columns: dict[str, str] = {}
+    for part in data:
+        columns |= columns_of(part)
+    return columns
 
 
 def mentioned(tree: Expression) -> list[str]:
@@ -179,4 +179,4 @@ def mentioned(tree: Expression) -> list[str]:
     else:
         beneath = [*(part for branch in tree.branches for part in branch)]
         beneath = [*beneath, tree.otherwise] if tree.otherwise is not None else beneath
-    return [name for each in beneath for name in mentioned(each)]
+    return [name for child in beneath for name in mentioned(child)]

@@ -49,13 +49,13 @@ _FAMILIES = (
 
 
 def _of_all() -> dict[str, Callable[..., pa.Array]]:
-    found: dict[str, Callable[..., pa.Array]] = {}
+    functions: dict[str, Callable[..., pa.Array]] = {}
     for family in _FAMILIES:
         for name, function in vars(family).items():
             if isfunction(function) and function.__module__ == family.__name__ and not name.startswith("_"):
-                assert name not in found, f"two functions are named {name}"
-                found[name] = function
-    return found
+                assert name not in functions, f"two functions are named {name}"
+                functions[name] = function
+    return functions
 
 
 BY_NAME = _of_all()

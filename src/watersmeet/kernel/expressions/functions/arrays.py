@@ -21,12 +21,12 @@ from watersmeet.kernel.expressions.functions.nested import (
     both_known,
     codes,
     codes_together,
-    known,
     make_array,
     normal_zeros,
     offsets_of,
     order,
     parents,
+    present,
     ranges,
     truth,
 )
@@ -64,7 +64,7 @@ def item(lists: pa.Array, index: pa.Array, kind: Literal["[]", "get", "element_a
     if kind in ("[]", "element_at"):
         condition = "INVALID_ARRAY_INDEX" if kind == "[]" else "INVALID_ARRAY_INDEX_IN_ELEMENT_AT"
         base.check(outside, condition, "an index is out of bounds", lists, index)
-    none = outside | ~known(lists) | ~known(index)
+    none = outside | ~present(lists) | ~present(index)
     return values.take(pa.array(np.where(none, 0, offsets[:-1] + np.where(none, 0, place)), mask=none))
 
 
@@ -89,17 +89,17 @@ def slice_of(lists: pa.Array, start: pa.Array, length: pa.Array) -> pa.Array:
 def put_together(*lists: pa.Array) -> pa.Array:
     """`concat` of ARRAYs: NULL if one is."""
     valid = both_known(*lists)
-    parts = [elements(each) for each in lists]
+    parts = [elements(array) for array in lists]
     lengths = [np.diff(offsets) for offsets, _ in parts]
     if valid is not None:
-        lengths = [np.where(truth(valid), each, 0) for each in lengths]
+        lengths = [np.where(truth(valid), length, 0) for length in lengths]
     starts = np.cumsum([0, *(len(values) for _, values in parts)])
     from_ = np.stack(
         [offsets[:-1] + start for (offsets, _), start in zip(parts, starts, strict=False)], axis=1
     )
     places = ranges(from_.reshape(-1), np.stack(lengths, axis=1).reshape(-1))
-    found = joined([values for _, values in parts]).take(pa.array(places))
-    return list_array(offsets_of(np.sum(lengths, axis=0)), found, valid)
+    taken = joined([values for _, values in parts]).take(pa.array(places))
+    return list_array(offsets_of(np.sum(lengths, axis=0)), taken, valid)
 
 
 def append_element(lists: pa.Array, value: pa.Array) -> pa.Array:
@@ -137,13 +137,13 @@ def insert_element(lists: pa.Array, place: pa.Array, value: pa.Array) -> pa.Arra
     index[new[:-1][owner[keep]] + moved[keep]] = np.flatnonzero(keep)
     rows = np.flatnonzero(there)
     index[new[:-1][rows] + target[rows]] = len(values) + rows
-    found = joined([values, value]).take(pa.array(index, mask=index < 0))
-    return list_array(new, found, valid)
+    taken = joined([values, value]).take(pa.array(index, mask=index < 0))
+    return list_array(new, taken, valid)
 
 
 def repeat_element(value: pa.Array, count: pa.Array) -> pa.Array:
     """`array_repeat`: NULL for a NULL count, no element for a negative one."""
-    lengths = np.where(known(count), np.maximum(raw(count).astype(np.int64), 0), 0)
+    lengths = np.where(present(count), np.maximum(raw(count).astype(np.int64), 0), 0)
     _bounded(lengths)
     rows = np.repeat(np.arange(len(value)), lengths)
     return list_array(offsets_of(lengths), value.take(pa.array(rows)), validity(count))
@@ -160,8 +160,8 @@ def flatten(lists: pa.Array) -> pa.Array:
     """NULL if one of the inner ARRAYs is."""
     offsets, inner = elements(lists)
     inner_offsets, values = elements(inner)
-    missing = any_in(offsets, ~known(inner))
-    valid = known(lists) & ~missing
+    missing = any_in(offsets, ~present(inner))
+    valid = present(lists) & ~missing
     lengths = np.where(valid, inner_offsets[offsets[1:]] - inner_offsets[offsets[:-1]], 0)
     if missing.any():
         values = values.take(pa.array(ranges(inner_offsets[offsets[:-1]], lengths)))
@@ -171,7 +171,7 @@ def flatten(lists: pa.Array) -> pa.Array:
 def zipped(*lists: pa.Array) -> pa.Array:
     """`arrays_zip`: structs, as many as the longest has elements, of what each has at a place."""
     valid = both_known(*lists)
-    parts = [elements(each) for each in lists]
+    parts = [elements(array) for array in lists]
     lengths = np.max([np.diff(offsets) for offsets, _ in parts], axis=0)
     if valid is not None:
         lengths = np.where(truth(valid), lengths, 0)
@@ -191,10 +191,10 @@ def zipped(*lists: pa.Array) -> pa.Array:
 def has_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     """`array_contains`: NULL if it is not found beside NULLs."""
     offsets, values = elements(lists)
-    found = any_in(offsets, _matches(offsets, values, value))
-    unsure = any_in(offsets, ~known(values)) & ~found
-    none = unsure | ~known(lists) | ~known(value)
-    return pa.array(found, pa.bool_(), mask=none)
+    hits = any_in(offsets, _matches(offsets, values, value))
+    unsure = any_in(offsets, ~present(values)) & ~hits
+    none = unsure | ~present(lists) | ~present(value)
+    return pa.array(hits, pa.bool_(), mask=none)
 
 
 def place_of_element(lists: pa.Array, value: pa.Array) -> pa.Array:
@@ -202,9 +202,9 @@ def place_of_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     offsets, values = elements(lists)
     places = np.flatnonzero(_matches(offsets, values, value))
     rows, first = np.unique(parents(offsets)[places], return_index=True)
-    found = np.zeros(len(lists), dtype=np.int64)
-    found[rows] = places[first] - offsets[:-1][rows] + 1
-    return made(found, pa.int64(), lists, value)
+    place_numbers = np.zeros(len(lists), dtype=np.int64)
+    place_numbers[rows] = places[first] - offsets[:-1][rows] + 1
+    return made(place_numbers, pa.int64(), lists, value)
 
 
 def without_element(lists: pa.Array, value: pa.Array) -> pa.Array:
@@ -216,7 +216,7 @@ def without_element(lists: pa.Array, value: pa.Array) -> pa.Array:
 def compact(lists: pa.Array) -> pa.Array:
     """Without NULLs."""
     offsets, values = elements(lists)
-    return _kept(offsets, values, known(values), validity(lists))
+    return _kept(offsets, values, present(values), validity(lists))
 
 
 def chosen(lists: pa.Array, truths: pa.Array) -> pa.Array:
@@ -237,9 +237,9 @@ def all_true(lists: pa.Array, truths: pa.Array) -> pa.Array:
 
 def _quantified(lists: pa.Array, truths: pa.Array, decides: bool) -> pa.Array:
     offsets, values = elements(truths)
-    decided = any_in(offsets, (truth(values) == decides) & known(values))
-    unsure = any_in(offsets, ~known(values)) & ~decided
-    return pa.array(decided == decides, pa.bool_(), mask=unsure | ~known(lists))
+    decided = any_in(offsets, (truth(values) == decides) & present(values))
+    unsure = any_in(offsets, ~present(values)) & ~decided
+    return pa.array(decided == decides, pa.bool_(), mask=unsure | ~present(lists))
 
 
 # sets
@@ -268,10 +268,10 @@ def overlap(left: pa.Array, right: pa.Array) -> pa.Array:
     """`arrays_overlap`: without a common element NULL if both have some and one of them a NULL."""
     (offsets_a, a), (offsets_b, b) = elements(left), elements(right)
     code_a, code_b = codes_together(a, b)
-    found = any_in(offsets_a, _is_in(parents(offsets_a), code_a, parents(offsets_b), code_b) & known(a))
+    hits = any_in(offsets_a, _is_in(parents(offsets_a), code_a, parents(offsets_b), code_b) & present(a))
     some = (np.diff(offsets_a) > 0) & (np.diff(offsets_b) > 0)
-    unsure = (any_in(offsets_a, ~known(a)) | any_in(offsets_b, ~known(b))) & some & ~found
-    return pa.array(found, pa.bool_(), mask=unsure | ~known(left) | ~known(right))
+    unsure = (any_in(offsets_a, ~present(a)) | any_in(offsets_b, ~present(b))) & some & ~hits
+    return pa.array(hits, pa.bool_(), mask=unsure | ~present(left) | ~present(right))
 
 
 def _chosen_by(left: pa.Array, right: pa.Array, inside: bool) -> pa.Array:
@@ -279,17 +279,17 @@ def _chosen_by(left: pa.Array, right: pa.Array, inside: bool) -> pa.Array:
     code_a, code_b = codes_together(a, b)
     owner = parents(offsets_a)
     keep = _is_in(owner, code_a, parents(offsets_b), code_b) == inside
-    found = _kept(offsets_a, a, keep & is_first(owner, code_a), both_known(left, right))
-    return normal_zeros(found)
+    kept = _kept(offsets_a, a, keep & is_first(owner, code_a), both_known(left, right))
+    return normal_zeros(kept)
 
 
 def is_first(owner: Codes, code: Codes) -> Mask:
-    found = np.zeros(len(code), dtype=np.bool_)
+    first = np.zeros(len(code), dtype=np.bool_)
     places = np.lexsort((code, owner))
     if len(places):
         a, b = owner[places], code[places]
-        found[places[np.concatenate([[True], (a[1:] != a[:-1]) | (b[1:] != b[:-1])])]] = True
-    return found
+        first[places[np.concatenate([[True], (a[1:] != a[:-1]) | (b[1:] != b[:-1])])]] = True
+    return first
 
 
 def _is_in(owner: Codes, code: Codes, other_owner: Codes, other: Codes) -> Mask:
@@ -297,13 +297,13 @@ def _is_in(owner: Codes, code: Codes, other_owner: Codes, other: Codes) -> Mask:
     owners, all_ = np.concatenate([owner, other_owner]), np.concatenate([code, other])
     of_other = np.arange(len(all_)) >= len(owner)
     places = np.lexsort((~of_other, all_, owners))  # the others first within equal ones
-    found = np.zeros(len(all_), dtype=np.bool_)
+    is_in = np.zeros(len(all_), dtype=np.bool_)
     if len(places):
         a, b = owners[places], all_[places]
         group = np.cumsum(np.concatenate([[False], (a[1:] != a[:-1]) | (b[1:] != b[:-1])]))
         starts = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1])
-        found[places] = of_other[places][starts[group]]
-    return found[: len(owner)]
+        is_in[places] = of_other[places][starts[group]]
+    return is_in[: len(owner)]
 
 
 # order
@@ -314,7 +314,7 @@ def sorted_list(lists: pa.Array, descending: bool, nulls_last: bool) -> pa.Array
     offsets, values = elements(lists)
     code = codes(values)
     code = ~code if descending else code
-    null = ~known(values)
+    null = ~present(values)
     places = np.lexsort((code, null if nulls_last else ~null, parents(offsets)))
     return list_array(offsets, values.take(pa.array(places)), validity(lists))
 
@@ -322,7 +322,7 @@ def sorted_list(lists: pa.Array, descending: bool, nulls_last: bool) -> pa.Array
 def extreme_of(lists: pa.Array, greatest: bool) -> pa.Array:
     """`array_max`, `array_min`: NULLs are passed over; the first of equal ones."""
     offsets, values = elements(lists)
-    there = np.flatnonzero(known(values))
+    there = np.flatnonzero(present(values))
     owner, code = parents(offsets)[there], codes(values)[there]
     places = np.lexsort((~code if greatest else code, owner))
     rows, first = np.unique(owner[places], return_index=True)
@@ -337,7 +337,7 @@ def extreme_of(lists: pa.Array, greatest: bool) -> pa.Array:
 def sequence(start: pa.Array, stop: pa.Array, step: pa.Array | None = None) -> pa.Array:
     """Whole numbers from ``start`` to ``stop``; without ``step`` it is 1 or -1."""
     arguments = [start, stop] if step is None else [start, stop, step]
-    a, b = (raw(each).astype(np.int64) for each in (start, stop))
+    a, b = (raw(bound).astype(np.int64) for bound in (start, stop))
     by = np.where(a <= b, 1, -1) if step is None else raw(step).astype(np.int64)
     bad = ((by > 0) & (a > b)) | ((by < 0) & (a < b)) | ((by == 0) & (a != b))
     base.check(bad, "Illegal sequence boundaries", "a sequence would have no end", *arguments)
@@ -353,8 +353,8 @@ def sequence(start: pa.Array, stop: pa.Array, step: pa.Array | None = None) -> p
     offsets = offsets_of(lengths)
     owner = parents(offsets)
     with np.errstate(over="ignore"):
-        found = a[owner] + by[owner] * (np.arange(len(owner)) - offsets[:-1][owner])
-    return list_array(offsets, pa.array(found.astype(start.type.to_pandas_dtype()), start.type), valid)
+        terms = a[owner] + by[owner] * (np.arange(len(owner)) - offsets[:-1][owner])
+    return list_array(offsets, pa.array(terms.astype(start.type.to_pandas_dtype()), start.type), valid)
 
 
 def joined_elements(lists: pa.Array, separator: pa.Array, instead: pa.Array | None = None) -> pa.Array:
@@ -366,9 +366,9 @@ def joined_elements(lists: pa.Array, separator: pa.Array, instead: pa.Array | No
         offsets, values = elements(lists)
         own = pc.coalesce(values, instead.take(pa.array(parents(offsets))))
         lists = compact(list_array(offsets, own, validity(lists)))
-    found = pc.binary_join(lists, separator)
+    texts = pc.binary_join(lists, separator)
     valid = both_known(*arguments)
-    return found if valid is None else pc.if_else(valid, found, pa.nulls(len(found), found.type))
+    return texts if valid is None else pc.if_else(valid, texts, pa.nulls(len(texts), texts.type))
 
 
 def split_text(text: pa.Array, separator: str, most: int) -> pa.Array:
@@ -382,8 +382,8 @@ def split_text(text: pa.Array, separator: str, most: int) -> pa.Array:
 def any_in(offsets: Offsets, mask: Mask) -> Mask:
     """Per list whether one of its elements is marked."""
     counts = np.concatenate([[0], np.cumsum(mask)])
-    found: Mask = counts[offsets[1:]] > counts[offsets[:-1]]
-    return found
+    has_any: Mask = counts[offsets[1:]] > counts[offsets[:-1]]
+    return has_any
 
 
 def _kept(offsets: Offsets, values: pa.Array, keep: Mask, valid: pa.Array | None) -> pa.Array:
@@ -396,8 +396,8 @@ def _kept(offsets: Offsets, values: pa.Array, keep: Mask, valid: pa.Array | None
 def _matches(offsets: Offsets, values: pa.Array, value: pa.Array) -> Mask:
     """Which elements are equal to the value of their row; NULL is equal to nothing."""
     wanted = value.take(pa.array(parents(offsets)))
-    found: Mask = (order(values, wanted) == 0) & known(values) & known(wanted)
-    return found
+    equal: Mask = (order(values, wanted) == 0) & present(values) & present(wanted)
+    return equal
 
 
 def _bounded(lengths: Raw) -> None:

@@ -31,23 +31,23 @@ def raw(array: pa.Array) -> Raw:
     """Values, with something harmless where there is none."""
     if array.null_count:
         array = pc.fill_null(array, False if pa.types.is_boolean(array.type) else 0)
-    found: Raw = array.to_numpy(zero_copy_only=False)
-    return found
+    values: Raw = array.to_numpy(zero_copy_only=False)
+    return values
 
 
 def where_known(*arrays: pa.Array) -> npt.NDArray[np.bool_] | None:
     """Where none is NULL; None: everywhere."""
-    found: npt.NDArray[np.bool_] | None = None
+    not_null: npt.NDArray[np.bool_] | None = None
     for array in arrays:
         if array.null_count:
             valid = array.is_valid().to_numpy(zero_copy_only=False)
-            found = valid if found is None else found & valid
-    return found
+            not_null = valid if not_null is None else not_null & valid
+    return not_null
 
 
 def made(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
-    known = where_known(*arguments)
-    return pa.array(values, kind, mask=None if known is None else ~known)
+    not_null = where_known(*arguments)
+    return pa.array(values, kind, mask=None if not_null is None else ~not_null)
 
 
 def decimals(unscaled: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
@@ -61,16 +61,16 @@ def decimals(unscaled: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array
 
 def unscaled(array: pa.Array) -> Raw:
     """The digits of DECIMALs of at most 18, without the point: int64."""
-    found: Raw = np.frombuffer(array.buffers()[1], dtype=np.int64)[::2]
-    found = found[array.offset : array.offset + len(array)]
-    known = where_known(array)
-    return found if known is None else np.where(known, found, 0)
+    digits: Raw = np.frombuffer(array.buffers()[1], dtype=np.int64)[::2]
+    digits = digits[array.offset : array.offset + len(array)]
+    not_null = where_known(array)
+    return digits if not_null is None else np.where(not_null, digits, 0)
 
 
 def check(bad: npt.NDArray[np.bool_], condition: str, what: str, *arguments: pa.Array) -> None:
-    known = where_known(*arguments)
-    if known is not None:
-        bad = bad & known
+    not_null = where_known(*arguments)
+    if not_null is not None:
+        bad = bad & not_null
     if bad.any() and not forgiven(bad, condition):
         raise Fails(int(np.argmax(bad)), condition, what)
 
@@ -100,10 +100,10 @@ def or_null(conditions: Sequence[str], function: Callable[..., pa.Array], *argum
     own = _Forgiven(conditions)
     token = _forgiving.set(own)
     try:
-        found = function(*arguments)
+        values = function(*arguments)
     finally:
         _forgiving.reset(token)
-    return found if own.bad is None else pc.if_else(pa.array(own.bad), pa.scalar(None, found.type), found)
+    return values if own.bad is None else pc.if_else(pa.array(own.bad), pa.scalar(None, values.type), values)
 
 
 def bounds(kind: pa.DataType) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Arr
 
     NULL in any argument gives NULL. ``function`` takes Python values; None is NULL, `Wrong` fails.
     """
-    known = where_known(*arrays)
+    not_null = where_known(*arrays)
     count = len(arrays[0])
     codes = np.zeros(count, dtype=np.int64)
     columns: list[tuple[pa.Array, Raw]] = []
@@ -160,21 +160,21 @@ def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Arr
             size = count
         codes = codes * len(encoded.dictionary) + own
         size *= max(len(encoded.dictionary), 1)
-    chosen = codes if known is None else codes[known]
+    chosen = codes if not_null is None else codes[not_null]
     _, first, place = np.unique(chosen, return_index=True, return_inverse=True)
-    rows = first if known is None else np.flatnonzero(known)[first]
+    rows = first if not_null is None else np.flatnonzero(not_null)[first]
     given = [dictionary.take(pa.array(own[rows])).to_pylist() for dictionary, own in columns]
-    found = [function(*values) for values in zip(*given, strict=True)]
+    outcomes = [function(*values) for values in zip(*given, strict=True)]
     index = np.full(count, -1, dtype=np.int64)
-    index[slice(None) if known is None else known] = place
-    wrong = [n for n, each in enumerate(found) if isinstance(each, Wrong)]
-    for problem in dict.fromkeys(found[n] for n in wrong):
-        rows_ = np.isin(index, [n for n in wrong if found[n] == problem])
+    index[slice(None) if not_null is None else not_null] = place
+    wrong = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Wrong)]
+    for problem in dict.fromkeys(outcomes[n] for n in wrong):
+        rows_ = np.isin(index, [n for n in wrong if outcomes[n] == problem])
         if problem.always:
             raise Fails(int(np.argmax(rows_)), problem.condition, problem.what)
         check(rows_, problem.condition, problem.what, *arrays)
-    made_of = pa.array([None if isinstance(each, Wrong) else each for each in found], kind)
+    made_of = pa.array([None if isinstance(outcome, Wrong) else outcome for outcome in outcomes], kind)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        sizes = np.diff(np.frombuffer(made_of.buffers()[1], np.int32)[: len(found) + 1]).astype(np.int64)
-        fits_in_texts(int(sizes[place].sum()) if len(found) else 0)
+        sizes = np.diff(np.frombuffer(made_of.buffers()[1], np.int32)[: len(outcomes) + 1]).astype(np.int64)
+        fits_in_texts(int(sizes[place].sum()) if len(outcomes) else 0)
     return made_of.take(pa.array(index, mask=index < 0))

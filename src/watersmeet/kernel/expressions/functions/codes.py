@@ -120,8 +120,8 @@ def _unhex(text: str) -> bytes | None:
 
 
 def _bytes_of_hex(text: str) -> bytes | Wrong:
-    found = _unhex(text)
-    return Wrong("CONVERSION_INVALID_INPUT", "a text is no hexadecimal number") if found is None else found
+    data = _unhex(text)
+    return Wrong("CONVERSION_INVALID_INPUT", "a text is no hexadecimal number") if data is None else data
 
 
 _MALFORMED = Wrong("MALFORMED_CHARACTER_CODING", "what the character set does not have")
@@ -171,11 +171,11 @@ def _digit(character: str) -> int:
 
 def _url_decoded(text: str) -> str | Wrong:
     wrong = Wrong("CANNOT_DECODE_URL", "a text is no encoded URL")
-    found: list[str] = []
+    decoded: list[str] = []
     at = 0
     while at < len(text):
         if text[at] != "%":
-            found.append(" " if text[at] == "+" else text[at])
+            decoded.append(" " if text[at] == "+" else text[at])
             at += 1
             continue
         data = bytearray()
@@ -188,8 +188,8 @@ def _url_decoded(text: str) -> str | Wrong:
             at += 3
         if at < len(text) and text[at] == "%":
             return wrong
-        found.append(data.decode("utf-8", "replace"))
-    return "".join(found)
+        decoded.append(data.decode("utf-8", "replace"))
+    return "".join(decoded)
 
 
 def _chained(
@@ -202,12 +202,12 @@ def _chained(
     with np.errstate(over="ignore"):
         for array, kind in zip(arrays, kinds, strict=True):
             if kind == "bytes":
-                found = _bytes_hashed(array, state, of_bytes)
+                hashes = _bytes_hashed(array, state, of_bytes)
             elif kind == "long":
-                found = of_long(_integers(array), state)
+                hashes = of_long(_integers(array), state)
             else:
-                found = of_int(_integers(array), state)
-            state = np.where(array.is_valid().to_numpy(zero_copy_only=False), found, state)
+                hashes = of_int(_integers(array), state)
+            state = np.where(array.is_valid().to_numpy(zero_copy_only=False), hashes, state)
     return pa.array(state.view(np.int32 if word is np.uint32 else np.int64))
 
 
@@ -241,8 +241,8 @@ def _bytes_hashed(array: pa.Array, state: Words, of_bytes: Callable[..., Words])
 def _rotated(words: Words, by: int) -> Words:
     bits = words.dtype.itemsize * 8
     kind = words.dtype.type
-    found: Words = (words << kind(by)) | (words >> kind(bits - by))
-    return found
+    rotated: Words = (words << kind(by)) | (words >> kind(bits - by))
+    return rotated
 
 
 def _murmur_mixed(state: Words, word: Words) -> Words:
@@ -254,8 +254,8 @@ def _murmur_finished(state: Words, length: Words | int) -> Words:
     state = state ^ np.uint32(length) if isinstance(length, int) else state ^ length.astype(np.uint32)
     state = (state ^ (state >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     state = (state ^ (state >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    found: Words = state ^ (state >> np.uint32(16))
-    return found
+    mixed: Words = state ^ (state >> np.uint32(16))
+    return mixed
 
 
 def _murmur_int(values: Raw, state: Words) -> Words:
@@ -288,8 +288,8 @@ def _murmur_bytes(data: bytes, starts: Raw, lengths: Raw, state: Words) -> Words
 
 _MURMUR = (_murmur_int, _murmur_long, _murmur_bytes)
 _P1, _P2, _P3, _P4, _P5 = (
-    np.uint64(each)
-    for each in (
+    np.uint64(constant)
+    for constant in (
         0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
     )
 )  # fmt: skip
@@ -298,18 +298,18 @@ _P1, _P2, _P3, _P4, _P5 = (
 def _xx_finished(state: Words) -> Words:
     state = (state ^ (state >> np.uint64(33))) * _P2
     state = (state ^ (state >> np.uint64(29))) * _P3
-    found: Words = state ^ (state >> np.uint64(32))
-    return found
+    mixed: Words = state ^ (state >> np.uint64(32))
+    return mixed
 
 
 def _xx_four(state: Words, word: Words) -> Words:
-    found: Words = _rotated(state ^ (word * _P1), 23) * _P2 + _P3
-    return found
+    mixed: Words = _rotated(state ^ (word * _P1), 23) * _P2 + _P3
+    return mixed
 
 
 def _xx_eight(state: Words, word: Words) -> Words:
-    found: Words = _rotated(state ^ (_rotated(word * _P2, 31) * _P1), 27) * _P1 + _P4
-    return found
+    mixed: Words = _rotated(state ^ (_rotated(word * _P2, 31) * _P1), 27) * _P1 + _P4
+    return mixed
 
 
 def _xx_int(values: Raw, state: Words) -> Words:

@@ -53,12 +53,12 @@ def text_to_timestamp(text: pa.Array, name: str) -> pa.Array:
 
     Raises: Fails, for a time without a date: Spark takes the day on which it runs.
     """
-    found = of_distinct(partial(_timestamp, name), _ON_CLOCKS, text)
-    known = found.is_valid().to_numpy(zero_copy_only=False)
-    times, clock = (raw(pc.struct_field(found, n)) for n in (0, 1))
-    local = known & (clock == _LOCAL)
+    parsed = of_distinct(partial(_timestamp, name), _ON_CLOCKS, text)
+    not_null = parsed.is_valid().to_numpy(zero_copy_only=False)
+    times, clock = (raw(pc.struct_field(parsed, n)) for n in (0, 1))
+    local = not_null & (clock == _LOCAL)
     instants = np.where(local, zone(name).to_instant(np.where(local, times, 0)), times)
-    return pa.array(instants, INT64, mask=~known)
+    return pa.array(instants, INT64, mask=~not_null)
 
 
 def text_to_wall(text: pa.Array) -> pa.Array:
@@ -73,9 +73,9 @@ def date_to_text(days: pa.Array) -> pa.Array:
 
 def time_to_text(walls: pa.Array) -> pa.Array:
     """TIMESTAMP_NTZ: a fraction without zeros at its end."""
-    found = made(np.datetime_as_string(raw(walls).astype("datetime64[us]")), pa.string(), walls)
-    found = pc.utf8_rtrim(pc.utf8_rtrim(pc.replace_substring(found, "T", " "), "0"), ".")
-    return _signed(found)
+    texts = made(np.datetime_as_string(raw(walls).astype("datetime64[us]")), pa.string(), walls)
+    texts = pc.utf8_rtrim(pc.utf8_rtrim(pc.replace_substring(texts, "T", " "), "0"), ".")
+    return _signed(texts)
 
 
 def timestamp_to_text(instants: pa.Array, name: str) -> pa.Array:
@@ -105,10 +105,10 @@ def _malformed(kind: str) -> Wrong:
 
 
 def _integer(least: int, greatest: int, text: str) -> int | Wrong:
-    found = re.fullmatch(r"([+-]?)0*([0-9]+)", text.strip(BLANK))
-    if found is None:
+    match = re.fullmatch(r"([+-]?)0*([0-9]+)", text.strip(BLANK))
+    if match is None:
         return _malformed("whole number")
-    value = int(found[1] + found[2]) if len(found[2]) < 20 else 2**63
+    value = int(match[1] + match[2]) if len(match[2]) < 20 else 2**63
     return value if least <= value <= greatest else _malformed("whole number that fits")
 
 
@@ -132,11 +132,11 @@ def _double(text: str) -> float | Wrong:
     word = text.strip(JAVA_BLANK)
     if _REAL.fullmatch(word):
         return float(word.rstrip("fFdD") if word[-1] in "fFdD" else word)
-    if found := _HEX.fullmatch(word):
+    if match := _HEX.fullmatch(word):
         try:
-            return float.fromhex(f"{found[1]}0x{found[2]}p{found[3]}")
+            return float.fromhex(f"{match[1]}0x{match[2]}p{match[3]}")
         except OverflowError:
-            return -math.inf if found[1] == "-" else math.inf
+            return -math.inf if match[1] == "-" else math.inf
     return _WORDS.get(word.lower() if word.isascii() else word, _malformed("number"))
 
 
@@ -150,11 +150,12 @@ def _float(text: str) -> float | Wrong:
         single = np.float32(double)
     low, high = (float(np.nextafter(single, np.float32(side))) for side in (-np.inf, np.inf))
     near, low, high = (
-        math.copysign(2.0**128, each) if math.isinf(each) else each for each in (float(single), low, high)
+        math.copysign(2.0**128, number) if math.isinf(number) else number
+        for number in (float(single), low, high)
     )
-    found = _REAL.fullmatch(word)
-    if found is not None and double in ((near + low) / 2, (near + high) / 2):
-        exact = Fraction(found[1] + found[2] + (found[3] or ""))
+    match = _REAL.fullmatch(word)
+    if match is not None and double in ((near + low) / 2, (near + high) / 2):
+        exact = Fraction(match[1] + match[2] + (match[3] or ""))
         if exact != Fraction(double):
             other = low if double == (near + low) / 2 else high
             near = max(near, other) if exact > Fraction(double) else min(near, other)
@@ -169,17 +170,20 @@ def _decimal(precision: int, scale: int, text: str) -> Decimal | Wrong:
     word = text.strip(JAVA_BLANK)
     if not word.isascii():
         word = "".join(
-            str(unicodedata.decimal(each)) if each.isdecimal() and each <= "\uffff" else each for each in word
+            str(unicodedata.decimal(character))
+            if character.isdecimal() and character <= "\uffff"
+            else character
+            for character in word
         )
-    found = _NUMBER.fullmatch(word)
-    if found is None:
+    match = _NUMBER.fullmatch(word)
+    if match is None:
         return _malformed("number")
-    fraction = found[3] or found[4] or ""
-    power = re.sub(r"^([+-]?)0+(?=[0-9]{10})", r"\1", found[5] or "0")
+    fraction = match[3] or match[4] or ""
+    power = re.sub(r"^([+-]?)0+(?=[0-9]{10})", r"\1", match[5] or "0")
     own = len(fraction) - int(power) if len(power.lstrip("+-")) <= 10 else 2**31
     if not -(2**31) < own < 2**31 or abs(int(power)) >= 2**31:
         return _malformed("number")
-    digits = ((found[2] or "") + fraction).lstrip("0") or "0"
+    digits = ((match[2] or "") + fraction).lstrip("0") or "0"
     if len(digits) - own >= 2**31:  # Java's int
         return _TOO_FAR
     if len(digits) - own > 38:
@@ -189,7 +193,7 @@ def _decimal(precision: int, scale: int, text: str) -> Decimal | Wrong:
     whole = _rounded(digits, own - scale)
     if len(str(whole)) > precision:
         return Wrong("NUMERIC_VALUE_OUT_OF_RANGE", "a number does not fit into the DECIMAL")
-    return Decimal((int(found[1] == "-" and whole != 0), tuple(map(int, str(whole))), -scale))
+    return Decimal((int(match[1] == "-" and whole != 0), tuple(map(int, str(whole))), -scale))
 
 
 def _rounded(digits: str, dropped: int) -> int:
@@ -220,10 +224,10 @@ _TOO_FAR = Wrong("ARITHMETIC_EXCEPTION", "Java does not round a number of so man
 
 def _timestamp(name: str, text: str) -> tuple[int, int] | Wrong:
     wrong = _malformed("TIMESTAMP")
-    found = read_time(text)
-    if found is None:
+    parsed = read_time(text)
+    if parsed is None:
         return wrong
-    days, of_day, zone_text = found
+    days, of_day, zone_text = parsed
     convert = None if zone_text is None else zone_converter(zone_text.strip(JAVA_BLANK))
     if zone_text is not None and convert is None:
         return wrong
@@ -238,10 +242,10 @@ def _timestamp(name: str, text: str) -> tuple[int, int] | Wrong:
 
 def _wall(text: str) -> int | Wrong:
     wrong = _malformed("TIMESTAMP_NTZ")
-    found = read_time(text)
-    if found is None or found[0] is None:
+    parsed = read_time(text)
+    if parsed is None or parsed[0] is None:
         return wrong
-    if found[2] is not None and zone_converter(found[2].strip(JAVA_BLANK)) is None:
+    if parsed[2] is not None and zone_converter(parsed[2].strip(JAVA_BLANK)) is None:
         return wrong
-    wall = found[0] * DAY_US + found[1]
+    wall = parsed[0] * DAY_US + parsed[1]
     return wall if -(2**63) <= wall < 2**63 else wrong

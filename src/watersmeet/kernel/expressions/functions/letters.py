@@ -102,10 +102,10 @@ def _mask(by: Sequence[str | None], text: str) -> str | Wrong:
     if not _UNSTEADY.isdisjoint(text):
         return Wrong("MASK", "versions of Java do not agree on which case a character has")
     upper_, lower_, digit, other = by
-    found = []
+    masked = []
     for character in text:
         astral = character > "\uffff"
         kind = "" if astral else unicodedata.category(character)
         chosen = {"Lu": upper_, "Ll": lower_, "Nd": digit}.get(kind, other)
-        found.append(character if chosen is None else chosen * 2 if astral else chosen)
-    return "".join(found)
+        masked.append(character if chosen is None else chosen * 2 if astral else chosen)
+    return "".join(masked)

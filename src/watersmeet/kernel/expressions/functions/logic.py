@@ -35,7 +35,7 @@ def _compare_reals(a: Raw, b: Raw, op: str) -> Raw:
     none_a, none_b = np.isnan(a), np.isnan(b)
     equal = (a == b) | (none_a & none_b)
     less = (a < b) | (none_b & ~none_a)
-    found: dict[str, Raw] = {
+    by_op: dict[str, Raw] = {
         "=": equal,
         "<>": ~equal,
         "<": less,
@@ -43,7 +43,7 @@ def _compare_reals(a: Raw, b: Raw, op: str) -> Raw:
         ">": ~(less | equal),
         ">=": ~less,
     }
-    return found[op]
+    return by_op[op]
 
 
 def null_safe_equal(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -72,21 +72,21 @@ def negate(array: pa.Array) -> pa.Array:
 
 def is_in(value: pa.Array, *listed: pa.Array) -> pa.Array:
     """TRUE if one is equal; else NULL if one is NULL."""
-    found = compare(value, listed[0], "=")
-    for each in listed[1:]:
-        found = pc.or_kleene(found, compare(value, each, "="))
-    return found
+    is_listed = compare(value, listed[0], "=")
+    for option in listed[1:]:
+        is_listed = pc.or_kleene(is_listed, compare(value, option, "="))
+    return is_listed
 
 
 def extreme(*arrays: pa.Array, op: str = ">") -> pa.Array:
     """`greatest` and `least`: NULLs are passed over."""
-    found = arrays[0]
-    for each in arrays[1:]:
+    best = arrays[0]
+    for array in arrays[1:]:
         better = pc.or_(
-            pc.fill_null(compare(each, found, op), False), pc.and_(found.is_null(), each.is_valid())
+            pc.fill_null(compare(array, best, op), False), pc.and_(best.is_null(), array.is_valid())
         )
-        found = pc.if_else(better, each, found)
-    return found
+        best = pc.if_else(better, array, best)
+    return best
 
 
 def greatest(*arrays: pa.Array) -> pa.Array:

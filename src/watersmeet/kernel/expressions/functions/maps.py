@@ -10,10 +10,10 @@ from watersmeet.kernel.expressions.functions import arrays, base
 from watersmeet.kernel.expressions.functions.nested import (
     both_known,
     codes,
-    known,
     make_array,
     normal_zeros,
     parents,
+    present,
     truth,
 )
 from watersmeet.kernel.expressions.held import (
@@ -43,14 +43,14 @@ def map_of_arrays(keys: pa.Array, values: pa.Array) -> pa.Array:
     )
     if valid is not None or different.any():
         same = pa.array(~different if valid is None else truth(valid) & ~different)
-        keys, values = (arrays.chosen(each, _spread(same, each)) for each in (keys, values))
+        keys, values = (arrays.chosen(array, _spread(same, array)) for array in (keys, values))
     return _checked(keys, values, valid)
 
 
 def map_of_entries(entries: pa.Array) -> pa.Array:
     """`map_from_entries`: NULL if one of the entries is."""
     offsets, values = elements(entries)
-    valid = known(entries) & ~arrays.any_in(offsets, ~known(values))
+    valid = present(entries) & ~arrays.any_in(offsets, ~present(values))
     whole = None if valid.all() else pa.array(valid)
     if whole is not None:
         entries = arrays.chosen(entries, _spread(whole, entries))
@@ -93,8 +93,8 @@ def map_values(maps: pa.Array) -> pa.Array:
 
 def has_key(maps: pa.Array, key: pa.Array) -> pa.Array:
     """`map_contains_key`."""
-    found = arrays.place_of_element(map_keys(maps), key)
-    return pc.greater(found, 0)
+    places = arrays.place_of_element(map_keys(maps), key)
+    return pc.greater(places, 0)
 
 
 def value_of(maps: pa.Array, key: pa.Array) -> pa.Array:
@@ -112,7 +112,7 @@ def maps_zipped(left: pa.Array, right: pa.Array) -> pa.Array:
     all_keys = arrays.union(map_keys(left), map_keys(right))
     offsets, keys = elements(all_keys)
     owner = pa.array(parents(offsets))
-    items = [_looked_up(each.take(owner), keys) for each in (left, right)]
+    items = [_looked_up(map_.take(owner), keys) for map_ in (left, right)]
     return list_array(offsets, struct_array([keys, *items], None, len(keys)), valid)
 
 
@@ -145,14 +145,14 @@ def _checked(keys: pa.Array, items: pa.Array, valid: pa.Array | None) -> pa.Arra
     owner = parents(offsets)
     count = len(keys)
     null = np.zeros(count, dtype=np.bool_)
-    null[owner[~known(own)]] = True
+    null[owner[~present(own)]] = True
     base.check(null, "NULL_MAP_KEY", "a key of a MAP is NULL", *_masking(valid))
     twice = np.zeros(count, dtype=np.bool_)
     again = ~arrays.is_first(owner, codes(own))
     twice[owner[again]] = True
     base.check(twice, _DUPLICATED, "a key of a MAP is there twice", *_masking(valid))
-    found = struct_array([normal_zeros(own), elements(items)[1]], None, len(own))
-    return list_array(offsets, found, valid)
+    entries = struct_array([normal_zeros(own), elements(items)[1]], None, len(own))
+    return list_array(offsets, entries, valid)
 
 
 def _masking(valid: pa.Array | None) -> list[pa.Array]:

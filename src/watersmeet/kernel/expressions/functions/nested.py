@@ -38,10 +38,10 @@ def truth(array: pa.Array) -> Mask:
     return raw(array).astype(np.bool_)
 
 
-def known(array: pa.Array) -> Mask:
+def present(array: pa.Array) -> Mask:
     """Where it is not NULL."""
-    found: Mask = array.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    mask: Mask = array.is_valid().to_numpy(zero_copy_only=False)
+    return mask
 
 
 def parents(offsets: Offsets) -> Codes:
@@ -62,8 +62,8 @@ def ranges(starts: Raw, lengths: Raw) -> Codes:
 
 def both_known(*arrays: pa.Array) -> pa.Array | None:
     """Validity of what is NULL where one of them is."""
-    found = where_known(*arrays)
-    return None if found is None else pa.array(found)
+    not_null = where_known(*arrays)
+    return None if not_null is None else pa.array(not_null)
 
 
 # order
@@ -71,21 +71,21 @@ def both_known(*arrays: pa.Array) -> pa.Array | None:
 
 def order(left: pa.Array, right: pa.Array) -> npt.NDArray[np.int8]:
     """Per row -1, 0 or 1: less, equal, greater."""
-    found = _order_of_known(left, right)
+    signs = _order_of_known(left, right)
     if left.null_count or right.null_count:
-        a, b = known(left), known(right)
-        found = np.where(a & b, found, _sign(a & ~b, b & ~a))
-    return found
+        a, b = present(left), present(right)
+        signs = np.where(a & b, signs, _sign(a & ~b, b & ~a))
+    return signs
 
 
 def _order_of_known(left: pa.Array, right: pa.Array) -> npt.NDArray[np.int8]:
     if is_list(left.type):
         return _order_of_lists(left, right)
     if pa.types.is_struct(left.type):
-        found: npt.NDArray[np.int8] = np.zeros(len(left), dtype=np.int8)
+        signs: npt.NDArray[np.int8] = np.zeros(len(left), dtype=np.int8)
         for a, b in zip(fields(left), fields(right), strict=True):
-            found = np.where(found == 0, order(a, b), found)
-        return found
+            signs = np.where(signs == 0, order(a, b), signs)
+        return signs
     if pa.types.is_null(left.type):
         return np.zeros(len(left), dtype=np.int8)
     if pa.types.is_floating(left.type):
@@ -98,31 +98,31 @@ def _order_of_known(left: pa.Array, right: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def _sign(greater: Mask, less: Mask) -> npt.NDArray[np.int8]:
-    found: npt.NDArray[np.int8] = greater.astype(np.int8) - less.astype(np.int8)
-    return found
+    signs: npt.NDArray[np.int8] = greater.astype(np.int8) - less.astype(np.int8)
+    return signs
 
 
 def _order_of_lists(left: pa.Array, right: pa.Array) -> npt.NDArray[np.int8]:
     (offsets_a, a), (offsets_b, b) = elements(left), elements(right)
     lengths_a, lengths_b = np.diff(offsets_a), np.diff(offsets_b)
     shared = np.minimum(lengths_a, lengths_b)
-    found = _sign(lengths_a > lengths_b, lengths_a < lengths_b)
+    signs = _sign(lengths_a > lengths_b, lengths_a < lengths_b)
     if not shared.any():
-        return found
+        return signs
     places_a, places_b = ranges(offsets_a[:-1], shared), ranges(offsets_b[:-1], shared)
     inner = order(a.take(pa.array(places_a)), b.take(pa.array(places_b)))
     different = np.flatnonzero(inner)
     rows, first = np.unique(np.repeat(np.arange(len(left)), shared)[different], return_index=True)
-    found[rows] = inner[different[first]]
-    return found
+    signs[rows] = inner[different[first]]
+    return signs
 
 
 def _bits(values: Raw) -> Codes:
     """Reals as integers in their order."""
     wide = values.astype(np.float64)
     wide = np.where(np.isnan(wide), np.nan, np.where(wide == 0, 0.0, wide))
-    found = wide.view(np.int64)
-    return np.where(found < 0, found ^ np.int64(2**63 - 1), found)
+    bits = wide.view(np.int64)
+    return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
 
 
 def codes(array: pa.Array) -> Codes:
@@ -131,16 +131,16 @@ def codes(array: pa.Array) -> Codes:
     if is_list(kind):
         return _codes_of_lists(array)
     if pa.types.is_struct(kind):
-        found = known(array).astype(np.int64)
-        for each in fields(array):
-            found = _ranked(found, codes(each))
-        return found
+        own_codes = present(array).astype(np.int64)
+        for own_field in fields(array):
+            own_codes = _ranked(own_codes, codes(own_field))
+        return own_codes
     if pa.types.is_null(kind):
         return np.zeros(len(array), dtype=np.int64)
     if pa.types.is_floating(kind):
-        found = _bits(raw(array))
+        own_codes = _bits(raw(array))
     elif pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind.bit_width < 64):
-        found = raw(array).astype(np.int64)
+        own_codes = raw(array).astype(np.int64)
     elif pa.types.is_integer(kind) and not array.null_count:
         return raw(array)
     else:
@@ -149,24 +149,24 @@ def codes(array: pa.Array) -> Codes:
         ranks = pc.rank(coded.dictionary, tiebreaker="dense").to_numpy().astype(np.int64)
         if not len(ranks):
             return np.full(len(array), _LEAST)
-        found = ranks[raw(coded.indices)]
-    return np.where(known(array), found, _LEAST) if array.null_count else found
+        own_codes = ranks[raw(coded.indices)]
+    return np.where(present(array), own_codes, _LEAST) if array.null_count else own_codes
 
 
 def _codes_of_lists(array: pa.Array) -> Codes:
     offsets, values = elements(array)
     inner = _ranked(np.zeros(len(values), dtype=np.int64), codes(values)) + 1
     lengths = np.diff(offsets)
-    found = known(array).astype(np.int64)
+    list_codes = present(array).astype(np.int64)
     for place in range(int(lengths.max(initial=0))):
-        _, back, counts = np.unique(found, return_inverse=True, return_counts=True)
+        _, back, counts = np.unique(list_codes, return_inverse=True, return_counts=True)
         if not ((counts[back] > 1) & (lengths > place)).any():
             break
         further = np.zeros(len(array), dtype=np.int64)
         longer = lengths > place
         further[longer] = inner[offsets[:-1][longer] + place]
-        found = _ranked(found, further)
-    return found
+        list_codes = _ranked(list_codes, further)
+    return list_codes
 
 
 def _ranked(first: Codes, then: Codes) -> Codes:
@@ -176,28 +176,28 @@ def _ranked(first: Codes, then: Codes) -> Codes:
     places = np.lexsort((then, first))
     a, b = first[places], then[places]
     new = np.concatenate([[False], (a[1:] != a[:-1]) | (b[1:] != b[:-1])])
-    found = np.empty(len(first), dtype=np.int64)
-    found[places] = np.cumsum(new)
-    return found
+    ranks = np.empty(len(first), dtype=np.int64)
+    ranks[places] = np.cumsum(new)
+    return ranks
 
 
 def codes_together(*arrays: pa.Array) -> list[Codes]:
     """`codes` that mean the same in all of them."""
-    found = codes(joined(arrays))
+    all_codes = codes(joined(arrays))
     ends = np.cumsum([len(array) for array in arrays])
-    return [found[end - len(array) : end] for array, end in zip(arrays, ends, strict=True)]
+    return [all_codes[end - len(array) : end] for array, end in zip(arrays, ends, strict=True)]
 
 
 def compare_nested(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
     """``=``, ``<``, … of ARRAYs or STRUCTs."""
-    found = order(left, right)
+    signs = order(left, right)
     truths = {
-        "=": found == 0,
-        "<>": found != 0,
-        "<": found < 0,
-        "<=": found <= 0,
-        ">": found > 0,
-        ">=": found >= 0,
+        "=": signs == 0,
+        "<>": signs != 0,
+        "<": signs < 0,
+        "<=": signs <= 0,
+        ">": signs > 0,
+        ">=": signs >= 0,
     }
     return base.made(truths[op], pa.bool_(), left, right)
 
@@ -238,7 +238,7 @@ def widen_nested(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return list_array(offsets, widen_nested(values, kind.value_type), validity(array))
     if pa.types.is_struct(kind):
         parts: Sequence[pa.Array] = fields(array)
-        own = [widen_nested(each, kind.field(n).type) for n, each in enumerate(parts)]
+        own = [widen_nested(part, kind.field(n).type) for n, part in enumerate(parts)]
         return struct_array(own, validity(array), len(array))
     return numbers.widen(array, kind)
 
@@ -252,5 +252,7 @@ def normal_zeros(array: pa.Array) -> pa.Array:
         offsets, values = elements(array)
         return list_array(offsets, normal_zeros(values), validity(array))
     if pa.types.is_struct(kind):
-        return struct_array([normal_zeros(each) for each in fields(array)], validity(array), len(array))
+        return struct_array(
+            [normal_zeros(own_field) for own_field in fields(array)], validity(array), len(array)
+        )
     return array

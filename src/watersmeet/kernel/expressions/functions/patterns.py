@@ -36,13 +36,13 @@ def is_like_each(text: pa.Array, pattern: pa.Array, escape: str, folded: bool) -
 
 def is_match(text: pa.Array, pattern: str) -> pa.Array:
     """`RLIKE`."""
-    found = _compiled(pattern)
-    return of_distinct(lambda one: found.search(one) is not None, pa.bool_(), text)
+    regex = _compiled(pattern)
+    return of_distinct(lambda one: regex.search(one) is not None, pa.bool_(), text)
 
 
 def count_matches(text: pa.Array, pattern: str) -> pa.Array:
-    found = _compiled(pattern)
-    return of_distinct(lambda one: sum(1 for _ in found.finditer(one)), pa.int32(), text)
+    regex = _compiled(pattern)
+    return of_distinct(lambda one: sum(1 for _ in regex.finditer(one)), pa.int32(), text)
 
 
 def extract_match(text: pa.Array, pattern: str, group: int) -> pa.Array:
@@ -50,8 +50,8 @@ def extract_match(text: pa.Array, pattern: str, group: int) -> pa.Array:
     own = _compiled(pattern)
 
     def extract(one: str) -> str:
-        found = own.search(one)
-        return (found[group] or "") if found else ""
+        match = own.search(one)
+        return (match[group] or "") if match else ""
 
     return of_distinct(extract, pa.string(), text)
 
@@ -60,7 +60,7 @@ def first_match(text: pa.Array, pattern: str) -> pa.Array:
     """`regexp_substr`: without a match, or of an empty one, it is NULL."""
     own = _compiled(pattern)
     return of_distinct(
-        lambda one: (found[0] or None) if (found := own.search(one)) else None, pa.string(), text
+        lambda one: (match[0] or None) if (match := own.search(one)) else None, pa.string(), text
     )
 
 
@@ -69,8 +69,8 @@ def place_of_match(text: pa.Array, pattern: str) -> pa.Array:
     own = _compiled(pattern)
 
     def place(one: str) -> int:
-        found = own.search(one)
-        return 0 if found is None else len(one[: found.start()].encode("utf-16-le")) // 2 + 1
+        match = own.search(one)
+        return 0 if match is None else len(one[: match.start()].encode("utf-16-le")) // 2 + 1
 
     return of_distinct(place, pa.int32(), text)
 
@@ -79,8 +79,8 @@ def replace_matches(text: pa.Array, pattern: str, *parts: Any) -> pa.Array:
     """`regexp_replace` by texts and, by their numbers, groups."""
     own = _compiled(pattern)
 
-    def by(found: re.Match[str]) -> str:
-        return "".join(part if isinstance(part, str) else found[part] or "" for part in parts)
+    def by(match: re.Match[str]) -> str:
+        return "".join(part if isinstance(part, str) else match[part] or "" for part in parts)
 
     return of_distinct(lambda one: own.sub(by, one), pa.string(), text)
 
@@ -98,7 +98,7 @@ def _is_like(escape: str, text: str, pattern: str) -> bool | Wrong:
 @lru_cache(maxsize=1000)
 def _like(pattern: str, escape: str) -> str | Wrong:
     """A pattern of LIKE as a regular expression."""
-    found, at = ["(?s)"], 0
+    pieces, at = ["(?s)"], 0
     while at < len(pattern):
         character = pattern[at]
         if character == escape:
@@ -107,8 +107,8 @@ def _like(pattern: str, escape: str) -> str | Wrong:
                 return Wrong("INVALID_FORMAT.ESC_AT_THE_END", "a pattern ends with the escape")
             if pattern[at] not in ("_", "%", escape):
                 return Wrong("INVALID_FORMAT.ESC_IN_THE_MIDDLE", "an escape before what needs none")
-            found.append(re.escape(pattern[at]))
+            pieces.append(re.escape(pattern[at]))
         else:
-            found.append({"_": ".", "%": ".*"}.get(character) or re.escape(character))
+            pieces.append({"_": ".", "%": ".*"}.get(character) or re.escape(character))
         at += 1
-    return "".join(found)
+    return "".join(pieces)

@@ -22,8 +22,8 @@ from watersmeet.kernel.expressions.functions.base import (
 
 def length(text: pa.Array) -> pa.Array:
     """Characters; of BINARY bytes."""
-    found = pc.binary_length(text) if _is_binary(text) else pc.utf8_length(text)
-    return found.cast(pa.int32())
+    lengths = pc.binary_length(text) if _is_binary(text) else pc.utf8_length(text)
+    return lengths.cast(pa.int32())
 
 
 def byte_length(text: pa.Array) -> pa.Array:
@@ -54,8 +54,8 @@ def concat_ws(separator: pa.Array, *texts: pa.Array) -> pa.Array:
         parts.append(pc.if_else(pc.and_(before, here), pc.fill_null(separator, ""), ""))
         parts.append(pc.fill_null(text, ""))
         before = pc.or_(before, here)
-    found = pc.binary_join_element_wise(*parts, "")
-    return pc.if_else(separator.is_valid(), found, pa.scalar(None, pa.string()))
+    joined = pc.binary_join_element_wise(*parts, "")
+    return pc.if_else(separator.is_valid(), joined, pa.scalar(None, pa.string()))
 
 
 def reverse(text: pa.Array) -> pa.Array:
@@ -93,9 +93,9 @@ def replace_fixed(text: pa.Array, old: str, new: str) -> pa.Array:
     """`replace` of one text by another, both constant."""
     if not old:
         return text
-    found = pc.count_substring(text, old)
+    counts = pc.count_substring(text, old)
     grown = raw(pc.binary_length(text)).astype(np.int64).sum()
-    grown += raw(found).astype(np.int64).sum() * max(len(new.encode()) - len(old.encode()), 0)
+    grown += raw(counts).astype(np.int64).sum() * max(len(new.encode()) - len(old.encode()), 0)
     fits_in_texts(int(grown))
     return pc.replace_substring(text, old, new)
 
@@ -143,8 +143,8 @@ def place_of(text: pa.Array, sought: pa.Array) -> pa.Array:
 
 def place_from(sought: pa.Array, text: pa.Array, start: pa.Array) -> pa.Array:
     """`locate` from a place on; without one it is 0."""
-    found = of_distinct(_place_from, pa.int32(), sought, text, start)
-    return pc.if_else(start.is_valid(), found, pa.scalar(0, pa.int32()))
+    places = of_distinct(_place_from, pa.int32(), sought, text, start)
+    return pc.if_else(start.is_valid(), places, pa.scalar(0, pa.int32()))
 
 
 def find_in_set(word: pa.Array, words: pa.Array) -> pa.Array:
@@ -192,8 +192,8 @@ def levenshtein(left: pa.Array, right: pa.Array) -> pa.Array:
 
 def levenshtein_within(left: pa.Array, right: pa.Array, most: int) -> pa.Array:
     """-1: it is more than ``most``."""
-    found = levenshtein(left, right)
-    return pc.if_else(pc.less_equal(found, most), found, pa.scalar(-1, pa.int32()))
+    distances = levenshtein(left, right)
+    return pc.if_else(pc.less_equal(distances, most), distances, pa.scalar(-1, pa.int32()))
 
 
 def luhn_check(text: pa.Array) -> pa.Array:
@@ -207,7 +207,7 @@ def quote(text: pa.Array) -> pa.Array:
 def formatted(*given: Any) -> pa.Array:
     """`format_string`: values, and at last a format of Python's."""
     *values, format_ = given
-    return of_distinct(lambda *each: format_ % each, pa.string(), *values)
+    return of_distinct(lambda *arguments: format_ % arguments, pa.string(), *values)
 
 
 def text_or_null_word(text: pa.Array) -> pa.Array:
@@ -231,7 +231,7 @@ def _is_binary(array: pa.Array) -> bool:
 
 
 def _bounded(*texts: pa.Array) -> None:
-    fits_in_texts(sum(int(pc.sum(pc.binary_length(each)).as_py() or 0) for each in texts))
+    fits_in_texts(sum(int(pc.sum(pc.binary_length(text)).as_py() or 0) for text in texts))
 
 
 def _reversed(text: str) -> str:
@@ -333,7 +333,7 @@ _SOUNDEX = "01230127022455012623017202"
 def _soundex(text: str) -> str:
     if not text or not (text[0].isascii() and text[0].isalpha()):
         return text
-    found, last = text[0].upper(), _SOUNDEX[ord(text[0].upper()) - 65]
+    letters, last = text[0].upper(), _SOUNDEX[ord(text[0].upper()) - 65]
     for character in text[1:]:
         if not (character.isascii() and character.isalpha()):
             last = "0"
@@ -342,17 +342,17 @@ def _soundex(text: str) -> str:
         if code == "7":
             continue
         if code not in ("0", last):
-            found += code
-            if len(found) > 3:
+            letters += code
+            if len(letters) > 3:
                 break
         last = code
-    return found.ljust(4, "0")
+    return letters.ljust(4, "0")
 
 
 def _distance(left: str, right: str) -> int:
     if left == right:
         return 0
-    one, other = (np.frombuffer(each.encode("utf-32-le"), np.uint32) for each in (left, right))
+    one, other = (np.frombuffer(text.encode("utf-32-le"), np.uint32) for text in (left, right))
     if len(one) < len(other):
         one, other = other, one
     steps = np.arange(len(one) + 1)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from watersmeet.kernel.expressions.functions import base
 from watersmeet.kernel.expressions.functions.arrays import any_in
 from watersmeet.kernel.expressions.functions.base import Raw, raw
-from watersmeet.kernel.expressions.functions.nested import known, offsets_of, parents, ranges
+from watersmeet.kernel.expressions.functions.nested import offsets_of, parents, present, ranges
 from watersmeet.kernel.expressions.held import Offsets, elements, list_array
 
 Reals = npt.NDArray[np.float32]
@@ -24,8 +24,8 @@ _AT_ONCE = 8
 def vector_norm(vector: pa.Array) -> pa.Array:
     offsets, values, none = _whole(vector)
     with np.errstate(all="ignore"):
-        found = _root(_sum(values * values, offsets))
-    return pa.array(found, pa.float32(), mask=none)
+        norms = _root(_sum(values * values, offsets))
+    return pa.array(norms, pa.float32(), mask=none)
 
 
 def vector_normalize(vector: pa.Array) -> pa.Array:
@@ -34,10 +34,10 @@ def vector_normalize(vector: pa.Array) -> pa.Array:
     with np.errstate(all="ignore"):
         norm = _root(_sum(values * values, offsets))
         none = none | ((norm == 0) & (np.diff(offsets) > 0))
-        found = values / norm[parents(offsets)]
+        normalized = values / norm[parents(offsets)]
     kept = ~none[parents(offsets)]
     lengths = np.where(none, 0, np.diff(offsets))
-    return list_array(offsets_of(lengths), pa.array(found[kept], pa.float32()), pa.array(~none))
+    return list_array(offsets_of(lengths), pa.array(normalized[kept], pa.float32()), pa.array(~none))
 
 
 def vector_inner_product(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -56,20 +56,20 @@ def vector_cosine_similarity(left: pa.Array, right: pa.Array) -> pa.Array:
     """NULL if one is of nothing but zeros."""
     offsets, a, b, none = _alike(left, right)
     with np.errstate(all="ignore"):
-        product, one, other = (_sum(each, offsets) for each in (a * b, a * a, b * b))
+        product, one, other = (_sum(products, offsets) for products in (a * b, a * a, b * b))
         norm = _root(one * other)
         return pa.array(product / norm, pa.float32(), mask=none | (norm == 0))
 
 
 def _root(squares: Reals) -> Reals:
-    found: Reals = np.sqrt(squares.astype(np.float64)).astype(np.float32)
-    return found
+    roots: Reals = np.sqrt(squares.astype(np.float64)).astype(np.float32)
+    return roots
 
 
 def _whole(vector: pa.Array) -> tuple[Offsets, Reals, npt.NDArray[np.bool_]]:
     """(offsets, values, where it is NULL or an element is)."""
     offsets, values = elements(vector)
-    return offsets, raw(values), ~known(vector) | any_in(offsets, ~known(values))
+    return offsets, raw(values), ~present(vector) | any_in(offsets, ~present(values))
 
 
 def _alike(left: pa.Array, right: pa.Array) -> tuple[Offsets, Reals, Reals, npt.NDArray[np.bool_]]:
@@ -92,7 +92,7 @@ def _alike(left: pa.Array, right: pa.Array) -> tuple[Offsets, Reals, Reals, npt.
 def _sum(values: Raw, offsets: Offsets) -> Reals:
     starts, lengths = offsets[:-1], np.diff(offsets)
     groups, rest = lengths // _AT_ONCE, lengths % _AT_ONCE
-    found = np.zeros(len(lengths), dtype=np.float32)
+    totals = np.zeros(len(lengths), dtype=np.float32)
     first = np.repeat(starts, groups) + _AT_ONCE * ranges(np.zeros_like(groups), groups)
     sums = values[first]
     for n in range(1, _AT_ONCE):
@@ -100,8 +100,8 @@ def _sum(values: Raw, offsets: Offsets) -> Reals:
     group = offsets_of(groups)[:-1]
     for n in range(int(groups.max(initial=0))):
         rows = np.flatnonzero(groups > n)
-        found[rows] += sums[group[rows] + n]
+        totals[rows] += sums[group[rows] + n]
     for n in range(_AT_ONCE - 1):
         rows = np.flatnonzero(rest > n)
-        found[rows] += values[starts[rows] + _AT_ONCE * groups[rows] + n]
-    return found
+        totals[rows] += values[starts[rows] + _AT_ONCE * groups[rows] + n]
+    return totals

@@ -54,9 +54,9 @@ def asin(x: Doubles) -> Doubles:
         _PIO2_HI - (2.0 * (s + s * r) - _PIO2_LO),
         _PIO4 - ((2.0 * s * r - (_PIO2_LO - 2.0 * c)) - (_PIO4 - 2.0 * w)),
     )
-    found = np.where(ix < 0x3FE00000, inner, np.where(x > 0, outer, -outer))
-    found = np.where(size == 1, x * _PIO2_HI + x * _PIO2_LO, found)
-    return np.where(size <= 1, found, np.nan)
+    angle = np.where(ix < 0x3FE00000, inner, np.where(x > 0, outer, -outer))
+    angle = np.where(size == 1, x * _PIO2_HI + x * _PIO2_LO, angle)
+    return np.where(size <= 1, angle, np.nan)
 
 
 @quiet
@@ -71,9 +71,9 @@ def acos(x: Doubles) -> Doubles:
     df = cut(s)
     c = (z - df * df) / (s + df)
     positive = 2.0 * (df + (r * s + c))
-    found = np.where(ix < 0x3FE00000, inner, np.where(x < 0, negative, positive))
-    found = np.where(size == 1, np.where(x > 0, 0.0, _PI + 2.0 * _PIO2_LO), found)
-    return np.where(size <= 1, found, np.nan)
+    angle = np.where(ix < 0x3FE00000, inner, np.where(x < 0, negative, positive))
+    angle = np.where(size == 1, np.where(x > 0, 0.0, _PI + 2.0 * _PIO2_LO), angle)
+    return np.where(size <= 1, angle, np.nan)
 
 
 @quiet
@@ -90,11 +90,11 @@ def atan(x: Doubles) -> Doubles:
     w = z * z
     sums = z * polynomial(w, _ATAN[0::2]) + w * polynomial(w, _ATAN[1::2])
     far = _ATAN_HI[which] - ((r * sums - _ATAN_LO[which]) - r)
-    found = np.where(near, x - x * sums, np.where(x < 0, -far, far))
-    found = np.where(ix < 0x3E200000, x, found)
+    angle = np.where(near, x - x * sums, np.where(x < 0, -far, far))
+    angle = np.where(ix < 0x3E200000, x, angle)
     end = _PIO2_HI + _PIO2_LO
-    found = np.where(ix >= 0x44100000, np.where(x > 0, end, -end), found)
-    return np.where(np.isnan(x), np.nan, found)
+    angle = np.where(ix >= 0x44100000, np.where(x > 0, end, -end), angle)
+    return np.where(np.isnan(x), np.nan, angle)
 
 
 @quiet
@@ -105,12 +105,12 @@ def atan2(y: Doubles, x: Doubles) -> Doubles:
     z = np.where((hx < 0) & (k < -60), 0.0, z)
     z = np.where(k > 60, _PIO2_HI + 0.5 * _PI_LO, z)
     below = hy < 0
-    found = np.where(hx < 0, np.where(below, (z - _PI_LO) - _PI, _PI - (z - _PI_LO)), np.where(below, -z, z))
+    angle = np.where(hx < 0, np.where(below, (z - _PI_LO) - _PI, _PI - (z - _PI_LO)), np.where(below, -z, z))
     side = np.where(below, -1.0, 1.0)
-    found = np.where(np.isinf(y), side * _PIO2_HI, found)
+    angle = np.where(np.isinf(y), side * _PIO2_HI, angle)
     ends = np.where(np.isinf(y), np.where(hx < 0, 3.0 * _PIO4, _PIO4), np.where(hx < 0, _PI, 0.0))
-    found = np.where(np.isinf(x), side * ends, found)
-    found = np.where(x == 0, side * _PIO2_HI, found)
-    found = np.where(y == 0, np.where(hx < 0, side * _PI, y), found)
-    found = np.where(x == 1.0, atan(y), found)
-    return np.where(np.isnan(x) | np.isnan(y), np.nan, found)
+    angle = np.where(np.isinf(x), side * ends, angle)
+    angle = np.where(x == 0, side * _PIO2_HI, angle)
+    angle = np.where(y == 0, np.where(hx < 0, side * _PI, y), angle)
+    angle = np.where(x == 1.0, atan(y), angle)
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, angle)

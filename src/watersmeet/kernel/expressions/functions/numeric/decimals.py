@@ -74,11 +74,13 @@ def _power(of_ten: int) -> Decimal:
 
 def sum_of(left: pa.Array, right: pa.Array, kind: pa.DataType, op: Literal["+", "-", "*"]) -> pa.Array:
     """Sums, differences and products of more than 38 digits."""
-    a, b = (each.cast(pa.decimal256(each.type.precision, each.type.scale)) for each in (left, right))
-    found = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[op](a, b)
-    if kind.scale < found.type.scale:
-        found = pc.round(_wide(found), kind.scale, round_mode=_MODES["up"])
-    return _fitted(found, kind, left, right)
+    a, b = (
+        operand.cast(pa.decimal256(operand.type.precision, operand.type.scale)) for operand in (left, right)
+    )
+    exact = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[op](a, b)
+    if kind.scale < exact.type.scale:
+        exact = pc.round(_wide(exact), kind.scale, round_mode=_MODES["up"])
+    return _fitted(exact, kind, left, right)
 
 
 def quotient(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -90,8 +92,8 @@ def quotient(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
     # Arrow gives so many digits behind the point: left.scale + right.precision - right.scale + 1
     more = kind.scale - left.type.scale - right.type.precision + right.type.scale
     a = left.cast(pa.decimal256(left.type.precision + more, left.type.scale + more))
-    found = pc.divide(a, right.cast(pa.decimal256(right.type.precision, right.type.scale)))
-    return _fitted(pc.round(_wide(found), kind.scale, round_mode=_MODES["up"]), kind, left, right)
+    quotients = pc.divide(a, right.cast(pa.decimal256(right.type.precision, right.type.scale)))
+    return _fitted(pc.round(_wide(quotients), kind.scale, round_mode=_MODES["up"]), kind, left, right)
 
 
 def decimal_remainder(left: pa.Array, right: pa.Array, kind: pa.DataType, positive: bool) -> pa.Array:
@@ -99,10 +101,10 @@ def decimal_remainder(left: pa.Array, right: pa.Array, kind: pa.DataType, positi
     a, b = _unscaled(left), _unscaled(right)
     base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
     divisor = np.where(b == 0, 1, b)
-    found = np.fmod(a, divisor)
+    remainders = np.fmod(a, divisor)
     if positive:
-        found = np.where(found < 0, np.fmod(found + divisor, divisor), found)
-    return _scaled(found, left.type.scale, kind, left, right)
+        remainders = np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders)
+    return _scaled(remainders, left.type.scale, kind, left, right)
 
 
 def whole_decimal_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -117,7 +119,7 @@ def decimal_to_integer(number: pa.Array, kind: pa.DataType) -> pa.Array:
     """What is behind the point is cut off."""
     cut = pc.round(_wide(number), 0, round_mode=_MODES["cut"])
     whole = cut.cast(pa.decimal256(76, 0), safe=False)
-    low, high = (pa.scalar(each, whole.type) for each in base.bounds(kind))
+    low, high = (pa.scalar(bound, whole.type) for bound in base.bounds(kind))
     outside = pc.or_(pc.less(whole, low), pc.greater(whole, high))
     bad = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
     base.check(bad, "CAST_OVERFLOW", f"a number does not fit into {kind}", number)
@@ -130,8 +132,8 @@ def decimal_to_boolean(number: pa.Array) -> pa.Array:
 
 
 def _is_zero(number: pa.Array) -> Raw:
-    found = pc.fill_null(pc.equal(number, pa.scalar(0, number.type)), False)
-    zero: Raw = found.to_numpy(zero_copy_only=False)
+    is_zero = pc.fill_null(pc.equal(number, pa.scalar(0, number.type)), False)
+    zero: Raw = is_zero.to_numpy(zero_copy_only=False)
     return zero
 
 
@@ -140,8 +142,8 @@ def _unscaled(number: pa.Array) -> Raw:
     low: Raw = np.frombuffer(number.buffers()[1], dtype=np.int64)[::2][
         number.offset : number.offset + len(number)
     ]
-    known = where_known(number)
-    return low if known is None else np.where(known, low, 0)
+    not_null = where_known(number)
+    return low if not_null is None else np.where(not_null, low, 0)
 
 
 def _scaled(whole: Raw, scale: int, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
@@ -150,10 +152,10 @@ def _scaled(whole: Raw, scale: int, kind: pa.DataType, *arguments: pa.Array) -> 
     whole = np.where(bad, 0, whole)
     words = np.empty((len(whole), 2), dtype=np.int64)
     words[:, 0], words[:, 1] = whole, whole >> 63
-    known = where_known(*arguments)
-    valid = None if known is None else pa.array(known).buffers()[1]
-    found = pa.Array.from_buffers(pa.decimal128(18, scale), len(whole), [valid, pa.py_buffer(words)])
-    return found.cast(pa.decimal128(38, scale)).cast(kind)
+    not_null = where_known(*arguments)
+    valid = None if not_null is None else pa.array(not_null).buffers()[1]
+    scaled = pa.Array.from_buffers(pa.decimal128(18, scale), len(whole), [valid, pa.py_buffer(words)])
+    return scaled.cast(pa.decimal128(38, scale)).cast(kind)
 
 
 def truth_as_real(truth: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -61,11 +61,11 @@ def exp(x: Doubles) -> Doubles:
     whole = 1.0 - ((r * c) / (c - 2.0) - r)
     y = 1.0 - ((lo - (r * c) / (2.0 - c)) - hi)
     grown = np.where(k >= -1021, scaled(y, k), scaled(y, k + 1000) * 2.0**-1000)
-    found = np.where(reduced, grown, whole)
-    found = np.where(hx < 0x3E300000, 1.0 + x, found)
-    found = np.where(x > 7.09782712893383973096e02, np.inf, found)
-    found = np.where(x < -7.45133219101941108420e02, 0.0, found)
-    return np.where(np.isnan(x), np.nan, found)
+    value = np.where(reduced, grown, whole)
+    value = np.where(hx < 0x3E300000, 1.0 + x, value)
+    value = np.where(x > 7.09782712893383973096e02, np.inf, value)
+    value = np.where(x < -7.45133219101941108420e02, 0.0, value)
+    return np.where(np.isnan(x), np.nan, value)
 
 
 def _whole(x: Doubles) -> Whole:
@@ -96,15 +96,15 @@ def expm1(x: Doubles) -> Doubles:
     few = np.clip(k, 0, 62)
     below = of_high(0x3FF00000 - (np.int64(0x200000) >> few))
     power = of_high((0x3FF - few) << 20)
-    found = np.where(k < 20, scaled(below - (e - r), k), scaled((r - (e + power)) + 1.0, k))
-    found = np.where((k <= -2) | (k > 56), scaled(1.0 - (e - r), k) - 1.0, found)
-    found = np.where(k == 1, np.where(r < -0.25, -2.0 * (e - (r + 0.5)), 1.0 + 2.0 * (r - e)), found)
-    found = np.where(k == -1, 0.5 * (r - e) - 0.5, found)
-    found = np.where(k == 0, whole, found)
-    found = np.where(hx < 0x3C900000, x, found)
-    found = np.where((hx >= 0x4043687A) & (x < 0), -1.0, found)
-    found = np.where(x > 7.09782712893383973096e02, np.inf, found)
-    return np.where(np.isnan(x), np.nan, found)
+    value = np.where(k < 20, scaled(below - (e - r), k), scaled((r - (e + power)) + 1.0, k))
+    value = np.where((k <= -2) | (k > 56), scaled(1.0 - (e - r), k) - 1.0, value)
+    value = np.where(k == 1, np.where(r < -0.25, -2.0 * (e - (r + 0.5)), 1.0 + 2.0 * (r - e)), value)
+    value = np.where(k == -1, 0.5 * (r - e) - 0.5, value)
+    value = np.where(k == 0, whole, value)
+    value = np.where(hx < 0x3C900000, x, value)
+    value = np.where((hx >= 0x4043687A) & (x < 0), -1.0, value)
+    value = np.where(x > 7.09782712893383973096e02, np.inf, value)
+    return np.where(np.isnan(x), np.nan, value)
 
 
 def _normal(x: Doubles) -> tuple[Doubles, Whole]:
@@ -113,10 +113,10 @@ def _normal(x: Doubles) -> tuple[Doubles, Whole]:
     return np.where(small, x * _TWO54, x), np.where(small, -54, 0)
 
 
-def _logarithm_s_ends(x: Doubles, found: Doubles) -> Doubles:
-    found = np.where(x == np.inf, np.inf, found)
-    found = np.where(x == 0, -np.inf, found)
-    return np.where(np.isnan(x) | (x < 0), np.nan, found)
+def _logarithm_s_ends(x: Doubles, value: Doubles) -> Doubles:
+    value = np.where(x == np.inf, np.inf, value)
+    value = np.where(x == 0, -np.inf, value)
+    return np.where(np.isnan(x) | (x < 0), np.nan, value)
 
 
 @quiet
@@ -141,9 +141,9 @@ def log(x: Doubles) -> Doubles:
         k == 0, f - (half - s * (half + r)), dk * _LN2_HI - ((half - (s * (half + r) + dk * _LN2_LO)) - f)
     )
     other = np.where(k == 0, f - s * (f - r), dk * _LN2_HI - ((s * (f - r) - dk * _LN2_LO) - f))
-    found = np.where(((hx - 0x6147A) | (0x6B851 - hx)) > 0, one, other)
-    found = np.where((0x000FFFFF & (2 + hx)) < 3, tiny, found)
-    return _logarithm_s_ends(x, found)
+    value = np.where(((hx - 0x6147A) | (0x6B851 - hx)) > 0, one, other)
+    value = np.where((0x000FFFFF & (2 + hx)) < 3, tiny, value)
+    return _logarithm_s_ends(x, value)
 
 
 @quiet
@@ -171,14 +171,14 @@ def log1p(x: Doubles) -> Doubles:
     s = f / (2.0 + f)
     z = s * s
     r = z * polynomial(z, _L)
-    found = np.where(
+    value = np.where(
         k == 0, f - (half - s * (half + r)), dk * _LN2_HI - ((half - (s * (half + r) + carried)) - f)
     )
-    found = np.where(hu == 0, tiny, found)
-    found = np.where(ax < 0x3E200000, np.where(ax < 0x3C900000, x, x - x * x * 0.5), found)
-    found = np.where(x == np.inf, np.inf, found)
-    found = np.where(x == -1, -np.inf, found)
-    return np.where(np.isnan(x) | (x < -1), np.nan, found)
+    value = np.where(hu == 0, tiny, value)
+    value = np.where(ax < 0x3E200000, np.where(ax < 0x3C900000, x, x - x * x * 0.5), value)
+    value = np.where(x == np.inf, np.inf, value)
+    value = np.where(x == -1, -np.inf, value)
+    return np.where(np.isnan(x) | (x < -1), np.nan, value)
 
 
 _LARGEST = np.float64(np.uint64(0x408633CE8FB9F87D).view(np.float64))
@@ -191,13 +191,13 @@ def sinh(x: Doubles) -> Doubles:
     ix = high(size)
     h = np.where(x < 0, -0.5, 0.5)
     t = expm1(size)
-    found = np.where(ix < 0x3FF00000, h * (2.0 * t - t * t / (t + 1.0)), h * (t + t / (t + 1.0)))
-    found = np.where(ix < 0x3E300000, x, found)
-    found = np.where(ix >= 0x40360000, h * exp(size), found)
+    value = np.where(ix < 0x3FF00000, h * (2.0 * t - t * t / (t + 1.0)), h * (t + t / (t + 1.0)))
+    value = np.where(ix < 0x3E300000, x, value)
+    value = np.where(ix >= 0x40360000, h * exp(size), value)
     w = exp(0.5 * size)
-    found = np.where(ix >= 0x40862E42, (h * w) * w, found)
-    found = np.where(size > _LARGEST, np.copysign(np.inf, x), found)
-    return np.where(np.isnan(x), np.nan, found)
+    value = np.where(ix >= 0x40862E42, (h * w) * w, value)
+    value = np.where(size > _LARGEST, np.copysign(np.inf, x), value)
+    return np.where(np.isnan(x), np.nan, value)
 
 
 @quiet
@@ -208,12 +208,12 @@ def cosh(x: Doubles) -> Doubles:
     w = 1.0 + t
     small = np.where(ix < 0x3C800000, w, 1.0 + (t * t) / (w + w))
     t = exp(size)
-    found = np.where(ix < 0x3FD62E43, small, 0.5 * t + 0.5 / t)
-    found = np.where(ix >= 0x40360000, 0.5 * t, found)
+    value = np.where(ix < 0x3FD62E43, small, 0.5 * t + 0.5 / t)
+    value = np.where(ix >= 0x40360000, 0.5 * t, value)
     w = exp(0.5 * size)
-    found = np.where(ix >= 0x40862E42, (0.5 * w) * w, found)
-    found = np.where(size > _LARGEST, np.inf, found)
-    return np.where(np.isnan(x), np.nan, found)
+    value = np.where(ix >= 0x40862E42, (0.5 * w) * w, value)
+    value = np.where(size > _LARGEST, np.inf, value)
+    return np.where(np.isnan(x), np.nan, value)
 
 
 @quiet
@@ -223,13 +223,13 @@ def hypot(x: Doubles, y: Doubles) -> Doubles:
     plain = a + b
     back = np.ones_like(a)
     great = high(a) > 0x5F300000
-    a, b, back = (np.where(great, each, own) for each, own in (
+    a, b, back = (np.where(great, moved, own) for moved, own in (
         (a * 2.0**-600, a), (b * 2.0**-600, b), (back * 2.0**600, back)))  # fmt: skip
     small = high(b) < 0x20B00000
     subnormal = b < 2.0**-1022
     unscaled_a, unscaled_b = high(a), high(b)
     by = np.where(subnormal, 2.0**1022, 2.0**600)
-    a, b, back = (np.where(small, each, own) for each, own in ((a * by, a), (b * by, b), (back / by, back)))
+    a, b, back = (np.where(small, moved, own) for moved, own in ((a * by, a), (b * by, b), (back / by, back)))
     # The upper words of what is scaled by 2¹⁰²² stay as they were: by intent or not, that is the algorithm.
     ha, hb = np.where(subnormal, unscaled_a, high(a)), np.where(subnormal, unscaled_b, high(b))
     w = a - b
@@ -242,10 +242,10 @@ def hypot(x: Doubles, y: Doubles) -> Doubles:
     t1 = of_high(ha + 0x00100000)
     t2 = twice - t1
     other = np.sqrt(t1 * y1 - (w * (-w) - (t1 * y2 + t2 * b)))
-    found = back * np.where(w > b, one, other)
-    found = np.where(far | (np.minimum(np.abs(x), np.abs(y)) == 0), plain, found)
-    found = np.where(np.isnan(x) | np.isnan(y), np.nan, found)
-    return np.where(np.isinf(x) | np.isinf(y), np.inf, found)
+    value = back * np.where(w > b, one, other)
+    value = np.where(far | (np.minimum(np.abs(x), np.abs(y)) == 0), plain, value)
+    value = np.where(np.isnan(x) | np.isnan(y), np.nan, value)
+    return np.where(np.isinf(x) | np.isinf(y), np.inf, value)
 
 
 @quiet
@@ -258,24 +258,24 @@ def pow(x: Doubles, y: Doubles) -> Doubles:
     odd = (np.floor(y) == y) & (power < 2.0**53) & (np.fmod(power, 2.0) == 1)
     whole = (np.floor(y) == y) & np.isfinite(y)
     sign = np.where((high(x) < 0) & odd, -1.0, 1.0)
-    found = sign * _exp2(y, t1, t2)
+    value = sign * _exp2(y, t1, t2)
     # |y| > 2³¹: beyond the numbers next to 1 all is 0 or infinite.
     ix = high(size)
-    found = np.where(near & (ix < 0x3FEFFFFF), np.where(y < 0, sign * np.inf, sign * 0.0), found)
-    found = np.where(near & (ix > 0x3FF00000), np.where(y > 0, sign * np.inf, sign * 0.0), found)
-    found = np.where((x < 0) & ~whole, np.nan, found)
+    value = np.where(near & (ix < 0x3FEFFFFF), np.where(y < 0, sign * np.inf, sign * 0.0), value)
+    value = np.where(near & (ix > 0x3FF00000), np.where(y > 0, sign * np.inf, sign * 0.0), value)
+    value = np.where((x < 0) & ~whole, np.nan, value)
     # 0, 1 and infinity.
     ends = (size == 0) | (size == 1) | np.isinf(size)
     z = np.where(y < 0, 1.0 / size, size)
     z = np.where(high(x) < 0, np.where((x == -1) & ~whole, np.nan, np.where(odd, -z, z)), z)
-    found = np.where(ends, z, found)
-    found = np.where((y == 0.5) & (x >= -np.finfo(np.float64).max), np.sqrt(x + 0.0), found)
-    found = np.where(y == 2, x * x, found)
-    found = np.where(y == 1, x, np.where(y == -1, 1.0 / x, found))
+    value = np.where(ends, z, value)
+    value = np.where((y == 0.5) & (x >= -np.finfo(np.float64).max), np.sqrt(x + 0.0), value)
+    value = np.where(y == 2, x * x, value)
+    value = np.where(y == 1, x, np.where(y == -1, 1.0 / x, value))
     beyond = np.where(size > 1, np.where(y > 0, y, 0.0), np.where(y < 0, -y, 0.0))
-    found = np.where(np.isinf(y), np.where(size == 1, np.nan, beyond), found)
-    found = np.where(np.isnan(x) | np.isnan(y), np.nan, found)
-    return np.where(y == 0, 1.0, found)
+    value = np.where(np.isinf(y), np.where(size == 1, np.nan, beyond), value)
+    value = np.where(np.isnan(x) | np.isnan(y), np.nan, value)
+    return np.where(y == 0, 1.0, value)
 
 
 def _log2_of_near(size: Doubles) -> tuple[Doubles, Doubles]:
@@ -360,8 +360,8 @@ def _exp2(y: Doubles, t1: Doubles, t2: Doubles) -> Doubles:
     r = (z * t1) / (t1 - 2.0) - (w + z * w)
     z = 1.0 - (r - z)
     normal = ((high(z) + (n << 20)) >> 20) > 0
-    found = np.where(normal, scaled(z, n), np.ldexp(z, n.astype(np.int32)))
-    return np.where(over, np.inf, np.where(under, 0.0, found))
+    value = np.where(normal, scaled(z, n), np.ldexp(z, n.astype(np.int32)))
+    return np.where(over, np.inf, np.where(under, 0.0, value))
 
 
 def _signed(word: Whole) -> Whole:
@@ -372,17 +372,17 @@ def _signed(word: Whole) -> Whole:
 def asinh(x: Doubles) -> Doubles:
     size = np.abs(x)
     t = x * x
-    found = log1p(size + t / (1.0 + np.sqrt(1.0 + t)))
-    found = np.where(high(size) > 0x40000000, log(2.0 * size + 1.0 / (np.sqrt(t + 1.0) + size)), found)
-    found = np.copysign(np.where(high(size) > 0x41B00000, log(size) + _LN2, found), x)
-    return np.where((high(size) < 0x3E300000) | ~np.isfinite(x), x, found)
+    value = log1p(size + t / (1.0 + np.sqrt(1.0 + t)))
+    value = np.where(high(size) > 0x40000000, log(2.0 * size + 1.0 / (np.sqrt(t + 1.0) + size)), value)
+    value = np.copysign(np.where(high(size) > 0x41B00000, log(size) + _LN2, value), x)
+    return np.where((high(size) < 0x3E300000) | ~np.isfinite(x), x, value)
 
 
 @quiet
 def acosh(x: Doubles) -> Doubles:
     t = x - 1.0
-    found = log1p(t + np.sqrt(2.0 * t + t * t))
-    found = np.where(high(x) > 0x40000000, log(2.0 * x - 1.0 / (x + np.sqrt(x * x - 1.0))), found)
-    found = np.where(high(x) >= 0x41B00000, log(x) + _LN2, found)
-    found = np.where(x == 1, 0.0, found)
-    return np.where(x >= 1, found, np.nan)
+    value = log1p(t + np.sqrt(2.0 * t + t * t))
+    value = np.where(high(x) > 0x40000000, log(2.0 * x - 1.0 / (x + np.sqrt(x * x - 1.0))), value)
+    value = np.where(high(x) >= 0x41B00000, log(x) + _LN2, value)
+    value = np.where(x == 1, 0.0, value)
+    return np.where(x >= 1, value, np.nan)

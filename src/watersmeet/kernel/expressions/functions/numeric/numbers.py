@@ -28,9 +28,9 @@ def plus(left: pa.Array, right: pa.Array) -> pa.Array:
     if kind.bit_width < 64:
         return narrow(a.astype(np.int64) + b, kind, "a sum is too great or too small", left, right)
     with np.errstate(over="ignore"):
-        found = a + b
-    base.check(((a ^ found) & (b ^ found)) < 0, OVERFLOW, "a sum is too great or too small", left, right)
-    return made(found, kind, left, right)
+        sums = a + b
+    base.check(((a ^ sums) & (b ^ sums)) < 0, OVERFLOW, "a sum is too great or too small", left, right)
+    return made(sums, kind, left, right)
 
 
 def minus(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -41,9 +41,11 @@ def minus(left: pa.Array, right: pa.Array) -> pa.Array:
     if kind.bit_width < 64:
         return narrow(a.astype(np.int64) - b, kind, "a difference is too great or too small", left, right)
     with np.errstate(over="ignore"):
-        found = a - b
-    base.check(((a ^ b) & (a ^ found)) < 0, OVERFLOW, "a difference is too great or too small", left, right)
-    return made(found, kind, left, right)
+        differences = a - b
+    base.check(
+        ((a ^ b) & (a ^ differences)) < 0, OVERFLOW, "a difference is too great or too small", left, right
+    )
+    return made(differences, kind, left, right)
 
 
 def times(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -55,12 +57,12 @@ def times(left: pa.Array, right: pa.Array) -> pa.Array:
         return narrow(a.astype(np.int64) * b, kind, "a product is too great or too small", left, right)
     least = np.iinfo(np.int64).min
     with np.errstate(over="ignore", divide="ignore"):
-        found = a * b
+        products = a * b
         divisor = np.where(b == 0, 1, b)
-        bad = (found // divisor != a) | (found % divisor != 0)
+        bad = (products // divisor != a) | (products % divisor != 0)
         bad = np.where(b == 0, False, bad) | ((a == least) & (b == -1)) | ((b == least) & (a == -1))
     base.check(bad, OVERFLOW, "a product is too great or too small", left, right)
-    return made(found, kind, left, right)
+    return made(products, kind, left, right)
 
 
 def minus_one(value: pa.Array) -> pa.Array:
@@ -93,9 +95,9 @@ def whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
     bad = (a == np.iinfo(np.int64).min) & (b == -1)
     base.check(bad, OVERFLOW, "a quotient is too great", left, right)
     divisor = np.where((b == 0) | bad, 1, b)
-    found = a // divisor
-    found += ((a % divisor != 0) & ((a < 0) != (divisor < 0))).astype(np.int64)
-    return made(found, INT64, left, right)
+    quotients = a // divisor
+    quotients += ((a % divisor != 0) & ((a < 0) != (divisor < 0))).astype(np.int64)
+    return made(quotients, INT64, left, right)
 
 
 def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -103,8 +105,8 @@ def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     a, b = raw(left), raw(right)
     base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
     with np.errstate(all="ignore"):
-        found = np.fmod(a, np.where(b == 0, 1, b).astype(b.dtype))
-    return made(found, left.type, left, right)
+        remainders = np.fmod(a, np.where(b == 0, 1, b).astype(b.dtype))
+    return made(remainders, left.type, left, right)
 
 
 def positive_remainder(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -115,9 +117,9 @@ def positive_remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
     divisor = np.where(b == 0, 1, b).astype(b.dtype)
     with np.errstate(all="ignore"):
-        found = np.fmod(a, divisor)
-        found = np.where(found < 0, np.fmod(found + divisor, divisor), found)
-    return made(found.astype(left.type.to_pandas_dtype()), left.type, left, right)
+        remainders = np.fmod(a, divisor)
+        remainders = np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders)
+    return made(remainders.astype(left.type.to_pandas_dtype()), left.type, left, right)
 
 
 def bits(left: pa.Array, right: pa.Array, op: Literal["&", "|", "^"]) -> pa.Array:
@@ -137,8 +139,8 @@ def widen(array: pa.Array, kind: pa.DataType) -> pa.Array:
         whole = np.frombuffer(array.buffers()[1], dtype=np.int64)[::2][
             array.offset : array.offset + len(array)
         ]
-        known = where_known(array)
-        whole = whole if known is None else np.where(known, whole, 0)
+        not_null = where_known(array)
+        whole = whole if not_null is None else np.where(not_null, whole, 0)
         return made(whole / 10.0**array.type.scale, kind, array)
     return array.cast(kind)
 
@@ -158,10 +160,10 @@ def to_integer(array: pa.Array, kind: pa.DataType) -> pa.Array:
         base.check(~fits, "CAST_OVERFLOW", f"a number does not fit into {kind}", array)
         with np.errstate(invalid="ignore"):
             cut = np.trunc(np.where(fits, values, 0.0))
-            found = np.where(
+            integers = np.where(
                 cut >= 2.0**63, np.iinfo(np.int64).max, np.where(cut >= 2.0**63, 0, cut).astype(np.int64)
             )
-        return made(found.astype(kind.to_pandas_dtype()), kind, array)
+        return made(integers.astype(kind.to_pandas_dtype()), kind, array)
     base.check((values < low) | (values > high), "CAST_OVERFLOW", f"a number does not fit into {kind}", array)
     return made(values.astype(kind.to_pandas_dtype()), kind, array)
 

@@ -97,20 +97,20 @@ def bucket(value: pa.Array, low: pa.Array, high: pa.Array, count: pa.Array) -> p
         inner = _long(n.astype(np.float64) * way / (greatest - least)) + 1
         before = np.where(rising, x < least, x > greatest)
         behind = np.where(rising, x >= greatest, x <= least)
-        found = np.where(before, 0, np.where(behind, n + 1, inner))
-    known = where_known(value, low, high, count)
-    return pa.array(found, INT64, mask=none if known is None else none | ~known)
+        buckets = np.where(before, 0, np.where(behind, n + 1, inner))
+    not_null = where_known(value, low, high, count)
+    return pa.array(buckets, INT64, mask=none if not_null is None else none | ~not_null)
 
 
 def _long(x: Raw) -> Raw:
     """As Java makes a long of a double: NaN is 0, and what is too great is the greatest."""
     least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     fits = (x >= -(2.0**63)) & (x < 2.0**63)
-    found: Raw = np.where(fits, x, 0.0).astype(np.int64)
-    found = np.where(x >= 2.0**63, greatest, found)
-    return np.where(x < -(2.0**63), least, found)
+    longs: Raw = np.where(fits, x, 0.0).astype(np.int64)
+    longs = np.where(x >= 2.0**63, greatest, longs)
+    return np.where(x < -(2.0**63), least, longs)
 
 
 def _known(values: Raw, none: Raw, *arguments: pa.Array) -> pa.Array:
-    known = where_known(*arguments)
-    return pa.array(values, _DOUBLE, mask=none if known is None else none | ~known)
+    not_null = where_known(*arguments)
+    return pa.array(values, _DOUBLE, mask=none if not_null is None else none | ~not_null)

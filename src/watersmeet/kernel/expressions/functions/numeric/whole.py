@@ -25,9 +25,9 @@ def factorial(number: pa.Array) -> pa.Array:
     """NULL for what is below 0 or above 20."""
     n = raw(number)
     none = (n < 0) | (n > 20)
-    known = where_known(number)
-    found = _FACTORIALS[np.where(none, 0, n)]
-    return pa.array(found, INT64, mask=none if known is None else none | ~known)
+    not_null = where_known(number)
+    factorials = _FACTORIALS[np.where(none, 0, n)]
+    return pa.array(factorials, INT64, mask=none if not_null is None else none | ~not_null)
 
 
 def shift(number: pa.Array, places: pa.Array, way: Literal["<<", ">>", ">>>"]) -> pa.Array:
@@ -40,8 +40,8 @@ def shift(number: pa.Array, places: pa.Array, way: Literal["<<", ">>", ">>>"]) -
         return made(values >> by, kind, number, places)
     unsigned = values.view(f"u{bits // 8}")
     own = by.astype(unsigned.dtype)
-    found = unsigned << own if way == "<<" else unsigned >> own
-    return made(found.view(values.dtype), kind, number, places)
+    shifted = unsigned << own if way == "<<" else unsigned >> own
+    return made(shifted.view(values.dtype), kind, number, places)
 
 
 def bit_count(number: pa.Array) -> pa.Array:
@@ -55,8 +55,8 @@ def bit_get(number: pa.Array, place: pa.Array) -> pa.Array:
     at = raw(place).astype(np.int64)
     bad = (at < 0) | (at >= bits)
     base.check(bad, "INVALID_PARAMETER_VALUE.BIT_POSITION_RANGE", "there is no such bit", number, place)
-    found = (raw(number).astype(np.int64) >> np.where(bad, 0, at)) & 1
-    return made(found.astype(np.int8), pa.int8(), number, place)
+    one_bit = (raw(number).astype(np.int64) >> np.where(bad, 0, at)) & 1
+    return made(one_bit.astype(np.int8), pa.int8(), number, place)
 
 
 _BITS_OF_A_MAP = 32768
@@ -66,8 +66,8 @@ def place_in_bitmap(number: pa.Array) -> pa.Array:
     """`bitmap_bit_position`."""
     n = raw(number)
     with np.errstate(over="ignore"):
-        found = np.fmod(np.where(n > 0, n - 1, -n), _BITS_OF_A_MAP)
-    return made(found, INT64, number)
+        places = np.fmod(np.where(n > 0, n - 1, -n), _BITS_OF_A_MAP)
+    return made(places, INT64, number)
 
 
 def number_of_bitmap(number: pa.Array) -> pa.Array:
@@ -75,9 +75,9 @@ def number_of_bitmap(number: pa.Array) -> pa.Array:
     n = raw(number)
     with np.errstate(over="ignore"):
         up = np.where(n > 0, n - 1, n)
-        found = np.where(n > 0, 1 + up // _BITS_OF_A_MAP, -(-n // _BITS_OF_A_MAP))
-        found = np.where(n == np.iinfo(np.int64).min, n // _BITS_OF_A_MAP, found)
-    return made(found, INT64, number)
+        numbers = np.where(n > 0, 1 + up // _BITS_OF_A_MAP, -(-n // _BITS_OF_A_MAP))
+        numbers = np.where(n == np.iinfo(np.int64).min, n // _BITS_OF_A_MAP, numbers)
+    return made(numbers, INT64, number)
 
 
 def digits(number: pa.Array, of: Literal[2, 16]) -> pa.Array:
@@ -91,14 +91,14 @@ def digits(number: pa.Array, of: Literal[2, 16]) -> pa.Array:
     first = np.where(places.any(axis=1), (places != 0).argmax(axis=1), width - 1)
     letters = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)[places]
     lengths = width - first
-    known = where_known(number)
-    if known is not None:
-        lengths = np.where(known, lengths, 0)
+    not_null = where_known(number)
+    if not_null is not None:
+        lengths = np.where(not_null, lengths, 0)
     fits_in_texts(int(lengths.sum()))
     written = letters[np.arange(width) >= (width - lengths)[:, None]]
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    valid = None if known is None else pa.array(known).buffers()[1]
+    valid = None if not_null is None else pa.array(not_null).buffers()[1]
     return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(written), valid)
 
 
@@ -116,5 +116,5 @@ def round_whole(number: pa.Array, zeros: int, even: bool) -> pa.Array:
     low, high = bounds(kind)
     bad = size > np.where(values < 0, np.uint64(-low), np.uint64(high))
     base.check(bad, base.OVERFLOW, "a rounded number is too great or too small", number)
-    found = np.where(values < 0, (~size + np.uint64(1)).view(np.int64), size.view(np.int64))
-    return made(np.where(bad, 0, found).astype(kind.to_pandas_dtype()), kind, number)
+    rounded = np.where(values < 0, (~size + np.uint64(1)).view(np.int64), size.view(np.int64))
+    return made(np.where(bad, 0, rounded).astype(kind.to_pandas_dtype()), kind, number)

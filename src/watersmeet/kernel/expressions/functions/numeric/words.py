@@ -50,7 +50,7 @@ def scaled(x: Doubles, k: Whole) -> Doubles:
 
 def polynomial(x: Doubles, of: tuple[float, ...]) -> Doubles:
     """The polynomial, by Horner's rule."""
-    found: Doubles = np.full_like(x, of[-1])
-    for each in of[-2::-1]:
-        found = each + x * found
-    return found
+    total: Doubles = np.full_like(x, of[-1])
+    for coefficient in of[-2::-1]:
+        total = coefficient + x * total
+    return total

@@ -18,22 +18,22 @@ def months_of(days: Raw) -> tuple[Raw, Raw]:
 
 def first_of(months: Raw) -> Raw:
     """The first day of a month."""
-    found: Raw = months.astype(np.int64).view("M8[M]").astype("M8[D]").view(np.int64)
-    return found
+    days: Raw = months.astype(np.int64).view("M8[M]").astype("M8[D]").view(np.int64)
+    return days
 
 
 def length_of(months: Raw) -> Raw:
     """How many days a month has."""
-    found: Raw = first_of(months + 1) - first_of(months)
-    return found
+    lengths: Raw = first_of(months + 1) - first_of(months)
+    return lengths
 
 
 def plus_months(days: Raw, by: Raw) -> Raw:
     """The same day so many months on, or that month's last."""
     months, rest = months_of(days)
     there = months + by
-    found: Raw = first_of(there) + np.minimum(rest, length_of(there) - 1)
-    return found
+    moved: Raw = first_of(there) + np.minimum(rest, length_of(there) - 1)
+    return moved
 
 
 def floor_days(days: Raw, unit: str) -> Raw:

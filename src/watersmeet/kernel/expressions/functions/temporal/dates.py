@@ -34,8 +34,8 @@ def days_between(end: pa.Array, start: pa.Array) -> pa.Array:
 
 
 def add_months(dates: pa.Array, months: pa.Array) -> pa.Array:
-    found = calendar.plus_months(_days(dates), _days(months))
-    return narrow(found, pa.int32(), "a date is too far", dates, months)
+    days = calendar.plus_months(_days(dates), _days(months))
+    return narrow(days, pa.int32(), "a date is too far", dates, months)
 
 
 def last_day(dates: pa.Array) -> pa.Array:
@@ -68,25 +68,25 @@ def date_name(dates: pa.Array, part: str, names: str) -> pa.Array:
 
 def make_date(year: pa.Array, month: pa.Array, day: pa.Array) -> pa.Array:
     given = (year, month, day)
-    fields = [_days(each) for each in given]
+    fields = [_days(array) for array in given]
     ok = are_dates(*fields)
     base.check(~ok, FIELDS, "there is no such date", *given)
-    found = days_of(*(np.where(ok, field, 1) for field in fields))
-    return narrow(found, pa.int32(), "a date is too far", *given)
+    days = days_of(*(np.where(ok, field, 1) for field in fields))
+    return narrow(days, pa.int32(), "a date is too far", *given)
 
 
 def are_dates(year: Raw, month: Raw, day: Raw) -> npt.NDArray[np.bool_]:
     """Whether Java has such dates."""
     ok = (np.abs(year) <= _MOST_YEAR) & (month >= 1) & (month <= 12)
     months = np.where(ok, (year - 1970) * 12 + month - 1, 0)
-    found: npt.NDArray[np.bool_] = ok & (day >= 1) & (day <= calendar.length_of(months))
-    return found
+    valid: npt.NDArray[np.bool_] = ok & (day >= 1) & (day <= calendar.length_of(months))
+    return valid
 
 
 def days_of(year: Raw, month: Raw, day: Raw) -> Raw:
     """The days of dates."""
-    found: Raw = calendar.first_of((year - 1970) * 12 + month - 1) + day - 1
-    return found
+    days: Raw = calendar.first_of((year - 1970) * 12 + month - 1) + day - 1
+    return days
 
 
 def date_difference(end: pa.Array, start: pa.Array) -> pa.Array:

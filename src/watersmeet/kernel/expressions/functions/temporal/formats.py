@@ -45,17 +45,17 @@ def format_time(instants: pa.Array, pattern: str, name: str) -> pa.Array:
             parts.append(_named(number, written))
     if not parts:
         parts = [pa.scalar("", pa.string())]
-    found = pc.binary_join_element_wise(*parts, "") if len(parts) > 1 else parts[0]
-    if isinstance(found, pa.Scalar):
-        found = pa.repeat(found, len(instants))
-    known = base.where_known(instants)
-    return found if known is None else pc.if_else(pa.array(known), found, pa.scalar(None, pa.string()))
+    texts = pc.binary_join_element_wise(*parts, "") if len(parts) > 1 else parts[0]
+    if isinstance(texts, pa.Scalar):
+        texts = pa.repeat(texts, len(instants))
+    not_null = base.where_known(instants)
+    return texts if not_null is None else pc.if_else(pa.array(not_null), texts, pa.scalar(None, pa.string()))
 
 
 def _named(numbers: Raw, written: Callable[[int], str]) -> pa.Array:
     """Each number as text, asked once for each distinct one."""
     distinct, places = np.unique(numbers, return_inverse=True)
-    return pa.array([written(each) for each in distinct.tolist()], pa.string()).take(pa.array(places))
+    return pa.array([written(number) for number in distinct.tolist()], pa.string()).take(pa.array(places))
 
 
 def _fraction(micros: Raw, digits: int) -> pa.Array:
@@ -129,14 +129,14 @@ def parse_time(text: pa.Array, pattern: str) -> pa.Array:
     """What `to_timestamp` reads of a text, as the clock on the wall showed it: µs; what is none fails."""
     pieces = pattern.split(APART)
     expression = "".join(_expression(piece, number) for number, piece in enumerate(pieces))
-    found = pc.extract_regex(text, rf"(?is)\A(?:{expression})\z")
-    ok = raw(pc.fill_null(found.is_valid(), False))
+    groups = pc.extract_regex(text, rf"(?is)\A(?:{expression})\z")
+    ok = raw(pc.fill_null(groups.is_valid(), False))
     fields = [np.full(len(text), low) for low in (1970, *_LEAST[1:])]
     micros = np.zeros(len(text), dtype=np.int64)
     for number, piece in enumerate(pieces):
         if piece[0] != "#":
             continue
-        digits = pc.struct_field(found, [f"f{number}"])
+        digits = pc.struct_field(groups, [f"f{number}"])
         digits = pc.if_else(pa.array(ok), digits, "1")
         if piece[1] == "S":
             micros = raw(pc.utf8_slice_codeunits(pc.utf8_rpad(digits, 6, "0"), 0, 6).cast(INT64))

@@ -27,29 +27,29 @@ _RAW = "ArithmeticException"
 _HOUR_US, _MINUTE_US = 3_600 * SECOND_US, 60 * SECOND_US
 
 
-def _fit(found: Raw, kind: pa.DataType, condition: str, *arguments: pa.Array) -> pa.Array:
+def _fit(values: Raw, kind: pa.DataType, condition: str, *arguments: pa.Array) -> pa.Array:
     """int64 as ``kind``."""
     low, high = bounds(kind)
-    base.check((found < low) | (found > high), condition, "an interval is too long", *arguments)
-    return made(found.astype(kind.to_pandas_dtype()), kind, *arguments)
+    base.check((values < low) | (values > high), condition, "an interval is too long", *arguments)
+    return made(values.astype(kind.to_pandas_dtype()), kind, *arguments)
 
 
 def _sum(a: Raw, b: Raw, *arguments: pa.Array, condition: str = TOO_LONG) -> Raw:
     with np.errstate(over="ignore"):
-        found: Raw = a + b
-    base.check(((a ^ found) & (b ^ found)) < 0, condition, "an interval is too long", *arguments)
-    return found
+        sums: Raw = a + b
+    base.check(((a ^ sums) & (b ^ sums)) < 0, condition, "an interval is too long", *arguments)
+    return sums
 
 
 def _product(a: Raw, b: Raw, *arguments: pa.Array, condition: str = TOO_LONG) -> Raw:
     with np.errstate(over="ignore", divide="ignore"):
-        found: Raw = a * b
+        products: Raw = a * b
         divisor = np.where(b == 0, 1, b)
         least = np.iinfo(np.int64).min
-        bad = (b != 0) & ((found // divisor != a) | (found % divisor != 0))
+        bad = (b != 0) & ((products // divisor != a) | (products % divisor != 0))
         bad = bad | ((a == least) & (b == -1)) | ((b == least) & (a == -1))
     base.check(bad, condition, "an interval is too long", *arguments)
-    return found
+    return products
 
 
 def add_intervals(left: pa.Array, right: pa.Array, sign: int) -> pa.Array:
@@ -60,17 +60,17 @@ def add_intervals(left: pa.Array, right: pa.Array, sign: int) -> pa.Array:
     if sign == 1:
         return made(_sum(a, b, left, right), kind, left, right)
     with np.errstate(over="ignore"):
-        found = a - b
-    base.check(((a ^ b) & (a ^ found)) < 0, TOO_LONG, "an interval is too long", left, right)
-    return made(found, kind, left, right)
+        sums = a - b
+    base.check(((a ^ b) & (a ^ sums)) < 0, TOO_LONG, "an interval is too long", left, right)
+    return made(sums, kind, left, right)
 
 
 def minus_interval(interval: pa.Array) -> pa.Array:
     """``-x``."""
-    found = raw(interval)
-    base.check(found == bounds(interval.type)[0], TOO_LONG, "an interval is too long", interval)
+    lengths = raw(interval)
+    base.check(lengths == bounds(interval.type)[0], TOO_LONG, "an interval is too long", interval)
     with np.errstate(over="ignore"):
-        return made(-found, interval.type, interval)
+        return made(-lengths, interval.type, interval)
 
 
 def interval_times(interval: pa.Array, number: pa.Array) -> pa.Array:
@@ -80,7 +80,7 @@ def interval_times(interval: pa.Array, number: pa.Array) -> pa.Array:
         digits = 10 if kind.bit_width < 64 else 19
         product = pc.multiply(interval.cast(pa.decimal128(digits, 0)), number)
         whole = pc.round(product, 0, round_mode="half_towards_infinity")
-        low, high = (pa.scalar(Decimal(each), pa.decimal128(19, 0)) for each in bounds(kind))
+        low, high = (pa.scalar(Decimal(bound), pa.decimal128(19, 0)) for bound in bounds(kind))
         bad = raw(pc.or_(pc.less(whole, low), pc.greater(whole, high)))
         base.check(bad, _RAW, "an interval is too long", *given)
         fits = pc.if_else(pa.array(bad), pa.scalar(None, whole.type), whole)
@@ -117,10 +117,10 @@ def interval_over(interval: pa.Array, number: pa.Array) -> pa.Array:
     )
 
 
-def _rounded(found: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+def _rounded(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
     """A DOUBLE, halves away from zero."""
-    near = np.rint(found)
-    near = np.where(np.abs(found - near) == 0.5, found + np.copysign(0.5, found), near)
+    near = np.rint(values)
+    near = np.where(np.abs(values - near) == 0.5, values + np.copysign(0.5, values), near)
     most = 2.0 ** (kind.bit_width - 1)
     bad = ~((near >= -most) & (near < most))
     base.check(bad, _RAW, "an interval is too long", *arguments)
@@ -132,8 +132,8 @@ def interval_days(interval: pa.Array) -> pa.Array:
     return made(_towards_zero(raw(interval), DAY_US).astype(np.int32), pa.int32(), interval)
 
 
-def _towards_zero(found: Raw, size: int) -> Raw:
-    whole: Raw = found // size + ((found < 0) & (found % size != 0))
+def _towards_zero(values: Raw, size: int) -> Raw:
+    whole: Raw = values // size + ((values < 0) & (values % size != 0))
     return whole
 
 
@@ -142,16 +142,16 @@ _PARTS = {"day": (DAY_US, None), "hour": (_HOUR_US, DAY_US), "minute": (_MINUTE_
 
 def interval_part(interval: pa.Array, part: str) -> pa.Array:
     """`extract`: years and days INT, months, hours and minutes TINYINT, seconds DECIMAL(8,6)."""
-    found = raw(interval)
+    lengths = raw(interval)
     if part == "second":
-        return decimals(np.fmod(found, _MINUTE_US), pa.decimal128(8, 6), interval)
+        return decimals(np.fmod(lengths, _MINUTE_US), pa.decimal128(8, 6), interval)
     if part == "year":
-        return made(_towards_zero(found, 12).astype(np.int32), pa.int32(), interval)
+        return made(_towards_zero(lengths, 12).astype(np.int32), pa.int32(), interval)
     if part == "month":
-        return made(np.fmod(found, 12).astype(np.int8), pa.int8(), interval)
+        return made(np.fmod(lengths, 12).astype(np.int8), pa.int8(), interval)
     size, whole = _PARTS[part]
     kind = pa.int32() if whole is None else pa.int8()
-    rest = found if whole is None else np.fmod(found, whole)
+    rest = lengths if whole is None else np.fmod(lengths, whole)
     return made(_towards_zero(rest, size).astype(kind.to_pandas_dtype()), kind, interval)
 
 
@@ -162,28 +162,28 @@ def interval_count(interval: pa.Array, size: int) -> pa.Array:
 
 def cut_interval(interval: pa.Array, size: int) -> pa.Array:
     """Whole units only."""
-    found = raw(interval)
-    return made(found - np.fmod(found, size), interval.type, interval)
+    lengths = raw(interval)
+    return made(lengths - np.fmod(lengths, size), interval.type, interval)
 
 
 def interval_of_count(number: pa.Array, size: int, kind: pa.DataType) -> pa.Array:
     """An integer number of units."""
-    found = raw(number).astype(np.int64)
-    product = _product(found, np.full(len(found), size), number, condition="CAST_OVERFLOW")
+    counts = raw(number).astype(np.int64)
+    product = _product(counts, np.full(len(counts), size), number, condition="CAST_OVERFLOW")
     return _fit(product, kind, "CAST_OVERFLOW", number)
 
 
 def make_days(days: pa.Array, hours: pa.Array, minutes: pa.Array, seconds: pa.Array) -> pa.Array:
     """`make_dt_interval`; ``seconds``: DECIMAL(18,6)."""
     given = (days, hours, minutes, seconds)
-    found = unscaled(seconds)
+    totals = unscaled(seconds)
     for count, size in ((days, DAY_US), (hours, _HOUR_US), (minutes, _MINUTE_US)):
         own = raw(count).astype(np.int64)
-        found = _sum(found, _product(own, np.full(len(own), size), *given), *given)
-    return made(found, INT64, *given)
+        totals = _sum(totals, _product(own, np.full(len(own), size), *given), *given)
+    return made(totals, INT64, *given)
 
 
 def make_months(years: pa.Array, months: pa.Array) -> pa.Array:
     """`make_ym_interval`."""
-    found = raw(years).astype(np.int64) * 12 + raw(months)
-    return _fit(found, pa.int32(), TOO_LONG, years, months)
+    totals = raw(years).astype(np.int64) * 12 + raw(months)
+    return _fit(totals, pa.int32(), TOO_LONG, years, months)

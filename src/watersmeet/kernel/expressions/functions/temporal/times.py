@@ -43,9 +43,9 @@ def _days(instants: pa.Array, name: str) -> Raw:
 
 def _sum(a: Raw, b: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
     with np.errstate(over="ignore"):
-        found: Raw = a + b
-    base.check(((a ^ found) & (b ^ found)) < 0, condition, "a time is too far", *arguments)
-    return found
+        sums: Raw = a + b
+    base.check(((a ^ sums) & (b ^ sums)) < 0, condition, "a time is too far", *arguments)
+    return sums
 
 
 def _wall(instants: pa.Array, name: str, condition: str = FAR) -> Raw:
@@ -62,8 +62,8 @@ def _instant(own: Zone, wall: Raw, *arguments: pa.Array) -> Raw:
 def _kept(own: Zone, wall: Raw, offset: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
     """Between two instants of one wall-clock time Java keeps the offset that it had, if it can."""
     same = _sum(wall, -offset, *arguments, condition=condition)
-    found: Raw = np.where(own.offset_at(same) == offset, same, own.to_instant(wall))
-    return found
+    instants: Raw = np.where(own.offset_at(same) == offset, same, own.to_instant(wall))
+    return instants
 
 
 def _micros(days: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
@@ -154,9 +154,9 @@ def time_between(end: pa.Array, start: pa.Array, name: str) -> pa.Array:
 def _apart(end: pa.Array, start: pa.Array, name: str) -> Raw:
     a, b = _wall(end, name), _wall(start, name)
     with np.errstate(over="ignore"):
-        found: Raw = a - b
-    base.check(((a ^ b) & (a ^ found)) < 0, FAR, "two times are too far apart", end, start)
-    return found
+        differences: Raw = a - b
+    base.check(((a ^ b) & (a ^ differences)) < 0, FAR, "two times are too far apart", end, start)
+    return differences
 
 
 def units_between(start: pa.Array, end: pa.Array, size: int, name: str) -> pa.Array:
@@ -167,7 +167,7 @@ def units_between(start: pa.Array, end: pa.Array, size: int, name: str) -> pa.Ar
 
 def calendar_units_between(start: pa.Array, end: pa.Array, months: int, name: str) -> pa.Array:
     """`timestampdiff` in units of so many months, towards zero."""
-    walls = [_wall(each, name) for each in (start, end)]
+    walls = [_wall(instants, name) for instants in (start, end)]
     (day1, day2), (clock1, clock2) = ([wall // DAY_US for wall in walls], [wall % DAY_US for wall in walls])
     # As LocalDateTime: a day that is not full does not count, and then dates are compared.
     day2 = day2 + ((day2 < day1) & (clock2 > clock1)) - ((day2 > day1) & (clock2 < clock1)).astype(np.int64)
@@ -180,16 +180,16 @@ def calendar_units_between(start: pa.Array, end: pa.Array, months: int, name: st
 def months_between(end: pa.Array, start: pa.Array, rounded: bool, name: str) -> pa.Array:
     """Months, and parts of 31 days; whole ones between equal days of months, and between their last days."""
     (months1, day1, last1, seconds1), (months2, day2, last2, seconds2) = (
-        _in_month(each, name) for each in (end, start)
+        _in_month(instants, name) for instants in (end, start)
     )
     whole = (months1 - months2).astype(np.float64)
     seconds = (day1 - day2) * _DAY_SECONDS + seconds1 - seconds2
-    found = whole + seconds / (31.0 * _DAY_SECONDS)
+    months_apart = whole + seconds / (31.0 * _DAY_SECONDS)
     if rounded:
-        scaled = found * 1e8
+        scaled = months_apart * 1e8
         floor = np.floor(scaled)
-        found = (floor + (scaled - floor >= 0.5)) / 1e8
-    return made(np.where((day1 == day2) | (last1 & last2), whole, found), pa.float64(), end, start)
+        months_apart = (floor + (scaled - floor >= 0.5)) / 1e8
+    return made(np.where((day1 == day2) | (last1 & last2), whole, months_apart), pa.float64(), end, start)
 
 
 def _in_month(instants: pa.Array, name: str) -> tuple[Raw, Raw, Raw, Raw]:
@@ -221,8 +221,8 @@ def floor_time(instants: pa.Array, size: int, name: str) -> pa.Array:
         return made(time - time % size, INT64, instants)
     wall = _wall(instants, name)
     wall = wall - wall % size
-    found = own.to_instant(wall) if size == DAY_US else _kept(own, wall, own.offset_at(time), instants)
-    return made(found, INT64, instants)
+    floors = own.to_instant(wall) if size == DAY_US else _kept(own, wall, own.offset_at(time), instants)
+    return made(floors, INT64, instants)
 
 
 def floor_time_to_days(instants: pa.Array, unit: str, name: str) -> pa.Array:
@@ -245,7 +245,7 @@ def time_bucket(instants: pa.Array, origins: pa.Array, size: int, name: str) -> 
 
 def time_bucket_of_months(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Array:
     """`time_bucket` of so many months."""
-    (months, _), (first, _) = (calendar.months_of(_days(each, name)) for each in (instants, origins))
+    (months, _), (first, _) = (calendar.months_of(_days(times, name)) for times in (instants, origins))
     return _bucket(
         instants,
         (months - first) // size,
@@ -256,10 +256,10 @@ def time_bucket_of_months(instants: pa.Array, origins: pa.Array, size: int, name
 def _bucket(instants: pa.Array, count: Raw, start: Callable[[Raw], pa.Array]) -> pa.Array:
     """``count``: about how many buckets after the first; ``start``: of a bucket."""
     time, here, after = raw(instants), start(count), start(count + 1)
-    found = np.where(
+    starts = np.where(
         raw(here) > time, raw(start(count - 1)), np.where(raw(after) <= time, raw(after), raw(here))
     )
-    return made(found, INT64, instants, here)
+    return made(starts, INT64, instants, here)
 
 
 def make_wall(
@@ -272,7 +272,7 @@ def make_wall(
 ) -> pa.Array:
     """`make_timestamp_ntz`; ``second``: DECIMAL(16,6), up to 60."""
     given = (year, month, day, hour, minute, second)
-    years, months, days, hours, minutes = (raw(each).astype(np.int64) for each in given[:-1])
+    years, months, days, hours, minutes = (raw(array).astype(np.int64) for array in given[:-1])
     micros = unscaled(second)
     bad = (hours < 0) | (hours > 23) | (minutes < 0) | (minutes > 59)
     bad = bad | (micros < 0) | (micros >= 61 * SECOND_US) | ~are_dates(years, months, days)
@@ -298,14 +298,14 @@ def unix_count(instants: pa.Array, size: int) -> pa.Array:
 
 def from_count(numbers: pa.Array, size: int, condition: str | None = FAR) -> pa.Array:
     """The instant of a whole number of ``size`` µs; too far fails by ``condition``, or is the last one."""
-    found = raw(numbers).astype(np.int64)
+    counts = raw(numbers).astype(np.int64)
     most = np.iinfo(np.int64).max // size
-    bad = (found > most) | (found < -((1 << 63) // size))
+    bad = (counts > most) | (counts < -((1 << 63) // size))
     if condition is not None:
         base.check(bad, condition, "a time is too far", numbers)
     with np.errstate(over="ignore"):
-        times = found * size
-    ends = np.where(found > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+        times = counts * size
+    ends = np.where(counts > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
     return made(np.where(bad, ends, times), INT64, numbers)
 
 
@@ -318,19 +318,19 @@ def wrapped_seconds(numbers: pa.Array) -> pa.Array:
 def from_decimal_seconds(numbers: pa.Array, exact: bool) -> pa.Array:
     """The instant of a DECIMAL number of seconds. ``exact``: what has more digits or is too far fails, as in
     `timestamp_seconds`; else digits are cut off and the rest wraps around, as in a cast."""
-    found, scale = unscaled(numbers), numbers.type.scale
+    units, scale = unscaled(numbers), numbers.type.scale
     if scale > 6:
         size = 10 ** (scale - 6)
-        rest = np.fmod(found, size)
+        rest = np.fmod(units, size)
         if exact:
             base.check(rest != 0, FAR, "a number of seconds has parts of a microsecond", numbers)
-        return made((found - rest) // size, INT64, numbers)
+        return made((units - rest) // size, INT64, numbers)
     size = 10 ** (6 - scale)
     if exact:
         most = np.iinfo(np.int64).max // size
-        base.check((found > most) | (found < -((1 << 63) // size)), FAR, "a time is too far", numbers)
+        base.check((units > most) | (units < -((1 << 63) // size)), FAR, "a time is too far", numbers)
     with np.errstate(over="ignore"):
-        return made(found * size, INT64, numbers)
+        return made(units * size, INT64, numbers)
 
 
 def from_real_seconds(numbers: pa.Array, cast: bool) -> pa.Array:
@@ -348,8 +348,8 @@ def from_real_seconds(numbers: pa.Array, cast: bool) -> pa.Array:
     above, below = micros >= 2.0**63, micros < -(2.0**63)
     whole = np.trunc(np.where(above | below, 0.0, micros)).astype(np.int64)
     whole = np.where(above, np.iinfo(np.int64).max, np.where(below, np.iinfo(np.int64).min, whole))
-    known = where_known(numbers)
-    missing = none if known is None else none | ~known
+    not_null = where_known(numbers)
+    missing = none if not_null is None else none | ~not_null
     return pa.array(whole, INT64, mask=missing)
 
 
