@@ -29,12 +29,12 @@ def make_folders(path: str | os.PathLike[str], mode: int | None = None) -> None:
     while not os.path.isdir(folder):
         missing.append(folder)
         folder = os.path.dirname(folder)
-    for each in reversed(missing):
+    for new_folder in reversed(missing):
         try:
-            os.mkdir(each, 0o777 if mode is None else mode)
+            os.mkdir(new_folder, 0o777 if mode is None else mode)
             if mode is not None:
-                os.chmod(each, mode)  # mkdir's is less the mask
+                os.chmod(new_folder, mode)  # mkdir's is less the mask
         except FileExistsError:  # another process was faster: it may not have come to syncing yet
-            if not os.path.isdir(each):
+            if not os.path.isdir(new_folder):
                 raise
-        sync(os.path.dirname(each))
+        sync(os.path.dirname(new_folder))

@@ -115,8 +115,8 @@ _KINDS = {
 def plain_of(error: WatersmeetError) -> dict[str, Any]:
     """``error`` as plain values that JSON knows, for `error_from`."""
     if isinstance(error, SeveralErrors):
-        return {"errors": [plain_of(each) for each in error.errors]}
-    kind = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _KINDS)
+        return {"errors": [plain_of(part) for part in error.errors]}
+    kind = next(class_.__name__ for class_ in type(error).__mro__ if class_.__name__ in _KINDS)
     return {
         "kind": kind,
         "message": error.message,
@@ -129,7 +129,7 @@ def plain_of(error: WatersmeetError) -> dict[str, Any]:
 def error_from(plain: Mapping[str, Any]) -> WatersmeetError:
     """The error that `plain_of` made ``plain`` of. Raises: KeyError for a class not of the tree."""
     if "errors" in plain:
-        return SeveralErrors([error_from(each) for each in plain["errors"]])
+        return SeveralErrors([error_from(part) for part in plain["errors"]])
     kind = _KINDS[plain["kind"]]
     location = Location(**plain["location"]) if plain["location"] else None
     return kind(plain["message"], code=plain["code"], hint=plain["hint"], location=location)
@@ -140,7 +140,7 @@ def printable(text: str) -> str:
     carriage returns, directions of writing) are shown as Python writes them. Texts quote values of rows."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    return "".join(ascii(each)[1:-1] if _steers(each) else each for each in text)
+    return "".join(ascii(character)[1:-1] if _steers(character) else character for character in text)
 
 
 def _steers(character: str) -> bool:
@@ -188,9 +188,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def near_names(wanted: str, known: Iterable[str]) -> str | None:
+def near_names(wanted: str, candidates: Iterable[str]) -> str | None:
     """A hint with the known names nearest to ``wanted`` (or all, when few), or None when none is known."""
-    names = list(dict.fromkeys(known))
+    names = list(dict.fromkeys(candidates))
     if not names:
         return None
     lowered = {name.lower(): name for name in names}
@@ -198,7 +198,7 @@ def near_names(wanted: str, known: Iterable[str]) -> str | None:
     near = [lowered[hit] for hit in difflib.get_close_matches(own, lowered, n=3)]
     if not near:  # separator for sep
         near = [
-            lowered[each] for each in lowered if min(len(each), len(own)) >= _WORD and _begins(each, own)
+            lowered[name] for name in lowered if min(len(name), len(own)) >= _WORD and _begins(name, own)
         ][:3]
     if near:
         return "did you mean " + " or ".join(f'"{name}"' for name in near) + "?"

@@ -46,11 +46,11 @@ def read_date(text: str) -> int | None:
     >>> read_date("1970-01-02"), read_date("1971"), read_date("1970-13-01")
     (1, 365, None)
     """
-    found = _DATE.fullmatch(text.strip(BLANK))
-    if found is None:
+    match = _DATE.fullmatch(text.strip(BLANK))
+    if match is None:
         return None
-    year = int(found[2]) * (-1 if found[1] == "-" else 1)
-    days = _days(year, int(found[3] or 1), int(found[4] or 1))
+    year = int(match[2]) * (-1 if match[1] == "-" else 1)
+    days = _days(year, int(match[3] or 1), int(match[4] or 1))
     return days if days is not None and abs(days) < 2**31 else None
 
 
@@ -69,16 +69,16 @@ def read_time(text: str) -> tuple[int | None, int, str | None] | None:
     if bare or text.startswith("T"):
         days, clock = None, own[not bare :]
     else:
-        found = _TIME.fullmatch(own)
-        if found is None:
+        match = _TIME.fullmatch(own)
+        if match is None:
             return None
-        year = int(found[2]) * (-1 if found[1] == "-" else 1)
-        days = _days(year, int(found[3] or 1), int(found[4] or 1))
+        year = int(match[2]) * (-1 if match[1] == "-" else 1)
+        days = _days(year, int(match[3] or 1), int(match[4] or 1))
         if days is None:
             return None
-        if found[5] is None:
+        if match[5] is None:
             return (days, 0, None)
-        clock = found[5]
+        clock = match[5]
     parts = re.fullmatch(
         r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?([^0-9].*)?)?)?", clock, re.DOTALL
     )
@@ -112,8 +112,8 @@ _OFFSET = re.compile(
 
 @cache
 def _names() -> frozenset[str]:
-    known = zoneinfo.available_timezones() - {"localtime", "posixrules", "Factory", "ROC", *_SHORT}
-    return frozenset(name for name in known if not name.startswith(_NOT_IN_JAVA))
+    names = zoneinfo.available_timezones() - {"localtime", "posixrules", "Factory", "ROC", *_SHORT}
+    return frozenset(name for name in names if not name.startswith(_NOT_IN_JAVA))
 
 
 @cache
@@ -125,17 +125,17 @@ def zone_converter(text: str) -> Callable[[int], int] | None:
     if text in ("Z", "UTC", "GMT", "UT"):
         return lambda wall: wall
     prefix = re.match(r"(?:UTC|GMT|UT)(?=[+-])", text)
-    found = _OFFSET.fullmatch(text[prefix.end() :] if prefix else text)
-    if found is not None:
+    match = _OFFSET.fullmatch(text[prefix.end() :] if prefix else text)
+    if match is not None:
         hours, minutes, seconds = (
-            int(found[a] or found[b] or found[c] or 0) for a, b, c in ((2, 3, 6), (2, 4, 7), (2, 5, 8))
+            int(match[a] or match[b] or match[c] or 0) for a, b, c in ((2, 3, 6), (2, 4, 7), (2, 5, 8))
         )
-        if found[2]:
+        if match[2]:
             minutes = seconds = 0
         total = hours * 3600 + minutes * 60 + seconds
         if minutes > 59 or seconds > 59 or total > 18 * 3600:
             return None
-        offset = total * (1_000_000 if found[1] == "+" else -1_000_000)
+        offset = total * (1_000_000 if match[1] == "+" else -1_000_000)
         return lambda wall: wall - offset
     return converter_of(text) if text in _names() else None
 

@@ -111,23 +111,23 @@ def _fixed(name: str, seconds: int) -> Zone:
 
 def _probed(rules: zoneinfo.ZoneInfo, begin: datetime, end: datetime) -> list[tuple[int, int]]:
     """Changes by the zone's rules in [begin, end): (instant, offset from then on), in seconds."""
-    found = []
-    here, known = begin, _offset(rules, begin)
+    changes = []
+    here, current = begin, _offset(rules, begin)
     while here < end:
         there = min(here + _PROBE, end)
         offset = _offset(rules, there)
-        if offset != known:
+        if offset != current:
             low, high = int(here.timestamp()), int(there.timestamp())
-            found.append((_change(rules, low, high, offset), offset))
-            known = offset
+            changes.append((_change(rules, low, high, offset), offset))
+            current = offset
         here = there
-    return found
+    return changes
 
 
 def _change(rules: zoneinfo.ZoneInfo, low: int, high: int, offset: int) -> int:
     seconds = range(low, high + 1)
     return low + bisect_right(
-        seconds, False, key=lambda each: _offset(rules, datetime.fromtimestamp(each, UTC)) == offset
+        seconds, False, key=lambda second: _offset(rules, datetime.fromtimestamp(second, UTC)) == offset
     )
 
 
@@ -151,8 +151,8 @@ def _written(data: bytes) -> tuple[list[int], list[int]]:
     """(instants of changes, offsets: one more), in seconds, of a TZif file of version 2 on (RFC 8536)."""
 
     def header(at: int) -> tuple[int, int, int, int, int, int]:
-        found: tuple[int, int, int, int, int, int] = struct.unpack(">6l", data[at + 20 : at + 44])
-        return found
+        fields: tuple[int, int, int, int, int, int] = struct.unpack(">6l", data[at + 20 : at + 44])
+        return fields
 
     utc, std, leap, times, kinds, chars = header(0)
     at = 44 + times * 5 + kinds * 6 + chars + leap * 8 + std + utc
@@ -163,9 +163,9 @@ def _written(data: bytes) -> tuple[list[int], list[int]]:
     at += 9 * times
     offsets = [struct.unpack(">l", data[at + 6 * n : at + 6 * n + 4])[0] for n in range(kinds)]
     starts: list[int] = []
-    found = [offsets[0]]
+    kept_offsets = [offsets[0]]
     for instant, kind in zip(instants, chosen, strict=True):
-        if offsets[kind] != found[-1]:  # a change of the name alone is none
+        if offsets[kind] != kept_offsets[-1]:  # a change of the name alone is none
             starts.append(instant)
-            found.append(offsets[kind])
-    return starts, found
+            kept_offsets.append(offsets[kind])
+    return starts, kept_offsets

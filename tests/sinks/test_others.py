@@ -108,5 +108,5 @@ def test_memory_publishes_once_per_tick():
         sink.publish("i", 1, "a3", {"rows": "of another"})
     with pytest.raises(EngineError, match="sink-ahead"):
         sink.resume(["i"], Resumed(0))
-    sink.resume(["i"], Resumed(0, known={"i": (0, ORIGIN)}, set_aside=True))
+    sink.resume(["i"], Resumed(0, last_parts={"i": (0, ORIGIN)}, set_aside=True))
     assert MemorySink.rows("m") == [{"a": 0}]

@@ -47,31 +47,31 @@ def test_parts_of_ticks_that_the_state_has_not_come_to_are_refused(tmp_path):
     """As after restoring a copy of the checkpoint: its next tick 3 would be taken for the one there."""
     ran_to(tmp_path, 4)
     before = visible(tmp_path)
-    error = refused(lambda: resumed_at(tmp_path, 2, known=KNOWN))
+    error = refused(lambda: resumed_at(tmp_path, 2, last_parts=KNOWN))
     assert error.code == "sink-ahead"
     assert "tick 3" in error.message
     assert "tick 4" in error.message
     assert "--set-aside-newer-parts" in error.hint
-    error = refused(lambda: resumed_at(tmp_path, 2, known=KNOWN, pending=True))
+    error = refused(lambda: resumed_at(tmp_path, 2, last_parts=KNOWN, pending=True))
     assert '"delivered" tick 4' in error.message
     assert visible(tmp_path) == before
-    resumed_at(tmp_path, 3, known={"delivered": (3, ORIGIN)}, set_aside=True)
-    resumed_at(tmp_path, 2, known=KNOWN, pending=True)
+    resumed_at(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}, set_aside=True)
+    resumed_at(tmp_path, 2, last_parts=KNOWN, pending=True)
 
 
 def test_they_are_set_aside_when_that_is_asked_for_and_nothing_is_destroyed(tmp_path):
     ran_to(tmp_path, 4)
-    (said,) = resumed_at(tmp_path, 2, known=KNOWN, set_aside=True)
+    (said,) = resumed_at(tmp_path, 2, last_parts=KNOWN, set_aside=True)
     assert "parts of" in said
     assert visible(tmp_path) == Counter([("a", 1), ("a", 2)])
     moved = [path.parent.name for path in tmp_path.glob("_set_aside/*/*/*.parquet")]
     assert sorted(moved) == ["delivered-000000000003", "delivered-000000000004"]
-    assert resumed_at(tmp_path, 2, known=KNOWN, set_aside=True) == []
+    assert resumed_at(tmp_path, 2, last_parts=KNOWN, set_aside=True) == []
 
 
 def test_a_part_of_the_pending_tick_is_set_aside_as_well(tmp_path):
     ran_to(tmp_path, 3)
-    resumed_at(tmp_path, 2, known=KNOWN, pending=True, set_aside=True)
+    resumed_at(tmp_path, 2, last_parts=KNOWN, pending=True, set_aside=True)
     assert visible(tmp_path) == Counter([("a", 1), ("a", 2)])
 
 
@@ -81,13 +81,13 @@ def test_a_part_of_the_pending_tick_is_set_aside_as_well(tmp_path):
 def test_parts_of_another_history_are_refused(tmp_path, known):
     """Of the same state, restored twice: the ticks count the same, the rows are others."""
     ran_to(tmp_path, 2)
-    assert refused(lambda: resumed_at(tmp_path, 3, known=known)).code == "sink-of-another-history"
+    assert refused(lambda: resumed_at(tmp_path, 3, last_parts=known)).code == "sink-of-another-history"
 
 
 def test_whoever_reads_the_parts_may_move_them_away(tmp_path):
     ran_to(tmp_path, 3)
     shutil.rmtree(tmp_path / "delivered-000000000003")
-    assert resumed_at(tmp_path, 3, known={"delivered": (3, ORIGIN)}) == []
+    assert resumed_at(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}) == []
 
 
 @pytest.mark.parametrize("damage", ["other", "missing", "flipped"])

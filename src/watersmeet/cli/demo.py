@@ -89,17 +89,17 @@ def run_demo(name: str, directory: Path, live: bool | None, layout: Layout | Non
         print("stopped before the end: nothing to compare")
         return 1
     print("joining the same files with DuckDB, all at once …", flush=True)
-    found = compare(demo, streams, work / "result")
-    print(f"rows: {found.rows:,} from the streams, {found.expected:,} from the batch join")
-    if found.equal:
+    compared = compare(demo, streams, work / "result")
+    print(f"rows: {compared.rows:,} from the streams, {compared.expected:,} from the batch join")
+    if compared.equal:
         print("EQUAL, row for row")
     else:
-        print(f"NOT EQUAL: {counted(found.missing, 'row')} missing, {found.surplus:,} too many")
+        print(f"NOT EQUAL: {counted(compared.missing, 'row')} missing, {compared.surplus:,} too many")
     if not ended.account.adds_up():
         print("the account does NOT add up")
     print(f"result: {work / 'result'} (read_parquet('{work / 'result'}/*/*.parquet'))")
     print(f"took {time.monotonic() - started:.0f} s")
-    return 0 if found.equal and ended.account.adds_up() else 1
+    return 0 if compared.equal and ended.account.adds_up() else 1
 
 
 def job_text(demo: Demo, directory: Path) -> str:

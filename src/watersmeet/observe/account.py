@@ -72,9 +72,9 @@ class InputAccount:
         late_by: Mapping[str, Lateness] | None = None,
     ) -> InputAccount:
         """From an engine's counters, named as the fields; ``in`` is ``rows_in``, with broken records."""
-        known = {place: counts.get(place, 0) for place in PLACES if place != "retained"}
-        known["missing_deletes"] = counts.get("missing_deletes", 0)
-        return cls(name, counts.get("in", 0), retained=retained, late_by=late_by or {}, **known)
+        counted = {place: counts.get(place, 0) for place in PLACES if place != "retained"}
+        counted["missing_deletes"] = counts.get("missing_deletes", 0)
+        return cls(name, counts.get("in", 0), retained=retained, late_by=late_by or {}, **counted)
 
     @property
     def difference(self) -> int:
@@ -95,8 +95,8 @@ class InputAccount:
         if not self.late_by:
             return None
         parts = [
-            (f"{column} " if len(self.late_by) > 1 else "") + found.words()
-            for column, found in self.late_by.items()
+            (f"{column} " if len(self.late_by) > 1 else "") + lateness.words()
+            for column, lateness in self.late_by.items()
         ]
         return f"{self.input}: {self.late:,} late {'; '.join(parts)}"
 

@@ -30,7 +30,7 @@ class Held:
         return f"{self.source}/{self.partition}" if self.partition else self.source
 
 
-def held_words(found: Sequence[Held], started: bool) -> str:
+def held_words(partitions: Sequence[Held], started: bool) -> str:
     """Why a watermark does not move.
 
     >>> held_words([Held("a", "0"), Held("a", "1", 1_700_000_000_000_000)], started=True)
@@ -38,13 +38,13 @@ def held_words(found: Sequence[Held], started: bool) -> str:
     >>> held_words([Held("a", str(n)) for n in range(5)], started=False)
     'not started: no row yet in a/0, a/1, a/2 and 2 more'
     """
-    if not started and all(each.since_us is None for each in found):
-        return f"not started: no row yet in {_listed([each.name for each in found])}"
+    if not started and all(partition.since_us is None for partition in partitions):
+        return f"not started: no row yet in {_listed([partition.name for partition in partitions])}"
     words = [
-        f"{each.name} ("
-        + ("no row yet" if each.since_us is None else f"no row since {_clock(each.since_us)}")
+        f"{partition.name} ("
+        + ("no row yet" if partition.since_us is None else f"no row since {_clock(partition.since_us)}")
         + ")"
-        for each in found
+        for partition in partitions
     ]
     return f"{'held back by' if started else 'not started: waits for'} {_listed(words)}"
 
@@ -63,12 +63,12 @@ class Waiting:
         >>> print(Waiting("o", (Held("orders", "2", None, 30_000_000),)).words())
         note: the watermark of o waits for a row in orders/2, or 30 s of silence (idle_timeout)
         """
-        timeouts = [each.idle_timeout_us for each in self.held_by]
-        known = [each for each in timeouts if each is not None]
+        timeouts = [partition.idle_timeout_us for partition in self.held_by]
+        finite = [timeout for timeout in timeouts if timeout is not None]
         until = " (it has no idle_timeout)"
-        if len(known) == len(timeouts):
-            until = f", or {duration(max(known))} of silence (idle_timeout)"
-        names = _listed([each.name for each in self.held_by])
+        if len(finite) == len(timeouts):
+            until = f", or {duration(max(finite))} of silence (idle_timeout)"
+        names = _listed([partition.name for partition in self.held_by])
         return f"note: the watermark of {self.input} waits for a row in {names}{until}"
 
 

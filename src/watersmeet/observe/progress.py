@@ -86,8 +86,10 @@ class TickReport:
     @property
     def behind(self) -> str:
         """What was not read yet, of all sources where it is known; empty: nothing."""
-        units = sorted({each.of for each in self.backlog.values()})
-        sums = [(sum(each.count for each in self.backlog.values() if each.of == of), of) for of in units]
+        units = sorted({backlog.of for backlog in self.backlog.values()})
+        sums = [
+            (sum(backlog.count for backlog in self.backlog.values() if backlog.of == of), of) for of in units
+        ]
         return " + ".join(f"{count:,} {of}" for count, of in sums if count)
 
     @property
@@ -157,8 +159,8 @@ class LiveProgress:
         self._live.__exit__(kind, error, trace)
 
     def start(self, waiting: Sequence[Waiting]) -> None:
-        for each in waiting:
-            self._live.console.print(each.words(), markup=False, highlight=False)
+        for wait in waiting:
+            self._live.console.print(wait.words(), markup=False, highlight=False)
 
     def update(self, report: TickReport) -> None:
         self._recent.append(report)
@@ -207,8 +209,8 @@ class PlainProgress(_Quiet):
         self._integers = integers
 
     def start(self, waiting: Sequence[Waiting]) -> None:
-        for each in waiting:
-            print(each.words(), file=self._out, flush=True)
+        for wait in waiting:
+            print(wait.words(), file=self._out, flush=True)
 
     def update(self, report: TickReport) -> None:
         late, kept = (sum(getattr(row, what) for row in report.inputs) for what in ("late_in", "retained"))
@@ -227,10 +229,10 @@ class PlainProgress(_Quiet):
         marks = [
             (f"{row.name}.{column}", mark) for row in report.inputs for column, mark in row.watermarks.items()
         ]
-        times = [each for each in marks if each[0] not in self._integers] or marks
+        times = [time_mark for time_mark in marks if time_mark[0] not in self._integers] or marks
         if not times:
             return ""
-        name, mark = min(times, key=lambda each: each[1])
+        name, mark = min(times, key=lambda named: named[1])
         return f"W[{name}] {shown_time(mark, name in self._integers)}{self._behind(name, mark, report)}"
 
     def _behind(self, name: str, mark: Watermark, report: TickReport) -> str:
@@ -241,11 +243,11 @@ class PlainProgress(_Quiet):
 
 
 def _standstill(report: TickReport) -> str:
-    found = [(row.name, row.standstill) for row in report.inputs if row.standstill is not None]
-    if not found:
+    standing = [(row.name, row.standstill) for row in report.inputs if row.standstill is not None]
+    if not standing:
         return ""
-    name, why = found[0]
-    return f"{name} {why}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
+    name, why = standing[0]
+    return f"{name} {why}" + (f" (and {len(standing) - 1} more)" if len(standing) > 1 else "")
 
 
 def _of_the_clock(report: TickReport) -> str:
@@ -262,7 +264,7 @@ class JsonProgress(_Quiet):
 
     def start(self, waiting: Sequence[Waiting]) -> None:
         if waiting:
-            print(json.dumps({"waiting": [asdict(each) for each in waiting]}), file=self._out, flush=True)
+            print(json.dumps({"waiting": [asdict(wait) for wait in waiting]}), file=self._out, flush=True)
 
     def update(self, report: TickReport) -> None:
         line = asdict(report)

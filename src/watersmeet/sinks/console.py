@@ -61,10 +61,10 @@ class ConsoleSink(WithoutParts):
             return
         texts = frame.toDF(*plain).selectExpr(*[f"CAST({c} AS STRING) AS {c}" for c in plain])
         schema = ", ".join([*(f"{c} STRING" for c in plain), f"`{_COUNT}` BIGINT"])
-        found = texts.mapInArrow(_first_rows(self._rows), schema).collect()
+        collected = texts.mapInArrow(_first_rows(self._rows), schema).collect()
         rows: list[Texts] = []
-        rows += [tuple(row)[:-1] for row in found if row[-1] is None][: self._rows]
-        total = sum(row[-1] for row in found if row[-1] is not None)
+        rows += [tuple(row)[:-1] for row in collected if row[-1] is None][: self._rows]
+        total = sum(row[-1] for row in collected if row[-1] is not None)
         self._staged[attempt, insert, tick] = names, rows, total
 
     def _values(self, frame: Frame) -> tuple[list[Texts], int]:
@@ -73,10 +73,10 @@ class ConsoleSink(WithoutParts):
         texts = {name for name, kind in kinds.items() if not has_value(kind)}
         typed = frame.selectExpr(*[f"CAST({n} AS STRING) AS {n}" if n in texts else n for n in kinds])
         schema = type(typed.schema)([*typed.schema.fields]).add(_COUNT, "long")
-        found = typed.mapInArrow(_first_rows(self._rows), schema).toArrow()
-        counts = found.column(_COUNT)
-        shown = found.filter(counts.is_null()).drop_columns([_COUNT]).slice(0, self._rows)
-        return [*rows_of(shown)], sum(each for each in counts.to_pylist() if each is not None)
+        collected = typed.mapInArrow(_first_rows(self._rows), schema).toArrow()
+        counts = collected.column(_COUNT)
+        shown = collected.filter(counts.is_null()).drop_columns([_COUNT]).slice(0, self._rows)
+        return [*rows_of(shown)], sum(count for count in counts.to_pylist() if count is not None)
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         return self._staged[attempt, insert, tick][2]
@@ -88,7 +88,7 @@ class ConsoleSink(WithoutParts):
         return False
 
     def discard(self, attempt: str) -> None:
-        self._staged = {key: found for key, found in self._staged.items() if key[0] != attempt}
+        self._staged = {key: staged for key, staged in self._staged.items() if key[0] != attempt}
 
 
 def _row_limit(spec: SinkSpec) -> int:

@@ -46,10 +46,10 @@ class _Inflated(io.RawIOBase):
     def readinto(self, wanted: Any) -> int:
         while not self._inflating.eof:
             packed = self._inflating.unconsumed_tail or self._packed.read(_PIECE)
-            found = self._inflating.decompress(packed, len(wanted))
-            if found:
-                wanted[: len(found)] = found
-                return len(found)
+            inflated = self._inflating.decompress(packed, len(wanted))
+            if inflated:
+                wanted[: len(inflated)] = inflated
+                return len(inflated)
             if not packed:
                 raise EOFError(f"{self._packed.name} ends within its stream")
         return 0
@@ -120,11 +120,11 @@ def _where(piece: npt.NDArray[np.uint8], byte: int) -> Places:
 
 
 def _counted(file: Path, count: Callable[[npt.NDArray[np.uint8]], int]) -> int:
-    found = 0
+    total = 0
     with OPENERS[file.suffix](file, "rb") as content:
         while (piece := _next(content)) is not None:
-            found += count(piece)
-    return found
+            total += count(piece)
+    return total
 
 
 def _next(content: IO[bytes]) -> npt.NDArray[np.uint8] | None:

@@ -153,7 +153,7 @@ class FileSink:
         if self._format == "json":
             return sum(map(lines_in, files))
         records = map(records_in, files)
-        return sum(max(0, each - 1) for each in records) if self._has_header else sum(records)
+        return sum(max(0, rows - 1) for rows in records) if self._has_header else sum(records)
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         """For Parquet as it is by default, of plain types."""
@@ -243,8 +243,8 @@ class FileSink:
 
     def parts(self) -> list[tuple[str, int]]:
         """The published (insert, tick) pairs, sorted."""
-        found = [part.name for part in self.part_folders()]
-        return sorted((unquote(name[:-13]), int(name[-12:])) for name in found)
+        names = [part.name for part in self.part_folders()]
+        return sorted((unquote(name[:-13]), int(name[-12:])) for name in names)
 
     def part_folders(self) -> list[Path]:
         """The folders of published parts."""
@@ -320,10 +320,10 @@ def _safe(name: str) -> str:
 
 def _free_name(path: Path) -> Path:
     """The path, or that with a number, at which there is nothing."""
-    found, number = path, 1
-    while found.exists():
-        found, number = path.with_name(f"{path.name}.{number}"), number + 1
-    return found
+    free, number = path, 1
+    while free.exists():
+        free, number = path.with_name(f"{path.name}.{number}"), number + 1
+    return free
 
 
 def _sync_tree(directory: Path) -> None:

@@ -73,8 +73,8 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _convert(kind: pa.DataType) -> Convert:
-    found = _of_values(kind)
-    return lambda value: None if value is None else found(value)
+    convert = _of_values(kind)
+    return lambda value: None if value is None else convert(value)
 
 
 def _of_values(kind: pa.DataType) -> Convert:
@@ -94,8 +94,8 @@ def _of_values(kind: pa.DataType) -> Convert:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return lambda value: base64.b64encode(value).decode()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        each = _convert(kind.value_type)
-        return lambda values: [each(value) for value in values]
+        convert = _convert(kind.value_type)
+        return lambda values: [convert(value) for value in values]
     if pa.types.is_struct(kind):
         parts = [(kind.field(n).name, _convert(kind.field(n).type)) for n in range(kind.num_fields)]
         return lambda value: {name: part(value[name]) for name, part in parts}
@@ -113,10 +113,10 @@ def _number(value: float) -> Any:
 def _day(days: int) -> str:
     """A day of any year, counted from 1970; a year of more than four digits has a sign, as Java writes it."""
     cycle, day = divmod(days + _SINCE_YEAR_1, _DAYS_OF_400_YEARS)
-    found = date.fromordinal(day + 1)
-    year = found.year + 400 * cycle
+    in_cycle = date.fromordinal(day + 1)
+    year = in_cycle.year + 400 * cycle
     sign = "-" if year < 0 else "+" if year > 9999 else ""
-    return f"{sign}{abs(year):04d}-{found:%m-%d}"
+    return f"{sign}{abs(year):04d}-{in_cycle:%m-%d}"
 
 
 def _moment(value: int, second: int) -> str:

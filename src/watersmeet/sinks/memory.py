@@ -57,9 +57,9 @@ class MemorySink:
         return (insert, tick) in self._published.get(self._name, {})
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
-        known = self._published.get(self._name, {}).get((insert, tick))
-        if known is not None:
-            check_same(self._name, "memory", insert, tick, known[0], identity)
+        published = self._published.get(self._name, {}).get((insert, tick))
+        if published is not None:
+            check_same(self._name, "memory", insert, tick, published[0], identity)
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         self.check(insert, tick, identity)

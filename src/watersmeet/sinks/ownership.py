@@ -65,10 +65,10 @@ class Ownership:
                 locked = _locked(handle)
                 if not _is_at(handle, mark):  # it was removed in between
                     continue
-                known = os.pread(handle, 1000, 0).decode(errors="replace").strip()
-                if known != owner:
+                stored_owner = os.pread(handle, 1000, 0).decode(errors="replace").strip()
+                if stored_owner != owner:
                     parts = has_parts()
-                    if parts or (known and not locked):
+                    if parts or (stored_owner and not locked):
                         raise of_another(folder, sink, parts)
                     os.ftruncate(handle, 0)
                     os.pwrite(handle, f"{owner}\n".encode(), 0)
@@ -91,10 +91,10 @@ class Ownership:
     def check(self, sink: str) -> None:
         """Raises: EngineError when the directory is no longer this job's."""
         try:
-            known = self._mark.read_text(errors="replace").strip()
+            stored_owner = self._mark.read_text(errors="replace").strip()
         except FileNotFoundError:
-            known = ""
-        if known != self._owner:
+            stored_owner = ""
+        if stored_owner != self._owner:
             raise EngineError(
                 f'{self._mark.parent} is another job\'s by now (sink "{sink}"): nothing was published',
                 code="sink-taken",
@@ -159,16 +159,16 @@ def _locked(handle: int) -> bool:
 
 
 def _identity(handle: int) -> tuple[int, int]:
-    found = os.fstat(handle)
-    return found.st_dev, found.st_ino
+    stat = os.fstat(handle)
+    return stat.st_dev, stat.st_ino
 
 
 def _is_at(handle: int, path: Path) -> bool:
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except FileNotFoundError:
         return False
-    return _identity(handle) == (found.st_dev, found.st_ino)
+    return _identity(handle) == (stat.st_dev, stat.st_ino)
 
 
 def of_another(folder: Path, sink: str, has_parts: bool) -> EngineError:

@@ -37,13 +37,13 @@ class Resumed:
     Args:
         committed: the last committed tick, 0 before the first.
         pending: the tick after it was begun, and is to be repeated: there may be parts of it.
-        known: per insert the last part with rows that the state knows of: (tick, identity).
+        last_parts: per insert the last part with rows that the state knows of: (tick, identity).
         set_aside: parts of later ticks are moved out of sight, instead of being refused.
     """
 
     committed: int
     pending: bool = False
-    known: Mapping[str, tuple[int, Identity]] | None = None
+    last_parts: Mapping[str, tuple[int, Identity]] | None = None
     set_aside: bool = False
 
 
@@ -65,9 +65,9 @@ def newer_parts(
         EngineError: there are such parts and nobody asked to set them aside, or the older ones are not those
             that the state knows of.
     """
-    found = sorted(parts)
+    in_order = sorted(parts)
     last = resumed.committed + (resumed.pending and not resumed.set_aside)
-    newer = [part for part in found if part[1] > last]
+    newer = [part for part in in_order if part[1] > last]
     if newer and not resumed.set_aside:
         raise EngineError(
             f"{place} holds {listed(newer)}, but the checkpoint is at tick {resumed.committed} "
@@ -79,9 +79,9 @@ def newer_parts(
             "see them, and their ticks are made again",
         )
     for insert in inserts:
-        older = [tick for name, tick in found if name == insert and tick <= resumed.committed]
+        older = [tick for name, tick in in_order if name == insert and tick <= resumed.committed]
         if older:
-            _check_last(sink, place, insert, older[-1], identity_of, (resumed.known or {}).get(insert))
+            _check_last(sink, place, insert, older[-1], identity_of, (resumed.last_parts or {}).get(insert))
     return newer
 
 
@@ -91,11 +91,11 @@ def _check_last(
     insert: str,
     tick: int,
     identity_of: Callable[[str, int], Identity | None],
-    known: tuple[int, Identity] | None,
+    committed: tuple[int, Identity] | None,
 ) -> None:
-    if known is not None and tick < known[0]:
+    if committed is not None and tick < committed[0]:
         return  # later ones may have been moved away by whoever reads them
-    if known is not None and tick == known[0] and identity_of(insert, tick) == known[1]:
+    if committed is not None and tick == committed[0] and identity_of(insert, tick) == committed[1]:
         return
     raise EngineError(
         f'{place} holds a part of "{insert}", tick {tick}, that is not the one which the checkpoint knows '
@@ -106,18 +106,18 @@ def _check_last(
     )
 
 
-def check_same(sink: str, place: str, insert: str, tick: int, found: Identity | None, own: Identity) -> None:
+def check_same(sink: str, place: str, insert: str, tick: int, stored: Identity | None, own: Identity) -> None:
     """A part of the tick is there already: it stays if it is this tick's.
 
     Raises:
         EngineError: it was made from something else.
     """
-    if found == own:
+    if stored == own:
         return
-    if found is None:
+    if stored is None:
         why = "what it was made from cannot be read"
     else:
-        names = [name for name in {**found, **own} if found.get(name) != own.get(name)]
+        names = [name for name in {**stored, **own} if stored.get(name) != own.get(name)]
         why = f"it was made from other {' and '.join(names)}"
     raise EngineError(
         f'{place} has a part of "{insert}", tick {tick}, but not of this tick {tick} (sink "{sink}"): {why}. '

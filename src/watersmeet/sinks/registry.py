@@ -45,7 +45,7 @@ def make_sink(spec: SinkSpec, *, console: RowPrinter | None = None) -> Sink:
 def plain_part(part: ArrowPart) -> dict[str, Any]:
     """``part`` as plain values that JSON knows, for `part_from`."""
     wanted = (type(part).__module__, type(part).__name__)
-    kind = next(kind for kind, known in PARTS.items() if known == wanted)
+    kind = next(kind for kind, part_class in PARTS.items() if part_class == wanted)
     return {**vars(part), "kind": kind}
 
 

@@ -88,8 +88,8 @@ def aggregate_name(node: exp.Expr) -> str:
     if isinstance(inner, exp.Anonymous):
         name = inner.name.lower()
         return _ALIASES.get(name, name)
-    known = _NAMES.get(type(inner))
-    return known or inner.sql("spark").split("(")[0].strip().lower()
+    own_name = _NAMES.get(type(inner))
+    return own_name or inner.sql("spark").split("(")[0].strip().lower()
 
 
 def call_of(node: exp.Expr) -> Call:

@@ -57,9 +57,11 @@ _ALL = (
     Connector("jdbc", tables=True, snapshot=True, refresh_us=_MINUTE_US),
 )  # fmt: skip
 
-CONNECTORS: Mapping[str, Connector] = {each.name: each for each in _ALL}
+CONNECTORS: Mapping[str, Connector] = {connector.name: connector for connector in _ALL}
 
-BY_NAME: Mapping[str, Connector] = {name: each for each in _ALL for name in (each.name, *each.aliases)}
+BY_NAME: Mapping[str, Connector] = {
+    name: connector for connector in _ALL for name in (connector.name, *connector.aliases)
+}
 """By all names, in lower case, as people know them from Hazelcast, Flink and Spark."""
 
 

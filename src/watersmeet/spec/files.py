@@ -91,40 +91,40 @@ _POINTLESS = {
 def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
     """What is wrong with the options of a file source; ``table``: it is read as a whole, again and again."""
     what = f'table "{source.name}"' if table else f'file source "{source.name}"'
-    found = _common(what, "read", source.options, "in/orders")
+    problems = _common(what, "read", source.options, "in/orders")
     wanted = format_of(source.options)
     if wanted in READERS:
-        known = [
+        names = [
             *(OURS if table else OF_SOURCES),
             *(name for name in READERS[wanted] if not (table and name in _OF_STREAMS)),
         ]
-        found += _unknown(what, wanted, source.options, known, READERS)
-        found += _values(what, wanted, source.options, known, Use.READ)
+        problems += _unknown(what, wanted, source.options, names, READERS)
+        problems += _values(what, wanted, source.options, names, Use.READ)
     given = {name.lower() for name in source.options}
     if not table:
-        found += _losing(what, source.options)
+        problems += _losing(what, source.options)
     if not table and {"maxfilespertrigger", "maxbytespertrigger"} <= given:
-        found.append(
+        problems.append(
             SpecError(
                 f"{what} has both maxFilesPerTrigger and maxBytesPerTrigger",
                 code="wrong-option",
                 hint="leave out one: a tick is bounded by files or by bytes",
             )
         )
-    return found
+    return problems
 
 
 def sink_problems(sink: Sink) -> list[SpecError]:
     """What is wrong with the options of a file sink."""
     what = f'file sink "{sink.name}"'
-    found = _common(what, "write", sink.options, "out/delivered")
+    problems = _common(what, "write", sink.options, "out/delivered")
     wanted = format_of(sink.options)
     if wanted in WRITERS:
         settings = [name for name in sink.options if wanted == "parquet" and "." in name]
-        found += _unknown(what, wanted, sink.options, [*OURS, *WRITERS[wanted], *settings], WRITERS)
-        found += _values(what, wanted, sink.options, WRITERS[wanted], Use.WRITE)
+        problems += _unknown(what, wanted, sink.options, [*OURS, *WRITERS[wanted], *settings], WRITERS)
+        problems += _values(what, wanted, sink.options, WRITERS[wanted], Use.WRITE)
     if len(quote(sink.name, safe="")) > LONGEST_NAME:
-        found.append(
+        problems.append(
             SpecError(
                 f'file sink "{sink.name[:40]}…": its name is too long to be that of directories',
                 code="name-too-long",
@@ -133,14 +133,14 @@ def sink_problems(sink: Sink) -> list[SpecError]:
         )
     path = path_of(sink.options)
     if path and local_path(path) is None:
-        found.append(
+        problems.append(
             SpecError(
                 f'{what} writes to local or mounted directories, not to "{urlsplit(path).scheme}:"',
                 code="file-system-not-supported",
                 hint="object stores cannot rename a directory in one step; mount it, or use a Kafka sink",
             )
         )
-    return found
+    return problems
 
 
 def warns_of_changes(options: Mapping[str, str]) -> bool:
@@ -172,10 +172,10 @@ def _option(options: Mapping[str, str], name: str, default: str) -> str:
 
 def _common(what: str, does: str, options: Mapping[str, str], example: str) -> list[SpecError]:
     """A path is there, and a format that there is."""
-    found = []
+    problems = []
     if not path_of(options):
         near = near_names("path", options) or ""
-        found.append(
+        problems.append(
             SpecError(
                 f'{what} needs the option "path"',
                 code="missing-option",
@@ -184,24 +184,24 @@ def _common(what: str, does: str, options: Mapping[str, str], example: str) -> l
         )
     wanted = format_of(options)
     if wanted not in FORMATS:
-        found.append(
+        problems.append(
             SpecError(
                 f'{what} cannot {does} format "{wanted}"',
                 code="unknown-format",
                 hint=near_names(wanted, FORMATS),
             )
         )
-    return found
+    return problems
 
 
 def _unknown(
     what: str,
     wanted: str,
     options: Mapping[str, str],
-    known: list[str],
+    accepted: list[str],
     formats: Mapping[str, tuple[str, ...]],
 ) -> Iterator[SpecError]:
-    lowered = {name.lower() for name in known}
+    lowered = {name.lower() for name in accepted}
     others = {name.lower() for names in formats.values() for name in names}
     of_streams = {name.lower() for name in _OF_STREAMS} - lowered
     for name in options:
@@ -216,15 +216,15 @@ def _unknown(
             f'{what} has no option "{name}"'
             + (f" for the format {wanted}" if name.lower() in others else ""),
             code="unknown-option",
-            hint=hint or near_names(name, [*known, *(OF_ALL_SOURCES if formats is READERS else ())]),
+            hint=hint or near_names(name, [*accepted, *(OF_ALL_SOURCES if formats is READERS else ())]),
         )
 
 
 def _values(
-    what: str, wanted: str, options: Mapping[str, str], known: Iterable[str], use: Use
+    what: str, wanted: str, options: Mapping[str, str], names: Iterable[str], use: Use
 ) -> Iterator[SpecError]:
     """Values that an option cannot have: Spark would refuse them late, or pass over some in silence."""
-    lowered = {name.lower() for name in known}
+    lowered = {name.lower() for name in names}
     given = {name: value for name, value in options.items() if name.lower() in lowered}
     for name, hint in value_problems(given, wanted, use):
         yield _wrong(what, name, given[name], hint)

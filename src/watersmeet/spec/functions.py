@@ -34,8 +34,8 @@ FAMILIES = {
 
 OPERATORS = {
     **{
-        each: f"{{0}} {each} {{1}}"
-        for each in (
+        operator: f"{{0}} {operator} {{1}}"
+        for operator in (
             *(
                 "=",
                 "<",
@@ -116,7 +116,7 @@ class Signature:
         >>> signature_of("substring").words(), signature_of("upper").words()
         ('2 or 3 arguments', '1 argument')
         """
-        numbers = [str(each) for each in self.counts]
+        numbers = [str(count) for count in self.counts]
         if self.more:
             return f"{numbers[0] if numbers else MOST_ARGUMENTS} or more arguments"
         listed = " or ".join([", ".join(numbers[:-1]), numbers[-1]] if len(numbers) > 1 else numbers)
@@ -133,28 +133,28 @@ class _Table:
 
 @cache
 def _table() -> _Table:
-    found = json.loads(TABLE.read_text(encoding="utf-8"))
-    families = [frozenset(each) for each in found["families"]]
+    table = json.loads(TABLE.read_text(encoding="utf-8"))
+    families = [frozenset(family) for family in table["families"]]
     functions = {
         name: Signature(
-            tuple(count for count in each["counts"] if count != "+"),
-            "+" in each["counts"],
+            tuple(count for count in signature["counts"] if count != "+"),
+            "+" in signature["counts"],
             {
                 int(count): tuple(families[number] for number in lists)
-                for count, lists in each.get("refused", {}).items()
+                for count, lists in signature.get("refused", {}).items()
             },
-            each.get("result"),
-            each["kind"],
-            each.get("deterministic", True),
+            signature.get("result"),
+            signature["kind"],
+            signature.get("deterministic", True),
         )
-        for name, each in found["functions"].items()
+        for name, signature in table["functions"].items()
     }
     operators = {
         name: {left: families[number] for left, number in rights.items()}
-        for name, rights in found["operators"].items()
+        for name, rights in table["operators"].items()
     }
-    forms = {name: families[number] for name, number in found["forms"].items()}
-    return _Table(found["spark"], functions, operators, forms)
+    forms = {name: families[number] for name, number in table["forms"].items()}
+    return _Table(table["spark"], functions, operators, forms)
 
 
 def spark_version() -> str:
@@ -172,8 +172,8 @@ def scalar_functions() -> tuple[str, ...]:
     left_out = {*OF_THE_SESSION, *OF_GROUPS}
     return tuple(
         name
-        for name, each in _table().functions.items()
-        if each.kind == "scalar" and each.deterministic and name not in left_out
+        for name, signature in _table().functions.items()
+        if signature.kind == "scalar" and signature.deterministic and name not in left_out
     )
 
 

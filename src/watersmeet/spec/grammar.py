@@ -99,8 +99,8 @@ class GrammarParser(SparkParser):
     def _level(self, level: int) -> Any:
         if level == len(_LEVELS):
             return self._parse_unary()
-        found = self._level(level + 1)
-        while found is not None:
+        expr = self._level(level + 1)
+        while expr is not None:
             kind = self._shift() if level == _SHIFTS else self._operator(_LEVELS[level])
             if kind is None:
                 break
@@ -108,13 +108,13 @@ class GrammarParser(SparkParser):
             if other is None and kind is exp.IntDiv:  # a name
                 self._retreat(self._index - 1)
                 break
-            found = self.expression(kind(this=_operand(found), expression=self._needed(other)))
+            expr = self.expression(kind(this=_operand(expr), expression=self._needed(other)))
             if kind is exp.Div:
-                found.set("typed", self.dialect.TYPED_DIVISION)
-                found.set("safe", self.dialect.SAFE_DIVISION)
+                expr.set("typed", self.dialect.TYPED_DIVISION)
+                expr.set("safe", self.dialect.SAFE_DIVISION)
             elif kind is exp.DPipe:
-                found.set("safe", not self.dialect.STRICT_STRING_CONCAT)
-        return found
+                expr.set("safe", not self.dialect.STRICT_STRING_CONCAT)
+        return expr
 
     def _operator(self, of: dict[TokenType, type[exp.Expression]]) -> Callable[..., exp.Expression] | None:
         if self._is_shift_next():
@@ -155,8 +155,8 @@ class GrammarParser(SparkParser):
             token = self._curr
             if token is not None and token.token_type is TokenType.NUMBER:  # the sign is part of the number
                 self._advance()
-                found = self.expression(exp.Neg(this=self._number(token, negative=True)))
-                return self._collated(self._parse_column_ops(found))
+                expr = self.expression(exp.Neg(this=self._number(token, negative=True)))
+                return self._collated(self._parse_column_ops(expr))
             return self.expression(exp.Neg(this=self._needed(self._parse_unary())))
         if self._match(TokenType.PLUS):  # it makes numbers of texts
             return exp.Anonymous(this="POSITIVE", expressions=[self._needed(self._parse_unary())])
@@ -164,14 +164,14 @@ class GrammarParser(SparkParser):
             return self.expression(exp.BitwiseNot(this=self._needed(self._parse_unary())))
         return self._collated(self._parse_type())
 
-    def _collated(self, found: Any) -> Any:
-        while found is not None and self._match(TokenType.COLLATE):
-            if isinstance(found, exp.Cast) and self._tokens[self._index - 2].token_type in self.TYPE_TOKENS:
+    def _collated(self, expr: Any) -> Any:
+        while expr is not None and self._match(TokenType.COLLATE):
+            if isinstance(expr, exp.Cast) and self._tokens[self._index - 2].token_type in self.TYPE_TOKENS:
                 self.raise_error("of a type or of a value? Write (x::STRING) COLLATE …", self._prev)
             name = self._needed(self._parse_id_var())
             plain = name if name.args.get("quoted") else exp.var(name.name)
-            found = self._parse_column_ops(self.expression(exp.Collate(this=found, expression=plain)))
-        return found
+            expr = self._parse_column_ops(self.expression(exp.Collate(this=expr, expression=plain)))
+        return expr
 
     def _parse_atom(self) -> Any:
         """sqlglot's short way, but for literals, of which more is known in `_parse_primary`."""
@@ -200,23 +200,23 @@ class GrammarParser(SparkParser):
                 problem = typed_problem(name, text.name)
                 if problem is not None:
                     raise MisreadError(*problem, token.start)
-                found = self.expression(exp.Cast(this=text, to=exp.DataType.build(name, dialect="spark")))
-                return self._parse_column_ops(found)
+                expr = self.expression(exp.Cast(this=text, to=exp.DataType.build(name, dialect="spark")))
+                return self._parse_column_ops(expr)
         return super()._parse_type(parse_interval, fallback_to_identifier)
 
     def _parse_types(self, check_func: bool = False, *args: Any, **kwargs: Any) -> Any:
         """A VARCHAR or CHAR that a value is cast to has a length; a TIMESTAMP may be without a zone, which
         sqlglot passes over."""
         token, following = self._curr, self._token(1)
-        found = super()._parse_types(check_func, *args, **kwargs)
-        if isinstance(found, exp.DataType) and found.this in _INSTANTS and self._has_read(_NO_ZONE):
+        type_ = super()._parse_types(check_func, *args, **kwargs)
+        if isinstance(type_, exp.DataType) and type_.this in _INSTANTS and self._has_read(_NO_ZONE):
             return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
-        if check_func or token is None or not isinstance(found, exp.DataType):
-            return found
+        if check_func or token is None or not isinstance(type_, exp.DataType):
+            return type_
         has_length = following is not None and following.token_type is TokenType.L_PAREN
         if token.text.upper() in _WITH_LENGTH and not has_length:
             raise MisreadError(f"{token.text.upper()} has no length", "write STRING", token.start)
-        return found
+        return type_
 
     def _has_read(self, words: tuple[str, ...]) -> bool:
         """Whether these are the last ones."""
@@ -266,8 +266,8 @@ class GrammarParser(SparkParser):
         if len(places) != 1 or isinstance(places[0], exp.Slice):
             hint = "an ARRAY of values is array(1, 2), a part of one slice(a, 1, 2)"
             raise MisreadError("in [] stands one place or one key", hint, sign.start)
-        found = self.expression(exp.Bracket(this=this, expressions=places), comments=this.pop_comments())
-        return self._parse_bracket(found)
+        expr = self.expression(exp.Bracket(this=this, expressions=places), comments=this.pop_comments())
+        return self._parse_bracket(expr)
 
     def _parse_bracket_key_value(self, is_map: bool = False) -> Any:
         return _operand(super()._parse_bracket_key_value(is_map))
@@ -280,17 +280,17 @@ class GrammarParser(SparkParser):
             return self._tested(_operand(this))
         start = self._index
         negated = bool(self._match(TokenType.NOT))
-        found = self._compared(_operand(this))
-        if found is None:
+        compared = self._compared(_operand(this))
+        if compared is None:
             self._retreat(start)
             return this
         if not negated:
-            return found
-        like = found.this if isinstance(found, exp.Escape) else found
+            return compared
+        like = compared.this if isinstance(compared, exp.Escape) else compared
         if isinstance(like, exp.Like | exp.ILike):
             like.set("negate", True)
-            return found
-        return self.expression(exp.Not(this=found))
+            return compared
+        return self.expression(exp.Not(this=compared))
 
     def _compared(self, this: Any) -> Any:
         if self._match(TokenType.BETWEEN):
@@ -314,16 +314,16 @@ class GrammarParser(SparkParser):
         quantified = self._quantified()
         if quantified is not None:
             return self.expression(kind(this=this, expression=quantified))
-        found = self.expression(kind(this=this, expression=self._value()))
+        expr = self.expression(kind(this=this, expression=self._value()))
         if not self._match(TokenType.ESCAPE):
-            return found
+            return expr
         sign = self._curr
         escape = self._needed(self._parse_string())
         if len(escape.name) != 1 or escape.name > "\uffff":  # of Java's characters
             raise MisreadError(
                 f"ESCAPE '{escape.name}' is not one character", "write one, such as ESCAPE '!'", sign.start
             )
-        return self.expression(exp.Escape(this=found, expression=escape))
+        return self.expression(exp.Escape(this=expr, expression=escape))
 
     def _quantified(self) -> exp.Expression | None:
         following = self._token(1)
@@ -345,25 +345,25 @@ class GrammarParser(SparkParser):
             return self.expression(kind(this=this, expression=self._value()))
         if not self._match_texts(_TESTS):
             self.raise_error("Expecting NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM after IS")
-        found = self.expression(exp.Is(this=this, expression=_TESTS[self._prev.text.upper()]()))
-        return self.expression(exp.Not(this=found)) if negated else found
+        expr = self.expression(exp.Is(this=this, expression=_TESTS[self._prev.text.upper()]()))
+        return self.expression(exp.Not(this=expr)) if negated else expr
 
     def _value(self) -> Any:
         return _operand(self._needed(self._parse_bitwise()))
 
-    def _needed(self, found: Any) -> Any:
-        if found is None:
+    def _needed(self, expr: Any) -> Any:
+        if expr is None:
             self.raise_error("Expecting a value")
-        return found
+        return expr
 
     def _token(self, ahead: int) -> Token | None:
         place = self._index + ahead
         return self._tokens[place] if place < len(self._tokens) else None
 
 
-def _operand(found: Any) -> Any:
+def _operand(expr: Any) -> Any:
     """In parentheses, where it is written as a predicate and was none."""
-    return exp.Paren(this=found) if isinstance(found, exp.NullSafeEQ) else found
+    return exp.Paren(this=expr) if isinstance(expr, exp.NullSafeEQ) else expr
 
 
 class SparkGrammar(Spark):

@@ -107,12 +107,12 @@ class _Reader:
             self._place += 1
 
     def _counted(self) -> None:
-        found = _COUNTED.match(self._pattern, self._place)
-        if found is None:
+        match = _COUNTED.match(self._pattern, self._place)
+        if match is None:
             raise PatternError("{ begins no count such as {2} or {2,5}: write \\{ for the sign itself")
-        if found[3] and int(found[3]) < int(found[1]):
-            raise PatternError(f"{found[0]} counts downwards")
-        self._place = found.end()
+        if match[3] and int(match[3]) < int(match[1]):
+            raise PatternError(f"{match[0]} counts downwards")
+        self._place = match.end()
         self._suffix()
 
     def _group(self) -> tuple[int, int]:
@@ -122,17 +122,17 @@ class _Reader:
             self._place += 1
             return 1, 1
         for form, keeps in ((_OPENED, 0), (_NAMED, 1)):
-            if found := form.match(pattern, start):
-                self._place = found.end()
-                if keeps and found[0] in self._names:
-                    raise PatternError(f"two groups are named {found[0][3:-1]}")
-                self._names.add(found[0])
+            if match := form.match(pattern, start):
+                self._place = match.end()
+                if keeps and match[0] in self._names:
+                    raise PatternError(f"two groups are named {match[0][3:-1]}")
+                self._names.add(match[0])
                 return 1, keeps
-        found = _FLAGS.match(pattern, start)
-        if found is None or not set(found[1]) <= {*_KNOWN_FLAGS, "-"}:
+        match = _FLAGS.match(pattern, start)
+        if match is None or not set(match[1]) <= {*_KNOWN_FLAGS, "-"}:
             raise PatternError(f"Java has no group that begins with {pattern[start : start + 4]}")
-        self._place = found.end()
-        return int(found[2] == ":"), 0
+        self._place = match.end()
+        return int(match[2] == ":"), 0
 
     def _class(self) -> None:
         """Up to the ``]`` of the class whose ``[`` is passed."""

@@ -59,7 +59,7 @@ _WAITS = ("fetchoffset.retryintervalms", "kafkaconsumer.polltimeoutms", "startin
 def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError]:
     """What is wrong with the options of a Kafka source. ``others``: names that any source may say."""
     what = f'Kafka source "{source.name}"'
-    known = [*SOURCE_NAMES, *READER, *others]
+    names = [*SOURCE_NAMES, *READER, *others]
     readers = {name.lower() for name in READER}
     columns = {column.name.lower() for column in source.columns}
     for name, value in source.options.items():
@@ -80,7 +80,7 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
         elif prefix in _PARSERS and rest:
             continue
         else:
-            yield from _of_client(what, name, CONSUMER, known)
+            yield from _of_client(what, name, CONSUMER, names)
     yield from _said_twice(what, source.options)
     for parser in _PARSERS:
         yield from _of_parser(what, source.options, parser)
@@ -96,17 +96,19 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
     yield from lost_records(sink)
 
 
-def _of_client(what: str, name: str, known: frozenset[str], ours: Iterable[str]) -> Iterator[SpecError]:
+def _of_client(
+    what: str, name: str, client_options: frozenset[str], ours: Iterable[str]
+) -> Iterator[SpecError]:
     plain = name.lower().removeprefix(_CLIENT)  # Spark takes letters of any case
     if plain in _OF_SPARK:
         yield SpecError(f'{what}: option "{name}" cannot be set', code="wrong-option", hint=_OF_SPARK[plain])
         return
-    if plain in known:
+    if plain in client_options:
         return
-    near = get_close_matches(plain, known, n=1, cutoff=0.85)
+    near = get_close_matches(plain, client_options, n=1, cutoff=0.85)
     if name.lower().startswith(_CLIENT) and not near:  # a class of the user's own may know it
         return
-    names = [*ours, *(each for each in known if "." in plain or "." not in each)]
+    names = [*ours, *(option for option in client_options if "." in plain or "." not in option)]
     hint = f'did you mean "{name[: len(name) - len(plain)]}{near[0]}"?' if near else near_names(name, names)
     if "." in name and not near:
         hint = f"{hint}; what a class of your own reads is written '{_CLIENT}{name}'"
@@ -126,14 +128,14 @@ def _said_twice(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
 def _of_parser(what: str, options: Mapping[str, str], parser: str) -> Iterator[SpecError]:
     prefix = f"{parser}."
     given = {name: value for name, value in options.items() if name.startswith(prefix)}
-    known = [f"{prefix}{name}" for name in READERS[parser] if name not in SPECIFIC_TO_FILES]
-    lowered = {name.lower() for name in known}
+    names = [f"{prefix}{name}" for name in READERS[parser] if name not in SPECIFIC_TO_FILES]
+    lowered = {name.lower() for name in names}
     for name in given:
         if parser != records_of(options):
             message = f'{what}: option "{name}" is for the format {parser}, and it is {records_of(options)}'
             yield SpecError(message, code="unknown-option", hint=f"'format' = '{parser}', or leave it out")
         elif name.lower() not in lowered:
-            hint = _OF_PARSERS.get(name.removeprefix(prefix).lower()) or near_names(name, known)
+            hint = _OF_PARSERS.get(name.removeprefix(prefix).lower()) or near_names(name, names)
             yield SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint)
     for name, hint in value_problems(given, parser, Use.PARSE, prefix=prefix):
         yield _wrong(what, name, given[name], hint)
@@ -164,12 +166,16 @@ def _by_partition(value: str, other: str, topics: list[str]) -> str | None:
     example = json.dumps({topic: {"0": 23} for topic in topics[:1] or ["orders"]})
     hint = f"it can be {other}, or offsets by partition, such as '{example}'"
     try:
-        found = json.loads(value)
+        offsets = json.loads(value)
     except ValueError:
         return hint
-    if not isinstance(found, dict) or not found or not all(isinstance(each, dict) for each in found.values()):
+    if (
+        not isinstance(offsets, dict)
+        or not offsets
+        or not all(isinstance(of_topic, dict) for of_topic in offsets.values())
+    ):
         return hint
-    for topic, partitions in found.items():
+    for topic, partitions in offsets.items():
         if topics and topic not in topics:
             return f'the source reads no topic "{topic}"; {hint}'
         if not all(n.isdecimal() and type(offset) is int for n, offset in partitions.items()):
@@ -216,4 +222,4 @@ def lost_records(sink: Sink) -> list[SpecError]:
 
 
 def _listed(text: str | None) -> list[str]:
-    return [each.strip() for each in (text or "").split(",") if each.strip()]
+    return [part.strip() for part in (text or "").split(",") if part.strip()]

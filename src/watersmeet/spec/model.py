@@ -330,7 +330,7 @@ class Query:
     @property
     def every(self) -> tuple[Query, ...]:
         """The query and its stages, each before those beneath it."""
-        return (self, *(each for i in self.inputs for stage in i.stages for each in stage.every))
+        return (self, *(query for i in self.inputs for stage in i.stages for query in stage.every))
 
 
 @dataclass(frozen=True)

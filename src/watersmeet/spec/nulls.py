@@ -33,7 +33,7 @@ def is_null_where(expr: Expr, is_null: IsNull) -> bool:
         case exp.Null():
             return True
         case exp.Coalesce():
-            return all(is_null_where(each, is_null) for each in _operands(expr))
+            return all(is_null_where(operand, is_null) for operand in _operands(expr))
         case exp.And() | exp.Or():
             return is_null_where(expr.this, is_null) and is_null_where(expr.expression, is_null)
         case exp.Case() if expr.this is None:
@@ -43,7 +43,7 @@ def is_null_where(expr: Expr, is_null: IsNull) -> bool:
             ]
             default = expr.args.get("default")
             return all(branches) and (default is None or is_null_where(default, is_null))
-    return isinstance(expr, _STRICT) and any(is_null_where(each, is_null) for each in _operands(expr))
+    return isinstance(expr, _STRICT) and any(is_null_where(operand, is_null) for operand in _operands(expr))
 
 
 def is_not_true_where(condition: Expr, is_null: IsNull) -> bool:
@@ -63,7 +63,7 @@ def is_not_true_where(condition: Expr, is_null: IsNull) -> bool:
             )
         case exp.Between():
             parts = (condition.this, condition.args["low"], condition.args["high"])
-            return any(is_null_where(each, is_null) for each in parts)
+            return any(is_null_where(part, is_null) for part in parts)
         case exp.In():
             return is_null_where(condition.this, is_null)
     return is_null_where(condition, is_null)
@@ -71,5 +71,5 @@ def is_not_true_where(condition: Expr, is_null: IsNull) -> bool:
 
 def _operands(expr: Expr) -> Sequence[Expr]:
     """What it is computed of; types and names of units are no operands."""
-    found: Iterable[Expr] = expr.iter_expressions()
-    return [each for each in found if not isinstance(each, (exp.DataType, exp.Var, exp.Identifier))]
+    children: Iterable[Expr] = expr.iter_expressions()
+    return [child for child in children if not isinstance(child, (exp.DataType, exp.Var, exp.Identifier))]

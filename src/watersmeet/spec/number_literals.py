@@ -56,16 +56,16 @@ def read_number(text: str, *, negative: bool = False) -> Number:
     >>> read_number("1.50").type, read_number("1e3BD").type
     ('DECIMAL(3,2)', 'DECIMAL(4,0)')
     """
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         raise NumberError(f"{text} is no number")
     sign = -1 if negative else 1
-    if found["whole"] is not None:
-        return _whole(text, sign * int(found["whole"]), found["size"])
-    kind = (found["kind"] or ("D" if found["power"] else "BD")).upper()
-    if len(found["power"] or "") > 6:
+    if match["whole"] is not None:
+        return _whole(text, sign * int(match["whole"]), match["size"])
+    kind = (match["kind"] or ("D" if match["power"] else "BD")).upper()
+    if len(match["power"] or "") > 6:
         raise NumberError(f"{text} has an exponent of too many digits")
-    digits, power = found["digits"], int((found["power"] or "e0")[1:])
+    digits, power = match["digits"], int((match["power"] or "e0")[1:])
     value = sign * Fraction(f"0{digits}" if digits.startswith(".") else digits) * Fraction(10) ** power
     if kind == "BD":
         return Number(value, _decimal(text, digits, power))

@@ -67,7 +67,7 @@ _DATE_LETTERS = frozenset("ahkKHmsSnNAVvzOXxZB")
 
 def separator_of(written: str) -> str:
     """What an option ``sep`` stands for: of ``\\\\t`` a tab."""
-    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), written, flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda match: _ESCAPED.get(match[1], match[1]), written, flags=re.DOTALL)
 
 
 def value_problems(
@@ -79,19 +79,19 @@ def value_problems(
         options: those of the format ``wanted``; names as written, behind ``prefix``.
     """
     named = {name.lower().removeprefix(prefix): name for name in options}
-    found = []
+    problems = []
     for name, written in named.items():
         hint = value_problem(name, options[written], wanted, use)
         if hint is not None:
-            found.append((written, hint))
+            problems.append((written, hint))
     for one, other in SYNONYMS:
         if one in named and other in named:
-            found.append(
+            problems.append(
                 (named[other], f"'{prefix}{one}' is the same option, and is said, too: leave out one")
             )
-    if wanted == "json" and use is Use.READ and not found:
-        found += _undelimited({name: options[written] for name, written in named.items()}, named)
-    return found
+    if wanted == "json" and use is Use.READ and not problems:
+        problems += _undelimited({name: options[written] for name, written in named.items()}, named)
+    return problems
 
 
 def value_problem(name: str, value: str, wanted: str, use: Use) -> str | None:
@@ -244,4 +244,4 @@ def _number(value: str, least: int, most: int, hint: str) -> str | None:
 
 
 def _either(names: tuple[str, ...]) -> str:
-    return " or ".join((", ".join(f"'{each}'" for each in names[:-1]), f"'{names[-1]}'"))
+    return " or ".join((", ".join(f"'{name}'" for name in names[:-1]), f"'{names[-1]}'"))

@@ -51,13 +51,13 @@ def _of_source(source: Source) -> Iterator[SpecError]:
     if source.connector == "kafka":
         yield from kafka.source_problems(source, OF_ALL_SOURCES)
     elif source.connector == "jdbc":
-        known = {name.lower() for name in JDBC}
+        lowered = {name.lower() for name in JDBC}
         for name in source.options:
-            if name.lower() not in known and not name.lower().startswith(JDBC_PROPERTIES):
-                found = _unknown(f'jdbc table "{source.name}"', name, [*JDBC, *OF_ALL_SOURCES])
-                hint = _NOT_JDBC.get(name.lower()) or found.hint
-                found.hint = f"{hint}; properties of the driver are written '{JDBC_PROPERTIES}{name}'"
-                yield found
+            if name.lower() not in lowered and not name.lower().startswith(JDBC_PROPERTIES):
+                problem = _unknown(f'jdbc table "{source.name}"', name, [*JDBC, *OF_ALL_SOURCES])
+                hint = _NOT_JDBC.get(name.lower()) or problem.hint
+                problem.hint = f"{hint}; properties of the driver are written '{JDBC_PROPERTIES}{name}'"
+                yield problem
     elif source.connector == "generator":
         fields = [f"field.{c.name}.{what}" for c in source.columns for what in ("kind", "nulls")]
         for name in source.options:
@@ -65,5 +65,5 @@ def _of_source(source: Source) -> Iterator[SpecError]:
                 yield _unknown(f'generator "{source.name}"', name, [*GENERATOR, *fields, *OF_ALL_SOURCES])
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> SpecError:
-    return SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=near_names(name, known))
+def _unknown(what: str, name: str, names: Iterable[str]) -> SpecError:
+    return SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=near_names(name, names))

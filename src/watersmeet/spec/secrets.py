@@ -41,4 +41,4 @@ def without_secrets(url: str) -> str:
     >>> without_secrets("jdbc:postgresql://me:secret@db:5432/shop?ssl=true&password=x")
     'jdbc:postgresql://***@db:5432/shop?ssl=true&password=***'
     """
-    return _IN_URL.sub(lambda found: f"{found[1]}{HIDDEN}" if found[1] else f"{HIDDEN}@", url)
+    return _IN_URL.sub(lambda match: f"{match[1]}{HIDDEN}" if match[1] else f"{HIDDEN}@", url)

@@ -24,7 +24,7 @@ def time_of(branch: StageBranch, i: Input, column: str) -> Time | None:
 
     A plain column, or one cast to another type of times or integers.
     """
-    place = next(n for n, each in enumerate(i.columns) if each.name == column)
+    place = next(n for n, declared in enumerate(i.columns) if declared.name == column)
     plain = _plain(branch.columns[place])
     outputs = {output.name: output.expr for output in branch.stage.outputs}
     if plain is None or plain.name not in outputs:
@@ -39,7 +39,7 @@ def output_time(stage: Query, expr: Expr) -> Time | None:
         return None
     if stage.aggregation is not None:
         return ("", plain.name) if plain.name in (WINDOW_START, WINDOW_END) else None
-    owner = next((each for each in stage.inputs if each.alias == plain.table), None)
+    owner = next((stage_input for stage_input in stage.inputs if stage_input.alias == plain.table), None)
     return (plain.table, plain.name) if owner is not None and plain.name in owner.event_times else None
 
 
@@ -58,7 +58,7 @@ def _may_be_null_in(stage: Query, time: Time) -> bool:
     if stage.aggregation is not None:
         return False
     alias, column = time
-    owner = next(each for each in stage.inputs if each.alias == alias)
+    owner = next(stage_input for stage_input in stage.inputs if stage_input.alias == alias)
     return alias in padded_aliases(stage.relation) or may_be_null(owner, column)
 
 
@@ -70,9 +70,9 @@ def padded_aliases(relation: Relation) -> frozenset[str]:
     if relation.kind.hides_right:
         return left
     if relation.kind.pads_right:
-        left |= {each.alias for each in visible_inputs(relation.left)}
+        left |= {visible.alias for visible in visible_inputs(relation.left)}
     if relation.kind.pads_left:
-        right |= {each.alias for each in visible_inputs(relation.right)}
+        right |= {visible.alias for visible in visible_inputs(relation.right)}
     return left | right
 
 

@@ -30,10 +30,10 @@ def pattern_problem(pattern: str, *, reading: bool) -> str | None:
     True
     """
     depth = 0
-    for found in _PART.finditer(pattern):
-        letter, sign = found[1], found[2]
+    for match in _PART.finditer(pattern):
+        letter, sign = match[1], match[2]
         if letter:
-            problem = _of_letters(letter, len(found[0]), reading)
+            problem = _of_letters(letter, len(match[0]), reading)
             if problem is not None:
                 return problem
         elif sign == "'":

@@ -30,10 +30,10 @@ def typed_problem(kind: str, text: str) -> tuple[str, str] | None:
     malformed = f"{kind} '{text}': there is no such {kind}", f"write one as {kind} '{form}'"
     if kind == "DATE":
         return malformed if read_date(text) is None else None
-    found = read_time(text)
-    if found is None:
+    parsed = read_time(text)
+    if parsed is None:
         return malformed
-    days, of_day, zone = found
+    days, of_day, zone = parsed
     if zone is not None and zone_converter(zone.strip(JAVA_BLANK)) is None:
         return f"{kind} '{text}': there is no time zone {zone.strip()}", "such as Europe/Berlin, Z or +01:00"
     if days is None:

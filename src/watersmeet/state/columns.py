@@ -33,11 +33,11 @@ def with_origins(schema: pa.Schema, columns: Sequence[StoredColumn]) -> pa.Schem
 
 def origins_in(schema: pa.Schema) -> dict[str, list[str]]:
     """Per origin the columns of a run that are of it."""
-    found: dict[str, list[str]] = {}
+    names_by_origin: dict[str, list[str]] = {}
     for field in schema:
         if field.metadata is not None and _ORIGIN in field.metadata:
-            found.setdefault(field.metadata[_ORIGIN].decode(), []).append(field.name)
-    return found
+            names_by_origin.setdefault(field.metadata[_ORIGIN].decode(), []).append(field.name)
+    return names_by_origin
 
 
 def lacking(schema: pa.Schema, columns: Sequence[StoredColumn]) -> list[StoredColumn]:
@@ -52,9 +52,9 @@ def chosen(
     """(name, the run's name for it) of these columns, all of them there, then of those of the run that are
     neither ``internal`` nor of any origin. Raises: KeyError when one of them is not there."""
     held = origins_in(schema)
-    found = []
+    pairs = []
     for column in columns:
         names = held[column.origin]
-        found.append((column.name, column.name if column.name in names else names[0]))
-    known = {*internal, *(name for names in held.values() for name in names)}
-    return [*found, *((name, name) for name in schema.names if name not in known)]
+        pairs.append((column.name, column.name if column.name in names else names[0]))
+    held_names = {*internal, *(name for names in held.values() for name in names)}
+    return [*pairs, *((name, name) for name in schema.names if name not in held_names)]

@@ -50,31 +50,33 @@ class FileList(FrozenRecord):
 
 def lists_of(host: Mapping[str, Any]) -> list[FileList]:
     """The lists that a manifest's ``host`` names, oldest first."""
-    return [FileList.model_validate(each) for each in host.get(KEY, ())]
+    return [FileList.model_validate(entry) for entry in host.get(KEY, ())]
 
 
 def names_in(host: Mapping[str, Any]) -> Iterator[str]:
     """Their stored names."""
-    return (each["name"] for each in host.get(KEY, ()))
+    return (entry["name"] for entry in host.get(KEY, ()))
 
 
 def add(store: Store, lists: Sequence[FileList], files: Iterable[FileRead]) -> list[FileList]:
     """The lists with ``files`` put behind; what is new is stored. Deterministic."""
-    lines = [_line(each) for each in files]
+    lines = [_line(file) for file in files]
     if not lines:
         return list(lists)
-    found = [*lists, _stored(store, b"".join(lines), len(lines), 0)]
-    while len(found) >= FAN_IN and len({each.level for each in found[-FAN_IN:]}) == 1:
-        merged = found[-FAN_IN:]
-        content = b"".join(_content(store, each) for each in merged)
-        found[-FAN_IN:] = [_stored(store, content, sum(each.files for each in merged), merged[0].level + 1)]
-    return found
+    all_lists = [*lists, _stored(store, b"".join(lines), len(lines), 0)]
+    while len(all_lists) >= FAN_IN and len({file_list.level for file_list in all_lists[-FAN_IN:]}) == 1:
+        merged = all_lists[-FAN_IN:]
+        content = b"".join(_content(store, file_list) for file_list in merged)
+        all_lists[-FAN_IN:] = [
+            _stored(store, content, sum(file_list.files for file_list in merged), merged[0].level + 1)
+        ]
+    return all_lists
 
 
 def read(store: Store, lists: Iterable[FileList]) -> Iterator[FileRead]:
     """All files, in the order in which they were read. Raises: StateError for a list that is damaged."""
-    for each in lists:
-        for line in _content(store, each).splitlines():
+    for file_list in lists:
+        for line in _content(store, file_list).splitlines():
             yield FileRead(*json.loads(line))
 
 
@@ -83,21 +85,21 @@ def _line(file: FileRead) -> bytes:
 
 
 def _stored(store: Store, content: bytes, files: int, level: int) -> FileList:
-    found = FileList(name=f"{FOLDER}/{_digest(content)}", files=files, level=level)
-    if not store.create(found.name, content):  # by an attempt of this tick that did not get to its end
-        _content(store, found)
-    return found
+    file_list = FileList(name=f"{FOLDER}/{_digest(content)}", files=files, level=level)
+    if not store.create(file_list.name, content):  # by an attempt of this tick that did not get to its end
+        _content(store, file_list)
+    return file_list
 
 
-def _content(store: Store, found: FileList) -> bytes:
-    content = bytes(store.read(found.name))
-    if found.name != f"{FOLDER}/{_digest(content)}":
-        raise _damaged(found)
+def _content(store: Store, file_list: FileList) -> bytes:
+    content = bytes(store.read(file_list.name))
+    if file_list.name != f"{FOLDER}/{_digest(content)}":
+        raise _damaged(file_list)
     return content
 
 
-def _damaged(found: FileList) -> StateError:
-    return damaged(f'list of files read "{found.name}"', "its content is not what was written")
+def _damaged(file_list: FileList) -> StateError:
+    return damaged(f'list of files read "{file_list.name}"', "its content is not what was written")
 
 
 def _digest(content: bytes) -> str:

@@ -86,16 +86,16 @@ def overlay(old: Sequence[Segment], new: Iterable[Segment]) -> tuple[Segment, ..
 
 
 def unite(
-    store: Store, tick: int, found: Mapping[str, tuple[int, Sequence[Segment], Sequence[Segment]]]
+    store: Store, tick: int, segments_by_run: Mapping[str, tuple[int, Sequence[Segment], Sequence[Segment]]]
 ) -> dict[str, tuple[Segment, ...]]:
     """Marks ``matched`` where any of several tasks set them, or they were set before: one segment per run, in
     one new file.
 
     Args:
-        found: per run how many rows it has, its segments so far, and those of the tasks.
+        segments_by_run: per run how many rows it has, its segments so far, and those of the tasks.
     """
     writer = MarkWriter()
-    for run, (rows, old, new) in found.items():
+    for run, (rows, old, new) in segments_by_run.items():
         marks = read_marks(store, "matched", old, 0, rows)
         for segment in new:
             own = read_marks(store, "matched", (segment,), segment.low, segment.high)
@@ -155,11 +155,11 @@ def marks_at(
         stored, places = stored_marks(store, segment), rows[own] - segment.first
         if segment.listed is not None:
             ascending, changes = _parts(kind, stored)
-            found = places_among(places.astype(np.uint32), ascending)
+            own_places = places_among(places.astype(np.uint32), ascending)
             if changes is None:
-                marks[own] |= found >= 0
+                marks[own] |= own_places >= 0
             else:
-                marks[own[found >= 0]] += changes[found[found >= 0]]
+                marks[own[own_places >= 0]] += changes[own_places[own_places >= 0]]
         elif kind == "count":
             marks[own] += np.frombuffer(stored, dtype=np.int32)[places]
         else:
@@ -203,10 +203,10 @@ def summed(
     rows: npt.NDArray[np.int64], changes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Changes of counts, added up per row: rows ascending, each once."""
-    found, of = np.unique(rows, return_inverse=True)
-    total = np.zeros(len(found), dtype=np.int64)
+    distinct, of = np.unique(rows, return_inverse=True)
+    total = np.zeros(len(distinct), dtype=np.int64)
     np.add.at(total, of, changes)
-    return found, total
+    return distinct, total
 
 
 class MarkWriter:
@@ -260,15 +260,15 @@ class MarkWriter:
                 marks[rows - start] += changes.astype(np.int32)
             self.add(run, kind, start, marks)
             return
-        found = np.concatenate([part for part, _ in parts])
-        added = [np.asarray(each, dtype=np.int64) for _, each in parts if each is not None]
+        marked = np.concatenate([part for part, _ in parts])
+        added = [np.asarray(counts, dtype=np.int64) for _, counts in parts if counts is not None]
         if len(parts) > 1 and added:
-            found, total = summed(found, np.concatenate(added))
+            marked, total = summed(marked, np.concatenate(added))
             added = [total]
         elif len(parts) > 1:
-            found = np.unique(found)
-        blob = (found - start).astype(np.uint32).tobytes() + b"".join(
-            each.astype(np.int32).tobytes() for each in added
+            marked = np.unique(marked)
+        blob = (marked - start).astype(np.uint32).tobytes() + b"".join(
+            counts.astype(np.int32).tobytes() for counts in added
         )
         self._parts.append((run, kind, start, stop, blob, weight))
 
@@ -279,7 +279,7 @@ class MarkWriter:
         name = f"marks/{tick}-{uuid.uuid4().hex[:16]}"
         blobs: list[bytes] = []
         offset = 0
-        found: dict[str, Marks] = {}
+        marks_by_run: dict[str, Marks] = {}
         for run, kind, start, stop, blob, listed in self._parts:
             segment = Segment(
                 file=name,
@@ -291,9 +291,9 @@ class MarkWriter:
                 high=stop,
                 listed=listed,
             )
-            per_kind = found.setdefault(run, {})
+            per_kind = marks_by_run.setdefault(run, {})
             per_kind[kind] = (*per_kind.get(kind, ()), segment)
             blobs.append(blob)
             offset += len(blob)
         store.write(name, pa.py_buffer(b"".join(blobs)))
-        return found
+        return marks_by_run

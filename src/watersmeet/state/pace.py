@@ -41,19 +41,19 @@ class Pace(Record):
         """
         if mark == ENDED:
             return self
-        found = self.model_copy(update={"mark": mark})
+        pace = self.model_copy(update={"mark": mark})
         if isinstance(self.mark, int) and isinstance(mark, int):
-            found.rows += rows
-            found.span += mark - self.mark
+            pace.rows += rows
+            pace.span += mark - self.mark
         elif spans:
-            known = [*spans] if self.first is None else [*spans, self.first]
-            found.first = min(low for low, _ in known), max(high for _, high in known)
-            found.rows += rows
-            found.span = found.first[1] - found.first[0]
-        if timed and found.span >= DAY_US and isinstance(mark, int):
-            found.rows_before, found.span_before = found.rows, found.span
-            found.rows = found.span = 0
-        return found
+            all_spans = [*spans] if self.first is None else [*spans, self.first]
+            pace.first = min(low for low, _ in all_spans), max(high for _, high in all_spans)
+            pace.rows += rows
+            pace.span = pace.first[1] - pace.first[0]
+        if timed and pace.span >= DAY_US and isinstance(mark, int):
+            pace.rows_before, pace.span_before = pace.rows, pace.span
+            pace.rows = pace.span = 0
+        return pace
 
     @property
     def measured(self) -> tuple[int, int]:

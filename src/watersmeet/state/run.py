@@ -129,8 +129,8 @@ class RunLayout:
 
     def index(self, name: str | None) -> Measured | None:
         """The index of that name; the first one for None, or for a name of an earlier version's."""
-        found = next((index for index in self.indexes if index.name == name), None)
-        return found or next(iter(self.indexes), None)
+        measured = next((index for index in self.indexes if index.name == name), None)
+        return measured or next(iter(self.indexes), None)
 
 
 def sort_rows(
@@ -146,11 +146,11 @@ def sort_rows(
     measured = dict.fromkeys([*(Measured(column) for column in layout.event_times), *layout.indexes])
     spans = {}
     values = np.zeros(count, dtype=np.int64)
-    for each in measured:
-        found = ordinals_of(batch.column(each.column), each.measure)
-        spans[each.name] = (int(found.min()), int(found.max())) if count else (0, 0)
-        if each == chosen:
-            values = found
+    for measured_column in measured:
+        ordinals = ordinals_of(batch.column(measured_column.column), measured_column.measure)
+        spans[measured_column.name] = (int(ordinals.min()), int(ordinals.max())) if count else (0, 0)
+        if measured_column == chosen:
+            values = ordinals
     base, greatest = (0, 0) if chosen is None else spans[chosen.name]
     if layout.by_value:
         shift, slots = 0, values
@@ -176,8 +176,8 @@ def sort_rows(
 
 def _with_ties(order: Rows, slots: Slots, times: Slots, came: npt.NDArray[np.int64]) -> Rows:
     """The order with rows of equal slots by time and ``came``. Cost: one sort of those rows."""
-    found = slots[order]
-    same = found[1:] == found[:-1]
+    slots_in_order = slots[order]
+    same = slots_in_order[1:] == slots_in_order[:-1]
     if not same.any():
         return order
     places = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
@@ -287,9 +287,9 @@ class OpenRun:
     def open(cls, store: Store, run: Run, layout: RunLayout) -> OpenRun:
         """Map the run. Raises StateError when it is missing or not what the manifest says."""
         held = store.opened if isinstance(store, MemoryStore) else {}
-        known = held.get(run.name)
-        if known is not None and known.layout is layout and known.run == run:
-            opened: OpenRun = known
+        cached = held.get(run.name)
+        if cached is not None and cached.layout is layout and cached.run == run:
+            opened: OpenRun = cached
             return opened
         try:
             batch = one_batch(list(batches_in(_opened(store, run))))
@@ -297,8 +297,8 @@ class OpenRun:
             raise damaged(f'run "{run.name}"', str(error)) from None
         if batch.num_rows != run.rows:
             raise damaged(f'run "{run.name}"', f"{batch.num_rows} rows where {run.rows} were written")
-        held[run.name] = found = cls(run, batch, layout)
-        return found
+        held[run.name] = fresh = cls(run, batch, layout)
+        return fresh
 
     @cached_property
     def sorted_rows(self) -> SortedRows:
@@ -319,8 +319,8 @@ class OpenRun:
         """The column `ARRIVAL`, if the run has one."""
         if ARRIVAL not in self._batch.schema.names:
             return None
-        found: npt.NDArray[np.uint32] = self._batch.column(ARRIVAL).to_numpy(zero_copy_only=True)
-        return found
+        arrival: npt.NDArray[np.uint32] = self._batch.column(ARRIVAL).to_numpy(zero_copy_only=True)
+        return arrival
 
     def _kept(self) -> pa.RecordBatch:
         """The kept columns, by the layout's names and in its order, then what belongs to the run itself."""
@@ -389,10 +389,10 @@ class OpenRun:
             (column,) = releasing
             first = firsts[column]
             order = self._numpy(_order(column))
-            found = {column: int(self._numpy(column)[order[first]])}
+            least = {column: int(self._numpy(column)[order[first]])}
             for other in self.layout.suffix_minima:
-                found[other] = int(self._numpy(_least(other))[first])
-            return found
+                least[other] = int(self._numpy(_least(other))[first])
+            return least
         if len(releasing) == len(self.layout.event_times):
             times = {column: self._first_live(column, first, limits) for column, first in firsts.items()}
             return {c: time for c, time in times.items() if time is not None} or None
@@ -432,8 +432,8 @@ class OpenRun:
                 if other != column and limits.get(other, NEVER) > NEVER:
                     alive &= ~below(self._numpy(other)[rows], limits[other])
             if alive.any():
-                found = int(alive.argmax())
-                return int(self._numpy(column)[rows[found]]), int(places[found])
+                first_place = int(alive.argmax())
+                return int(self._numpy(column)[rows[first_place]]), int(places[first_place])
             first, look = first + look, look * 2
         return None, self.run.rows
 

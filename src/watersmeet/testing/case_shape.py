@@ -82,17 +82,17 @@ class _Case(_Shape):
     expect: list[_Expected] | _Refused | None = None
 
 
-def check_shape(found: Any, file: str) -> list[dict[str, Any]]:
+def check_shape(parsed: Any, file: str) -> list[dict[str, Any]]:
     """The cases of a file: of one object, or of a list of them.
 
     Raises:
         SpecError: it is something else; what and where is said.
     """
-    cases = found if isinstance(found, list) else [found]
+    cases = parsed if isinstance(parsed, list) else [parsed]
     if not cases:
         raise _refused(f'"{file}" has no cases: its list is empty')
     for number, case in enumerate(cases):
-        which = f"case {number + 1}" if isinstance(found, list) else "it"
+        which = f"case {number + 1}" if isinstance(parsed, list) else "it"
         if not isinstance(case, dict):
             raise _refused(f'"{file}" is no case file: {which} is {_kind(case)}, not an object')
         try:
@@ -107,25 +107,25 @@ def check_shape(found: Any, file: str) -> list[dict[str, Any]]:
 def _said(wrong: ValidationError) -> str:
     """The places and what is wrong there; of the forms that one value may have, the last word."""
     places: dict[str, str] = {}
-    for each in wrong.errors(include_url=False, include_input=False):
-        place = _place(each["loc"])
-        words = each["msg"][:1].lower() + each["msg"][1:]
-        places[place] = _WORDS.get(each["type"], words)
+    for error in wrong.errors(include_url=False, include_input=False):
+        place = _place(error["loc"])
+        words = error["msg"][:1].lower() + error["msg"][1:]
+        places[place] = _WORDS.get(error["type"], words)
     shown = [f"{place}: {said}" for place, said in list(places.items())[:_MOST]]
     return "; ".join([*shown, *(["…"] if len(places) > _MOST else [])])
 
 
 def _place(parts: tuple[int | str, ...]) -> str:
     """``steps[2].rows[0]``, without the names of the forms that were tried."""
-    found = ""
+    path = ""
     for part in parts:
         if isinstance(part, int):
-            found += f"[{part}]"
+            path += f"[{part}]"
         elif part.endswith("]") or part.startswith("_") or part in _FORMS:
             continue
         else:
-            found += f".{part}" if found else part
-    return found
+            path += f".{part}" if path else part
+    return path
 
 
 _FORMS = frozenset({"str", "int", "float", "bool", "constrained-int"})

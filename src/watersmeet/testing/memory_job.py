@@ -133,7 +133,7 @@ class MemoryJob:
             SpecError: there is no such source or column, or what is given is no row.
             EngineError: a value is none of its column's type.
         """
-        given = {name: _changes(name, found) for name, found in (rows or {}).items()}
+        given = {name: _changes(name, source_rows) for name, source_rows in (rows or {}).items()}
         self._check(given, idle or {})
         held = self._held.held()
         try:
@@ -156,7 +156,9 @@ class MemoryJob:
             _check_rows(source, changes, takes_changes=source.changes or name in self._tables)
         for name, partitions in idle.items():
             if name not in self._sources or name in self._tables:
-                raise _unknown(name, [each for each in self._sources if each not in self._tables], "source")
+                raise _unknown(
+                    name, [stream for stream in self._sources if stream not in self._tables], "source"
+                )
             if isinstance(partitions, str):
                 raise SpecError(f'idle: "{partitions}" is no list of partitions', code="bad-value")
 
@@ -185,18 +187,18 @@ def query(text: str, tables: Mapping[str, Iterable[Change]]) -> Sequence[Row]:
     return [*job.tick(tables).rows, *job.end().rows]
 
 
-def _unknown(name: str, known: Collection[str], what: str) -> SpecError:
+def _unknown(name: str, names: Collection[str], what: str) -> SpecError:
     return SpecError(
         f'there is no {what} "{name}" in the queries of this job',
         code=f"unknown-{what}",
-        hint=near_names(name, known) or f"there are {', '.join(known) or 'none'}",
+        hint=near_names(name, names) or f"there are {', '.join(names) or 'none'}",
     )
 
 
 def _changes(name: str, given: Any) -> list[tuple[Row, int]]:
     if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
         raise SpecError(f'the rows of "{name}" are {given!r}, not a list of rows', code="bad-value")
-    return [_change(each) for each in given]
+    return [_change(change) for change in given]
 
 
 def _change(given: Change) -> tuple[Row, int]:
@@ -222,7 +224,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _check_rows(source: Source, changes: Sequence[tuple[Row, int]], *, takes_changes: bool) -> None:
-    known = {column.name for column in source.columns}
+    columns = {column.name for column in source.columns}
     for row, diff in changes:
         if not isinstance(row, Mapping):
             raise SpecError(
@@ -237,11 +239,11 @@ def _check_rows(source: Source, changes: Sequence[tuple[Row, int]], *, takes_cha
                 hint="give rows that come only",
             )
         for name in row:
-            if name not in known and name != CASE_PARTITION:
+            if name not in columns and name != CASE_PARTITION:
                 raise SpecError(
                     f'source "{source.name}" has no column "{name}"',
                     code="unknown-column",
-                    hint=near_names(str(name), known) or f"its columns are {', '.join(sorted(known))}",
+                    hint=near_names(str(name), columns) or f"its columns are {', '.join(sorted(columns))}",
                 )
 
 

@@ -101,11 +101,11 @@ def _columns(side: Side, task: SideShape, where: Side | None = None) -> list[Joi
 
 def _read(join: MatchPlan, side: Side, task: SideShape, batch: pa.RecordBatch, rows: Rows) -> list[Row]:
     """Stored rows of a side for people."""
-    found = gather(tuple(_columns(side, task, Side.LEFT)), batch, rows, None, NO_ROWS)
-    return _named(join, side, task, found)
+    gathered = gather(tuple(_columns(side, task, Side.LEFT)), batch, rows, None, NO_ROWS)
+    return _named(join, side, task, gathered)
 
 
-def _named(join: MatchPlan, side: Side, task: SideShape, found: pa.RecordBatch) -> list[Row]:
+def _named(join: MatchPlan, side: Side, task: SideShape, gathered: pa.RecordBatch) -> list[Row]:
     """Rows of `_columns`. A computed key is named by its expression; other computed columns are left out."""
     plan = join.side(side)
     names = {name: name for name in task.schema.names if not is_computed(name)}
@@ -114,11 +114,11 @@ def _named(join: MatchPlan, side: Side, task: SideShape, found: pa.RecordBatch) 
         if text not in names.values():
             names.setdefault(key.column(side), text)
     values = {
-        names[name]: [to_json(value) for value in found.column(f"{side.value}/{name}").to_pylist()]
+        names[name]: [to_json(value) for value in gathered.column(f"{side.value}/{name}").to_pylist()]
         for name in plan.kept
         if name in names
     }
-    return [{name: column[place] for name, column in values.items()} for place in range(found.num_rows)]
+    return [{name: column[place] for name, column in values.items()} for place in range(gathered.num_rows)]
 
 
 def _pairs(join: MatchPlan, shape: NodeShape, batch: pa.RecordBatch) -> Iterator[Pair]:
@@ -139,26 +139,26 @@ def _is_there(plan: SidePlan, side: Side, batch: pa.RecordBatch) -> Mask:
 
 
 def _brought(join: MatchPlan, side: Side, task: SideShape, work: SideWork, store: Store) -> list[Row]:
-    found = []
+    brought = []
     for run in work.new_runs:
         batch = OpenRun.open(store, run, task.layout).sorted_rows.batch
-        found += _read(join, side, task, batch, np.arange(batch.num_rows))
+        brought += _read(join, side, task, batch, np.arange(batch.num_rows))
     for file in work.pads:
         for batch in batches_in(pa.ipc.open_file(pa.BufferReader(store.read(file.name)))):
-            found += _read(join, side, task, batch, np.arange(batch.num_rows))
-    return found
+            brought += _read(join, side, task, batch, np.arange(batch.num_rows))
+    return brought
 
 
 def _released(
     join: MatchPlan, side: Side, shape: NodeShape, work: SideWork, report: NodeReport, store: Store
 ) -> Iterator[Released]:
-    task, plan, found = shape.side(side), join.side(side), report.side(side)
+    task, plan, side_report = shape.side(side), join.side(side), report.side(side)
     if join.kind.is_asof and side is Side.LEFT:
         return  # each is released in the tick in which it is put out or dropped, by the right rows as well
-    new = found.inserted if shape.changelog else [LiveRun(run=run) for run in work.new_runs]
+    new = side_report.inserted if shape.changelog else [LiveRun(run=run) for run in work.new_runs]
     for live, is_new in [*((live, False) for live in work.runs), *((live, True) for live in new)]:
         marks = dict(live.marks)
-        for kind, segments in found.marks.get(live.run.name, {}).items():
+        for kind, segments in side_report.marks.get(live.run.name, {}).items():
             marks[kind] = overlay(marks.get(kind, ()), segments)
         marked = LiveRun(run=live.run, marks=marks)
         run = OpenRun.open(store, live.run, task.layout)
@@ -182,8 +182,8 @@ def _released(
 
 def _marks(store: Store, live: LiveRun, kind: MarkKind) -> Mask:
     marks = read_marks(store, kind, live.marks.get(kind, ()), 0, live.run.rows)
-    found: Mask = marks > 0
-    return found
+    marked: Mask = marks > 0
+    return marked
 
 
 def _had_match(store: Store, live: LiveRun) -> Mask:
@@ -194,11 +194,11 @@ def kept_rows(
     join: MatchPlan, side: Side, task: SideShape, arrangement: Arrangement, store: Store
 ) -> list[Kept]:
     """The rows of an arrangement that are neither released nor deleted."""
-    found = []
+    kept = []
     for live in arrangement.runs:
         run = OpenRun.open(store, live.run, task.layout)
         stays = run.live(arrangement.limits, 0, live.run.rows) & ~_marks(store, live, "gone")
         rows = np.flatnonzero(stays)
         read = _read(join, side, task, run.sorted_rows.batch, rows)
-        found += [Kept(r, bool(m)) for r, m in zip(read, _had_match(store, live)[rows], strict=True)]
-    return found
+        kept += [Kept(r, bool(m)) for r, m in zip(read, _had_match(store, live)[rows], strict=True)]
+    return kept

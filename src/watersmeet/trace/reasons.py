@@ -28,7 +28,7 @@ def row_text(row: Mapping[str, Any]) -> str:
 def late_text(trace: Trace, tick: TickTrace, key: str, time: int, below: Watermark | None) -> str:
     assert below is not None
     lateness = trace.lateness(key)
-    before = next(found.before for found in tick.inputs if found.key == key)
+    before = next(watermark.before for watermark in tick.inputs if watermark.key == key)
     least = f"W[{key}] = {trace.time(key, before)}"
     if shift(before, -lateness) != below:
         least = f"{trace.time(key, below)}, the least time on time as of an earlier run"
@@ -40,29 +40,29 @@ def late_text(trace: Trace, tick: TickTrace, key: str, time: int, below: Waterma
     return f"{key} = {trace.time(key, time)} < {least}"
 
 
-def input_text(trace: Trace, found: InputWatermark) -> str:
+def input_text(trace: Trace, watermark: InputWatermark) -> str:
     """The watermark, whether it rose, and the newest times that make it."""
-    text = risen_text(trace, found.key, found.value, found.before)
-    parts = [(p, lag) for p, lag in found.partitions if lag is not None]
-    if not parts or not isinstance(found.value, int):
+    text = risen_text(trace, watermark.key, watermark.value, watermark.before)
+    parts = [(p, lag) for p, lag in watermark.partitions if lag is not None]
+    if not parts or not isinstance(watermark.value, int):
         return text
-    each = [
+    texts = [
         f"{p.of} out of {p.name} = {trace.time(p.of, p.newest)}{' (idle)' if p.idle else ''}"
         if p.of is not None
-        else f"{'' if len(parts) == 1 else f'{p.name}: '}newest time {trace.time(found.key, p.newest)}"
-        f"{' (idle)' if p.idle else ''} - lag {trace.distance(found.key, lag)}"
+        else f"{'' if len(parts) == 1 else f'{p.name}: '}newest time {trace.time(watermark.key, p.newest)}"
+        f"{' (idle)' if p.idle else ''} - lag {trace.distance(watermark.key, lag)}"
         for p, lag in parts
     ]
     active = [shift(p.newest, -lag) for p, lag in parts if not p.idle]
     made = min(active) if active else max(shift(p.newest, -lag) for p, lag in parts)
     which = ("least" if len(active) == len(parts) else "of those not idle, least") if active else "highest"
-    why = each[0] if len(each) == 1 else f"{which} of {', '.join(each)}"
-    if made == found.value:
+    why = texts[0] if len(texts) == 1 else f"{which} of {', '.join(texts)}"
+    if made == watermark.value:
         return f"{text}: {why}"
     follows = not active and any(
         branch.source.on_idle is OnIdle.FOLLOW
         for side in trace.query.sides
-        if found.key in map(side.watermark_key, side.event_times)
+        if watermark.key in map(side.watermark_key, side.event_times)
         for _, branch in side.sources
     )
     return f"{text}: {'idle, it follows the other streams' if follows else 'it does not go back'} ({why})"
@@ -83,17 +83,17 @@ def limit_text(trace: Trace, step: JoinStep, limit: Limit) -> str:
 
 def _limit_value(trace: Trace, step: JoinStep, limit: Limit) -> str:
     """``101 = W[d.t] 102 - 1``; with several bounds, the greatest of what they give."""
-    known = [part for part in limit.parts if part[2] > NEVER]
+    parts = [part for part in limit.parts if part[2] > NEVER]
     if limit.value == NEVER:
         by = [f"W[{bound.by}]" for bound, _, _ in limit.parts]
         return f"none yet, for {' and '.join(by)} {'has' if len(by) == 1 else 'have'} not begun"
     value = trace.time(limit.key, limit.value)
-    if all(part[2] < limit.value for part in known):
+    if all(part[2] < limit.value for part in parts):
         return f"{value}, kept from before"
-    if len(known) == 1:
-        return f"{value} = {_part(trace, step, limit.key, *known[0])}"
-    each = ", ".join(f"{_part(trace, step, limit.key, *p)} = {trace.time(limit.key, p[2])}" for p in known)
-    return f"{value} = max({each})"
+    if len(parts) == 1:
+        return f"{value} = {_part(trace, step, limit.key, *parts[0])}"
+    terms = ", ".join(f"{_part(trace, step, limit.key, *p)} = {trace.time(limit.key, p[2])}" for p in parts)
+    return f"{value} = max({terms})"
 
 
 def _part(trace: Trace, step: JoinStep, key: str, bound: Bound, by: Watermark, limit: Watermark) -> str:
@@ -123,29 +123,29 @@ def released_text(trace: Trace, step: JoinStep, row: Released) -> str:
     return f"{title} {row_text(row.row)}: {row.key} = {trace.time(row.key, row.time)} < limit {shown}; {had}"
 
 
-def output_text(trace: Trace, step: JoinStep, found: OutputWatermark) -> str:
+def output_text(trace: Trace, step: JoinStep, output: OutputWatermark) -> str:
     """The watermark, whether it rose, and the least of what makes it."""
-    key, text = found.key, risen_text(trace, found.key, found.value, found.before)
-    if found.watermark == NEVER:
+    key, text = output.key, risen_text(trace, output.key, output.value, output.before)
+    if output.watermark == NEVER:
         return f"{text}, for W[{key}] has not begun"
-    watermark = f"W[{key}] = {trace.time(key, found.watermark)}"
-    if found.lateness and isinstance(found.watermark, int):
-        watermark += f" - {trace.distance(key, found.lateness)} allowed lateness"
-    value = shift(found.watermark, -found.lateness)
+    watermark = f"W[{key}] = {trace.time(key, output.watermark)}"
+    if output.lateness and isinstance(output.watermark, int):
+        watermark += f" - {trace.distance(key, output.lateness)} allowed lateness"
+    value = shift(output.watermark, -output.lateness)
     if trace.query.options.watermark_rule is WatermarkRule.TIGHT or step.join.asof is not None:
-        if found.least is None:
+        if output.least is None:
             why = f"{watermark}, and no row is kept"
-        elif found.least == MAX_TIME:
+        elif output.least == MAX_TIME:
             why = f"{watermark}, and rows are kept only whose {key} is NULL"
         else:
-            why = f"min({watermark}, least kept {trace.time(key, found.least)})"
-            value = min(value, found.least)
-    elif found.limit is None:
+            why = f"min({watermark}, least kept {trace.time(key, output.least)})"
+            value = min(value, output.least)
+    elif output.limit is None:
         return f"{key}: none, for no bound limits it (rule limit)"
     else:
-        limit = "none yet" if found.limit == NEVER else trace.time(key, found.limit)
+        limit = "none yet" if output.limit == NEVER else trace.time(key, output.limit)
         why = f"min({watermark}, limit {limit})"
-        value = min(value, found.limit)
-    if value < found.value:
+        value = min(value, output.limit)
+    if value < output.value:
         return f"{text}: stays, though {why} is less"
     return f"{text}: {why}"

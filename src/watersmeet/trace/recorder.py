@@ -126,8 +126,8 @@ class Tracer:
                 given = iter(step.rows.get(branch.source.name, ()))
                 for rows, judgement in self._judged[arrangement, number]:
                     for place, (row, diff) in zip(range(rows.num_rows), given, strict=False):
-                        found = self._judgement(side, rows, place, int(judgement[place]))
-                        yield replace(found, stream=branch.source.name, branch=number, row=row, diff=diff)
+                        arrived = self._judgement(side, rows, place, int(judgement[place]))
+                        yield replace(arrived, stream=branch.source.name, branch=number, row=row, diff=diff)
 
     def _too_late(self, output: CaseOutput) -> Iterator[Arrived]:
         """Rows of stages that were late for the inputs that they feed."""
@@ -142,21 +142,21 @@ class Tracer:
                     break
 
     def _judgement(self, side: SidePlan, rows: pa.RecordBatch, place: int, judged: int) -> Arrived:
-        found = Arrived("", side.name, 0, {}, 1, "kept")
+        arrived = Arrived("", side.name, 0, {}, 1, "kept")
         if judged != ON_TIME:
             fate = REASONS[judged]
             for column in side.event_times:
                 time = to_canonical(rows.column(column))[place].as_py()
                 below = self._late_below.get(side.watermark_key(column), NEVER)
-                found = replace(found, fate=fate, key=side.watermark_key(column), time=time, below=below)
+                arrived = replace(arrived, fate=fate, key=side.watermark_key(column), time=time, below=below)
                 if (time is None) if fate == "null_time" else time is not None and time < below:
                     break
-            return found
+            return arrived
         (flag,) = flags_of(rows.slice(place, 1), side.not_null)
         if flag == FLAG_CANDIDATE:
-            return found
+            return arrived
         if flag in (FLAG_BENEATH, FLAG_FILTERED):
-            return replace(found, fate="beneath" if flag == FLAG_BENEATH else "filtered")
+            return replace(arrived, fate="beneath" if flag == FLAG_BENEATH else "filtered")
         keys = [
             side.joined(text) if side.input.column(text) else text
             for join in self._query.every(MatchPlan)
@@ -166,12 +166,12 @@ class Tracer:
             if not key.null_safe and not rows.column(key.column(where))[place].is_valid
             for text in (text_of(key.expr(where)).replace("`", ""),)
         ]
-        return replace(found, fate="padded" if side.padded else "unmatchable", null_keys=tuple(keys))
+        return replace(arrived, fate="padded" if side.padded else "unmatchable", null_keys=tuple(keys))
 
     def _inputs(self, state: QueryState) -> Iterator[InputWatermark]:
         assert self.trace is not None
         for side in self._query.sides:
-            known = state.inputs[side.name]
+            input_state = state.inputs[side.name]
             before = self._before.inputs.get(side.name)
             for place, column in enumerate(side.event_times):
                 partitions = [
@@ -184,22 +184,22 @@ class Tracer:
                         _behind(branch.lags[place], self._query, side),
                     )
                     for number, branch in side.sources
-                    for name, partition in known.branches[number].partitions.items()
+                    for name, partition in input_state.branches[number].partitions.items()
                 ]
                 for number, feed in side.stages:
-                    told, key = known.branches[number], dict(feed.event_times)[column]
+                    told, key = input_state.branches[number], dict(feed.event_times)[column]
                     mark = told.watermarks.get(column, NEVER)
                     name = node_name(self._query, self._query.nodes[feed.node])
                     partitions.append((Partition(name, mark, told.idle, of=key), 0))
                 yield InputWatermark(
                     side.watermark_key(column),
-                    known.watermarks.get(column, NEVER),
+                    input_state.watermarks.get(column, NEVER),
                     NEVER if before is None else before.watermarks.get(column, NEVER),
                     tuple(partitions),
                 )
 
     def _join(self, join: MatchPlan, state: QueryState) -> JoinStep:
-        found = self._ran[join.number]
+        ran = self._ran[join.number]
         fed: dict[str, Watermark] = {}
         own: dict[str, Watermark] = {}
         dropped: dict[Side, int] = {}
@@ -207,24 +207,24 @@ class Tracer:
             if plan.feed is not None:
                 emitted = state.nodes[plan.feed.node].emitted
                 fed |= {key: emitted.get(key, NEVER) for key in plan.event_times}
-                dropped[side] = self._ran[plan.feed.node].rows - len(found.brought[side])
+                dropped[side] = self._ran[plan.feed.node].rows - len(ran.brought[side])
             else:
-                known = state.inputs[plan.name].watermarks
-                own |= {plan.watermark_key(c): known.get(c, NEVER) for c in plan.event_times}
+                watermarks = state.inputs[plan.name].watermarks
+                own |= {plan.watermark_key(c): watermarks.get(c, NEVER) for c in plan.event_times}
         return JoinStep(
             join=join,
-            brought=found.brought,
+            brought=ran.brought,
             dropped=dropped,
             fed=fed,
-            pairs=found.pairs,
+            pairs=ran.pairs,
             limits=self._limits(join, state, own | fed),
-            released=found.released,
+            released=ran.released,
             buffers={
                 side: self._buffer(join, side, state)
                 for side in Side
                 if not join.tables  # of a stream that meets one nothing is kept
             },
-            outputs=self._outputs(join, state, own, fed, found.least),
+            outputs=self._outputs(join, state, own, fed, ran.least),
             table_rows=_table_rows(join, state),
         )
 
@@ -234,8 +234,8 @@ class Tracer:
         if side.feed is not None:
             watermark = state.nodes[side.feed.node].emitted.get(node.time_key, NEVER)
         else:
-            known = state.inputs[side.name].watermarks.get(node.time, NEVER)
-            watermark = shift(known, -lateness_of(self._query, side))
+            time_watermark = state.inputs[side.name].watermarks.get(node.time, NEVER)
+            watermark = shift(time_watermark, -lateness_of(self._query, side))
         return WindowStep(
             node=node,
             watermark=watermark,
@@ -248,7 +248,7 @@ class Tracer:
 
     def _limits(self, join: MatchPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
         lateness = self._lateness(join)
-        found = []
+        own_limits = []
         for plan in join.sides:
             stored = state.nodes[join.number].arrangements[plan.name].limits
             for column in plan.event_times:
@@ -259,8 +259,8 @@ class Tracer:
                     if bound.evicted == key and not (join.asof is not None and plan is join.right)
                     for alone in (replace(join, bounds=(bound,)),)
                 ]
-                found.append(Limit(key, stored.get(column, NEVER), tuple(parts)))
-        return found
+                own_limits.append(Limit(key, stored.get(column, NEVER), tuple(parts)))
+        return own_limits
 
     def _lateness(self, join: MatchPlan) -> dict[str, int]:
         """What is taken off watermarks that come in, per key."""

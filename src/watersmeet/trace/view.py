@@ -133,7 +133,7 @@ def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
         yield from _section(
             "came too late from a join", [_too_late(trace, tick, row) for row in tick.too_late]
         )
-    yield from _section("input watermarks", [input_text(trace, found) for found in tick.inputs])
+    yield from _section("input watermarks", [input_text(trace, watermark) for watermark in tick.inputs])
     joins = {step.join.number: step for step in tick.joins}
     windows = {step.node.number: step for step in tick.windows}
     for number in sorted({*joins, *windows}):
@@ -245,7 +245,7 @@ def _join(trace: Trace, step: JoinStep) -> Lines:
         count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
         title = f"kept of {join.side(side).title}: {count}"
         yield from _section(title, [_kept(row) for row in rows]) if rows else [f"{title}"]
-    yield from _section("output watermarks", [output_text(trace, step, found) for found in step.outputs])
+    yield from _section("output watermarks", [output_text(trace, step, output) for output in step.outputs])
 
 
 def _windows(trace: Trace, step: WindowStep) -> Lines:

@@ -32,7 +32,7 @@ def holding(
     Args:
         rules, sources: per branch; the latter are names.
     """
-    found: dict[tuple[int, str], Holding] = {}
+    holdings: dict[tuple[int, str], Holding] = {}
     for column in rules[0].lags:
         marks = [
             shift(branch.watermarks.get(column, NEVER), -rule.lateness)
@@ -44,8 +44,8 @@ def holding(
                 continue
             for name, partition in _least(branch, column, ahead=max(active) > mark):
                 if partition.heard_at_us is None or clock_us - partition.heard_at_us >= SILENT_US:
-                    found[number, name] = _of(number, name, partition, rules, sources)
-    return tuple(found[key] for key in sorted(found))
+                    holdings[number, name] = _of(number, name, partition, rules, sources)
+    return tuple(holdings[key] for key in sorted(holdings))
 
 
 def unheard(

@@ -32,8 +32,8 @@ class LateBy:
     def add(self, late_by: Times) -> None:
         """Count rows by their lateness (all above 0)."""
         borders, names = _buckets(self.integer)
-        found = np.bincount(np.searchsorted(borders, late_by, side="right"), minlength=len(names))
-        self._put({name: int(rows) for name, rows in zip(names, found, strict=True)})
+        counts = np.bincount(np.searchsorted(borders, late_by, side="right"), minlength=len(names))
+        self._put({name: int(rows) for name, rows in zip(names, counts, strict=True)})
         self.most = max(self.most, int(late_by.max(initial=0)))
 
     def plus(self, other: LateBy) -> LateBy:
@@ -70,8 +70,8 @@ class Missed:
         """Rows ``late`` have values of ``column`` below ``watermark``."""
         rows = np.flatnonzero(late)
         by = saturating_sub(np.full(len(rows), watermark, dtype=np.int64), values[rows])
-        known = self.column[rows] >= 0
-        chosen = ~known | (self._alike & (by > self.late_by[rows]))
+        noted = self.column[rows] >= 0
+        chosen = ~noted | (self._alike & (by > self.late_by[rows]))
         self.column[rows[chosen]] = self.columns.index(column)
         self.late_by[rows[chosen]] = by[chosen]
 
@@ -85,8 +85,8 @@ class Missed:
 
 def summed(totals: Sequence[Mapping[str, LateBy]]) -> dict[str, LateBy]:
     """Totals per column, put together."""
-    found: dict[str, LateBy] = {}
+    by_column: dict[str, LateBy] = {}
     for total in totals:
         for column, late_by in total.items():
-            found[column] = found.get(column, LateBy(integer=late_by.integer)).plus(late_by)
-    return found
+            by_column[column] = by_column.get(column, LateBy(integer=late_by.integer)).plus(late_by)
+    return by_column

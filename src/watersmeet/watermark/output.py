@@ -22,7 +22,7 @@ def output_watermarks(
         least_retained: per key, the least time among its input's retained rows; absent without any.
         tight: the rule ``tight``, else ``limit``.
     """
-    found: dict[str, Watermark] = dict(emitted)
+    output: dict[str, Watermark] = dict(emitted)
     for key, watermark in watermarks.items():
         if tight:
             value = min(watermark, least_retained.get(key, watermark))
@@ -32,8 +32,8 @@ def output_watermarks(
             continue
         value = max(value, emitted.get(key, NEVER))
         if value > NEVER:
-            found[key] = value
-    return found
+            output[key] = value
+    return output
 
 
 def risen(before: Mapping[str, Watermark], after: Mapping[str, Watermark]) -> dict[str, Watermark]:

@@ -201,11 +201,11 @@ def from_stages(
 
 def _advance_input(state: InputState, rules: Sequence[BranchRules]) -> None:
     for column in rules[0].lags:
-        found = [
+        branches = [
             ({column: shift(branch.watermarks.get(column, NEVER), -rule.lateness)}, branch.idle)
             for branch, rule in zip(state.branches, rules, strict=True)
         ]
-        _raise(state.watermarks, column, _coalesce(found, column))
+        _raise(state.watermarks, column, _coalesce(branches, column))
 
 
 def end(inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[BranchRules]]) -> None:
@@ -224,9 +224,9 @@ def _advance_branch(branch: BranchState, rule: BranchRules, seen: Seen, clock_us
     if seen.decided is None:
         _find_idle(branch, rule, seen, clock_us)
     else:
-        known = branch.partitions
+        before = branch.partitions
         branch.partitions = {
-            name: known.get(name, PartitionState(active_at_us=clock_us)) for name in seen.decided
+            name: before.get(name, PartitionState(active_at_us=clock_us)) for name in seen.decided
         }
         for name, idle in seen.decided.items():
             branch.partitions[name].idle = idle
@@ -237,8 +237,8 @@ def _advance_branch(branch: BranchState, rule: BranchRules, seen: Seen, clock_us
         if column in seen.advances:
             _raise(branch.watermarks, column, seen.advances[column])
         if lag is not None and branch.partitions:
-            found = [(p.greatest, p.idle) for p in branch.partitions.values()]
-            _raise(branch.watermarks, column, shift(_coalesce(found, column), -lag))
+            partitions = [(p.greatest, p.idle) for p in branch.partitions.values()]
+            _raise(branch.watermarks, column, shift(_coalesce(partitions, column), -lag))
 
 
 def _find_idle(branch: BranchState, rule: BranchRules, seen: Seen, clock_us: int) -> None:
@@ -278,10 +278,12 @@ def _follow(inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[Branc
                 _raise(branch.watermarks, column, min(active))
 
 
-def _coalesce(found: Sequence[tuple[Mapping[str, Watermark], bool]], column: str) -> Watermark:
+def _coalesce(partitions: Sequence[tuple[Mapping[str, Watermark], bool]], column: str) -> Watermark:
     """The least over those that are not idle; the highest when all are."""
-    active = [times.get(column, NEVER) for times, idle in found if not idle]
-    return min(active) if active else max((times.get(column, NEVER) for times, _ in found), default=NEVER)
+    active = [times.get(column, NEVER) for times, idle in partitions if not idle]
+    return (
+        min(active) if active else max((times.get(column, NEVER) for times, _ in partitions), default=NEVER)
+    )
 
 
 def _raise(watermarks: dict[str, Watermark], column: str, value: Watermark) -> None:

@@ -40,5 +40,5 @@ def start_watermark(size: int, watermark: Watermark, least_open: int | None) -> 
     """
     if watermark in (NEVER, ENDED):
         return watermark if least_open is None else min(watermark, least_open)
-    found = shift(watermark, -size)
-    return found if least_open is None else min(found, least_open)
+    start = shift(watermark, -size)
+    return start if least_open is None else min(start, least_open)

@@ -56,30 +56,30 @@ def compile_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
         return "int", len
     typed = [compile_expr(e, scope) for e in arguments]
 
-    def known(rows: Group) -> list[Any]:
+    def without_nulls(rows: Group) -> list[Any]:
         """Tuples of arguments of which none is NULL, each once if DISTINCT."""
-        found = [tuple(f(row) for _, f in typed) for row in rows]
-        found = [values for values in found if None not in values]
+        typed_rows = [tuple(f(row) for _, f in typed) for row in rows]
+        typed_rows = [values for values in typed_rows if None not in values]
         if distinct:
             once: list[Any] = []
-            for values in found:
+            for values in typed_rows:
                 if not any(all(same(a, b) for a, b in zip(values, o, strict=True)) for o in once):
                     once.append(values)
             return once
-        return found
+        return typed_rows
 
     if isinstance(node, exp.Count):
-        return "int", lambda rows: len(known(rows))
+        return "int", lambda rows: len(without_nulls(rows))
     kind = typed[0][0]
     if isinstance(node, exp.Sum):
-        return kind, lambda rows: _sum([v for (v,) in known(rows)], kind)
+        return kind, lambda rows: _sum([v for (v,) in without_nulls(rows)], kind)
     if isinstance(node, exp.Avg):
         if kind == "decimal":
-            return kind, lambda rows: _mean_of_decimals([v for (v,) in known(rows)])
-        return "double", lambda rows: _mean([v for (v,) in known(rows)])
+            return kind, lambda rows: _mean_of_decimals([v for (v,) in without_nulls(rows)])
+        return "double", lambda rows: _mean([v for (v,) in without_nulls(rows)])
     if isinstance(node, exp.Min | exp.Max):
         first = min if isinstance(node, exp.Min) else max
-        return kind, lambda rows: first((v for (v,) in known(rows)), key=ORDER, default=None)
+        return kind, lambda rows: first((v for (v,) in without_nulls(rows)), key=ORDER, default=None)
     if isinstance(node, exp.ArgMin | exp.ArgMax):
         first = min if isinstance(node, exp.ArgMin) else max
         (_, value), (_, by) = typed
@@ -91,12 +91,15 @@ def compile_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
         return kind, at
     if isinstance(node, exp.LogicalAnd | exp.LogicalOr):
         test = all if isinstance(node, exp.LogicalAnd) else any
-        return "bool", lambda rows: test(v for (v,) in known(rows)) if known(rows) else None
+        return "bool", lambda rows: test(v for (v,) in without_nulls(rows)) if without_nulls(rows) else None
     if type(node) in _BITS:
         fold = _BITS[type(node)]
-        return kind, lambda rows: reduce(fold, (v for (v,) in known(rows))) if known(rows) else None
+        return (
+            kind,
+            lambda rows: reduce(fold, (v for (v,) in without_nulls(rows))) if without_nulls(rows) else None,
+        )
     if isinstance(node, exp.CountIf):
-        return "int", lambda rows: sum(v is True for (v,) in known(rows))
+        return "int", lambda rows: sum(v is True for (v,) in without_nulls(rows))
     raise Unsupported(f"the aggregate {node.sql()}")
 
 

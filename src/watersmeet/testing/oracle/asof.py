@@ -79,8 +79,8 @@ class AsofRule:
                 else:
                     low = max(low, end)
             self._known[left, closed] = (low, high) if low <= high else (1, 0)
-        found: tuple[int, int] = self._known[left, closed]
-        return found
+        reach: tuple[int, int] = self._known[left, closed]
+        return reach
 
     def ceiling(self, left: int) -> int | None:
         """The greatest right time below all (closed) ceilings of a left time; None: there is none."""
@@ -98,8 +98,8 @@ class AsofRule:
         ]
         if None in ends:
             return None
-        found = [end for end in ends if end is not None]
-        return min(found, default=INT64_MAX) if ceilings else max(found, default=INT64_MIN)
+        finite = [end for end in ends if end is not None]
+        return min(finite, default=INT64_MAX) if ceilings else max(finite, default=INT64_MIN)
 
     def first_asking(self, right: int) -> int | None:
         """The least left time of which no ceiling is below ``right``; None: there is none."""
@@ -152,7 +152,7 @@ def asof_rule(
         match, on: conjuncts of MATCH_CONDITION and of ON, those over one side alone left out.
         sides: the aliases of each.
     """
-    found: list[tuple[exp.Expression, bool, Key, Key, int]] = []
+    comparisons: list[tuple[exp.Expression, bool, Key, Key, int]] = []
     keys: list[exp.Expression] = []
     for conjunct in [*match, *on]:
         bounds = [b for b in bounds_of(conjunct, scope) if b[0] in times and b[1] in times]
@@ -160,7 +160,7 @@ def asof_rule(
         for upper, lower, c in bounds:
             is_ceiling = upper[0] in sides[0]
             left, right = (upper, lower) if is_ceiling else (lower, upper)
-            found.append((conjunct, is_ceiling, left, right, c if is_ceiling else -c))
+            comparisons.append((conjunct, is_ceiling, left, right, c if is_ceiling else -c))
         if bounds:
             continue
         if conjunct in match or not isinstance(conjunct, exp.EQ | exp.NullSafeEQ):
@@ -171,18 +171,18 @@ def asof_rule(
             raise Refused(f"not in an ASOF join: {conjunct.sql()}")
         assert own[0] is not None
         keys.append(own[0])
-    deciding = [each for each in found if each[0] is match[0]] if match else found
+    deciding = [bound for bound in comparisons if bound[0] is match[0]] if match else comparisons
     if not match:
-        deciding = [each for each in found if not isinstance(each[0], exp.EQ)]
+        deciding = [bound for bound in comparisons if not isinstance(bound[0], exp.EQ)]
     if len(deciding) != 1:
         raise Refused("an ASOF join needs one comparison of times")
     _, latest, left, right, _ = deciding[0]
-    if any((a, b) != (left, right) for _, _, a, b, _ in found):
+    if any((a, b) != (left, right) for _, _, a, b, _ in comparisons):
         raise Refused("an ASOF join compares one pair of times")
-    if not any(is_ceiling for _, is_ceiling, _, _, _ in found):
+    if not any(is_ceiling for _, is_ceiling, _, _, _ in comparisons):
         raise Refused("state would grow without limit: an ASOF join that looks for later rows")
     tests = []
-    for conjunct, is_ceiling, _, _, distance in found:
+    for conjunct, is_ceiling, _, _, distance in comparisons:
         closed = _CLOSED.get(type(conjunct), type(conjunct))(
             this=conjunct.this.copy(), expression=conjunct.expression.copy()
         )

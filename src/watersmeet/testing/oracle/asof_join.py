@@ -56,8 +56,8 @@ class AsofJoin(JoinState):
         return (-time if self.asof.latest else time, self.came[id(entry)])
 
     def _nearest(self, left: Entry) -> Entry | None:
-        found = [right for right in self.kept[1] if self._matches(left.rows, right.rows) is not None]
-        return min(found, key=self._rank, default=None)
+        matches = [right for right in self.kept[1] if self._matches(left.rows, right.rows) is not None]
+        return min(matches, key=self._rank, default=None)
 
     def _is_decided(self, left: Entry, best: Entry | None, settled: Any) -> bool:
         """No time from ``settled`` on is nearer than that of the best one."""
@@ -72,7 +72,7 @@ class AsofJoin(JoinState):
     def release(self, marks: dict[Key, tuple[Any, int]], ended: bool) -> Changes:
         left, settled = (saturate(marks[key][0] - marks[key][1]) for key in (self.asof.left, self.asof.right))
         out: Changes = []
-        known = [self._time(0, entry) for entry in self.kept[0]]
+        times = [self._time(0, entry) for entry in self.kept[0]]
         waiting = []
         for entry in self.kept[0]:
             best = self._nearest(entry)
@@ -85,10 +85,10 @@ class AsofJoin(JoinState):
                 out.append((self._joined(entry.rows, best.rows), 1))
             out += self._let_go(0, entry, "released")
         self.kept[0][:] = waiting
-        self._release_right(self._still_asking(known, left, settled))
+        self._release_right(self._still_asking(times, left, settled))
         return out
 
-    def _still_asking(self, known: list[int], left: Any, settled: Any) -> Any:
+    def _still_asking(self, times: list[int], left: Any, settled: Any) -> Any:
         """The least left time that may ask from the next tick on: of rows on time, and of those that were
         there in this tick, unless the right watermark alone decided them."""
         if settled in (NEVER, ENDED):
@@ -96,7 +96,7 @@ class AsofJoin(JoinState):
         else:
             first = self.asof.first_asking(settled)
             decided = ENDED if first is None else first
-        asked = min(left, max(min(known), decided)) if known else left
+        asked = min(left, max(min(times), decided)) if times else left
         self.asked = max(self.asked, asked)
         return self.asked
 

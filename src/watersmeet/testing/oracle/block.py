@@ -100,13 +100,15 @@ class Block:
     def retained(self) -> dict[str, int]:
         """Per input, how many of its rows are kept in the join that it feeds directly."""
         streams = [source for source in self.query.inputs if not source.as_of]
-        found = {self.prefix + source.alias: 0 for source in streams}
+        rows_by_alias = {self.prefix + source.alias: 0 for source in streams}
         for source in streams:
             for join in self.joins:
                 for side in (0, 1):
                     if join.plan.feeds[side] is None and join.plan.sides[side] == [source]:
-                        found[self.prefix + source.alias] = sum(entry.count for entry in join.kept[side])
-        return found
+                        rows_by_alias[self.prefix + source.alias] = sum(
+                            entry.count for entry in join.kept[side]
+                        )
+        return rows_by_alias
 
     def begin(self) -> None:
         """A tick begins: what is late is decided by the watermarks as they are now."""

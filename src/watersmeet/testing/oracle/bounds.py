@@ -99,10 +99,12 @@ def bounds_of(node: exp.Expression, scope: Scope) -> list[tuple[Key, Key, Any]]:
     """``A >= B - c`` for every bound that a conjunct is, over times or other ordered columns."""
     if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
         return []
-    left, right = (_text(each, scope) or _linear(each, scope) for each in (node.this, node.expression))
+    left, right = (
+        _text(operand, scope) or _linear(operand, scope) for operand in (node.this, node.expression)
+    )
     if left is None or right is None or (left.kind == "string") != (right.kind == "string"):
         return []
-    found = []
+    bounds = []
     difference = left.plus(right, -1, left.kind)
     for sign, wanted in ((1, exp.GTE | exp.GT | exp.EQ), (-1, exp.LTE | exp.LT | exp.EQ)):
         if not isinstance(node, wanted):
@@ -112,5 +114,5 @@ def bounds_of(node: exp.Expression, scope: Scope) -> list[tuple[Key, Key, Any]]:
         plus = [k for k, f in form.columns.items() if f == 1]
         minus = [k for k, f in form.columns.items() if f == -1]
         if len(form.columns) == 2 and len(plus) == len(minus) == 1 and plus[0][0] != minus[0][0]:
-            found.append((plus[0], minus[0], form.const + form.high))
-    return found
+            bounds.append((plus[0], minus[0], form.const + form.high))
+    return bounds

@@ -121,10 +121,10 @@ class Oracle:
 
     def retained(self) -> dict[str, int]:
         """Per input, how many of its rows are kept in the join that it feeds directly."""
-        found: dict[str, int] = {}
+        rows_by_alias: dict[str, int] = {}
         for block in self.blocks:
-            found |= block.retained()
-        return found
+            rows_by_alias |= block.retained()
+        return rows_by_alias
 
     def account(self) -> dict[str, dict[str, int]]:
         """Per input: ``in`` = the sum of the others (append mode, ``not_there`` aside)."""
@@ -179,8 +179,8 @@ class Oracle:
         if self.changelog:
             sums: dict[Any, Any] = {}
             for s, raw, d, values in changes:
-                known = sums.get((s, bag_key(values)), (s, raw, 0, values))
-                sums[s, bag_key(values)] = (s, raw, known[2] + d, values)
+                entry = sums.get((s, bag_key(values)), (s, raw, 0, values))
+                sums[s, bag_key(values)] = (s, raw, entry[2] + d, values)
             changes = [r for r in sums.values() if r[2] != 0]
         for stream, raw, diff, values in changes:
             partition = raw.get("_partition") or ""

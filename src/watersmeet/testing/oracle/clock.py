@@ -82,8 +82,8 @@ class StreamClock:
             if lag is None or not self.partitions:
                 continue
             active = [p.marks.get(column, NEVER) for p in self.partitions.values() if not p.idle]
-            known = [p.marks.get(column, NEVER) for p in self.partitions.values()]
-            self.marks[column] = max(self.marks[column], min(active) if active else max(known))
+            marks = [p.marks.get(column, NEVER) for p in self.partitions.values()]
+            self.marks[column] = max(self.marks[column], min(active) if active else max(marks))
 
     def restart(self, now: float) -> None:
         """The idle time of active partitions starts anew."""

@@ -22,12 +22,12 @@ def beneath(joins: list[JoinPlan], number: int) -> list[int]:
 
 def _padded(joins: list[JoinPlan], numbers: list[int]) -> set[str]:
     """The inputs that some joins pad."""
-    found = set()
+    aliases = set()
     for join in (joins[n] for n in numbers):
         for side, other in ((0, 1), (1, 0)):
             if join.pads[side] and not join.left_only:
-                found |= {source.alias for source in join.sides[other]}
-    return found
+                aliases |= {source.alias for source in join.sides[other]}
+    return aliases
 
 
 def padded_by(joins: list[JoinPlan]) -> set[str]:
@@ -70,10 +70,10 @@ def join_chains(joins: list[JoinPlan], number: int) -> Chains:
         return {pair: [(c,)] for pair, c in join.links.items()}
     if all(j.kind == "INNER" for j in joins if not j.as_of):
         used = list(range(len(joins)))
-        known = {key for j in joins for pair in j.links for key in pair}
+        never_null = {key for j in joins for pair in j.links for key in pair}
     else:
         used = [*beneath(joins, number), number]
-        known = _never_null(joins, number)
+        never_null = _never_null(joins, number)
     links: Bounds = {}
     for n in used:
         if n != number and joins[n].left_only:  # each of them is a link to its right side
@@ -83,24 +83,24 @@ def join_chains(joins: list[JoinPlan], number: int) -> Chains:
     side_of = {source.alias: side for side in (0, 1) for source in join.sides[side]}
     return {
         (a, b): [chain for chain in chains if sum(chain) == min(map(sum, chains))]
-        for (a, b), chains in _closed(links, known).items()
+        for (a, b), chains in _closed(links, never_null).items()
         if a[0] in side_of and b[0] in side_of and side_of[a[0]] != side_of[b[0]]
     }
 
 
-def _closed(links: Bounds, known: set[Key]) -> Chains:
-    """All simple paths on which all keys but the evicted one are ``known`` not to be NULL."""
-    found: Chains = {}
+def _closed(links: Bounds, never_null: set[Key]) -> Chains:
+    """All simple paths on which all keys but the evicted one are in ``never_null``."""
+    closed: Chains = {}
 
     def walk(evicted: Key, end: Key, chain: tuple[int, ...], seen: tuple[Key, ...]) -> None:
         for (a, b), c in links.items():
-            if a == end and b not in seen and b in known:
-                found.setdefault((evicted, b), []).append((*chain, c))
+            if a == end and b not in seen and b in never_null:
+                closed.setdefault((evicted, b), []).append((*chain, c))
                 walk(evicted, b, (*chain, c), (*seen, b))
 
     for key in {a for a, _ in links}:
         walk(key, key, (), (key,))
-    return found
+    return closed
 
 
 # refused plans

@@ -87,10 +87,10 @@ def read_source(node: exp.Expression, case: dict[str, Any], read_stage: ReadStag
     kinds: dict[str, str] = {}
     branches: list[Branch | StageBranch] = []
     for select in selects:
-        names, own, found = _ways(select, case, read_stage)
+        names, own, branches_read = _ways(select, case, read_stage)
         if not kinds:
             kinds = dict(zip(names, own, strict=True))
-        branches += [_renamed(branch, list(kinds)) for branch in found]
+        branches += [_renamed(branch, list(kinds)) for branch in branches_read]
     tables = [isinstance(b, Branch) and b.stream in case.get("tables", {}) for b in branches]
     as_of = node.args.get("version") is not None
     if as_of and not (all(tables) and len(branches) == 1):
@@ -129,11 +129,11 @@ def _ways(
     condition = [compile_expr(where.this, scope)[1]] if where else []
     columns_of = {str(n): i.this if isinstance(i, exp.Alias) else i for n, i in enumerate(items)}
     passed = {n: scope.find(e)[1] for n, e in columns_of.items() if isinstance(e, exp.Column)}
-    found = [
+    ways = [
         _through(branch, {str(n): f for n, (_, f) in enumerate(typed)}, condition, passed)
         for branch in branches
     ]
-    return [i.alias_or_name for i in items], [kind for kind, _ in typed], found
+    return [i.alias_or_name for i in items], [kind for kind, _ in typed], ways
 
 
 def _through(
@@ -205,8 +205,8 @@ def _declared(name: str, case: dict[str, Any]) -> dict[str, Any]:
     for group in ("streams", "tables"):
         for stream, declared in case.get(group, {}).items():
             if stream.lower() == name.lower():
-                found: dict[str, Any] = declared
-                return found
+                typed: dict[str, Any] = declared
+                return typed
     raise Refused(f'unknown stream "{name}"')
 
 

@@ -118,8 +118,8 @@ def _split(join: Join, feeds: tuple[int | None, int | None], scope: Scope) -> Jo
         for a, b, c in bounds_of(conjunct, scope):
             bands[a, b] = min(c, bands.get((a, b), c))
             for alias, column in (a, b):
-                known = compile_expr(exp.column(column, table=alias), scope)[1]
-                never[side_of[alias]].append(_not_null(known))
+                getter = compile_expr(exp.column(column, table=alias), scope)[1]
+                never[side_of[alias]].append(_not_null(getter))
     for (a, b), c in bands.items():
         back = bands.get((b, a))
         if back is not None and c + back < 0:

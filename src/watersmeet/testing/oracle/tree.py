@@ -86,9 +86,9 @@ def read_joins(
     for join in joins:
         kind = _kind(join)
         right = read_relation(join.this, case, read_stage)
-        known = {s.alias for s in relation.inputs}
+        aliases = {s.alias for s in relation.inputs}
         for source in right.inputs:
-            if source.alias in known:
+            if source.alias in aliases:
                 raise Refused(f'alias "{source.alias}" comes twice')
         relation = Join(relation, right, kind)
         for column in join.args.get("using") or []:

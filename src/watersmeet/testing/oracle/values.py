@@ -118,10 +118,10 @@ def duration(value: Any, kind: str) -> int:
         return value
     if kind == "int":
         return int(value)
-    found = re.fullmatch(r"(?:INTERVAL\s+)?'?(-?\d+)'?\s*([A-Z]+?)S?", value.strip().upper())
-    if not found:
+    match = re.fullmatch(r"(?:INTERVAL\s+)?'?(-?\d+)'?\s*([A-Z]+?)S?", value.strip().upper())
+    if not match:
         raise Unsupported(f"duration {value!r}")
-    return int(found.group(1)) * UNIT_US[found.group(2)]
+    return int(match.group(1)) * UNIT_US[match.group(2)]
 
 
 def same(a: Any, b: Any) -> Any:

@@ -231,11 +231,11 @@ class Joined:
                 if not isinstance(mark, float):
                     own["advance"][f"{name}.{column}"] = to_json(mark, kind_of(stage.columns[column]))
         branches = [b for s in self.oracle.query.inputs for b in s.branches]
-        known = {branch.stream for branch in branches if isinstance(branch, Branch)}
+        streams = {branch.stream for branch in branches if isinstance(branch, Branch)}
         if own is not step:
-            own["rows"] = [r for r in own["rows"] if r[0] in known]
-            own["advance"] = {k: v for k, v in own["advance"].items() if k.rpartition(".")[0] in known}
-            own["idle"] = [n for n in own.get("idle", []) if n.partition("/")[0] in known]
+            own["rows"] = [r for r in own["rows"] if r[0] in streams]
+            own["advance"] = {k: v for k, v in own["advance"].items() if k.rpartition(".")[0] in streams}
+            own["idle"] = [n for n in own.get("idle", []) if n.partition("/")[0] in streams]
         line = self.oracle.step(own)
         late = _together(late, line["late"])
         state |= {f"{self.prefix}{alias}": rows for alias, rows in line["state"].items()}
@@ -354,14 +354,14 @@ def _filtered(select: exp.Select, condition: exp.Expression) -> exp.Select:
 
 def _together(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Late rows of two readers of the same streams: a row that is late for both is one."""
-    found = list(first)
+    merged = list(first)
     left = list(first)
-    for each in second:
-        if each in left:
-            left.remove(each)
+    for row in second:
+        if row in left:
+            left.remove(row)
         else:
-            found.append(each)
-    return found
+            merged.append(row)
+    return merged
 
 
 __all__ = ["build", "has_windows", "run_windowed_case"]

@@ -91,14 +91,14 @@ def read_windows(
         named.append((node, f"k{number}"))
 
     def cut(node: exp.Expression) -> exp.Expression:
-        for known, name in named:
-            if node == known:
+        for named_node, name in named:
+            if node == named_node:
                 return exp.column(name, table=GROUP)
         if isinstance(node, exp.AggFunc | exp.Filter):
             name = f"a{len(aggregates)}"
-            found, f = compile_aggregate(node, scope)
-            aggregates.append((name, found, f))
-            kinds[name] = found
+            result_kind, f = compile_aggregate(node, scope)
+            aggregates.append((name, result_kind, f))
+            kinds[name] = result_kind
             named.append((node, name))
             return exp.column(name, table=GROUP)
         if isinstance(node, exp.Column):
@@ -180,25 +180,25 @@ class WindowState:
     def _windows(self, before: Any) -> list[tuple[int, int, tuple[Any, ...], list[Rows]]]:
         """Windows that close between two watermarks; forgets rows of which all windows are closed."""
         size, slide = self.plan.size, self.plan.slide
-        found: dict[Any, tuple[int, int, tuple[Any, ...], list[Rows]]] = {}
+        groups: dict[Any, tuple[int, int, tuple[Any, ...], list[Rows]]] = {}
         for time, keys, row in self.kept:
             start = time // slide * slide
             while start + size > time:
                 if before < start + size <= self.mark:
-                    group = found.setdefault((start, _key(keys)), (start, start + size, keys, []))
+                    group = groups.setdefault((start, _key(keys)), (start, start + size, keys, []))
                     group[3].append(row)
                 start -= slide
         still = [entry for entry in self.kept if entry[0] // slide * slide + size > self.mark]
         self.grouped += len(self.kept) - len(still)
         self.kept = still
-        return list(found.values())
+        return list(groups.values())
 
     def _sessions(self) -> list[tuple[int, int, tuple[Any, ...], list[Rows]]]:
         gap = self.plan.size
         per_key: dict[Any, list[tuple[int, tuple[Any, ...], Rows]]] = {}
         for entry in sorted(self.kept, key=lambda e: e[0]):
             per_key.setdefault(_key(entry[1]), []).append(entry)
-        found, still = [], []
+        closed, still = [], []
         for entries in per_key.values():
             sessions: list[list[tuple[int, tuple[Any, ...], Rows]]] = []
             for entry in entries:
@@ -209,12 +209,12 @@ class WindowState:
             for session in sessions:
                 if session[-1][0] + gap < self.mark:
                     rows = [row for _, _, row in session]
-                    found.append((session[0][0], session[-1][0] + gap, session[0][1], rows))
+                    closed.append((session[0][0], session[-1][0] + gap, session[0][1], rows))
                 else:
                     still += session
         self.grouped += len(self.kept) - len(still)
         self.kept = still
-        return found
+        return closed
 
     def _result(self, start: int, end: int, keys: tuple[Any, ...], rows: list[Rows]) -> dict[str, Any]:
         result: dict[str, Any] = {"window_start": saturate(start), "window_end": saturate(end)}
