@@ -88,7 +88,7 @@ class Topics:
 def arrived(run: Running, rows: int) -> int:
     """The watermark of l as of the tick that brought its n-th row."""
     run.wait_for(lambda: run.total("in", "out", "l") >= rows)
-    return run.ticks[-1].queries["out"].inputs["l.t"]
+    return run.ticks[-1].queries["out"].input_watermarks["l.t"]
 
 
 def test_unread_rows_in_a_tick_with_rows(spark, topics, tmp_path, clock):
@@ -134,7 +134,7 @@ def test_an_hour_in_which_nobody_looked(spark, topics, tmp_path, clock):
         topics.left((0, 110))
         assert arrived(run, 3) == 15
         clock.move(31)
-        run.wait_for(lambda: run.ticks[-1].queries["out"].inputs["l.t"] == 105)
+        run.wait_for(lambda: run.ticks[-1].queries["out"].input_watermarks["l.t"] == 105)
     with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state") as run:
         clock.move(3600)
         topics.left((1, 106), (0, 120))
@@ -175,7 +175,7 @@ def test_an_added_partition_that_stays_silent_goes_idle(spark, topics, tmp_path)
         run.wait_for(lambda: len(run.ticks) > ticks)
         topics.left((0, 150), (1, 150))
         assert arrived(run, 4) == 75
-        run.wait_for(lambda: run.ticks[-1].queries["out"].inputs["l.t"] == 145)
+        run.wait_for(lambda: run.ticks[-1].queries["out"].input_watermarks["l.t"] == 145)
 
 
 def test_who_holds_the_watermark_is_said_at_the_start_and_with_each_tick(spark, topics, tmp_path):
@@ -260,7 +260,7 @@ def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tm
     clock.move(3600)
     with Running(spark, text, tmp_path / "state") as run:
         run.wait_for(lambda: bool(run.ticks))
-        assert run.ticks[0].queries["out"].inputs["l.t"] == 95
+        assert run.ticks[0].queries["out"].input_watermarks["l.t"] == 95
         topics.left((0, 200), (1, 200))
         assert arrived(run, 4) == 195
     assert MemorySink.rows("out") == [pad]

@@ -93,7 +93,7 @@ def test_a_lagging_and_a_silent_partition_hold_the_watermark(spark, kafka_broker
     text = LAGGING.format(servers=kafka_broker.bootstrap_servers, more="")
 
     def tick():
-        return until_caught_up(spark, text, tmp_path / "state").ticks[-1].queries["out"].inputs
+        return until_caught_up(spark, text, tmp_path / "state").ticks[-1].queries["out"].input_watermarks
 
     def left(partition: int, time: int):
         return (partition, None, f'{{"k": "a", "t": {time}}}')
@@ -120,7 +120,7 @@ def test_a_silent_partition_goes_idle_and_comes_back(spark, kafka_broker, tmp_pa
     kafka_broker.produce("idle-l", [(0, None, '{"k": "a", "t": 100}')])
     kafka_broker.produce("idle-r", [(0, None, '{"k": "b", "t": 3}')])
     with Running(spark, text, tmp_path / "state") as run:
-        run.wait_for(lambda: bool(run.ticks) and run.ticks[-1].queries["out"].inputs["l.t"] == 95)
+        run.wait_for(lambda: bool(run.ticks) and run.ticks[-1].queries["out"].input_watermarks["l.t"] == 95)
         run.wait_for(lambda: len(MemorySink.rows("out")) == 1)
         kafka_broker.produce(
             "idle-l", [(1, None, '{"k": "late", "t": 94}'), (1, None, '{"k": "a", "t": 95}')]
@@ -162,7 +162,7 @@ def test_a_broker_that_is_away_makes_no_partition_idle(spark, tmp_path):
             run.wait_for(lambda: run.total("in", "out", "l") == 2)
             broker.stop()
             time.sleep(8)
-            assert run.ticks[-1].queries["out"].inputs["l.t"] == 15
+            assert run.ticks[-1].queries["out"].input_watermarks["l.t"] == 15
 
 
 def refusal(spark, text, folder) -> WatersmeetError:

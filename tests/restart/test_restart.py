@@ -69,7 +69,7 @@ def plan() -> JobPlan:
 def what_comes_out(output: Any) -> tuple[Any, ...]:
     result = output.result.queries[QUERY]
     late = sorted((name, late_row["i"]) for name, late_row in output.late)
-    return bag(output), late, result.watermarks, result.state, result.account, result.total_rows_out
+    return bag(output), late, result.risen_watermarks, result.state, result.account, result.total_rows_out
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ class QueryResult(Protocol):
     """What is read of one query's part of a tick. Counters are per alias."""
 
     @property
-    def inputs(self) -> Mapping[str, Watermark]: ...
+    def input_watermarks(self) -> Mapping[str, Watermark]: ...
     @property
     def state(self) -> Mapping[str, int]: ...
     @property
@@ -111,7 +111,7 @@ def report_of(
 ) -> TickReport:
     inputs = []
     for query, query_result in result.queries.items():
-        watermarks = _by_alias(query_result.inputs, query_result.account)
+        watermarks = _by_alias(query_result.input_watermarks, query_result.account)
         for alias, total in query_result.account.items():
             if is_node_alias(alias):
                 continue  # rows of a join, on their way into windows

@@ -168,7 +168,7 @@ def _shown(plan: JobPlan, output: CaseOutput) -> dict[str, Any]:
         ]
     return {
         "rows": _summed(output.rows) if changelog else output.rows,
-        "watermarks": shown_watermarks(plan, output.result.watermarks),
+        "watermarks": shown_watermarks(plan, output.result.risen_watermarks),
         "late": [{"stream": stream, "row": _declared(sources, stream, row)} for stream, row in output.late],
         "state": dict(output.result.state),
         **told,

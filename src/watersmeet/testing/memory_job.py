@@ -166,7 +166,7 @@ class MemoryJob:
         marks = {
             query: {
                 key: "end" if mark == ENDED else shown_time(mark, f"{query}/{key}" in self._integers)
-                for key, mark in result.inputs.items()
+                for key, mark in result.input_watermarks.items()
             }
             for query, result in output.result.queries.items()
         }

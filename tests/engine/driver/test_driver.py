@@ -44,7 +44,7 @@ def test_the_end_releases_all_pads_what_never_matched_and_is_remembered():
     assert bag(last) == {(2, None): 1}
     assert last.result.finished
     assert last.result.queries[QUERY].state == {"l": 0, "r": 0}
-    assert last.result.queries[QUERY].outputs == {"l.t": ENDED, "r.t": ENDED}
+    assert last.result.queries[QUERY].output_watermarks == {"l.t": ENDED, "r.t": ENDED}
     check_account(last)
 
 
@@ -97,16 +97,16 @@ def test_declared_partitions_hold_the_watermark():
     job = LocalJob(plan_of(INNER), MemoryStore())
     job.driver.declare_partitions({"l": ["p", "q"]})
     first = job.tick(arriving(l=[row(1, 10) | {"_partition": "p"}]))
-    assert first.result.queries[QUERY].watermarks == {}
+    assert first.result.queries[QUERY].risen_watermarks == {}
     second = job.tick(arriving(l=[row(1, 8) | {"_partition": "q"}]))
-    assert second.result.queries[QUERY].inputs["l.t"] == 8
+    assert second.result.queries[QUERY].input_watermarks["l.t"] == 8
 
 
 def test_one_stream_under_two_aliases_has_two_watermark_keys():
     plan = plan_of(INNER.replace("FROM l JOIN r", "FROM s l JOIN s r"), {"s": stream()})
     output = LocalJob(plan, MemoryStore()).tick(arriving(s=[row(1, 10), row(2, 12)]))
     assert bag(output) == {(1, 1): 1, (1, 2): 1, (2, 1): 1, (2, 2): 1}
-    assert output.result.queries[QUERY].inputs == {"l.t": 12, "r.t": 12}
+    assert output.result.queries[QUERY].input_watermarks == {"l.t": 12, "r.t": 12}
 
 
 def test_rows_of_a_tick_are_judged_by_the_watermark_of_its_start():
@@ -178,8 +178,8 @@ def test_time_in_which_the_job_did_not_run_makes_no_partition_idle():
     LocalJob(plan, store).tick(rows, clock_us=0)
     later = LocalJob(plan, store, clock_us=100 * second)
     more = arriving(l=[row(3, 20) | {"_partition": "p"}])
-    assert later.tick(more, clock_us=104 * second).result.queries[QUERY].inputs["l.t"] == 4
-    assert later.tick(more, clock_us=105 * second).result.queries[QUERY].inputs["l.t"] == 20
+    assert later.tick(more, clock_us=104 * second).result.queries[QUERY].input_watermarks["l.t"] == 4
+    assert later.tick(more, clock_us=105 * second).result.queries[QUERY].input_watermarks["l.t"] == 20
 
 
 def test_a_run_whose_rows_went_by_different_columns_is_dropped():

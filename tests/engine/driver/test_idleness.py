@@ -41,7 +41,7 @@ class Job:
         return self.local.tick(arriving(**rows), clock_us=clock * S)
 
     def left(self, clock, looked=None, **rows):
-        return self.tick(clock, looked, **rows).result.queries[QUERY].inputs["l.t"]
+        return self.tick(clock, looked, **rows).result.queries[QUERY].input_watermarks["l.t"]
 
 
 def test_one_long_tick_makes_nothing_idle():
@@ -107,7 +107,7 @@ def test_a_clock_that_is_set_back_takes_no_silence_away():
     ticks = LocalJob(PLAN, MemoryStore(), clock_us=HOUR * S)
     for clock, mark in ((HOUR, 4), (1, 4), (TIMEOUT, 4), (TIMEOUT + 1, 50)):
         rows = arriving(l=[row(10), row(4, "q")] if clock == HOUR else [row(50)])
-        assert ticks.tick(rows, clock_us=clock * S).result.queries[QUERY].inputs["l.t"] == mark
+        assert ticks.tick(rows, clock_us=clock * S).result.queries[QUERY].input_watermarks["l.t"] == mark
 
     Job(store := MemoryStore(), HOUR).tick(HOUR, l=[row(10), row(4, "q")])
     again = Job(store, 0)
@@ -152,7 +152,7 @@ def test_a_source_of_one_partition_goes_idle_without_ever_a_row():
     results = {clock: output.result.queries["console"] for clock, output in found.items()}
     assert [held.source for held in results[TIMEOUT - 2].holding["u"]] == ["c"]
     assert not results[TIMEOUT].holding["u"]
-    marks = [results[clock].inputs["u.t"] for clock in (TIMEOUT - 2, TIMEOUT, 2 * TIMEOUT - 2)]
+    marks = [results[clock].input_watermarks["u.t"] for clock in (TIMEOUT - 2, TIMEOUT, 2 * TIMEOUT - 2)]
     assert marks == [float("-inf"), TIMEOUT - 2, 2 * TIMEOUT - 2]
     assert [row["n"] for output in found.values() for row in output.rows["console"]] == [10]
 
@@ -180,7 +180,7 @@ def test_busy_partitions_hold_in_a_tick_with_rows():
     *_, control = driver.node_task(QUERY, 0).run(0, 1)
     driver.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
     result = driver.conclude()
-    assert result.queries[QUERY].inputs["l.t"] == 4
+    assert result.queries[QUERY].input_watermarks["l.t"] == 4
     driver.commit()
     assert job.left(TIMEOUT + 9, l=[row(50)]) == 4, "its time starts anew"
 
@@ -205,8 +205,10 @@ def test_a_repeated_tick_decides_as_the_attempt_before(repeated, monkeypatch):
     if repeated:
         again.driver.repeat()
     output = again.tick(TIMEOUT, r=[row(41)])
-    assert output.result.queries[QUERY].inputs["r.t"] == (41 if repeated else 2)
+    assert output.result.queries[QUERY].input_watermarks["r.t"] == (41 if repeated else 2)
     assert bag(output) == ({(1, None): 1, (2, None): 1} if repeated else {})
-    assert output.result.queries[QUERY].inputs["l.t"] == 11
+    assert output.result.queries[QUERY].input_watermarks["l.t"] == 11
     after = again.tick(HOUR + 1, l=[row(60)])
-    assert after.result.queries[QUERY].inputs["l.t"] == 11, "the new partition holds from the next tick on"
+    assert after.result.queries[QUERY].input_watermarks["l.t"] == 11, (
+        "the new partition holds from the next tick on"
+    )

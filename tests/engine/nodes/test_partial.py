@@ -129,7 +129,7 @@ def test_rows_and_partial_aggregates_come_to_the_same(seed, window, base, monkey
                 row.pop("d", None)
                 bag[tuple(row.values())] += 1
             result = output.result.queries[QUERY]
-            states.append((result.state, result.outputs, result.account))
+            states.append((result.state, result.output_watermarks, result.account))
         assert states[0] == states[1]
     assert found[0] == found[1]
     assert found[0]

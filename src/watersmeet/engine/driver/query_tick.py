@@ -234,9 +234,9 @@ class QueryTick:
         )
         check_promises(self.query.name, self.before, after, self._least_out)
         return after, QueryResult(
-            watermarks=risen(before, emitted),
-            outputs=emitted,
-            inputs={f"{a}.{c}": w for a, i in self.inputs.items() for c, w in i.watermarks.items()},
+            risen_watermarks=risen(before, emitted),
+            output_watermarks=emitted,
+            input_watermarks={f"{a}.{c}": w for a, i in self.inputs.items() for c, w in i.watermarks.items()},
             state=state,
             counts=self._counts,
             account={alias: {**rows, "retained": held[alias]} for alias, rows in account.items()},

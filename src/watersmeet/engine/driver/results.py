@@ -13,9 +13,10 @@ from watersmeet.watermark.lateness import LateBy
 
 @dataclass(frozen=True)
 class QueryResult:
-    """Of one query and tick. ``watermarks``: output watermarks that rose; ``state``: retained rows per alias;
-    ``inputs``: all input watermarks per key; ``counts``: of this tick, per alias (see `engine.tasks.ingest`
-    and matched, padded, released_unmatched, retained); ``account``: the same, since the start of the job;
+    """Of one query and tick. ``risen_watermarks``: output watermarks that rose; ``output_watermarks``,
+    ``input_watermarks``: all of them per key; ``state``: retained rows per alias; ``counts``: of this tick,
+    per alias (see `engine.tasks.ingest` and matched, padded, released_unmatched, retained); ``account``: the
+    same, since the start of the job;
     ``late``: how late the late rows since then were, per alias and column; ``holding``: per alias the silent
     partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle;
     ``advances_back``: explicit advances that were below their watermarks (see `Options.lenient`);
@@ -23,9 +24,9 @@ class QueryResult:
     columns that the query keeps).
     ``rows_out``: rows that went to the sink in this tick, ``total_rows_out``: since the start."""
 
-    watermarks: Mapping[str, Watermark]
-    outputs: Mapping[str, Watermark]
-    inputs: Mapping[str, Watermark]
+    risen_watermarks: Mapping[str, Watermark]
+    output_watermarks: Mapping[str, Watermark]
+    input_watermarks: Mapping[str, Watermark]
     state: Mapping[str, int]
     counts: Mapping[str, Mapping[str, int]]
     account: Mapping[str, Mapping[str, int]]
