@@ -14,7 +14,7 @@ from pyarrow import parquet
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.query import Run
+from watersmeet.engine.spark.job.query import JobRun
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.files.inferred import infer
 from watersmeet.engine.spark.sources.tables import table_of
@@ -159,7 +159,9 @@ def test_a_restart_keeps_to_what_was_inferred(spark, tmp_path):
         asked = RunSettings(
             str(tmp_path / "checkpoint"), partitions=1, until_caught_up=True, inferred=infer.inferred
         )
-        result = Run(spark, plan, asked, outputs_of(job, plan, None), Checkpoint(asked.checkpoint)).execute()
+        result = JobRun(
+            spark, plan, asked, outputs_of(job, plan, None), Checkpoint(asked.checkpoint)
+        ).execute()
         return result.last.queries["inferred_out"].account["a"], infer.inferred["a"], "\n".join(said)
 
     MemorySink.clear("inferred_out")

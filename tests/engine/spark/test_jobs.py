@@ -110,10 +110,9 @@ def test_a_finished_job_takes_no_more_and_finishing_twice_is_nothing(job, put):
 
 
 def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, monkeypatch):
-    from watersmeet.engine.spark.job.query import Run
 
     put("orders", order(1, "10:00:00"))
-    plain = Run._tick
+    plain = JobRun._tick
 
     def killed(self, *arguments, end=False, **named):
         if end:
@@ -121,7 +120,7 @@ def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, mo
         plain(self, *arguments, end=end, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "_tick", killed)
+        patched.setattr(JobRun, "_tick", killed)
         with pytest.raises(EngineError, match="killed"):
             job(finish=True)
     assert rows() == {}
@@ -295,7 +294,7 @@ def test_a_trigger_that_is_none_is_refused(job):
 def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_path):
     from watersmeet.engine.spark.checkpoint.directory import Checkpoint
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import Run
+    from watersmeet.engine.spark.job.query import JobRun
     from watersmeet.engine.spark.job.settings import RunSettings
 
     MemorySink.clear()
@@ -311,7 +310,7 @@ def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_
 
     checkpoint = str(tmp_path / "checkpoint")
     settings = RunSettings(checkpoint, trigger="100 milliseconds", on_tick=stop)
-    current = Run(spark, plan, settings, outputs_of(asked, plan, None), Checkpoint(checkpoint))
+    current = JobRun(spark, plan, settings, outputs_of(asked, plan, None), Checkpoint(checkpoint))
     result = current.execute()
     assert (result.stopped, result.ticks) == (True, 1)
     assert rows() == {(1, 1, 101): 1}
@@ -320,7 +319,7 @@ def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_
 def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put, tmp_path):
     from watersmeet.engine.spark.checkpoint.directory import Checkpoint
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import Run
+    from watersmeet.engine.spark.job.query import JobRun
     from watersmeet.engine.spark.job.settings import RunSettings
 
     MemorySink.clear()
@@ -344,7 +343,7 @@ def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put,
 
     checkpoint = str(tmp_path / "checkpoint")
     settings = RunSettings(checkpoint, trigger="100 milliseconds", on_tick=watched)
-    current = Run(spark, plan, settings, outputs_of(asked, plan, None), Checkpoint(checkpoint))
+    current = JobRun(spark, plan, settings, outputs_of(asked, plan, None), Checkpoint(checkpoint))
     current.execute()
     assert rows() == {(1, 10): 1}
     assert held == [["deliveries"], []]

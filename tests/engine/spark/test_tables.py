@@ -18,7 +18,7 @@ from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.files.table_files import local_files, version_of
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.query import Run
+from watersmeet.engine.spark.job.query import JobRun
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.tables import _listed
 from watersmeet.errors import WatersmeetError
@@ -83,7 +83,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def run_changing(spark: Any, text: str, folder: Folder, changes: list[Any]) -> Run:
+def run_changing(spark: Any, text: str, folder: Folder, changes: list[Any]) -> JobRun:
     """The job until it has caught up; after its n-th tick, the n-th change is made."""
     job = parse_job(text)
     plan = plan_job(job)
@@ -94,7 +94,7 @@ def run_changing(spark: Any, text: str, folder: Folder, changes: list[Any]) -> R
         until_caught_up=True,
         on_tick=lambda *_: next(left, lambda: None)(),
     )
-    run = Run(spark, plan, asked, outputs_of(job, plan, None), Checkpoint(folder.path / "state"))
+    run = JobRun(spark, plan, asked, outputs_of(job, plan, None), Checkpoint(folder.path / "state"))
     run.execute()
     return run
 

@@ -57,11 +57,11 @@ def _schema(
     query: QueryPlan,
     side: SidePlan,
     schemas: Mapping[str, pa.Schema],
-    beneath: Sequence[NodeShape],
+    shapes: Sequence[NodeShape],
     zoned: bool,
 ) -> pa.Schema:
     """The kept columns of a side, in native types: an engine's where it gives one, else as they come."""
-    fed = [_fed_schema(feed, beneath[feed.node].row_schema, zoned) for feed in side.feeds]
+    fed = [_fed_schema(feed, shapes[feed.node].row_schema, zoned) for feed in side.feeds]
     if side.feed is not None:
         return fed[0]
     declared = schemas.get(f"{query.name}/{side.name}", pa.schema([]))

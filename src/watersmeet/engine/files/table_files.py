@@ -29,7 +29,7 @@ def local_files(source: Source, path: str) -> list[Entry]:
             hint="name a file, or a directory of files, that is there",
         )
     try:
-        return sorted(entry for root in roots for entry in beneath(root))
+        return sorted(entry for root in roots for entry in files_beneath(root))
     except OSError as error:
         raise not_listed(f'"{source.name}"', path, error) from None
 
@@ -49,7 +49,7 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
-def beneath(root: str) -> Iterable[Entry]:
+def files_beneath(root: str) -> Iterable[Entry]:
     """All files beneath a directory, or the one file, but hidden ones. What goes away meanwhile is left out.
 
     Raises:
@@ -65,7 +65,7 @@ def beneath(root: str) -> Iterable[Entry]:
                 continue
             try:
                 if entry.is_dir():
-                    yield from beneath(entry.path)
+                    yield from files_beneath(entry.path)
                     continue
                 stat = entry.stat()
             except (FileNotFoundError, NotADirectoryError):  # the next look sees what came for it

@@ -163,20 +163,20 @@ def mentioned(tree: Expression) -> list[str]:
     if isinstance(tree, Constant):
         return []
     if isinstance(tree, Call):
-        beneath: Sequence[Expression] = tree.arguments
+        children: Sequence[Expression] = tree.arguments
     elif isinstance(tree, Both):
-        beneath = (tree.left, tree.right)
+        children = (tree.left, tree.right)
     elif isinstance(tree, First):
-        beneath = tree.parts
+        children = tree.parts
     elif isinstance(tree, Variable):
-        beneath = ()
+        children = ()
     elif isinstance(tree, Each):
-        beneath = (tree.lists, tree.body)
+        children = (tree.lists, tree.body)
     elif isinstance(tree, Fold):
-        beneath = (tree.lists, tree.start, tree.body)
+        children = (tree.lists, tree.start, tree.body)
     elif isinstance(tree, Let):
-        beneath = (tree.value, tree.body)
+        children = (tree.value, tree.body)
     else:
-        beneath = [*(part for branch in tree.branches for part in branch)]
-        beneath = [*beneath, tree.otherwise] if tree.otherwise is not None else beneath
-    return [name for child in beneath for name in mentioned(child)]
+        children = [*(part for branch in tree.branches for part in branch)]
+        children = [*children, tree.otherwise] if tree.otherwise is not None else children
+    return [name for child in children for name in mentioned(child)]

@@ -14,10 +14,10 @@ Chains = dict[tuple[Key, Key], list[tuple[int, ...]]]
 # closure
 
 
-def beneath(joins: list[JoinPlan], number: int) -> list[int]:
+def joins_beneath(joins: list[JoinPlan], number: int) -> list[int]:
     """The joins strictly beneath one."""
     children = [feed for feed in joins[number].feeds if feed is not None]
-    return [n for child in children for n in (*beneath(joins, child), child)]
+    return [n for child in children for n in (*joins_beneath(joins, child), child)]
 
 
 def _padded(joins: list[JoinPlan], numbers: list[int]) -> set[str]:
@@ -44,7 +44,7 @@ def _never_null(joins: list[JoinPlan], number: int) -> set[Key]:
     bounds are not.
     """
     join = joins[number]
-    padded = _padded(joins, beneath(joins, number))
+    padded = _padded(joins, joins_beneath(joins, number))
     linked = {key for pair in join.links for key in pair}
     met = {alias for alias, _ in linked}
     return linked | {
@@ -72,7 +72,7 @@ def join_chains(joins: list[JoinPlan], number: int) -> Chains:
         used = list(range(len(joins)))
         never_null = {key for j in joins for pair in j.links for key in pair}
     else:
-        used = [*beneath(joins, number), number]
+        used = [*joins_beneath(joins, number), number]
         never_null = _never_null(joins, number)
     links: Bounds = {}
     for n in used:

@@ -142,10 +142,10 @@ def _through(
     """A branch seen through a SELECT over its columns; ``passed``: those of the SELECT that are plain
     ones.
     """
-    beneath = dict(branch.columns)
+    seen = dict(branch.columns)
 
     def after(f: Function) -> Function:
-        return lambda rows: f(({c: g(rows) for c, g in beneath.items()},))
+        return lambda rows: f(({c: g(rows) for c, g in seen.items()},))
 
     own = {n: after(f) for n, f in columns.items()}
     conditions = branch.where + [after(f) for f in where]

@@ -3,7 +3,7 @@
     run ── checkpoint, session, scan, driver, checks, sinks ── stream: batch → tick, … ── (end of input) ──
     result
 
-Stopping (SIGINT, SIGTERM, `Run.stop`) lets the tick in hand finish. What a run leaves behind, the next goes
+Stopping (SIGINT, SIGTERM, `JobRun.stop`) lets the tick in hand finish. What a run leaves behind, the next goes
 on with.
 """
 
@@ -87,7 +87,7 @@ class _Failed(Exception):
 
 
 @dataclass
-class Run:
+class JobRun:
     """One run of a job; use `run`."""
 
     spark: SparkSession
@@ -457,7 +457,7 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
     said = check_zone(spark, time_zone)
     if said is not None and settings.on_notice is not None:
         settings.on_notice(said)
-    started = Run(spark, plan, settings, outputs, Checkpoint(settings.checkpoint))
+    started = JobRun(spark, plan, settings, outputs, Checkpoint(settings.checkpoint))
     with _stopped_by_signals(started):
         try:
             return started.execute()
@@ -468,7 +468,7 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
 
 
 @contextmanager
-def _stopped_by_signals(started: Run) -> Iterator[None]:
+def _stopped_by_signals(started: JobRun) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from watersmeet.engine.files.table_files import beneath, is_hidden, not_listed
+from watersmeet.engine.files.table_files import files_beneath, is_hidden, not_listed
 from watersmeet.errors import EngineError
 from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
@@ -74,7 +74,7 @@ def files_of(source: Source) -> Iterator[There]:
                 yield There(root, stat, _HIDDEN)
             continue
         try:
-            found_there = list(beneath(root))
+            found_there = list(files_beneath(root))
             above = _shared(root, (path for path, _, _ in found_there)) if len(roots) == 1 else []
             for path, size, changed_ns in found_there:
                 nested = None if nested_too else _nested(root, path, above)
