@@ -110,6 +110,7 @@ def test_a_finished_job_takes_no_more_and_finishing_twice_is_nothing(job, put):
 
 
 def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, monkeypatch):
+    from watersmeet.engine.spark.job.query import JobRun
 
     put("orders", order(1, "10:00:00"))
     plain = JobRun._tick

@@ -3,8 +3,8 @@
     run ── checkpoint, session, scan, driver, checks, sinks ── stream: batch → tick, … ── (end of input) ──
     result
 
-Stopping (SIGINT, SIGTERM, `JobRun.stop`) lets the tick in hand finish. What a run leaves behind, the next goes
-on with.
+Stopping (SIGINT, SIGTERM, `JobRun.stop`) lets the tick in hand finish. What a run leaves behind, the next
+goes on with.
 """
 
 from __future__ import annotations
