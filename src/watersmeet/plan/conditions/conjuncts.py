@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 
 from watersmeet.spec.model import Expr
+
+_SPARK = Dialect.get_or_raise("spark")
+"""Made once: a plan asks for hundreds of short texts."""
 
 
 @dataclass(frozen=True)
@@ -54,4 +58,4 @@ def _safe(condition: Expr) -> Expr:
 
 def text_of(expr: Expr) -> str:
     """``expr`` as Spark SQL text."""
-    return expr.sql(dialect="spark")
+    return expr.sql(dialect=_SPARK, copy=not isinstance(expr, exp.Column))  # nothing rewrites a column

@@ -55,6 +55,8 @@ def exact(expr: Expr, scope: Scope) -> Exact:
 
 def compiled(expr: Expr, scope: Scope) -> Exact:
     """``expr`` for tasks, of whatever type. Raises: NotExact."""
+    if isinstance(expr, exp.Column):  # most are, and need not be written and read again
+        return Compiler(scope, [(expr.table, expr.name)], "c").of(exp.column("c0"))
     refs: list[Ref] = []
     used = {node.name.lower() for node in expr.find_all(exp.Identifier)}
     prefix = "c"
