@@ -40,6 +40,8 @@ class JoinState:
         ]
         self.shown = [(key, side) for key, side in self.keys if side == 0 or not plan.left_only]
         """The keys that it puts out watermarks of."""
+        left = {source.alias for source in plan.sides[0]}
+        self.from_left = [source.alias in left for source in query.inputs]
         self.nulls = [dict.fromkeys(source.kinds) for source in query.inputs]
         self.kept: tuple[list[Entry], list[Entry]] = ([], [])
         self.put_out: dict[Key, Any] = {key: NEVER for key, _ in self.shown}
@@ -57,8 +59,7 @@ class JoinState:
     # 3, 6: matching
 
     def _joined(self, left: Rows, right: Rows) -> Rows:
-        from_left = {self.positions[source.alias] for source in self.plan.sides[0]}
-        return tuple(left[i] if i in from_left else right[i] for i in range(len(left)))
+        return tuple([a if of_left else b for a, b, of_left in zip(left, right, self.from_left, strict=True)])
 
     def _padded(self, side: int, rows: Rows) -> Rows:
         """A row with NULLs for the inputs of the other side; of an ANTI join, the row."""
@@ -74,7 +75,10 @@ class JoinState:
     def _matches(self, left: Rows, right: Rows) -> Rows | None:
         """The joined row, if the whole condition is TRUE."""
         rows = self._joined(left, right)
-        return rows if all(f(rows) is True for f in self.plan.condition) else None
+        for f in self.plan.condition:
+            if f(rows) is not True:
+                return None
+        return rows
 
     def match(self, new: tuple[Changes, Changes]) -> Changes:
         """Every pair of which at least one is new; new rows are kept, or are padded at once.
@@ -84,10 +88,9 @@ class JoinState:
         """
         out: Changes = []
         fresh = tuple([Entry(rows, 1) for rows, _ in side] for side in new)
-        is_new = {id(entry) for side in fresh for entry in side}
-        for left in self.kept[0] + fresh[0]:
-            for right in self.kept[1] + fresh[1]:
-                if id(left) in is_new or id(right) in is_new:
+        for lefts, rights in ((self.kept[0], fresh[1]), (fresh[0], self.kept[1] + fresh[1])):
+            for left in lefts:
+                for right in rights:
                     rows = self._matches(left.rows, right.rows)
                     if rows is not None:
                         if self.plan.kind == "SEMI" and not left.matches:

@@ -237,6 +237,8 @@ def _literal(node: exp.Literal) -> Typed:
 def _comparison(node: exp.Expression, scope: Scope) -> Typed:
     (a, f), (b, g) = compile_expr(node.this, scope), compile_expr(node.expression, scope)
     to, test = common(a, b, node), COMPARE[type(node)]
+    if a == b == to:
+        return "bool", lambda rows: test(f(rows), g(rows))
     return "bool", lambda rows: test(coerce(f(rows), a, to), coerce(g(rows), b, to))
 
 
@@ -271,23 +273,21 @@ def arithmetic_kind(node: exp.Expression, a: str, b: str) -> tuple[str, int, int
 def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
     (a, f), (b, g) = compile_expr(node.this, scope), compile_expr(node.expression, scope)
     kind, by_a, by_b = arithmetic_kind(node, a, b)
+    coerced = kind in NUMBERS and not a == b == kind
+    if isinstance(node, exp.Sub):
+        by_b = -by_b
 
     def value(rows: Rows) -> Any:
         x, y = f(rows), g(rows)
         if x is None or y is None:
             return None
-        if kind in NUMBERS:
+        if coerced:
             x, y = coerce(x, a, kind), coerce(y, b, kind)
         if isinstance(node, exp.Mod):
             if y == 0:
                 raise Unsupported("division by zero")
             return math.fmod(x, y) if kind == "double" else (abs(x) % abs(y)) * (1 if x >= 0 else -1)
-        if isinstance(node, exp.Mul):
-            total = x * y
-        elif isinstance(node, exp.Sub):
-            total = x * by_a - y * by_b
-        else:
-            total = x * by_a + y * by_b
+        total = x * y if isinstance(node, exp.Mul) else x * by_a + y * by_b
         return total if kind in ("double", "decimal") else saturate(total)
 
     return kind, value

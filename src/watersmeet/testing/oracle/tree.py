@@ -189,7 +189,7 @@ def qualified(node: exp.Expression, *relations: Relation) -> exp.Expression:
         alias, column = scope.find(part)
         return exp.column(column, table=alias)
 
-    return node.copy().transform(named)
+    return node.transform(named)
 
 
 def columns_of(relation: Relation) -> list[tuple[str, exp.Expression]]:
@@ -214,7 +214,8 @@ def mentioned(node: exp.Expression) -> set[str]:
 
 def within(conjunct: exp.Expression, relation: Relation) -> bool:
     """Whether a conjunct mentions inputs of this relation only, and some."""
-    return bool(mentioned(conjunct)) and mentioned(conjunct) <= {s.alias for s in relation.sources}
+    aliases = mentioned(conjunct)
+    return bool(aliases) and aliases <= {s.alias for s in relation.sources}
 
 
 def sink_all(root: Relation, where: list[exp.Expression]) -> list[exp.Expression]:
