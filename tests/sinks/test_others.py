@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.errors import EngineError, SpecError
-from watersmeet.sinks.console import PlainPrinter, _first_rows
+from watersmeet.sinks.console import PlainPrinter, _FirstRows
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.registry import make_sink
@@ -80,13 +80,13 @@ def test_console_rows_is_a_number():
 
 def test_first_rows_bounds_what_comes_back_and_counts_all():
     batches = [pa.record_batch({"c0": [str(i) for i in range(4)]}) for _ in range(3)]
-    found = [row for batch in _first_rows(6)(iter(batches)) for row in batch.to_pylist()]
+    found = [row for batch in _FirstRows(6)(iter(batches)) for row in batch.to_pylist()]
     assert [row["c0"] for row in found] == ["0", "1", "2", "3", "0", "1", None]
     assert [row["__ws_rows"] for row in found] == [None] * 6 + [12]
 
 
 def test_first_rows_of_nothing_is_nothing():
-    assert list(_first_rows(6)(iter([]))) == []
+    assert list(_FirstRows(6)(iter([]))) == []
 
 
 def test_memory_publishes_once_per_tick():

@@ -6,7 +6,8 @@ rows of each task come to the driver. Two columns may have one name here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -61,7 +62,7 @@ class ConsoleSink(WithoutParts):
             return
         texts = frame.toDF(*plain).selectExpr(*[f"CAST({c} AS STRING) AS {c}" for c in plain])
         schema = ", ".join([*(f"{c} STRING" for c in plain), f"`{_COUNT}` BIGINT"])
-        collected = texts.mapInArrow(_first_rows(self._rows), schema).collect()
+        collected = texts.mapInArrow(_FirstRows(self._rows), schema).collect()
         rows: list[Texts] = []
         rows += [tuple(row)[:-1] for row in collected if row[-1] is None][: self._rows]
         total = sum(row[-1] for row in collected if row[-1] is not None)
@@ -73,7 +74,7 @@ class ConsoleSink(WithoutParts):
         texts = {name for name, kind in kinds.items() if not has_value(kind)}
         typed = frame.selectExpr(*[f"CAST({n} AS STRING) AS {n}" if n in texts else n for n in kinds])
         schema = type(typed.schema)([*typed.schema.fields]).add(_COUNT, "long")
-        collected = typed.mapInArrow(_first_rows(self._rows), schema).toArrow()
+        collected = typed.mapInArrow(_FirstRows(self._rows), schema).toArrow()
         counts = collected.column(_COUNT)
         shown = collected.filter(counts.is_null()).drop_columns([_COUNT]).slice(0, self._rows)
         return [*rows_of(shown)], sum(count for count in counts.to_pylist() if count is not None)
@@ -102,11 +103,15 @@ def _row_limit(spec: SinkSpec) -> int:
     return int(text)
 
 
-def _first_rows(limit: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Per task: its first ``limit`` rows, then one row of NULLs with the number of all its rows."""
+@dataclass(frozen=True)
+class _FirstRows:
+    """The function given to `mapInArrow`. Per task: its first ``limit`` rows, then one row of NULLs with the
+    number of all its rows."""
 
-    def first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        left, count, schema = limit, 0, None
+    limit: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        left, count, schema = self.limit, 0, None
         for batch in batches:
             count += batch.num_rows
             schema = batch.schema
@@ -117,8 +122,6 @@ def _first_rows(limit: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
         if count and schema is not None:
             nulls = [pa.nulls(1, field.type) for field in schema]
             yield _with_count(pa.record_batch(nulls, names=schema.names), pa.array([count], pa.int64()))
-
-    return first
 
 
 def _with_count(batch: pa.RecordBatch, counts: pa.Array) -> pa.RecordBatch:

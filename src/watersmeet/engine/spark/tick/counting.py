@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -36,25 +37,16 @@ class RowCounter:
 
     def over(self, frame: DataFrame) -> DataFrame:
         """The same rows, counted as they pass. Columns have types that tasks give rows of, too."""
-        counts = self._counts
-
-        def passing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from _counted(batches, counts)
-
+        passing = _Counting(self._counts)
         plain = frame.toDF(*(f"c{n}" for n in range(len(frame.columns))))  # it takes no names with dots
-        return plain.mapInArrow(passing, plain.schema).toDF(*frame.columns)
+        return plain.mapInArrow(passing.rows, plain.schema).toDF(*frame.columns)
 
     def over_groups(self, frame: DataFrame) -> DataFrame:
         """The same for columns of any types: a condition that is true of every row is given a column of
         constants alone. That takes twice the time per row."""
-        counts = self._counts
-
-        def true(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-            yield from _counted(batches, counts)
-
         udf: Any = arrow_udf  # its kind follows from the type hints, which its overloads leave out
         # Not deterministic: it stays where it is, above the query's own conditions.
-        passing = udf(true, "BOOLEAN").asNondeterministic()
+        passing = udf(_Counting(self._counts).true, "BOOLEAN").asNondeterministic()
         return frame.where(passing(F.lit(True)))
 
     def begin(self) -> None:
@@ -69,6 +61,19 @@ class RowCounter:
             if whose == told:
                 rows_by_evaluation[evaluation][partition] = rows
         return max((sum(partitions.values()) for partitions in rows_by_evaluation.values()), default=0)
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """The functions given to Spark: the batches of one task as they come, counted."""
+
+    counts: Accumulator[list[Count]]
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _counted(batches, self.counts)
+
+    def true(self, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        yield from _counted(batches, self.counts)
 
 
 def _counted(batches: Iterator[_Batch], counts: Accumulator[list[Count]]) -> Iterator[_Batch]:
