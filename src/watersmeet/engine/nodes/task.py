@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -81,12 +82,15 @@ class NodeTask:
             if writer is not None:
                 writer.add(batch)
             else:
-                yield _with_control(batch, self.schema, None)
+                yield _with_control(batch, self.schema)
         report.fed = None if writer is None else writer.finish()
-        empty = pa.RecordBatch.from_arrays(
-            [pa.nulls(1, field.type) for field in self.shape.row_schema], schema=self.shape.row_schema
-        )
-        yield _with_control(empty, self.schema, report.model_dump_json())
+        control = pa.array([report.model_dump_json()], pa.string())
+        yield pa.RecordBatch.from_arrays([*self._no_row, control], schema=self.schema)
+
+    @cached_property
+    def _no_row(self) -> list[pa.Array]:
+        """What stands beside the control column in the last row."""
+        return [pa.nulls(1, field.type) for field in self.shape.row_schema]
 
     def _share(self, partition: int, partitions: int) -> Share:
         report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
@@ -114,11 +118,8 @@ def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Record
         yield one_batch(held)
 
 
-def _with_control(batch: pa.RecordBatch, schema: pa.Schema, control: str | None) -> pa.RecordBatch:
-    column = pa.nulls(batch.num_rows, pa.string())
-    if control is not None:
-        column = pa.array([control] * batch.num_rows, type=pa.string())
-    arrays = [*batch.columns, column]
+def _with_control(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [*batch.columns, pa.nulls(batch.num_rows, pa.string())]
     if [array.type for array in arrays] == schema.types:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
     return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, CONTROL]).cast(schema)
