@@ -277,6 +277,14 @@ def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
     if isinstance(node, exp.Sub):
         by_b = -by_b
 
+    if isinstance(node, exp.Add | exp.Sub) and kind not in ("double", "decimal"):  # most of all
+
+        def sum_of(rows: Rows) -> Any:
+            x, y = f(rows), g(rows)
+            return None if x is None or y is None else saturate(x * by_a + y * by_b)
+
+        return kind, sum_of
+
     def value(rows: Rows) -> Any:
         x, y = f(rows), g(rows)
         if x is None or y is None:
