@@ -18,6 +18,7 @@ from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead
 from watersmeet.spec.model import Column, Source
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import MemoryStore
+from watersmeet.types.sql_type import BIGINT
 
 
 def measure(folder: Path, files: int, pattern: str) -> tuple[float, float]:
@@ -30,7 +31,7 @@ def measure(folder: Path, files: int, pattern: str) -> tuple[float, float]:
         read.append(FileRead(0, number, f"file://{path}", 0, found.st_size, found.st_mtime_ns))
     options: dict[str, str] = {"path": str(folder / pattern), "format": "json"}
     host: dict[str, Any] = {}
-    source = Source("s", (Column("k", "BIGINT"),), "file", options)
+    source = Source("s", (Column("k", BIGINT),), "file", options)
     looking = FilesRead([source], SparkFiles(folder), MemoryStore(), host, print)
     looking.committed(BatchFiles(read, [], {}))
     wall, cpu = [], []

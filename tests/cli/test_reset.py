@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import watersmeet as watersmeet_package
+from tests.support.columns import column
 from watersmeet.cli import reset
 from watersmeet.engine.local.job import LocalJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
@@ -15,7 +16,6 @@ from watersmeet.errors import StateError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.files import FileSink
-from watersmeet.spec.model import Column
 
 JOB = """
 CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in');
@@ -47,7 +47,7 @@ class Left:
         for sink in job.sinks:
             if sink.name in ("out", "late"):
                 made = FileSink(sink)
-                made.prepare([Column("t", "BIGINT")], owner)
+                made.prepare([column("t", "BIGINT")], owner)
                 for tick in (1, 2):
                     part = made._final(sink.name, tick)
                     part.mkdir()

@@ -10,6 +10,7 @@ import pytest
 import sqlglot
 from sqlglot.optimizer.annotate_types import annotate_types
 
+from tests.support.columns import column
 from watersmeet.errors import SeveralErrors, SqlError
 from watersmeet.front.case_file import case_job
 from watersmeet.front.ddl.durations import duration_us
@@ -20,10 +21,11 @@ from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import parse_tokens, statements_of
 from watersmeet.front.types import infer
-from watersmeet.front.types.columns import normal_type
+from watersmeet.front.types.columns import type_named
 from watersmeet.front.types.infer import type_of
 from watersmeet.spec.connectors import CONNECTORS
-from watersmeet.spec.model import Column, EventTime, OnIdle, Options, OutputMode, Source, WatermarkRule
+from watersmeet.spec.model import EventTime, OnIdle, Options, OutputMode, Source, WatermarkRule
+from watersmeet.types.parser import sql_type
 
 MEMORY = "CREATE TABLE l (t BIGINT, k STRING, s STRUCT<f: INT>, WATERMARK FOR t AS t - 5) TYPE Memory;\n"
 
@@ -90,8 +92,8 @@ def test_no_durations(text: str) -> None:
     ],
 )
 def test_types(written: str, normal: str) -> None:
-    assert normal_type(written) == normal
-    assert normal_type(normal) == normal
+    assert str(type_named(written)) == normal
+    assert str(type_named(normal)) == normal
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_types_of_expressions(expression: str, kind: str) -> None:
     types = {"i": "INT", "b": "BIGINT", "s": "STRING", "t": "TIMESTAMP", "d": "DATE"}
     text = Text(expression)
     tree = parse_tokens(text, statements_of(text)[0])
-    assert type_of(tree, lambda column: types[column.name]) == kind
+    assert type_of(tree, lambda column: sql_type(types[column.name])) == sql_type(kind)
 
 
 def test_settings() -> None:
@@ -222,7 +224,7 @@ def test_ordering_above_a_dropped_one_may_have_a_filter_between() -> None:
 
 
 def test_n_way_and_parenthesised_joins_are_trees() -> None:
-    source = Source("s", (Column("t", "BIGINT"),), "memory", {}, (EventTime("t", None),))
+    source = Source("s", (column("t", "BIGINT"),), "memory", {}, (EventTime("t", None),))
     query = query_of(
         "SELECT a.t FROM s a LEFT JOIN (s b JOIN s c ON b.t = c.t) ON a.t = b.t"
         " FULL JOIN s d ON d.t = a.t, s e",
@@ -273,7 +275,7 @@ def test_case_fields() -> None:
     stream, table = (each.branches[0].source for each in job.inserts[0].query.inputs)
     assert (stream.event_times, stream.partitions) == ((EventTime("t", 10_000_000),), ("p0",))
     assert (stream.idle_timeout_us, stream.on_idle, stream.changes) == (2_000_000, OnIdle.FOLLOW, True)
-    assert (table.is_table, table.changes, table.columns) == (True, True, (Column("k", "STRING"),))
+    assert (table.is_table, table.changes, table.columns) == (True, True, (column("k", "STRING"),))
     assert (job.options.allowed_lateness, job.options.max_rows) == (1_000_000, 3)
 
 

@@ -5,6 +5,7 @@ import pytest
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.spec.model import Input, StageBranch, WindowKind
+from watersmeet.types.sql_type import BIGINT
 
 DECLARED = """
 CREATE TABLE s (k STRING, v BIGINT, d DECIMAL(10,2), t TIMESTAMP, u TIMESTAMP,
@@ -103,14 +104,14 @@ def test_an_aggregate_is_a_stage_with_event_times():
         " ON a.window_end = b.window_end AND a.k = b.k"
     )
     a, b = query.inputs
-    assert [(c.name, c.type) for c in a.columns] == [
+    assert [(c.name, str(c.type)) for c in a.columns] == [
         ("ws", "TIMESTAMP"),
         ("window_end", "TIMESTAMP"),
         ("k", "STRING"),
         ("n", "BIGINT"),
     ]
     assert a.event_times == ("ws", "window_end")
-    assert [(c.name, c.type) for c in b.columns][-1] == ("m", "DECIMAL(20,2)")
+    assert [(c.name, str(c.type)) for c in b.columns][-1] == ("m", "DECIMAL(20,2)")
     (branch,) = b.branches
     assert isinstance(branch, StageBranch)
     assert branch.stage.aggregation is not None
@@ -131,7 +132,7 @@ def test_times_of_narrow_integers_have_wide_windows():
     window = "TABLE(TUMBLE(TABLE n, DESCRIPTOR(t), 10))"
     view = f"(SELECT window_end, count(*) AS c FROM {window} GROUP BY window_end)"
     (first, _) = query_of(f"SELECT 1 FROM {view} x JOIN n ON n.t = x.window_end").inputs
-    assert first.columns[0].type == "BIGINT"
+    assert first.columns[0].type == BIGINT
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.fuzz.values import Drawer
+from watersmeet.types.parser import sql_type
 
 Row = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,7 +68,7 @@ def table_of(rows: Sequence[Row], columns: Mapping[str, str]) -> pa.Table:
     """The rows as a table of the columns' types."""
     arrays = []
     for name, declared in columns.items():
-        type_ = arrow_type(declared)
+        type_ = arrow_type(sql_type(declared))
         stored = {"DATE": pa.int32(), "TIMESTAMP": pa.int64()}.get(declared, type_)
         arrays.append(pa.array([row.get(name) for row in rows], type=stored).cast(type_))
     return pa.table(arrays, names=list(columns))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.columns import column
 from watersmeet.conditions import ExactBand, RealBand
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
@@ -25,7 +26,7 @@ from watersmeet.plan.nodes.stages import folded, named
 from watersmeet.plan.nodes.tree import Node, Tree
 from watersmeet.plan.planner import RULES
 from watersmeet.plan.rules import Planning
-from watersmeet.spec.model import Column, Input, with_inputs
+from watersmeet.spec.model import Input, with_inputs
 
 HERE = Path(__file__).parent / "rules"
 
@@ -47,7 +48,7 @@ def query_of(sql: str) -> Planning:
 
 
 def declared(i: Input, name: str, type_: str) -> Input:
-    return replace(i, columns=tuple(Column(name, type_) if c.name == name else c for c in i.columns))
+    return replace(i, columns=tuple(column(name, type_) if c.name == name else c for c in i.columns))
 
 
 def inputs(query: Planning) -> Lines:

@@ -9,12 +9,13 @@ from collections import Counter
 import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
+from tests.support.columns import column
 from tests.support.kafka import KafkaBroker
 from watersmeet.engine.spark.sources import brokers
 from watersmeet.engine.spark.sources.topic_check import check_topics
 from watersmeet.errors import WatersmeetError
 from watersmeet.sinks.memory import MemorySink
-from watersmeet.spec.model import Column, Source
+from watersmeet.spec.model import Source
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -138,14 +139,14 @@ def test_unread_rows_are_seen_and_a_broker_that_is_away_counts_as_having_some(
     kafka_broker.create_topic("unread", partitions=2)
     kafka_broker.produce("unread", [(0, None, "1"), (1, None, "2")])
     options = {"bootstrap.servers": kafka_broker.bootstrap_servers, "topic": "unread"}
-    source = Source("u", (Column("value", "STRING"),), "kafka", options)
+    source = Source("u", (column("value", "STRING"),), "kafka", options)
     read = '{{"unread":{{"0":1,"1":{}}}}}'
     with monkeypatch.context() as patient:  # the first look of a session, on a busy machine
         patient.setattr(brokers, "LOOK_TIMEOUT_MS", 60_000)
         assert brokers.unread(spark, source, read.format(1)) == ()
         assert brokers.unread(spark, source, read.format(0)) == ("1",)
         assert brokers.unread(spark, source, '{"unread":{"0":1}}') == ("1",), "a partition nobody knew"
-    away = Source("u", (Column("value", "STRING"),), "kafka", {**options, "bootstrap.servers": "127.0.0.1:9"})
+    away = Source("u", (column("value", "STRING"),), "kafka", {**options, "bootstrap.servers": "127.0.0.1:9"})
     assert brokers.unread(spark, away, read.format(1)) == ("0", "1")
 
 

@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
+from tests.support.columns import column
 from watersmeet.errors import EngineError
 from watersmeet.kernel.expressions.evaluate import tree_of, values
 from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.scope import Scope
-from watersmeet.spec.model import Column, Input
+from watersmeet.spec.model import Input
 
-COLUMNS = (Column("s", "STRING"), Column("n", "INT"), Column("x", "DOUBLE"))
+COLUMNS = (column("s", "STRING"), column("n", "INT"), column("x", "DOUBLE"))
 
 
 def computed(text: str, **columns: list) -> list:

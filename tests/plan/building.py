@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import sqlglot
 from sqlglot import exp
 
+from tests.support.columns import column
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import (
     Branch,
-    Column,
     Input,
     Insert,
     Job,
@@ -43,7 +43,7 @@ STAMPS: Declared = {
 
 
 def stream(alias: str, declared: Declared, *, is_table: bool = False, changes: bool = False) -> Input:
-    columns = tuple(Column(name.lstrip("*"), type_) for name, type_ in declared.items())
+    columns = tuple(column(name.lstrip("*"), type_) for name, type_ in declared.items())
     times = tuple(name[1:] for name in declared if name.startswith("*"))
     source = Source(f"{alias}_source", columns, "memory", is_table=is_table, changes=changes)
     branch = Branch(source, tuple(exp.column(c.name) for c in columns), lags=(0,) * len(times))

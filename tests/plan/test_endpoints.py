@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.columns import column
 from watersmeet.errors import PlanError, SeveralErrors, SpecError, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.files import READERS, WRITERS, sink_problems, source_problems
-from watersmeet.spec.model import Column, Sink, Source
+from watersmeet.spec.model import Sink, Source
 
 
 def source(**options: str) -> Source:
-    return Source("a", (Column("t", "BIGINT"),), "file", {"path": "in", **options})
+    return Source("a", (column("t", "BIGINT"),), "file", {"path": "in", **options})
 
 
 def sink(**options: str) -> Sink:

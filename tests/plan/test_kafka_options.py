@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.columns import column
 from watersmeet.spec.kafka_names import CONSUMER, PRODUCER
-from watersmeet.spec.model import Column, Sink, Source
+from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options import sink_option_problems, source_option_problems
 
 NEEDED = {"topic": "x", "bootstrap.servers": "x:1"}
 
 
 def source(**options):
-    return Source("a", (Column("k", "STRING"),), "kafka", {**NEEDED, **options})
+    return Source("a", (column("k", "STRING"),), "kafka", {**NEEDED, **options})
 
 
 def sink(**options):

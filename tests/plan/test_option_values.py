@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.support.columns import column
 from watersmeet.spec.files import READERS, WRITERS, sink_problems, source_problems
-from watersmeet.spec.model import Column, Sink, Source
+from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.option_values import Use, value_problem
 
 PATTERNS = (
@@ -43,7 +44,7 @@ VALUES = {
     "maxRecordsPerFile": ("x", "7"), "locale": ("de-DE", "x"), "nullValue": ("", "x"),
 }  # fmt: skip
 
-COLUMNS = (Column("s", "STRING"), Column("t", "TIMESTAMP"), Column("d", "DATE"), Column("k", "BIGINT"))
+COLUMNS = (column("s", "STRING"), column("t", "TIMESTAMP"), column("d", "DATE"), column("k", "BIGINT"))
 
 
 def problems(use, wanted, options):

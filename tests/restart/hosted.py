@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from tests.support.columns import column
 from tests.support.ticks import QUERY, Rows
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.job import _as_written
@@ -31,7 +32,7 @@ from watersmeet.plan.identity.settings import digest_of, settings_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.files import FileSink
 from watersmeet.sinks.part_mark import Resumed
-from watersmeet.spec.model import Column, Sink
+from watersmeet.spec.model import Sink
 
 COLUMNS = ("a", "b")
 QUERY_ID = "of-this-checkpoint"
@@ -142,7 +143,7 @@ class _Run:
         elif pending:
             self.driver.repeat()
         self.driver.owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
-        self.sink.prepare([Column(name, "BIGINT") for name in COLUMNS], self.driver.owner)
+        self.sink.prepare([column(name, "BIGINT") for name in COLUMNS], self.driver.owner)
         known = {} if manifest is None else {n: (p.tick, p.identity) for n, p in manifest.parts.items()}
         self.sink.resume([QUERY], Resumed(self.driver.tick, pending, known))
         if repeated is not None:

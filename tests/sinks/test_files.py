@@ -12,14 +12,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.support.columns import column
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.sinks import files
 from watersmeet.sinks.files import FileSink
 from watersmeet.sinks.registry import make_sink
-from watersmeet.spec.model import Column, Sink
+from watersmeet.spec.model import Sink
 
 ORIGIN = {"offsets": "a", "clock": "b"}
-COLUMNS = (Column("k", "STRING"), Column("v", "BIGINT"))
+COLUMNS = (column("k", "STRING"), column("v", "BIGINT"))
 
 
 class KilledError(BaseException):
@@ -337,12 +338,12 @@ def test_unknown_connector_names_the_near_one():
 
 def test_names_that_spark_takes_for_one_are_refused(tmp_path):
     with pytest.raises(SpecError, match="duplicate-column"):
-        sink_at(tmp_path).prepare((Column("a", "INT"), Column("A", "INT")))
+        sink_at(tmp_path).prepare((column("a", "INT"), column("A", "INT")))
 
 
 def test_csv_refuses_nested_types(tmp_path):
     with pytest.raises(SpecError, match="type-not-supported"):
-        sink_at(tmp_path, format="csv").prepare((Column("a", "ARRAY<INT>"),))
+        sink_at(tmp_path, format="csv").prepare((column("a", "ARRAY<INT>"),))
 
 
 def test_a_path_that_is_a_file_is_said_so(tmp_path):

@@ -9,12 +9,13 @@ import random
 import duckdb
 import pytest
 
+from tests.support.columns import column
 from watersmeet.errors import SpecError
 from watersmeet.sinks.files import FileSink
 from watersmeet.sinks.kafka import KafkaSink
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.sinks.registry import make_sink
-from watersmeet.spec.model import Column, Sink
+from watersmeet.spec.model import Sink
 
 pytestmark = pytest.mark.spark
 
@@ -232,4 +233,4 @@ def test_kafka_json_keeps_nulls(frame):
 def test_schema_may_be_spark_s_or_ours(frame):
     sink = make_sink(Sink("out", "kafka", {**SERVERS, "key": "id"}))
     sink.prepare(frame.schema)
-    sink.prepare([Column("id", "BIGINT")])
+    sink.prepare([column("id", "BIGINT")])

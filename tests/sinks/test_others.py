@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from tests.support.columns import column
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.sinks.console import PlainPrinter, _FirstRows
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.registry import make_sink
-from watersmeet.spec.model import Column, Sink
+from watersmeet.spec.model import Sink
 
 ORIGIN = {"rows": "of one tick"}
 SERVERS = {"bootstrap.servers": "localhost:9092", "topic": "out"}
@@ -20,7 +21,7 @@ SERVERS = {"bootstrap.servers": "localhost:9092", "topic": "out"}
 
 def kafka(columns, **options):
     sink = make_sink(Sink("out", "kafka", {**SERVERS, **options}))
-    sink.prepare([Column(name, kind) for name, kind in columns])
+    sink.prepare([column(name, kind) for name, kind in columns])
     return sink
 
 

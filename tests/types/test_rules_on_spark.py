@@ -20,7 +20,7 @@ from watersmeet.types.sql_type import INTEGERS, SqlType
 pytestmark = pytest.mark.spark
 
 PLAIN = [
-    *INTEGERS,
+    *map(str, INTEGERS),
     "FLOAT",
     "DOUBLE",
     "BOOLEAN",

@@ -3,17 +3,28 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 
 import pyarrow as pa
 import pytest
 
 from watersmeet.errors import SqlError
-from watersmeet.front.types.columns import normal_type
+from watersmeet.front.types.columns import type_named
 from watersmeet.types.arrow import in_arrow
-from watersmeet.types.nested import element_of, entry_of, fields_of, struct_of
 from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import PLAIN, Field, SqlType, array, decimal, interval, map_of, struct
+from watersmeet.types.sql_type import (
+    INT,
+    PLAIN,
+    STRING,
+    Field,
+    SqlType,
+    array,
+    decimal,
+    interval,
+    map_of,
+    struct,
+)
 
 
 def some_type(draw: random.Random, depth: int) -> SqlType:
@@ -31,7 +42,7 @@ def some_type(draw: random.Random, depth: int) -> SqlType:
         names = ["a", "_b1", "with blank", "a`,>", "INT", "1", "ä:", "NOT", "ARRAY"]
         fields = draw.sample(names, draw.randint(1, 4))
         return struct([Field(name, some_type(draw, depth - 1), draw.random() < 0.3) for name in fields])
-    return SqlType(draw.choice(PLAIN))
+    return draw.choice(PLAIN)
 
 
 def test_every_type_is_read_again_as_itself(request):
@@ -48,7 +59,7 @@ def test_the_two_ways_to_read_a_type_agree(request):
     for _ in range(100):
         text = str(some_type(draw, 2))
         if "INTERVAL" not in text and "`1`" not in text:
-            assert normal_type(text) == str(sql_type(text)), text
+            assert type_named(text) == sql_type(text), text
 
 
 @pytest.mark.parametrize(
@@ -64,7 +75,7 @@ def test_the_two_ways_to_read_a_type_agree(request):
         ("double precision", "DOUBLE"),
         ("int[]", "ARRAY<INT>"),
         ("interval  day to second", "INTERVAL DAY TO SECOND"),
-        ("NULL", "NULL"),
+        ("NULL", "VOID"),
         ("unknown", "UNKNOWN"),
     ],
 )  # fmt: skip
@@ -93,15 +104,36 @@ def test_what_is_no_type_here_keeps_its_text_and_is_of_no_kind(text):
 )
 def test_no_column_is_declared_as_what_only_expressions_are(text):
     with pytest.raises(SqlError):
-        normal_type(text)
+        type_named(text)
 
 
 def test_nested_types_are_taken_apart():
-    assert fields_of("STRUCT<`a``,>`: INT NOT NULL, b: STRING>") == (("a`,>", "INT"), ("b", "STRING"))
-    assert struct_of([("a`,>", "INT")]) == "STRUCT<`a``,>`: INT>"
-    assert element_of("ARRAY<MAP<STRING,INT>>") == "MAP<STRING, INT>"
-    assert entry_of("MAP<STRING, ARRAY<INT>>") == ("STRING", "ARRAY<INT>")
-    assert element_of("MAP<STRING, INT>") is entry_of("ARRAY<INT>") is fields_of("INT") is None
+    found = sql_type("STRUCT<`a``,>`: INT NOT NULL, b: STRING>")
+    assert [(each.name, each.type) for each in found.fields] == [("a`,>", INT), ("b", STRING)]
+    assert str(struct([Field("a`,>", INT)])) == "STRUCT<`a``,>`: INT>"
+    assert sql_type("ARRAY<MAP<STRING,INT>>").element == map_of(STRING, INT)
+    assert sql_type("MAP<STRING, ARRAY<INT>>").entry == (STRING, array(INT))
+    assert map_of(STRING, INT).element is array(INT).entry is None
+    assert INT.fields == ()
+    assert not INT.is_struct
+    assert list(map_of(STRING, array(INT)).every) == [map_of(STRING, array(INT)), STRING, array(INT), INT]
+
+
+def test_names_of_fields_are_left_where_they_do_not_matter():
+    one, other = (
+        sql_type("ARRAY<STRUCT<a: INT, b: STRUCT<c: INT>>>"),
+        sql_type("ARRAY<STRUCT<x: INT, y: STRUCT<c: INT>>>"),
+    )
+    assert one != other
+    assert one.unnamed == other.unnamed
+
+
+def test_types_are_the_same_in_another_process():
+    """Whatever was computed of one before it was sent."""
+    for type_ in (array(STRING), decimal(8, 2), struct([Field("a", INT, not_null=True)])):
+        assert (str(type_), type_.nullable, hash(type_)) is not None
+        again = pickle.loads(pickle.dumps(type_))
+        assert (again, hash(again), str(again)) == (type_, hash(type_), str(type_))
 
 
 def test_fields_that_must_not_be_null_are_as_others_where_values_are_computed():
@@ -120,5 +152,5 @@ def test_arrow():
 @pytest.mark.parametrize("written", ["DECIMAL(²)", "DECIMAL(8,²)", "VARCHAR(٣)"])
 def test_lengths_are_of_plain_digits(written: str):
     with pytest.raises(SqlError, match="expected a length"):
-        normal_type(written)
+        type_named(written)
     assert sql_type(written).name == written.upper()

@@ -15,8 +15,6 @@ from watersmeet.observe.held import Held, Waiting
 from watersmeet.observe.progress import Backlog, InputReport, TickReport
 from watersmeet.plan.model.job import JobPlan
 
-_TIMES = ("TIMESTAMP", "DATE")
-
 
 class QueryResult(Protocol):
     """What is read of one query's part of a tick. Counters are per alias."""
@@ -199,7 +197,7 @@ def integer_times(plan: JobPlan) -> frozenset[str]:
         for side in query.sides:
             for name in side.event_times:
                 column = side.input.column(name)
-                if column is not None and not column.type.upper().startswith(_TIMES):
+                if column is not None and not column.type.is_time:
                     columns.add(f"{_name(query.name, side.name, len(plan.queries))}.{name}")
     return frozenset(columns)
 

@@ -21,6 +21,7 @@ from watersmeet.names import CASE_PARTITION, SHOWN_DIFF
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import OutputMode, Source
+from watersmeet.types.sql_type import DATE, SqlType
 
 QUERY = "q"
 """The name of a case's one query."""
@@ -231,11 +232,11 @@ def shown_watermarks(plan: JobPlan, watermarks: Mapping[str, Watermark]) -> dict
     return {key: shown_time(value, types[key]) for key, value in watermarks.items() if isinstance(value, int)}
 
 
-def shown_time(value: int, declared: str) -> Any:
+def shown_time(value: int, declared: SqlType) -> Any:
     """A time as a case file writes it, in a column of the type ``declared``."""
-    if declared == "DATE":
+    if declared == DATE:
         return _iso(value // DAY_US * DAY_US)[:10]
-    return _iso(value) if declared.startswith("TIMESTAMP") else value
+    return _iso(value) if declared.is_time else value
 
 
 def _iso(value: int) -> str:

@@ -17,12 +17,12 @@ from watersmeet.errors import EngineError
 from watersmeet.names import CASE_PARTITION, DIFF, PARTITION
 from watersmeet.spec.model import Column, Source
 from watersmeet.types.arrow import in_arrow
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
 
 
-def arrow_type(declared: str) -> pa.DataType:
-    """The Arrow type of a Spark type given as DDL text. Raises: EngineError."""
-    type_ = in_arrow(sql_type(declared))
+def arrow_type(declared: SqlType) -> pa.DataType:
+    """The Arrow type of a Spark type. Raises: EngineError."""
+    type_ = in_arrow(declared)
     if type_ is None:
         raise EngineError(f"the in-process engine has no type {declared}", code="unsupported-type")
     return type_

@@ -11,7 +11,7 @@ from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.ddl.settings import OPTIONS, Settings
 from watersmeet.front.query.select import query_of
 from watersmeet.front.text.place import taken_name
-from watersmeet.front.types.columns import normal_type
+from watersmeet.front.types.columns import type_named
 from watersmeet.names import ROW, is_ours
 from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, Sink, Source
 from watersmeet.types.sql_type import INTEGERS, TIMES
@@ -58,7 +58,7 @@ def _source(name: str, declared: Mapping[str, Any], *, is_table: bool) -> Source
     for column in declared["columns"]:
         if is_ours(column) and column != ROW:
             raise taken_name(column)
-    columns = tuple(Column(column, normal_type(kind)) for column, kind in declared["columns"].items())
+    columns = tuple(Column(column, type_named(kind)) for column, kind in declared["columns"].items())
     times = tuple(_time(name, columns, time, entry) for time, entry in declared.get("time", {}).items())
     if is_table and times:
         raise SpecError(f'table "{name}" has no event times', code="bad-case", hint='declare it in "streams"')

@@ -11,7 +11,7 @@ from watersmeet.errors import PlanError
 from watersmeet.event_time import DAY_US, Side
 from watersmeet.spec.model import Column, Expr, Input
 from watersmeet.spec.time_zones import UTC
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import DATE, SqlType
 
 Ref = tuple[str, str]
 """(alias, column)."""
@@ -49,14 +49,13 @@ class Unit(Enum):
 _SCALES = {Unit.DATE: DAY_US, Unit.DAYS: DAY_US, Unit.SECONDS: 1_000_000, Unit.MILLIS: 1_000}
 
 
-def unit_of_type(type_: str) -> Unit:
-    """The unit of a Spark type given as DDL text."""
-    found = sql_type(type_)
-    if found.is_integer:
+def unit_of_type(type_: SqlType) -> Unit:
+    """What values of a type count."""
+    if type_.is_integer:
         return Unit.INTEGER
-    if found.is_time:
-        return Unit.DATE if found.name == "DATE" else Unit.TIMESTAMP
-    return Unit.NUMBER if found.is_number else Unit.OTHER
+    if type_.is_time:
+        return Unit.DATE if type_ == DATE else Unit.TIMESTAMP
+    return Unit.NUMBER if type_.is_number else Unit.OTHER
 
 
 @dataclass(frozen=True)

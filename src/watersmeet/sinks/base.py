@@ -23,6 +23,7 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.types.parser import sql_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -193,10 +194,10 @@ class WithoutParts:
 
 
 def columns_of(schema: Schema) -> tuple[Column, ...]:
-    """The columns of a StructType or of a sequence of `Column`; types in capitals."""
+    """The columns of a StructType or of a sequence of `Column`."""
     fields: Iterable[Any] = schema.fields if hasattr(schema, "fields") else schema
     return tuple(
-        field if isinstance(field, Column) else Column(field.name, field.dataType.simpleString().upper())
+        field if isinstance(field, Column) else Column(field.name, sql_type(field.dataType.simpleString()))
         for field in fields
     )
 

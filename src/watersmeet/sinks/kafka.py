@@ -25,6 +25,7 @@ from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.formats import check_written
 from watersmeet.spec.kafka import sink_problems
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.types.sql_type import BINARY, STRING, SqlType
 
 FORMATS = ("json", "csv", "raw")
 _OURS = frozenset({"topic", "format", "key"})
@@ -62,7 +63,7 @@ class KafkaSink(WithoutParts):
         self._expressions([(c.name, c.type) for c in columns])
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        key, value = self._expressions([(f.name, f.dataType.simpleString()) for f in frame.schema.fields])
+        key, value = self._expressions([(c.name, c.type) for c in columns_of(frame.schema)])
         records = frame.selectExpr(*([f"{key} AS key"] if key else []), f"{value} AS value")
         records.write.format("kafka").options(**self._settings).option("topic", self._topic).save()
 
@@ -76,7 +77,7 @@ class KafkaSink(WithoutParts):
     def discard(self, attempt: str) -> None:
         """Nothing: records that are out stay out."""
 
-    def _expressions(self, columns: list[tuple[str, str]]) -> tuple[str | None, str]:
+    def _expressions(self, columns: list[tuple[str, SqlType]]) -> tuple[str | None, str]:
         """The record's key and value as Spark SQL."""
         types = dict(columns)
         key = None
@@ -104,6 +105,6 @@ class KafkaSink(WithoutParts):
         return key, _text(values[0], types[values[0]])
 
 
-def _text(column: str, kind: str) -> str:
+def _text(column: str, kind: SqlType) -> str:
     quoted = "`" + column.replace("`", "``") + "`"
-    return quoted if kind.lower() in ("string", "binary") else f"CAST({quoted} AS STRING)"
+    return quoted if kind in (STRING, BINARY) else f"CAST({quoted} AS STRING)"

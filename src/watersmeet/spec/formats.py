@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Column, Sink, Source
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import SqlType
+from watersmeet.types.sql_type import STRING, SqlType
 
 _NOT_IN_CSV = ("ARRAY", "MAP", "STRUCT", "BINARY", "VARIANT", "VOID")
 
@@ -21,13 +20,13 @@ def type_problems(source: Source, format_: str) -> list[SpecError]:
                 source, column.name, column.type, "CSV has no such values", "declare it as STRING, and parse"
             )
             for column in source.columns
-            if (kind := sql_type(column.type)).is_nested or kind.is_void
+            if column.type.is_nested or column.type.is_void
         ]
     if format_ == "json":
         return [
             _wrong(source, column.name, column.type, "keys in JSON are texts", "declare MAP<STRING, …>")
             for column in source.columns
-            if _other_keys(sql_type(column.type))
+            if _other_keys(column.type)
         ]
     return []
 
@@ -39,8 +38,8 @@ def check_written(sink: Sink, format_: str, columns: Iterable[Column]) -> None:
         SpecError: Spark has no form for such values, or one that nobody reads (``[61 62]``, ``{a -> 1}``).
     """
     for column in columns:
-        unheld = column.type == "INTERVAL" and format_ in ("parquet", "json", "csv")
-        if unheld or (format_ == "csv" and sql_type(column.type).name in _NOT_IN_CSV):
+        unheld = column.type.name == "INTERVAL" and format_ in ("parquet", "json", "csv")
+        if unheld or (format_ == "csv" and column.type.name in _NOT_IN_CSV):
             what = "CSV" if format_ == "csv" else format_.capitalize() if unheld else format_
             raise SpecError(
                 f'{what} cannot hold column "{column.name}" of type {column.type} ("{sink.name}")',
@@ -53,10 +52,10 @@ def check_written(sink: Sink, format_: str, columns: Iterable[Column]) -> None:
 
 def _other_keys(type_: SqlType) -> bool:
     """Is there a MAP in it whose keys are no texts?"""
-    return (type_.entry is not None and type_.entry[0].name != "STRING") or any(map(_other_keys, type_.inner))
+    return (type_.entry is not None and type_.entry[0] != STRING) or any(map(_other_keys, type_.inner))
 
 
-def _wrong(source: Source, column: str, type_: str, why: str, hint: str) -> SpecError:
+def _wrong(source: Source, column: str, type_: SqlType, why: str, hint: str) -> SpecError:
     return SpecError(
         f'"{source.name}": the column "{column}" cannot be read as {type_}: {why}',
         code="wrong-types",

@@ -12,23 +12,32 @@ from functools import cache
 from pathlib import Path
 
 from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Field,
+    SqlType,
+    array,
+    decimal,
+    map_of,
+    struct,
+)
 
 TABLE = Path(__file__).with_name("spark_functions.json")
 
 FAMILIES = {
-    "BOOLEAN": "BOOLEAN",
-    "INT": "INT",
-    "BIGINT": "BIGINT",
-    "DOUBLE": "DOUBLE",
-    "DECIMAL": "DECIMAL(10,2)",
-    "STRING": "STRING",
-    "BINARY": "BINARY",
-    "DATE": "DATE",
-    "TIMESTAMP": "TIMESTAMP",
-    "TIMESTAMP_NTZ": "TIMESTAMP_NTZ",
-    "ARRAY": "ARRAY<INT>",
-    "MAP": "MAP<STRING, INT>",
-    "STRUCT": "STRUCT<a: INT>",
+    each.name: each
+    for each in (
+        *(BOOLEAN, INT, BIGINT, DOUBLE, decimal(10, 2), STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ),
+        *(array(INT), map_of(STRING, INT), struct([Field("a", INT)])),
+    )
 }
 """Families of types, and the type that stands for each where Spark is asked."""
 
@@ -104,7 +113,7 @@ class Signature:
     counts: tuple[int, ...]
     more: bool
     refused: dict[int, tuple[frozenset[str], ...]]
-    result: str | None
+    result: SqlType | None
     kind: str
     deterministic: bool
 
@@ -143,7 +152,7 @@ def _table() -> _Table:
                 int(count): tuple(families[number] for number in lists)
                 for count, lists in signature.get("refused", {}).items()
             },
-            signature.get("result"),
+            sql_type(signature["result"]) if "result" in signature else None,
             signature["kind"],
             signature.get("deterministic", True),
         )
@@ -182,33 +191,32 @@ def signature_of(name: str) -> Signature | None:
     return _table().functions.get(name.lower())
 
 
-def operator_refuses(operator: str, left: str, right: str) -> bool:
+def operator_refuses(operator: str, left: SqlType, right: SqlType) -> bool:
     """Whether Spark certainly refuses operands of these types; unknown types never are.
 
-    >>> operator_refuses("*", "TIMESTAMP", "INT"), operator_refuses("*", "INT", "UNKNOWN")
+    >>> operator_refuses("*", TIMESTAMP, INT), operator_refuses("*", INT, UNKNOWN)
     (True, False)
-    >>> operator_refuses("CAST", "INT", "DATE")
+    >>> operator_refuses("CAST", INT, DATE)
     True
     """
     one, other = family_of(left), family_of(right)
     return one is not None and other in _table().operators[operator].get(one, ())
 
 
-def form_refuses(form: str, kind: str) -> bool:
+def form_refuses(form: str, kind: SqlType) -> bool:
     """The same of one operand.
 
-    >>> form_refuses("NOT", "INT"), form_refuses("WHEN", "BOOLEAN")
+    >>> form_refuses("NOT", INT), form_refuses("WHEN", BOOLEAN)
     (True, False)
     """
     return family_of(kind) in _table().forms[form]
 
 
-def family_of(kind: str) -> str | None:
+def family_of(kind: SqlType) -> str | None:
     """The family of a Spark type; None for one that is not known here.
 
-    >>> family_of("DECIMAL(8,2)"), family_of("SMALLINT"), family_of("UNKNOWN")
+    >>> family_of(decimal(8, 2)), family_of(SMALLINT), family_of(UNKNOWN)
     ('DECIMAL', 'INT', None)
     """
-    name = sql_type(kind).name
-    name = _FAMILY_OF.get(name, name)
+    name = _FAMILY_OF.get(kind.name, kind.name)
     return name if name in FAMILIES else None

@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from watersmeet.spec.connectors import Connector, connector_of
 from watersmeet.spec.time_zones import UTC
+from watersmeet.types.sql_type import SqlType
 
 Expr = exp.Expression
 """A sqlglot tree in the Spark dialect."""
@@ -28,11 +29,11 @@ Expr = exp.Expression
 
 @dataclass(frozen=True)
 class Column:
-    """A named column; ``type`` is a Spark type as DDL text in capitals (``BIGINT``, ``DECIMAL(10,2)``), or
-    ``UNKNOWN`` for an expression of a view whose type only Spark can tell."""
+    """A named column; ``type``: Spark's, or UNKNOWN for an expression of a view whose type only Spark can
+    tell."""
 
     name: str
-    type: str
+    type: SqlType
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,27 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from watersmeet.types.sql_type import INTEGER_BITS, MOST_DIGITS, decimal
+from watersmeet.types.sql_type import (
+    BIGINT,
+    DOUBLE,
+    FLOAT,
+    INT,
+    MOST_DIGITS,
+    SMALLINT,
+    TINYINT,
+    SqlType,
+    decimal,
+)
 
 _NUMBER = re.compile(
     r"(?P<whole>\d+)(?P<size>[LSY])?"
     r"|(?P<digits>\d+\.\d*|\.\d+|\d+(?=E|F|D|BD))(?P<power>E[+-]?\d+)?(?P<kind>F|D|BD)?",
     re.IGNORECASE,
 )
-_SIZES = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT"}
+_SIZES = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT}
 _GREATEST = {
-    "DOUBLE": Fraction(1.7976931348623157e308),
-    "FLOAT": Fraction(3.4028234663852886e38),
+    DOUBLE: Fraction(1.7976931348623157e308),
+    FLOAT: Fraction(3.4028234663852886e38),
 }
 
 
@@ -32,12 +42,12 @@ class Number:
     """``value`` as it is written, before a DOUBLE or FLOAT rounds it; ``type``: Spark's."""
 
     value: Fraction
-    type: str
+    type: SqlType
 
     @property
     def is_whole(self) -> bool:
         """Of a type of whole numbers."""
-        return self.type in INTEGER_BITS
+        return self.type.is_integer
 
 
 def is_number(text: str) -> bool:
@@ -52,9 +62,9 @@ def read_number(text: str, *, negative: bool = False) -> Number:
     """A number without its sign. ``negative``: it has one, which is part of it. Raises: NumberError.
 
     >>> read_number("2147483648").type, read_number("2147483648", negative=True)
-    ('BIGINT', Number(value=Fraction(-2147483648, 1), type='INT'))
+    (SqlType('BIGINT'), Number(value=Fraction(-2147483648, 1), type=SqlType('INT')))
     >>> read_number("1.50").type, read_number("1e3BD").type
-    ('DECIMAL(3,2)', 'DECIMAL(4,0)')
+    (SqlType('DECIMAL(3,2)'), SqlType('DECIMAL(4,0)'))
     """
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -69,7 +79,7 @@ def read_number(text: str, *, negative: bool = False) -> Number:
     value = sign * Fraction(f"0{digits}" if digits.startswith(".") else digits) * Fraction(10) ** power
     if kind == "BD":
         return Number(value, _decimal(text, digits, power))
-    type_ = {"D": "DOUBLE", "F": "FLOAT"}[kind]
+    type_ = {"D": DOUBLE, "F": FLOAT}[kind]
     if abs(value) > _GREATEST[type_]:
         raise NumberError(f"{text} is beyond {type_}")
     return Number(value, type_)
@@ -85,9 +95,9 @@ def double_of(text: str) -> float:
 
 
 def _whole(text: str, value: int, size: str | None) -> Number:
-    types = (_SIZES[size.upper()],) if size else ("INT", "BIGINT")
+    types = (_SIZES[size.upper()],) if size else (INT, BIGINT)
     for type_ in types:
-        most = 1 << (INTEGER_BITS[type_] - 1)
+        most = 1 << (type_.bits - 1)
         if -most <= value < most:
             return Number(Fraction(value), type_)
     if size:
@@ -95,11 +105,11 @@ def _whole(text: str, value: int, size: str | None) -> Number:
     return Number(Fraction(value), _decimal(text, text, 0))
 
 
-def _decimal(text: str, digits: str, power: int) -> str:
+def _decimal(text: str, digits: str, power: int) -> SqlType:
     whole, _, fraction = digits.partition(".")
     own = len((whole + fraction).lstrip("0")) or 1
     scale = len(fraction) - power
     precision = own - scale if scale < 0 else max(own, scale)
     if precision > MOST_DIGITS:
         raise NumberError(f"{text} has more than {MOST_DIGITS} digits")
-    return str(decimal(precision, max(scale, 0)))
+    return decimal(precision, max(scale, 0))

@@ -113,7 +113,7 @@ class MemoryJob:
             if side.feed is None
             for name in side.event_times
             if (column := side.input.column(name)) is not None
-            if not column.type.upper().startswith(("TIMESTAMP", "DATE"))
+            if not column.type.is_time
         }
 
     def tick(

@@ -18,6 +18,7 @@ from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, MatchPlan
 from watersmeet.plan.scope import unit_of_type
+from watersmeet.types.sql_type import SqlType
 
 Row = dict[str, Any]
 
@@ -196,7 +197,7 @@ class Trace:
         side = next(s for s in self.query.sides if key in map(s.watermark_key, s.event_times))
         return lateness_of(self.query, side)
 
-    def _type(self, key: str) -> str:
+    def _type(self, key: str) -> SqlType:
         for side in self.query.sides:
             for column in side.input.columns:
                 if side.watermark_key(column.name) == key:

@@ -8,7 +8,7 @@ Of DECIMALs every digit of the result is kept as long as 38 will do; then digits
 from __future__ import annotations
 
 from watersmeet.types.common import common_type
-from watersmeet.types.sql_type import BIGINT, DOUBLE, MOST_DIGITS, SqlType, decimal
+from watersmeet.types.sql_type import BIGINT, DOUBLE, MOST_DIGITS, STRING, SqlType, decimal
 
 LEAST_SCALE = 6
 """So many digits behind the point are kept when a result has too many."""
@@ -82,4 +82,4 @@ def mean_type(of: SqlType) -> SqlType | None:
 
 def _real(of: SqlType) -> SqlType | None:
     """Texts are read as numbers."""
-    return DOUBLE if of.is_real or of.name == "STRING" else None
+    return DOUBLE if of.is_real or of == STRING else None

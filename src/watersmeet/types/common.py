@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable
 
 from watersmeet.types.sql_type import (
     BIGINT,
+    BINARY,
+    BOOLEAN,
     DOUBLE,
     INTERVAL_FIELDS,
     MOST_DIGITS,
-    NULL,
+    STRING,
     TIMES,
     UNKNOWN,
+    VOID,
     Field,
     SqlType,
     array,
@@ -45,17 +48,17 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
     if left.is_number and right.is_number:
         return _number(left, right)
     if left.is_time and right.is_time:
-        return min(left, right, key=lambda each: TIMES.index(each.name))
+        return min(left, right, key=lambda each: TIMES.index(each))
     if left.is_interval and right.is_interval:
         return _interval(left, right)
-    if "STRING" in (left.name, right.name):
-        return _beside_text(right if left.name == "STRING" else left)
+    if STRING in (left, right):
+        return _beside_text(right if left == STRING else left)
     return combined(left, right, common_type)
 
 
 def common_of(types: Iterable[SqlType]) -> SqlType | None:
-    """Of several; of none, or only of NULLs, NULL."""
-    found: SqlType | None = NULL
+    """Of several; of none, or only of NULLs, VOID."""
+    found: SqlType | None = VOID
     for each in types:
         found = None if found is None else common_type(found, each)
     return found
@@ -84,7 +87,7 @@ def _beside_text(type_: SqlType) -> SqlType | None:
         return BIGINT
     if type_.is_number:
         return DOUBLE
-    return type_ if type_.is_time or type_.name in ("BOOLEAN", "BINARY") else None
+    return type_ if type_.is_time or type_ in (BOOLEAN, BINARY) else None
 
 
 def _interval(left: SqlType, right: SqlType) -> SqlType | None:

@@ -7,7 +7,7 @@ INTs and one of those are not, for neither element's type holds all values of th
 from __future__ import annotations
 
 from watersmeet.types.common import combined, common_type, holds
-from watersmeet.types.sql_type import SqlType
+from watersmeet.types.sql_type import FLOAT, SqlType
 
 
 def tightest_type(left: SqlType, right: SqlType, names: bool = True) -> SqlType | None:
@@ -41,4 +41,4 @@ def loses_digits(left: SqlType, right: SqlType) -> bool:
     FLOATs, where operators compare them as DOUBLEs."""
     if left.is_nested and right.is_nested:
         return any(map(loses_digits, left.inner, right.inner))
-    return "FLOAT" in (left.name, right.name) and (left.is_integer or right.is_integer)
+    return FLOAT in (left, right) and (left.is_integer or right.is_integer)

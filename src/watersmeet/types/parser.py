@@ -17,8 +17,8 @@ from watersmeet.errors import SqlError
 from watersmeet.types.sql_type import (
     INTERVAL_FIELDS,
     MOST_DIGITS,
-    NULL,
     UNKNOWN,
+    VOID,
     Field,
     SqlType,
     array,
@@ -121,7 +121,7 @@ def _type(cursor: Cursor, *, declared: bool) -> SqlType:
     if word in _NESTED:
         return _array_of(cursor, _nested(cursor, word, declared))
     if not declared and word in ("UNKNOWN", "NULL"):
-        return UNKNOWN if word == "UNKNOWN" else NULL
+        return UNKNOWN if word == "UNKNOWN" else VOID
     if word not in _SIMPLE and not declared:
         written = ",".join(map(str, _lengths(cursor)))
         return SqlType(f"{word}({written})" if written else word)

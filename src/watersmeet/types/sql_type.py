@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
-INTEGERS = tuple(INTEGER_BITS)
-REALS = ("FLOAT", "DOUBLE")
-TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
-"""Those before hold those behind."""
-
-PLAIN = (*INTEGERS, *REALS, "BOOLEAN", "STRING", "BINARY", *TIMES)
-"""Types that have nothing but a name, and values."""
-
 MOST_DIGITS = 38
 """Of a DECIMAL."""
 
@@ -44,7 +36,7 @@ class SqlType:
 
     Attributes:
         name: in capitals: ``BIGINT``, ``DECIMAL``, ``ARRAY``, ``INTERVAL``. ``UNKNOWN``: only Spark can tell;
-            ``VOID`` and ``NULL``: of NULL. Of a type that is not known here all that was written.
+            ``VOID``: of a NULL that nobody has cast. Of a type that is not known here all that was written.
         digits: of a DECIMAL, all of them; ``scale``: those behind the point. Of others 0.
         parts: of an ARRAY its element, of a MAP key and value.
         fields: of a STRUCT.
@@ -81,7 +73,7 @@ class SqlType:
 
     @property
     def is_real(self) -> bool:
-        return self.name in REALS
+        return self.name in ("FLOAT", "DOUBLE")
 
     @property
     def is_decimal(self) -> bool:
@@ -94,16 +86,25 @@ class SqlType:
     @property
     def is_time(self) -> bool:
         """DATE or a TIMESTAMP."""
-        return self.name in TIMES
+        return self.name in ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
     @property
     def is_void(self) -> bool:
         """Of NULL, which can be of any type."""
-        return self.name in ("VOID", "NULL")
+        return self.name == "VOID"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Only Spark can tell."""
+        return self.name == "UNKNOWN"
 
     @property
     def is_nested(self) -> bool:
         return bool(self.parts or self.fields)
+
+    @property
+    def is_struct(self) -> bool:
+        return self.name == "STRUCT"
 
     @property
     def is_interval(self) -> bool:
@@ -135,6 +136,20 @@ class SqlType:
         """The types right beneath a nested one."""
         return self.parts or tuple(field.type for field in self.fields)
 
+    @property
+    def every(self) -> Iterator[SqlType]:
+        """It and all types within it."""
+        yield self
+        for each in self.inner:
+            yield from each.every
+
+    @cached_property
+    def unnamed(self) -> SqlType:
+        """The same without the names of fields, which do not matter where values are compared."""
+        if self.fields:
+            return struct([Field(f"f{place}", each.unnamed) for place, each in enumerate(self.inner)])
+        return SqlType(self.name, parts=tuple(each.unnamed for each in self.parts)) if self.parts else self
+
     @cached_property
     def nullable(self) -> SqlType:
         """The same, in which every field may be NULL: as values are computed with."""
@@ -158,14 +173,28 @@ class SqlType:
 
 UNKNOWN = SqlType("UNKNOWN")
 VOID = SqlType("VOID")
-NULL = SqlType("NULL")
-"""VOID as what is computed calls it; no column is declared so."""
 
 BOOLEAN = SqlType("BOOLEAN")
+TINYINT = SqlType("TINYINT")
+SMALLINT = SqlType("SMALLINT")
+INT = SqlType("INT")
 BIGINT = SqlType("BIGINT")
+FLOAT = SqlType("FLOAT")
 DOUBLE = SqlType("DOUBLE")
 STRING = SqlType("STRING")
 BINARY = SqlType("BINARY")
+DATE = SqlType("DATE")
+TIMESTAMP = SqlType("TIMESTAMP")
+TIMESTAMP_NTZ = SqlType("TIMESTAMP_NTZ")
+
+INTEGERS = (TINYINT, SMALLINT, INT, BIGINT)
+"""Those behind hold those before."""
+REALS = (FLOAT, DOUBLE)
+TIMES = (TIMESTAMP, TIMESTAMP_NTZ, DATE)
+"""Those before hold those behind."""
+
+PLAIN = (*INTEGERS, *REALS, BOOLEAN, STRING, BINARY, *TIMES)
+"""Types that have nothing but a name, and values."""
 
 
 def decimal(digits: int, scale: int) -> SqlType:

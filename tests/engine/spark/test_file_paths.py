@@ -10,12 +10,13 @@ import pytest
 from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
+from tests.support.columns import column
 from watersmeet.engine.spark.sources.files.there import files_of
 from watersmeet.engine.spark.sources.frames import hadoop_path
 from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.errors import WatersmeetError
 from watersmeet.sinks.memory import MemorySink
-from watersmeet.spec.model import Column, Source
+from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +77,7 @@ def test_one_file_of_any_name_and_columns_in_any_order(spark, tmp_path):
 
 
 def test_tables_of_one_file_and_of_columns_in_any_order(spark, tmp_path):
-    columns = (Column("k", "STRING"), Column("v", "INT"))
+    columns = (column("k", "STRING"), column("v", "INT"))
     for name in ODD:
         (tmp_path / name).write_text("other,v,k\nx,1,a\n")
         source = Source("t", columns, "file", {"path": str(tmp_path / name), "format": "csv"})
@@ -130,7 +131,7 @@ def test_directories_above_those_of_partitions(spark, tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f'{{"t": 1, "v": {number}}}\n')
             rows += [part[2:] for part in file.split("/") if part.startswith("k=")] or [None]
-        source = Source("a", (Column("k", "STRING"), Column("v", "INT")), "file",
+        source = Source("a", (column("k", "STRING"), column("v", "INT")), "file",
                         {"path": str(tmp_path / name), "format": "json"})  # fmt: skip
         try:
             read = spark.read.schema("v INT, k STRING").json(str(tmp_path / name)).collect()

@@ -10,12 +10,13 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.support.columns import column
 from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.restart import host_of
 from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.errors import EngineError
-from watersmeet.spec.model import Column, Source
+from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore
 
 LONG_AGO = 1_000_000_000
@@ -45,7 +46,7 @@ class Job:
         self.folder = root / "in"
         self.folder.mkdir()
         given = {"path": str(self.folder), "format": "json", **options}
-        self.source = Source("s", (Column("k", "BIGINT"),), "file", given)
+        self.source = Source("s", (column("k", "BIGINT"),), "file", given)
         self.spark, self.store, self.notes, self.host = Spark(), MemoryStore(), [], {}
         self.files = self.again()
 

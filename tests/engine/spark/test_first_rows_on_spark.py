@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
+from tests.support.columns import column
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.spec.model import Column, Source
+from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
 
@@ -59,7 +60,7 @@ def plain(value):
 
 def compared(spark, source, expected_share):
     """Records that were taken, each as Spark has it; how many there were."""
-    whole = Source("a", (Column("id", "BIGINT"), *source.columns), "file", source.options)
+    whole = Source("a", (column("id", "BIGINT"), *source.columns), "file", source.options)
     taken = first_rows(whole, 10_000)
     frame = table_of(spark, whole).frame()
     table = frame.toArrow()
@@ -107,7 +108,7 @@ def test_every_text_as_every_type(spark, tmp_path, wanted):
             '{"id": 9004} x',
         ]
     (tmp_path / "1.txt").write_text("\n".join(lines) + "\n")
-    columns = tuple(Column(name, kind) for name, kind in TYPES.items())
+    columns = tuple(column(name, kind) for name, kind in TYPES.items())
     options = {"path": str(tmp_path), "format": wanted}
     compared(spark, Source("a", columns, "file", options), 0.6)
 
@@ -136,7 +137,7 @@ BEYOND = [
 def test_event_times_in_json(spark, tmp_path):
     """Texts of clocks with offsets, microseconds and years of one to six digits; numbers of seconds too."""
     types = {"t": "TIMESTAMP", "z": "TIMESTAMP_NTZ", "d": "DATE", "i": "BIGINT"}
-    columns = tuple(Column(name, kind) for name, kind in types.items())
+    columns = tuple(column(name, kind) for name, kind in types.items())
     source = Source("a", columns, "file", {"path": str(tmp_path), "format": "json"})
     for text in BEYOND:
         (tmp_path / "1.json").write_text("".join(f'{{"{name}": "{text}"}}\n' for name in types))
@@ -176,7 +177,7 @@ def test_every_text_as_every_type_with_parts(spark, tmp_path):
     values = [f'"{name}": {value}' for name in PARTS for value in NESTED]
     lines = [f'{{"id": {number}, {value}}}' for number, value in enumerate(values)]
     (tmp_path / "1.json").write_text("\n".join(lines) + "\n")
-    columns = tuple(Column(name, kind) for name, kind in PARTS.items())
+    columns = tuple(column(name, kind) for name, kind in PARTS.items())
     compared(spark, Source("a", columns, "file", {"path": str(tmp_path), "format": "json"}), 0.6)
 
 
@@ -196,7 +197,7 @@ def test_parquet_with_parts(spark, tmp_path):
     parquet.write_table(table, tmp_path / "1.parquet")
     types = {"a": "ARRAY<INT>", "m": "MAP<STRING,BIGINT>", "s": "STRUCT<d:DECIMAL(5,2),t:TIMESTAMP>",
              "x": "ARRAY<STRUCT<y:ARRAY<DATE>>>"}  # fmt: skip
-    columns = tuple(Column(name, kind) for name, kind in types.items())
+    columns = tuple(column(name, kind) for name, kind in types.items())
     compared(spark, Source("a", columns, "file", {"path": str(tmp_path)}), 1)
 
 
@@ -217,7 +218,7 @@ def test_parquet(spark, tmp_path):
     types = {"I": "BIGINT", "u": "DECIMAL(20,0)", "f": "FLOAT", "s": "STRING", "x": "BINARY", "d": "DATE",
              "t": "TIMESTAMP_NTZ", "z": "TIMESTAMP", "ns": "BIGINT", "c": "DECIMAL(5,2)",
              "k": "STRING"}  # fmt: skip
-    columns = tuple(Column(name, kind) for name, kind in types.items())
+    columns = tuple(column(name, kind) for name, kind in types.items())
     compared(spark, Source("a", columns, "file", {"path": str(tmp_path)}), 1)
 
 
@@ -227,7 +228,7 @@ def test_times_of_a_zone(spark, tmp_path):
     texts = [f"2024-{day} {hour:02d}:30:00" for day in ("03-10", "11-03", "07-01") for hour in range(5)]
     texts += ["1900-01-01 00:00:00", "1883-11-18 12:01:00", "0001-01-01 00:00:00", "2500-07-01 00:00:00"]
     (tmp_path / "1.json").write_text("\n".join(json.dumps({"id": n, "t": t}) for n, t in enumerate(texts)))
-    columns = (Column("id", "BIGINT"), Column("t", "TIMESTAMP"))
+    columns = (column("id", "BIGINT"), column("t", "TIMESTAMP"))
     source = Source("a", columns, "file", {"path": str(tmp_path), "format": "json"})
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.columns import column
 from watersmeet.sinks.base import TEXT_OPTIONS
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.formats import type_problems
-from watersmeet.spec.model import Column, Sink, Source
+from watersmeet.spec.model import Sink, Source
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +47,7 @@ WRITTEN = {
 
 
 def refused(type_: str, format_: str) -> bool:
-    return bool(type_problems(Source("s", (Column("c", type_),), "file", {}), format_))
+    return bool(type_problems(Source("s", (column("c", type_),), "file", {}), format_))
 
 
 def works(ask) -> bool:

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.support.columns import column
 from watersmeet.engine.spark.sources.files.inferred import infer
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.errors import WatersmeetError
-from watersmeet.spec.model import Column, Source
+from watersmeet.spec.model import Source
 
 CASES = [
     (["1", "-5", "9223372036854775807"], "BIGINT", None),
@@ -110,10 +111,10 @@ def test_names_of_csv(tmp_path):
 
 def test_declared_columns_stand(tmp_path):
     (tmp_path / "1.csv").write_text("k,t,v\na,5,007\n")
-    types, found = inferred(tmp_path, columns=[Column("T", "TIMESTAMP"), Column("v", "INT")])
+    types, found = inferred(tmp_path, columns=[column("T", "TIMESTAMP"), column("v", "INT")])
     assert types == {"k": "STRING", "T": "TIMESTAMP", "v": "INT"}
     assert found.notes == ()
-    assert "no column w" in refused(tmp_path, columns=[Column("w", "INT")]).message
+    assert "no column w" in refused(tmp_path, columns=[column("w", "INT")]).message
 
 
 def test_columns_of_directories(tmp_path):
@@ -245,5 +246,5 @@ def test_numbers_of_too_many_digits(tmp_path):
         "the column a is left out",
     ]
     with pytest.raises(WatersmeetError) as caught:
-        check_types('"a"', source(tmp_path, columns=(Column("n", "DECIMAL(38,2)"),)), f"{tmp_path}/1.parquet")
+        check_types('"a"', source(tmp_path, columns=(column("n", "DECIMAL(38,2)"),)), f"{tmp_path}/1.parquet")
     assert "of more digits than Spark's DECIMAL has (38)" in caught.value.message

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.support.columns import column
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.engine.spark.job.job import outputs_of
@@ -22,7 +23,7 @@ from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.memory import MemorySink
-from watersmeet.spec.model import Column, Source
+from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
 
@@ -166,7 +167,7 @@ def test_a_restart_keeps_to_what_was_inferred(spark, tmp_path):
 
     MemorySink.clear("inferred_out")
     account, columns, said = ran()
-    assert columns == (Column("t", "TIMESTAMP"), Column("v", "BIGINT"))
+    assert columns == (column("t", "TIMESTAMP"), column("v", "BIGINT"))
     assert "inferred from 1 file and 1 record" in said
     (tmp_path / "in" / "2.csv").write_text("t,v\n2024-01-01 11:00:00,x\n2024-01-01 11:00:00,2\n")
     assert [column.type for column in infer(Source("a", (), "file", {"path": str(tmp_path / "in"),

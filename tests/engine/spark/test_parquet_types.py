@@ -10,9 +10,10 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyarrow import parquet
 
+from tests.support.columns import column
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.errors import EngineError
-from watersmeet.spec.model import Column, Source
+from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +53,7 @@ DECIMALS = {
 
 def refused(declared: str, file: str) -> bool:
     try:
-        check_types("", Source("a", (Column("c", declared),), "file"), file)
+        check_types("", Source("a", (column("c", declared),), "file"), file)
     except EngineError:
         return True
     return False

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.support.columns import column
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.restart import check_checkpoint, host_of, is_committed
 from watersmeet.engine.spark.errors import readable, readable_error
@@ -22,7 +23,7 @@ from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import EngineError, SpecError, StateError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.parquet_part import ParquetPart
-from watersmeet.spec.model import Column, Source
+from watersmeet.spec.model import Source
 from watersmeet.state.manifest import Manifest
 
 NOTHING = JobPlan(queries=())
@@ -99,7 +100,7 @@ def test_partitions_are_named_as_rows_name_them():
 
 
 def test_a_generator_refuses_options_that_there_are_not():
-    source = Source("g", (Column("k", "BIGINT"),), "generator", {"keyz": "3"})
+    source = Source("g", (column("k", "BIGINT"),), "generator", {"keyz": "3"})
     with pytest.raises(SpecError, match="keyz"):
         value_sql(source, source.columns[0])
 
@@ -190,7 +191,7 @@ def parquet_at(folder, number: int, *names: str) -> None:
 
 
 def test_parquet_of_a_stream_has_the_declared_columns(tmp_path):
-    source = Source("a", (Column("t", "BIGINT"), Column("ky", "BIGINT")), "file", {"path": str(tmp_path)})
+    source = Source("a", (column("t", "BIGINT"), column("ky", "BIGINT")), "file", {"path": str(tmp_path)})
     check_parquet('file source "a"', source, str(tmp_path))
     parquet_at(tmp_path, 1, "T", "key")
     with pytest.raises(EngineError, match=r'file source "a": .* have no column ky\nHint: did you mean "key"'):
@@ -203,13 +204,13 @@ def test_parquet_of_a_stream_has_the_declared_columns(tmp_path):
 
 
 def test_a_partition_of_directories_is_a_column(tmp_path):
-    source = Source("a", (Column("t", "BIGINT"), Column("day", "BIGINT")), "file", {"path": str(tmp_path)})
+    source = Source("a", (column("t", "BIGINT"), column("day", "BIGINT")), "file", {"path": str(tmp_path)})
     parquet_at(tmp_path / "day=1", 1, "t")
     check_parquet('file source "a"', source, str(tmp_path))
 
 
 def test_parquet_of_a_stream_has_the_declared_types(tmp_path):
-    columns = (Column("t", "BIGINT"), Column("K", "STRING"), Column("n", "INT"))
+    columns = (column("t", "BIGINT"), column("K", "STRING"), column("n", "INT"))
     source = Source("a", columns, "file", {"path": str(tmp_path)})
     parquet_at(tmp_path, 1, "t", "k", "N")
     with pytest.raises(EngineError) as refused:
@@ -223,7 +224,7 @@ def test_parquet_of_a_stream_has_the_declared_types(tmp_path):
 
 
 def test_a_column_that_is_a_directory_has_its_type_from_there(tmp_path):
-    source = Source("a", (Column("t", "BIGINT"), Column("day", "STRING")), "file", {"path": str(tmp_path)})
+    source = Source("a", (column("t", "BIGINT"), column("day", "STRING")), "file", {"path": str(tmp_path)})
     parquet_at(tmp_path / "day=1", 1, "t", "day")
     check_parquet('file source "a"', source, str(tmp_path))
 

@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 
+from tests.support.columns import column
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.kernel.expressions.evaluate import native, tree_of, values
 from watersmeet.kernel.expressions.functions import base
 from watersmeet.plan.exact import Exact, compiled
 from watersmeet.plan.scope import Scope
-from watersmeet.spec.model import Column, Input
+from watersmeet.spec.model import Input
 from watersmeet.zones import zone
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
@@ -165,14 +166,14 @@ def ours(
     if failing.any():  # what is there is of no meaning
         array = pc.if_else(pa.array(failing), pa.nulls(len(array), array.type), array)
     return (
-        plain(array if found.type.startswith("INTERVAL") else native(array, found.type, True)),
+        plain(array if found.type.is_interval else native(array, found.type, True)),
         failing,
         conditions,
     )
 
 
 def compiled_text(text: str, types: Mapping[str, str], zone_name: str) -> Exact:
-    columns = tuple(Column(f"{name}{n}", type_) for name, type_ in types.items() for n in (1, 2))
+    columns = tuple(column(f"{name}{n}", type_) for name, type_ in types.items() for n in (1, 2))
     expr = sqlglot.parse_one(text, dialect=Watersmeet).transform(with_fields)
     return compiled(expr, Scope((Input("", columns, (), ()),), time_zone=zone_name))
 

@@ -14,6 +14,7 @@ import pytest
 from tests.plan.exact.checking import check, compiled_text, table_of
 from watersmeet.engine.spark.catalog.analysed import Analyser
 from watersmeet.plan.exact import NotExact
+from watersmeet.types.sql_type import SqlType
 
 pytestmark = pytest.mark.spark
 
@@ -67,7 +68,7 @@ def expressions(names: str) -> Iterator[str]:
         yield form.format(*both, *both[1:] * (form.count("{}") - 2))
 
 
-def type_in_tasks(text: str) -> str | None:
+def type_in_tasks(text: str) -> SqlType | None:
     """None: Spark computes it."""
     try:
         return compiled_text(text, TYPES, "UTC").type
@@ -90,7 +91,7 @@ def test_tasks_take_what_spark_takes_and_as_the_same_type(spark, seed):
     assert not wrong, wrong[:20]
 
 
-def _spelled(kind: str | None) -> str:
+def _spelled(kind: SqlType | None) -> str:
     return str(kind).upper().replace(" ", "")
 
 

@@ -10,11 +10,13 @@ import sqlglot
 
 from tests.plan.exact.checking import arrow, ours, table_of, with_fields
 from tests.plan.exact.test_nested_on_spark import EXPRESSIONS, TYPES, pools
+from tests.support.columns import column
 from watersmeet.errors import EngineError
 from watersmeet.kernel.expressions.evaluate import fits, tree_of, values
 from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.scope import Scope
-from watersmeet.spec.model import Column, Input
+from watersmeet.spec.model import Input
+from watersmeet.types.parser import sql_type
 
 
 def test_rows_that_are_cut_out_of_others_mean_the_same_and_no_rows_nothing(request, monkeypatch):
@@ -109,15 +111,15 @@ def test_what_is_not_known_to_be_the_same_is_refused(text):
 
 
 def test_a_column_of_another_type_than_planned_does_not_fit():
-    assert fits(pa.map_(pa.string(), pa.int32()), "MAP<STRING,INT>")
-    assert fits(pa.list_(pa.field("element", pa.timestamp("us", "UTC"))), "ARRAY<TIMESTAMP>")
-    assert not fits(pa.list_(pa.int64()), "ARRAY<INT>")
-    assert not fits(arrow("STRUCT<a: INT>"), "STRUCT<a:INT,b:INT>")
-    assert not fits(pa.int32(), "ARRAY<INT>")
+    assert fits(pa.map_(pa.string(), pa.int32()), sql_type("MAP<STRING,INT>"))
+    assert fits(pa.list_(pa.field("element", pa.timestamp("us", "UTC"))), sql_type("ARRAY<TIMESTAMP>"))
+    assert not fits(pa.list_(pa.int64()), sql_type("ARRAY<INT>"))
+    assert not fits(arrow("STRUCT<a: INT>"), sql_type("STRUCT<a:INT,b:INT>"))
+    assert not fits(pa.int32(), sql_type("ARRAY<INT>"))
 
 
 def compiled(text: str, types: dict[str, str]):
-    columns = tuple(Column(name, type_) for name, type_ in types.items())
+    columns = tuple(column(name, type_) for name, type_ in types.items())
     return exact(
         sqlglot.parse_one(text, dialect="spark").transform(with_fields), Scope((Input("", columns, (), ()),))
     )

@@ -21,6 +21,7 @@ from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.plan.scope import Scope, refs
 from watersmeet.spec.model import Expr, Input, Source
 from watersmeet.spec.time_zones import UTC
+from watersmeet.types.sql_type import UNKNOWN, VOID
 
 
 def near_borders(hashes: Slots) -> Slots:
@@ -53,7 +54,7 @@ def declared_schema(side: SidePlan) -> pa.Schema:
     )
 
 
-_OPEN = ("UNKNOWN", "VOID")
+_OPEN = (UNKNOWN, VOID)
 
 
 def mentioned_by(branch: BranchPlan) -> frozenset[str]:

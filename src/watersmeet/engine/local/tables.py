@@ -21,7 +21,6 @@ from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
-from watersmeet.types.nested import is_nested
 
 Evaluate = Callable[[pa.Table], pa.RecordBatch]
 
@@ -103,7 +102,7 @@ def _local(source: Source) -> str:
 def _rows_of(source: Source) -> pa.Table:
     """The declared columns of all files, in their declared types. Nested ones are Spark's: what DuckDB makes
     of records that do not fit is something else."""
-    nested = next((column for column in source.columns if is_nested(column.type)), None)
+    nested = next((column for column in source.columns if column.type.is_nested), None)
     if nested is not None:
         raise EngineError(
             f'table "{source.name}": column "{nested.name}" is {nested.type}, which the in-process '

@@ -23,7 +23,6 @@ from watersmeet.front.ddl.durations import lag_of
 from watersmeet.front.ddl.options import infers, is_same_option, of_the_connector, source_fields
 from watersmeet.front.text.place import Refused
 from watersmeet.front.text.tokens import Cursor, parse_tokens
-from watersmeet.front.types.columns import normal_type
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 from watersmeet.spec.model import Column, EventTime, Sink, Source
 from watersmeet.types.parser import parse_type
@@ -144,8 +143,7 @@ class _Inferring:
             )
         bare = Source(self.name, tuple(self.listed.columns), self.connector, of_the_connector(self.options))
         try:
-            found = self.infer(bare, self.listed.clauses)
-            return [Column(each.name, normal_type(each.type)) for each in found]
+            return self.infer(bare, self.listed.clauses)
         except WatersmeetError as error:
             raise text.error(error.message, error.code, self.start, error.hint) from None
 
@@ -200,7 +198,7 @@ def _column(cursor: Cursor, before: list[Column]) -> Column:
     if cursor.looks_at("AS"):
         hint = "compute it in a view: CREATE VIEW … AS SELECT …, expression AS " + name
         raise cursor.text.not_supported(f'the computed column "{name}" is', start, hint)
-    column = Column(name, str(parse_type(cursor)))
+    column = Column(name, parse_type(cursor))
     while not cursor.looks_at(",") and not cursor.looks_at(")"):
         if cursor.accept("COMMENT"):
             cursor.string("the comment")

@@ -8,7 +8,7 @@ from watersmeet.errors import SqlError
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import parse_tokens, statements_of
 from watersmeet.types.intervals import IntervalError, interval_us, is_calendar, is_interval, text_us
-from watersmeet.types.sql_type import INTEGERS, TIMES
+from watersmeet.types.sql_type import INTEGERS, TIMES, SqlType
 
 _HINT = "write a day-time interval, such as INTERVAL '10' SECONDS"
 
@@ -46,7 +46,7 @@ def _expression_us(expr: exp.Expression, text: Text) -> int:
     raise text.error(f"{written} is no constant day-time interval", "bad-duration", expr, _HINT)
 
 
-def lag_of(expr: exp.Expression, column: str, kind: str, text: Text) -> int:
+def lag_of(expr: exp.Expression, column: str, kind: SqlType, text: Text) -> int:
     """The lag in the column's own unit: an interval for TIMESTAMP and DATE, an integer for integer times."""
     if kind not in INTEGERS and kind not in TIMES:
         raise text.error(

@@ -19,10 +19,10 @@ from watersmeet.front.query.scope import column_node, resolved
 from watersmeet.front.query.windows import WINDOW_COLUMNS, Windowed, window_type
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.types.aggregates import aggregate_type
-from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.front.types.infer import type_of
 from watersmeet.spec.aggregates import aggregate_name, is_aggregate
 from watersmeet.spec.model import Aggregation, Column, Expr, OutputColumn, Query
+from watersmeet.types.sql_type import UNKNOWN
 
 _GROUPINGS = ("grouping_sets", "cube", "rollup", "totals", "all")
 _SEVERAL = (exp.Cube, exp.Rollup, exp.GroupingSets)

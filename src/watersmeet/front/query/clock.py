@@ -12,9 +12,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.spec.model import Expr
 from watersmeet.types.intervals import is_interval
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import STRING, UNKNOWN, SqlType
 
 _NOW = re.compile(
     r"now|(today|tomorrow|yesterday)\s*(z|[+-][\d:]+|(utc|gmt|ut)([+-][\d:]+)?|[a-z]{3}|[a-z_]+/\S+)?",
@@ -77,7 +78,7 @@ _OF_TEXTS = (exp.DPipe, exp.Concat, exp.Coalesce, exp.Case, exp.If)
 Problem = tuple[str, str, str | None]
 
 
-def clock_text(node: Expr, kind: Callable[[Expr], str], name: str | None) -> Problem | None:
+def clock_text(node: Expr, kind: Callable[[Expr], SqlType], name: str | None) -> Problem | None:
     """What is wrong with an operand that is such a text, or may be one when it is computed.
 
     Args:
@@ -85,12 +86,12 @@ def clock_text(node: Expr, kind: Callable[[Expr], str], name: str | None) -> Pro
         name: the function's, as Spark has it.
     """
     if isinstance(node, exp.Cast):
-        return _found([node.this], kind) if _is_time(node.to.sql("spark")) else None
+        return _found([node.this], kind) if _holds_time(sql_type(node.to.sql("spark"))) else None
     if name in _OF_TIMES or isinstance(node, _OF_TIMES_HERE):
         return _found(_times(node, name), kind)
     for beside in _alike(node, name):
         steps = isinstance(node, (exp.Add, exp.Sub)) and any(is_interval(each) for each in beside)
-        if steps or any(_is_time(kind(each)) for each in beside):
+        if steps or any(_holds_time(kind(each)) for each in beside):
             return _found(beside, kind)
         unknown = next((each for each in beside if _may_be_time(each, kind)), None)
         if unknown is not None and (found := next((e for e in beside if _is_now(e)), None)) is not None:
@@ -111,7 +112,7 @@ def _times(node: Expr, name: str | None) -> list[Expr]:
     return given[:1] if isinstance(node, exp.NextDay) else given
 
 
-def _found(operands: Sequence[Expr], kind: Callable[[Expr], str]) -> Problem | None:
+def _found(operands: Sequence[Expr], kind: Callable[[Expr], SqlType]) -> Problem | None:
     """What becomes a time."""
     for each in operands:
         text = _text(each)
@@ -152,21 +153,21 @@ def _is_now(node: Expr) -> bool:
 def _text(node: Any) -> str | None:
     """Of a literal, and of one that is said to be a text."""
     plain: Any = node.unnest()
-    while isinstance(plain, exp.Cast) and plain.to.sql("spark") == "STRING":
+    while isinstance(plain, exp.Cast) and sql_type(plain.to.sql("spark")) == STRING:
         plain = plain.this.unnest()
     return str(plain.name) if isinstance(plain, exp.Literal) and plain.is_string else None
 
 
-def _is_computed_text(node: Expr, kind: Callable[[Expr], str]) -> bool:
+def _is_computed_text(node: Expr, kind: Callable[[Expr], SqlType]) -> bool:
     """Whether its operands are texts that are written, and no columns: Spark computes it before it runs."""
     plain: Any = node.unnest()
     if plain.find(exp.Column) is not None or not any(each.is_string for each in plain.find_all(exp.Literal)):
         return False
     found = kind(plain)
-    return found == "STRING" or (found == UNKNOWN and isinstance(plain, _OF_TEXTS))
+    return found == STRING or (found == UNKNOWN and isinstance(plain, _OF_TEXTS))
 
 
-def _may_be_time(node: Expr, kind: Callable[[Expr], str]) -> bool:
+def _may_be_time(node: Expr, kind: Callable[[Expr], SqlType]) -> bool:
     plain: Any = node.unnest()
     of_texts = (exp.Literal, exp.Null, exp.Interval, exp.Split, exp.RegexpSplit)
     if isinstance(plain, of_texts) or _text(plain) is not None:
@@ -174,8 +175,8 @@ def _may_be_time(node: Expr, kind: Callable[[Expr], str]) -> bool:
     if isinstance(plain, (exp.Array, exp.Case, exp.Coalesce)):
         return any(_may_be_time(each, kind) for beside in _alike(plain, "array") for each in beside)
     found = kind(plain)
-    return found == UNKNOWN or _is_time(found)
+    return found == UNKNOWN or _holds_time(found)
 
 
-def _is_time(kind: str) -> bool:
-    return "DATE" in kind or "TIMESTAMP" in kind
+def _holds_time(kind: SqlType) -> bool:
+    return any(each.is_time for each in kind.every)

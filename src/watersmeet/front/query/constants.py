@@ -11,7 +11,7 @@ from watersmeet.spec.functions import family_of, signature_of
 from watersmeet.spec.java_patterns import PatternError, groups_of
 from watersmeet.spec.model import Expr
 from watersmeet.spec.time_patterns import pattern_problem
-from watersmeet.types.sql_type import TIMES
+from watersmeet.types.sql_type import STRING, TIMES
 
 _FIELDS = frozenset(
     {
@@ -199,7 +199,7 @@ def _time_pattern(node: Expr, kind: Kind, name: str) -> Problem | None:
     if name in _WRITES_TIMES and kind(of) not in TIMES:
         return None
     reading = name in _READS
-    if reading and kind(of) != "STRING" and _text(of) is None:  # of a time the pattern counts for nothing
+    if reading and kind(of) != STRING and _text(of) is None:  # of a time the pattern counts for nothing
         return None
     problem = pattern_problem(pattern, reading=reading)
     return (

@@ -174,7 +174,7 @@ def union_all(flows: Sequence[Flow]) -> Flow:
 
 def _cast(way: Way, flow: Flow, columns: Sequence[Column]) -> Way:
     exprs = (
-        expr if own.type == wanted.type else exp.cast(expr.copy(), wanted.type, dialect="spark")
+        expr if own.type == wanted.type else exp.cast(expr.copy(), str(wanted.type), dialect="spark")
         for expr, own, wanted in zip(way.columns, flow.columns, columns, strict=True)
     )
     return replace(way, columns=tuple(exprs))

@@ -28,7 +28,6 @@ from watersmeet.front.query.operators import (
 from watersmeet.front.query.unlike import unlike_arguments, unlike_key, unlike_operands
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
-from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.front.types.infer import field_type, null_of, number_type, type_of
 from watersmeet.spec.functions import (
     Signature,
@@ -38,9 +37,9 @@ from watersmeet.spec.functions import (
     spark_version,
 )
 from watersmeet.spec.model import Expr
-from watersmeet.types.nested import array_of, element_of, entry_of, fields_of
+from watersmeet.types.sql_type import BIGINT, BOOLEAN, DOUBLE, FLOAT, INT, STRING, UNKNOWN, SqlType, array
 
-TypeOf = Callable[[exp.Column], str]
+TypeOf = Callable[[exp.Column], SqlType]
 
 OWN_FUNCTIONS = ("spark.sql.extensions", "spark.sql.catalogimplementation", "spark.sql.catalog.")
 """Settings of Spark by which it may have functions that are in no table."""
@@ -60,7 +59,7 @@ _DAYS = ("date_add", "date_diff", "datediff", "dateadd")
 _LONG = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe)
 """Operations of which people write long rows."""
 
-_SHORTENED = ("INT", "BIGINT", "FLOAT", "DOUBLE", "STRING")
+_SHORTENED = (INT, BIGINT, FLOAT, DOUBLE, STRING)
 
 _NO_CALLS = (exp.Connector, exp.Case, exp.Cast)
 """What sqlglot counts among functions."""
@@ -79,9 +78,9 @@ def check_calls(
         clause: that whose condition it is (WHERE, ON); None: it is none.
     """
 
-    known: dict[int, str] = {}
+    known: dict[int, SqlType] = {}
 
-    def kind(node: Expr) -> str:
+    def kind(node: Expr) -> SqlType:
         if id(node) not in known:
             known[id(node)] = _kind(_of_known(node, kind), type_of_column)
         return known[id(node)]
@@ -99,7 +98,7 @@ def check_calls(
         text.problem(found[0], found[1], tree if text.place(tree) else written, found[2])
 
 
-def _problem(node: Expr, kind: Callable[[Expr], str], text: Text) -> Problem | None:
+def _problem(node: Expr, kind: Callable[[Expr], SqlType], text: Text) -> Problem | None:
     called = None if isinstance(node, _NO_CALLS) or not isinstance(node, exp.Func) else _call(node)
     name = called[0].lower() if called is not None else None
     now = clock_text(node, kind, name)
@@ -113,7 +112,7 @@ def _problem(node: Expr, kind: Callable[[Expr], str], text: Text) -> Problem | N
     return None if called is None else _wrong_call(called, kind, text)
 
 
-def _unlike(node: Expr, kind: Callable[[Expr], str]) -> Problem | None:
+def _unlike(node: Expr, kind: Callable[[Expr], SqlType]) -> Problem | None:
     if isinstance(node, exp.Bracket):
         return unlike_key(node, kind)
     for operator, left, right in comparisons(node):
@@ -123,7 +122,7 @@ def _unlike(node: Expr, kind: Callable[[Expr], str]) -> Problem | None:
     return None
 
 
-def _wrong_call(called: _Call, kind: Callable[[Expr], str], text: Text) -> Problem | None:
+def _wrong_call(called: _Call, kind: Callable[[Expr], SqlType], text: Text) -> Problem | None:
     name, arguments, given = called
     wrong = None
     if given is not None:
@@ -152,7 +151,7 @@ def _wrong_call(called: _Call, kind: Callable[[Expr], str], text: Text) -> Probl
 
 
 def _wrong_types(
-    name: str, given: Sequence[Expr] | None, signature: Signature, kind: Callable[[Expr], str]
+    name: str, given: Sequence[Expr] | None, signature: Signature, kind: Callable[[Expr], SqlType]
 ) -> Problem | None:
     """Where it is plain which argument is which, and the types of all are known: beside an INTERVAL, say,
     others are taken than the table has. Texts that are written, and NULL, are read as they are needed."""
@@ -230,7 +229,7 @@ def _commas(tokens: list[Token]) -> list[Token] | None:
     return commas
 
 
-def _of_known(node: Expr, kind: Callable[[Expr], str]) -> Expr:
+def _of_known(node: Expr, kind: Callable[[Expr], SqlType]) -> Expr:
     """An operation with NULLs of their types for operands that are operations of known types themselves, so
     that a long one is not gone through again at each of its operators; anything else as it is."""
     plain = node.unnest()
@@ -248,7 +247,7 @@ def _of_known(node: Expr, kind: Callable[[Expr], str]) -> Expr:
     return type(plain)(**{**plain.args, "this": this, "expression": expression})
 
 
-def _kind(node: Expr, type_of_column: TypeOf) -> str:
+def _kind(node: Expr, type_of_column: TypeOf) -> SqlType:
     """The type of an operand; unknown for what Spark reads as the other one needs it: text, NULL."""
     plain = node.unnest()
     if isinstance(plain, exp.Null) or (isinstance(plain, exp.Literal) and plain.is_string):
@@ -262,10 +261,10 @@ def _kind(node: Expr, type_of_column: TypeOf) -> str:
     if isinstance(plain, (exp.Bracket, exp.Dot)):
         return _kind_within(plain, _kind(plain.this, type_of_column))
     if isinstance(plain, (exp.Connector, exp.Predicate, exp.Not)) and not isinstance(plain, exp.Query):
-        return "BOOLEAN"
+        return BOOLEAN
     if isinstance(plain, exp.Array):
         elements = {_kind(each, type_of_column) for each in plain.expressions}
-        return array_of(elements.pop()) if len(elements) == 1 and UNKNOWN not in elements else UNKNOWN
+        return array(elements.pop()) if len(elements) == 1 and UNKNOWN not in elements else UNKNOWN
     variables = with_variables(plain, lambda each: _kind(each, type_of_column))
     found = type_of(variables, type_of_column)
     if found == UNKNOWN and isinstance(plain, exp.Func):
@@ -275,16 +274,15 @@ def _kind(node: Expr, type_of_column: TypeOf) -> str:
     return found
 
 
-def _kind_within(node: Expr, base: str) -> str:
+def _kind_within(node: Expr, base: SqlType) -> SqlType:
     """Of ``x[…]`` or ``x.field``, of a value of that type."""
     if isinstance(node, exp.Dot):
         name = node.expression
         return (field_type(base, name.name) if isinstance(name, exp.Identifier) else None) or UNKNOWN
     place = node.expressions[0] if len(node.expressions) == 1 else None
-    entry = entry_of(base)
-    if entry is not None:
-        return entry[1]
-    if fields_of(base) is not None:
+    if base.entry is not None:
+        return base.entry[1]
+    if base.is_struct:
         text = isinstance(place, exp.Literal) and place.is_string
         return (field_type(base, place.name) if place is not None and text else None) or UNKNOWN
-    return element_of(base) or UNKNOWN
+    return base.element or UNKNOWN

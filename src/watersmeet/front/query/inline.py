@@ -27,7 +27,7 @@ def operand(expr: Expr, place: Expr | None = None) -> Expr:
         number = expr.unnest()
         kind = number_type(number.this if isinstance(number, exp.Neg) else number)
         if kind in INTEGERS:  # beside a DECIMAL a literal would have its own digits, and a column has all
-            return exp.cast(number.copy(), kind, dialect="spark")
+            return exp.cast(number.copy(), str(kind), dialect="spark")
     return expr.copy() if _is_atom(expr) else exp.paren(expr)
 
 

@@ -11,9 +11,9 @@ from watersmeet.errors import near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import Cursor
-from watersmeet.front.types.columns import UNKNOWN
-from watersmeet.front.types.infer import type_of
+from watersmeet.front.types.infer import null_of, type_of
 from watersmeet.spec.model import Column, Insert, OutputColumn, Query, Sink
+from watersmeet.types.sql_type import UNKNOWN, SqlType
 
 
 def insert_target(cursor: Cursor, catalog: Catalog) -> tuple[Sink, tuple[str, ...] | None]:
@@ -86,14 +86,14 @@ def _fitted(column: Column, outputs: Sequence[OutputColumn], query: Query) -> Ou
     """The output for a sink's column: cast to its type where that is another; NULL where none is given."""
     output = next((each for each in outputs if each.name == column.name), None)
     if output is None:
-        null = exp.cast(exp.Null(), column.type, dialect="spark")
+        null = null_of(column.type)
         return OutputColumn(column.name, null, "not given")
     if type_of(output.expr, lambda node: _column_type(node, query)) == column.type:
         return output
-    return replace(output, expr=exp.cast(output.expr.copy(), column.type, dialect="spark"))
+    return replace(output, expr=exp.cast(output.expr.copy(), str(column.type), dialect="spark"))
 
 
-def _column_type(node: exp.Column, query: Query) -> str:
+def _column_type(node: exp.Column, query: Query) -> SqlType:
     if query.aggregation is not None:
         return next((each.type for each in query.aggregation.columns if each.name == node.name), UNKNOWN)
     relation = next((each for each in query.inputs if each.alias == node.table), None)

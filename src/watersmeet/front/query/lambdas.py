@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from watersmeet.front.query.operators import Kind, Problem, not_a_condition, shown
-from watersmeet.front.types.columns import UNKNOWN
+from watersmeet.front.types.infer import null_of
 from watersmeet.spec.functions import family_of
 from watersmeet.spec.model import Expr
-from watersmeet.types.nested import element_of, entry_of
+from watersmeet.types.sql_type import INT, UNKNOWN, SqlType
 
 _COUNTS: dict[str, tuple[int, ...]] = {
     "transform": (1, 2), "filter": (1, 2), "exists": (1,), "forall": (1,), "array_sort": (2,),
@@ -28,7 +28,7 @@ _NAMES: dict[type[exp.Expr], str] = {
 _NO_VARIABLES = (exp.Column, exp.ColumnDef, exp.Alias, exp.PropertyEQ)
 
 
-def variable_type(node: exp.Identifier, kind: Kind) -> str:
+def variable_type(node: exp.Identifier, kind: Kind) -> SqlType:
     """Of a parameter of the nearest lambda that has one of that name; unknown for what is none."""
     parent = node.parent
     if isinstance(parent, _NO_VARIABLES) or (isinstance(parent, exp.Dot) and node.arg_key == "expression"):
@@ -55,27 +55,27 @@ def with_variables(tree: exp.Expr, kind: Kind) -> exp.Expr:
         if isinstance(node, exp.Identifier) and not isinstance(node.parent, exp.Lambda) and own.parent:
             found = variable_type(node, kind)
             if found != UNKNOWN:
-                own.replace(exp.cast(exp.Null(), found, dialect="spark"))
+                own.replace(null_of(found))
     return copy
 
 
-def _types(node: exp.Lambda, kind: Kind) -> Sequence[str]:
+def _types(node: exp.Lambda, kind: Kind) -> Sequence[SqlType]:
     call = node.parent
     if isinstance(call, exp.Reduce):
         start = kind(call.args["initial"])
-        return [start, element_of(kind(call.this)) or UNKNOWN] if node.arg_key == "merge" else []
+        return [start, kind(call.this).element or UNKNOWN] if node.arg_key == "merge" else []
     name = _name(call)
     if name == "zip_with" and call is not None:
-        return [element_of(kind(each)) or UNKNOWN for each in call.expressions[:2]]
+        return [kind(each).element or UNKNOWN for each in call.expressions[:2]]
     first = None if call is None else call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
     if first is None:
         return []
     base = kind(first)
     if name in ("transform", "filter", "exists", "forall"):
-        return [element_of(base) or UNKNOWN, "INT"]
+        return [base.element or UNKNOWN, INT]
     if name == "array_sort":
-        return [element_of(base) or UNKNOWN] * 2
-    return entry_of(base) or [] if name in ("map_filter", "transform_keys", "transform_values") else []
+        return [base.element or UNKNOWN] * 2
+    return base.entry or [] if name in ("map_filter", "transform_keys", "transform_values") else []
 
 
 def _name(call: exp.Expr | None) -> str | None:

@@ -12,14 +12,13 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.errors import near_names
-from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.front.types.infer import field_type, number_type
 from watersmeet.spec.functions import family_of, form_refuses, operator_refuses
 from watersmeet.spec.model import Expr
-from watersmeet.types.nested import element_of, entry_of, fields_of
-from watersmeet.types.sql_type import MOST_DIGITS, TIMES
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import DATE, MOST_DIGITS, STRING, TIMES, UNKNOWN, SqlType
 
-Kind = Callable[[Expr], str]
+Kind = Callable[[Expr], SqlType]
 Problem = tuple[str, str, str | None]
 """Message, code, hint."""
 
@@ -81,16 +80,16 @@ def not_a_condition(operand: Expr, kind: Kind, where: str) -> Problem | None:
     if form == "WHEN" and isinstance(plain, exp.Null):
         return f"{where}: NULL is no condition", _CODE, "write FALSE, which holds for no row either"
     if form == "WHEN" and isinstance(plain, exp.Literal):
-        found = "STRING" if plain.is_string else number_type(plain)
+        found = STRING if plain.is_string else number_type(plain)
     return _no_condition(where, plain, found) if form_refuses(form, found) else None
 
 
-def _no_condition(where: str, operand: Expr, kind: str) -> Problem:
+def _no_condition(where: str, operand: Expr, kind: SqlType) -> Problem:
     text = shown(operand.unnest())
     return (
         f"{where}: {text} is {kind}, and a condition is BOOLEAN",
         _CODE,
-        f"compare it, such as {text} <> 0" if _is_number(kind) else "compare it with a value",
+        f"compare it, such as {text} <> 0" if kind.is_number else "compare it with a value",
     )
 
 
@@ -98,10 +97,6 @@ def shown(node: exp.Expr) -> str:
     """An expression in a message."""
     text = node.sql("spark")
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
-
-
-def _is_number(kind: str) -> bool:
-    return family_of(kind) in ("INT", "BIGINT", "DOUBLE", "DECIMAL")
 
 
 def _operations(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
@@ -124,7 +119,7 @@ def comparisons(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
     return (each for each in _operations(node) if each[0] in _COMPARE)
 
 
-def _of_two(node: Expr, operator: str, left: tuple[Expr, str], right: tuple[Expr, str]) -> Problem:
+def _of_two(node: Expr, operator: str, left: tuple[Expr, SqlType], right: tuple[Expr, SqlType]) -> Problem:
     if operator in ("AND", "OR"):
         return _no_condition(operator, *next((e for e in (left, right) if form_refuses("NOT", e[1])), left))
     return (
@@ -144,7 +139,7 @@ def _unquoted(operator: str, left: Expr, right: Expr, kind: Kind) -> Problem | N
         written = (
             _A_DATE.fullmatch(each.unnest().sql("spark")) if isinstance(each.unnest(), exp.Sub) else None
         )
-        if written is not None and kind(other) in (*TIMES, "STRING"):
+        if written is not None and kind(other) in (*TIMES, STRING):
             date = "-".join(written.groups())
             number = int(written[1]) - int(written[2]) - int(written[3])
             return (
@@ -171,7 +166,7 @@ def _conditions(node: Expr) -> Iterator[tuple[str, Expr]]:
 
 def _unlike(node: Expr, kind: Kind) -> Problem | None:
     """Operands of which Spark makes one type, and cannot."""
-    known: dict[str, tuple[Expr, str]] = {}
+    known: dict[str, tuple[Expr, SqlType]] = {}
     for each in _alike(node):
         found = kind(each)
         family = family_of(found)
@@ -208,7 +203,7 @@ def _alike(node: Expr) -> Sequence[Expr]:
 
 
 def _cast(node: exp.Cast, kind: Kind) -> Problem | None:
-    wanted = node.to.sql("spark")
+    written = node.to.sql("spark")
     for digits, scale in _decimals(node.to):
         if not 0 < digits <= MOST_DIGITS or scale > digits:
             return (
@@ -217,15 +212,16 @@ def _cast(node: exp.Cast, kind: Kind) -> Problem | None:
                 f"a DECIMAL has 1 to {MOST_DIGITS} digits, and no more places",
             )
     plain: Any = node.this.unnest()
-    given = "STRING" if isinstance(plain, exp.Literal) and plain.is_string else kind(plain)
+    wanted = sql_type(written)
+    given = STRING if isinstance(plain, exp.Literal) and plain.is_string else kind(plain)
     if not _casts_not("TRY_CAST" if isinstance(node, exp.TryCast) else "CAST", given, wanted):
         return None
     hint = None
-    if wanted == "DATE" and _is_number(given):
+    if wanted == DATE and given.is_number:
         hint = "days since 1970-01-01 become a DATE by date_from_unix_date()"
-    elif given == "DATE" and _is_number(wanted):
+    elif given == DATE and wanted.is_number:
         hint = "unix_date() gives the days since 1970-01-01"
-    return f"{shown(node)}: Spark casts no {given} to {wanted}", _CODE, hint
+    return f"{shown(node)}: Spark casts no {given} to {written}", _CODE, hint
 
 
 def _decimals(kind: exp.DataType) -> Iterator[tuple[int, int]]:
@@ -236,22 +232,15 @@ def _decimals(kind: exp.DataType) -> Iterator[tuple[int, int]]:
             yield lengths[0], lengths[1] if len(lengths) > 1 else 0
 
 
-def _casts_not(operator: str, given: str, wanted: str) -> bool:
+def _casts_not(operator: str, given: SqlType, wanted: SqlType) -> bool:
     """Certainly, in some part of them."""
     if operator_refuses(operator, given, wanted):
         return True
-    one, other = element_of(given), element_of(wanted)
-    if one is not None and other is not None:
-        return _casts_not(operator, one, other)
-    entry, entries = entry_of(given), entry_of(wanted)
-    if entry is not None and entries is not None:
-        return any(_casts_not(operator, *pair) for pair in zip(entry, entries, strict=True))
-    fields, into = fields_of(given), fields_of(wanted)
-    if fields is not None and into is not None:
-        if len(fields) != len(into):
-            return True
-        return any(_casts_not(operator, a[1], b[1]) for a, b in zip(fields, into, strict=True))
-    return False
+    if not (given.is_nested and wanted.is_nested and given.name == wanted.name):
+        return False
+    if len(given.inner) != len(wanted.inner):
+        return True
+    return any(_casts_not(operator, *pair) for pair in zip(given.inner, wanted.inner, strict=True))
 
 
 def _element(node: exp.Bracket, kind: Kind) -> Problem | None:
@@ -270,7 +259,7 @@ def _element(node: exp.Bracket, kind: Kind) -> Problem | None:
         if isinstance(literal, exp.Column) or (isinstance(literal, exp.Literal) and not is_text):
             return f"{shown(node)}: a STRUCT has names of fields", _CODE, "write x.field, or x['field']"
         return None
-    its = "STRING" if is_text and family == "ARRAY" else kind(place)
+    its = STRING if is_text and family == "ARRAY" else kind(place)
     if its != UNKNOWN and operator_refuses("[]", base, its):
         return f"{shown(node)}: an {family} has no place {its}", _CODE, "cast it to INT"
     return None
@@ -282,5 +271,5 @@ def _field(node: exp.Dot, kind: Kind) -> Problem | None:
         return None
     if family_of(base) is None:  # an INTERVAL, say
         return None
-    known = [own for own, _ in fields_of(element_of(base) or base) or ()]
+    known = [each.name for each in (base.element or base).fields]
     return f"{shown(node)}: a {base} has no field {name.name}", "unknown-column", near_names(name.name, known)

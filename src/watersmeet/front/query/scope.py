@@ -12,10 +12,9 @@ from watersmeet.errors import near_names
 from watersmeet.front.query.functions import check_calls
 from watersmeet.front.query.inline import operand
 from watersmeet.front.text.place import Text
-from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.front.types.infer import field_type
 from watersmeet.spec.model import Column, Expr, Relation, inputs_of
-from watersmeet.types.nested import element_of, fields_of
+from watersmeet.types.sql_type import UNKNOWN, SqlType
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 _RESERVED = frozenset(
@@ -122,7 +121,7 @@ class Scope:
             return named.values[named.columns.index(column)].copy()
         return column_node(column.name, named.alias if self.qualify else None)
 
-    def type_of(self, node: exp.Column) -> str:
+    def type_of(self, node: exp.Column) -> SqlType:
         """The declared type of a resolved column."""
         for named in self.relations:
             if named.relation is not None:
@@ -328,27 +327,27 @@ def fields_in(path: Sequence[exp.Expr], scope: Scope) -> list[Found] | None:
         expr = found[0].expr
         kind = scope.type_of(expr) if isinstance(expr, exp.Column) else UNKNOWN
     for field in rest:
-        kind = (field_type(kind, field.name) if fields_of(kind) is not None else None) or UNKNOWN
+        kind = (field_type(kind, field.name) if kind.is_struct else None) or UNKNOWN
         expr = exp.Dot(this=operand(expr), expression=identifier(field.name))
     origin = ".".join(each.name for each in path)
     return (
         None
-        if fields_of(kind) is None
+        if not kind.is_struct
         else [
             Found(name, exp.Dot(this=operand(expr.copy()), expression=identifier(name)), f"{origin}.{name}")
-            for name, _ in fields_of(kind) or ()
+            for name in (each.name for each in kind.fields)
         ]
     )
 
 
 def _fields(
-    expr: Expr, kind: str, fields: Sequence[exp.Identifier], text: Text, node: exp.Column
+    expr: Expr, kind: SqlType, fields: Sequence[exp.Identifier], text: Text, node: exp.Column
 ) -> exp.Expression:
     """``column.field.field``; of an ARRAY the fields of its elements, of a MAP its values."""
     for field in fields:
         within = field_type(kind, field.name)
         if within is None:
-            known = [name for name, _ in fields_of(element_of(kind) or kind) or ()]
+            known = [each.name for each in (kind.element or kind).fields]
             text.problem(
                 f'"{node.sql("spark")}": a {kind} has no field "{field.name}"',
                 "unknown-column",

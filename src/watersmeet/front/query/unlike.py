@@ -8,12 +8,10 @@ from itertools import combinations
 from sqlglot import exp
 
 from watersmeet.front.query.operators import Kind, Problem, shown
-from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.spec.functions import family_of
 from watersmeet.spec.model import Expr
 from watersmeet.types.compared import tightest_type
-from watersmeet.types.nested import element_of, entry_of, is_nested
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
 
 _OF_LISTS = ("array_union", "array_intersect", "array_except", "arrays_overlap")
 _OF_ELEMENTS = {
@@ -29,15 +27,16 @@ _OF_ELEMENTS = {
 _WIDENING = ("array_contains", "map_contains_key")
 """They make one type of DECIMALs and other numbers."""
 
+_UNCERTAIN = ("UNKNOWN", "VOID", "INTERVAL")
 _EXTREMES = ("greatest", "least")
 _HINT = "cast one of the two, as in CAST(x AS ARRAY<DOUBLE>)"
 
 
 def unlike_operands(
-    node: Expr, operator: str, left: tuple[Expr, str], right: tuple[Expr, str]
+    node: Expr, operator: str, left: tuple[Expr, SqlType], right: tuple[Expr, SqlType]
 ) -> Problem | None:
     """Of an operator that compares: ARRAYs or STRUCTs, of known types."""
-    if not (is_nested(left[1]) and is_nested(right[1])) or not _are_unlike(left[1], right[1]):
+    if not (left[1].is_nested and right[1].is_nested) or not _are_unlike(left[1], right[1]):
         return None
     return f"{shown(node)}: Spark has no {left[1]} {operator} {right[1]}", "wrong-types", _HINT
 
@@ -60,7 +59,7 @@ def unlike_arguments(name: str, given: Sequence[Expr], kind: Kind) -> Problem | 
 
 def unlike_key(node: exp.Bracket, kind: Kind) -> Problem | None:
     """Of `element_at`, which is no ``[]``: that casts the key."""
-    entry = entry_of(kind(node.this)) if node.args.get("offset") and len(node.expressions) == 1 else None
+    entry = kind(node.this).entry if node.args.get("offset") and len(node.expressions) == 1 else None
     if entry is None or not _are_unlike(entry[0], kind(node.expressions[0])):
         return None
     key = kind(node.expressions[0])
@@ -71,20 +70,18 @@ def unlike_key(node: exp.Bracket, kind: Kind) -> Problem | None:
     )
 
 
-def _pair(name: str, given: Sequence[Expr], kind: Kind) -> tuple[str, str] | None:
+def _pair(name: str, given: Sequence[Expr], kind: Kind) -> tuple[SqlType, SqlType] | None:
     """The types that are brought together."""
     place = _OF_ELEMENTS.get(name, 1)
     if len(given) <= place:
         return None
     first, second = kind(given[0]), kind(given[place])
     if name in _OF_LISTS:
-        return (first, second) if is_nested(first) and is_nested(second) else None
+        return (first, second) if first.is_nested and second.is_nested else None
     if name == "map_contains_key":
-        entry = entry_of(first)
-        return None if entry is None else (entry[0], second)
+        return None if first.entry is None else (first.entry[0], second)
     if name in _OF_ELEMENTS:
-        element = element_of(first)
-        return None if element is None else (element, second)
+        return None if first.element is None else (first.element, second)
     return None
 
 
@@ -102,12 +99,13 @@ def _texts_beside_others(name: str, given: Sequence[Expr], kind: Kind) -> Proble
     return None
 
 
-def _have_decimals(one: str, other: str) -> bool:
-    return "DECIMAL" in one + other and is_nested(one) == is_nested(other)
+def _have_decimals(one: SqlType, other: SqlType) -> bool:
+    decimals = any(each.is_decimal for kind in (one, other) for each in kind.every)
+    return decimals and one.is_nested == other.is_nested
 
 
-def _are_unlike(one: str, other: str) -> bool:
+def _are_unlike(one: SqlType, other: SqlType) -> bool:
     """Certainly."""
-    if any(word in kind for kind in (one, other) for word in (UNKNOWN, "VOID", "INTERVAL")):
+    if any(each.name in _UNCERTAIN for kind in (one, other) for each in kind.every):
         return False
-    return tightest_type(sql_type(one), sql_type(other), names=False) is None
+    return tightest_type(one, other, names=False) is None

@@ -14,7 +14,6 @@ from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.scope import Named, Scope, column_node
 from watersmeet.front.text.dialect import WindowTable
 from watersmeet.front.text.place import Text
-from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -27,7 +26,7 @@ from watersmeet.spec.model import (
     inputs_of,
 )
 from watersmeet.types.intervals import is_interval
-from watersmeet.types.sql_type import INTEGERS
+from watersmeet.types.sql_type import BIGINT, DATE, INTEGERS, TIMESTAMP, UNKNOWN, SqlType
 
 Reader = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
 """A FROM item as columns and ways or joins, and its name."""
@@ -159,8 +158,8 @@ def _size(expr: exp.Expression, function: str, column: Column, text: Text) -> in
     return size
 
 
-def window_type(kind: str) -> str:
+def window_type(kind: SqlType) -> SqlType:
     """The type of window_start and window_end: an end may lie beyond a narrow integer, or within a day."""
     if kind in INTEGERS:
-        return "BIGINT"
-    return "TIMESTAMP" if kind in ("DATE", UNKNOWN) else kind
+        return BIGINT
+    return TIMESTAMP if kind in (DATE, UNKNOWN) else kind

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from watersmeet.front.types.columns import UNKNOWN
 from watersmeet.spec.aggregates import call_of
 from watersmeet.types.arithmetic import mean_type, total_type
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import BIGINT, BOOLEAN, DOUBLE, UNKNOWN, SqlType
 
 _COUNTS = ("count", "count_if", "approx_count_distinct", "regr_count")
 _DOUBLES = (
@@ -20,15 +19,15 @@ _BOOLEANS = ("bool_and", "bool_or")
 _AS_ARGUMENT = ("min", "max", "min_by", "max_by", "any_value", "bit_and", "bit_or", "bit_xor")
 
 
-def aggregate_type(node: exp.Expr, type_of: Callable[[exp.Expr], str]) -> str:
+def aggregate_type(node: exp.Expr, type_of: Callable[[exp.Expr], SqlType]) -> SqlType:
     """The type of a call's result; `UNKNOWN` where only Spark can tell."""
     call = call_of(node)
     if call.function in _COUNTS:
-        return "BIGINT"
+        return BIGINT
     if call.function in _DOUBLES:
-        return "DOUBLE"
+        return DOUBLE
     if call.function in _BOOLEANS:
-        return "BOOLEAN"
+        return BOOLEAN
     if not call.plain or not call.arguments:
         return UNKNOWN
     kind = type_of(call.arguments[0])
@@ -36,5 +35,4 @@ def aggregate_type(node: exp.Expr, type_of: Callable[[exp.Expr], str]) -> str:
         return kind
     if call.function not in ("sum", "avg"):
         return UNKNOWN
-    found = (total_type if call.function == "sum" else mean_type)(sql_type(kind))
-    return UNKNOWN if found is None else str(found)
+    return (total_type if call.function == "sum" else mean_type)(kind) or UNKNOWN

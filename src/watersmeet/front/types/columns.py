@@ -6,16 +6,14 @@ from watersmeet.errors import SqlError
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import Cursor, statements_of
 from watersmeet.types.parser import parse_type
-
-UNKNOWN = "UNKNOWN"
-"""The type of an expression that only Spark can tell."""
+from watersmeet.types.sql_type import SqlType
 
 
-def normal_type(written: str) -> str:
-    """The type's one spelling. Raises: SqlError for what is no type.
+def type_named(written: str) -> SqlType:
+    """The type that a text is. Raises: SqlError for what is no type that a column can be declared with.
 
-    >>> normal_type("varchar(10)"), normal_type("map<string, array<long>>")
-    ('STRING', 'MAP<STRING, ARRAY<BIGINT>>')
+    >>> type_named("varchar(10)"), type_named("map<string, array<long>>")
+    (SqlType('STRING'), SqlType('MAP<STRING, ARRAY<BIGINT>>'))
     """
     text = Text(written)
     statements = statements_of(text)
@@ -24,4 +22,4 @@ def normal_type(written: str) -> str:
     cursor = Cursor(text, statements[0])
     found = parse_type(cursor)
     cursor.end()
-    return str(found)
+    return found

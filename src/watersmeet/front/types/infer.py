@@ -10,27 +10,39 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from watersmeet.errors import SqlError
-from watersmeet.front.types.columns import UNKNOWN, normal_type
+from watersmeet.front.types.columns import type_named
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.types.common import common_type
 from watersmeet.types.intervals import is_interval, is_of_days
-from watersmeet.types.nested import array_of, element_of, entry_of, fields_of
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import PLAIN, TIMES
+from watersmeet.types.sql_type import (
+    BIGINT,
+    DATE,
+    INT,
+    PLAIN,
+    SMALLINT,
+    STRING,
+    TIMES,
+    TIMESTAMP,
+    TINYINT,
+    UNKNOWN,
+    VOID,
+    SqlType,
+    array,
+)
 
-_CERTAIN = {*PLAIN} - {"TINYINT", "SMALLINT"}
+_CERTAIN = {*PLAIN} - {TINYINT, SMALLINT}
 _INT_FUNCTIONS = (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear,
                   exp.WeekOfYear, exp.Hour, exp.Minute, exp.Second, exp.Length)  # fmt: skip
 
 
-def type_of(expr: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
+def type_of(expr: exp.Expr, column_type: Callable[[exp.Column], SqlType]) -> SqlType:
     """The Spark type of a resolved expression; `UNKNOWN` where only Spark can tell (decimals of arithmetic,
     functions of its own, …)."""
     plain = expr.unnest()
     if isinstance(plain, exp.Column):
         return column_type(plain)
     if isinstance(plain, (exp.Cast, exp.TryCast)):
-        return _type_text(plain.to)
+        return _type_of_cast(plain.to)
     try:
         annotated = annotate_types(
             plain.copy().transform(lambda node: _typed(node, column_type)), dialect="spark"
@@ -43,35 +55,35 @@ def type_of(expr: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
     return found if found in _CERTAIN else UNKNOWN
 
 
-def _typed(node: exp.Expression, column_type: Callable[[exp.Column], str]) -> exp.Expression:
+def _typed(node: exp.Expression, column_type: Callable[[exp.Column], SqlType]) -> exp.Expression:
     """The node itself, or a NULL of its type where sqlglot would not know it or differ from Spark."""
     kind = None
     if isinstance(node, exp.Column):
         kind = column_type(node)
     elif isinstance(node, exp.IntDiv):
-        kind = "BIGINT"
+        kind = BIGINT
     elif isinstance(node, _INT_FUNCTIONS):
-        kind = "INT"
+        kind = INT
     elif isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Interval):
         kind = number_type(node)
-        if sql_type(kind).is_decimal:
+        if kind.is_decimal:
             kind = UNKNOWN
     if kind is None:
         return node
     return exp.Anonymous(this="unknown") if kind == UNKNOWN else null_of(kind)
 
 
-def null_of(kind: str) -> exp.Cast:
+def null_of(kind: SqlType) -> exp.Cast:
     """A NULL of that type."""
     return _null_of(kind).copy()
 
 
 @cache
-def _null_of(kind: str) -> exp.Cast:
-    return exp.cast(exp.Null(), kind, dialect="spark")
+def _null_of(kind: SqlType) -> exp.Cast:
+    return exp.cast(exp.Null(), str(kind), dialect="spark")
 
 
-def number_type(literal: exp.Expr) -> str:
+def number_type(literal: exp.Expr) -> SqlType:
     """Of a number as it is written, with its sign, if there is one; `UNKNOWN` of all else."""
     if not isinstance(literal, exp.Literal) or literal.is_string:
         return UNKNOWN
@@ -90,65 +102,64 @@ def _misjudged(node: exp.Binary) -> bool:
     if isinstance(node, exp.Sub) and all(kind in TIMES for kind in kinds):
         return True
     step = next((side for side in (node.this, node.expression) if is_interval(side)), None)
-    return "DATE" in kinds and step is not None and not is_of_days(step)
+    return DATE in kinds and step is not None and not is_of_days(step)
 
 
-def _type_of_node(node: exp.Expr) -> str:
-    return _type_text(node.type) if node.type else UNKNOWN
+def _type_of_node(node: exp.Expr) -> SqlType:
+    return _type_of_cast(node.type) if node.type else UNKNOWN
 
 
-def _type_text(kind: exp.Expr) -> str:
+def _type_of_cast(kind: exp.Expr) -> SqlType:
     if isinstance(kind, exp.DataType) and [name for name, value in kind.args.items() if value] == ["this"]:
         return _plain_type(kind.this)
     return _written_type(kind.sql("spark"))
 
 
 @cache
-def _plain_type(name: exp.DType) -> str:
+def _plain_type(name: exp.DType) -> SqlType:
     """Of a type that is nothing but its name."""
     return _written_type(exp.DataType(this=name).sql("spark"))
 
 
-def _written_type(text: str) -> str:
+def _written_type(text: str) -> SqlType:
     try:
-        return normal_type(text)
+        return type_named(text)
     except (SqlError, SqlglotError):
         return UNKNOWN
 
 
-def united(a: str, b: str) -> str | None:
+def united(a: SqlType, b: SqlType) -> SqlType | None:
     """The type that both become in a UNION ALL, as in Spark; None when people are to cast them: they must be
     equal, integers, FLOAT or DOUBLE with any number, or DATE and TIMESTAMP.
 
-    >>> united("INT", "BIGINT"), united("INT", "FLOAT"), united("DOUBLE", "DECIMAL(8,2)")
-    ('BIGINT', 'DOUBLE', 'DOUBLE')
+    >>> united(INT, BIGINT), united(INT, FLOAT), united(DOUBLE, decimal(8, 2))
+    (SqlType('BIGINT'), SqlType('DOUBLE'), SqlType('DOUBLE'))
     """
-    if a == b or b in (UNKNOWN, "VOID"):
+    if a == b or b in (UNKNOWN, VOID):
         return a
-    if a in (UNKNOWN, "VOID"):
+    if a in (UNKNOWN, VOID):
         return b
-    one, other = sql_type(a), sql_type(b)
-    found = common_type(one, other)
+    found = common_type(a, b)
     if found is None:
         return None
-    numbers = one.is_number and other.is_number and not found.is_decimal
-    return str(found) if numbers or {a, b} == {"DATE", "TIMESTAMP"} else None
+    numbers = a.is_number and b.is_number and not found.is_decimal
+    return found if numbers or {a, b} == {DATE, TIMESTAMP} else None
 
 
-def field_type(kind: str, name: str) -> str | None:
+def field_type(kind: SqlType, name: str) -> SqlType | None:
     """The type of that field of a value; of an ARRAY those of its elements, of a MAP its value. None: it has
     none.
 
-    >>> field_type("ARRAY<STRUCT<a: INT>>", "A"), field_type("STRUCT<a: INT>", "b")
-    ('ARRAY<INT>', None)
+    >>> field_type(type_named("ARRAY<STRUCT<a: INT>>"), "A"), field_type(type_named("STRUCT<a: INT>"), "b")
+    (SqlType('ARRAY<INT>'), None)
     """
     if kind == UNKNOWN:
         return UNKNOWN
-    element, entry, fields = element_of(kind), entry_of(kind), fields_of(kind)
-    if element is not None:
-        inner = field_type(element, name) if fields_of(element) is not None or element == UNKNOWN else None
-        return None if inner is None else array_of(inner)
-    if entry is not None:
-        return entry[1] if entry[0] == "STRING" else UNKNOWN
-    found = [own for other, own in fields or () if other.lower() == name.lower()]
+    if kind.element is not None:
+        inner = field_type(kind.element, name) if kind.element.is_struct or kind.element.is_unknown else None
+        return None if inner is None else array(inner)
+    if kind.entry is not None:
+        key, value = kind.entry
+        return value if key == STRING else UNKNOWN
+    found = [each.type for each in kind.fields if each.name.lower() == name.lower()]
     return UNKNOWN if len(found) > 1 else next(iter(found), None)

@@ -49,6 +49,7 @@ from watersmeet.kernel.expressions.trees import (
     mentioned,
     tree_of,
 )
+from watersmeet.types.sql_type import SqlType
 
 __all__ = ["Computed", "Condition", "Expression", "columns_of", "fits", "native", "tree_of", "values"]
 
@@ -142,7 +143,7 @@ class Computed:
 
     name: str
     tree: Expression
-    type: str
+    type: SqlType
     text: str
     zoned: bool
 

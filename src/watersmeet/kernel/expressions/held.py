@@ -17,51 +17,41 @@ import pyarrow.compute as pc
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import MOST_BYTES
 from watersmeet.types.arrow import in_arrow
-from watersmeet.types.nested import element_of, entry_of, fields_of
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import SqlType
+from watersmeet.types.sql_type import DATE, TIMESTAMP, TIMESTAMP_NTZ, VOID, SqlType
 
 Offsets = npt.NDArray[np.int64]
 
 
-def fits(kind: pa.DataType, type_: str) -> bool:
+def fits(kind: pa.DataType, type_: SqlType) -> bool:
     """Whether a column of an Arrow type holds what a tree takes for a Spark type."""
-    return _fits(kind, sql_type(type_))
-
-
-def _fits(kind: pa.DataType, type_: SqlType) -> bool:
     if type_.element is not None:
         lists = bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-        return lists and _fits(kind.value_type, type_.element)
+        return lists and fits(kind.value_type, type_.element)
     if type_.entry is not None:
         maps, (key, value) = bool(pa.types.is_map(kind)), type_.entry
-        return maps and _fits(kind.key_type, key) and _fits(kind.item_type, value)
+        return maps and fits(kind.key_type, key) and fits(kind.item_type, value)
     if type_.fields:
         return bool(
             pa.types.is_struct(kind)
             and kind.num_fields == len(type_.fields)
-            and all(_fits(kind.field(n).type, inner_type) for n, inner_type in enumerate(type_.inner))
+            and all(fits(kind.field(n).type, inner_type) for n, inner_type in enumerate(type_.inner))
         )
-    if type_.name == "TIMESTAMP":
+    if type_ == TIMESTAMP:
         return bool(pa.types.is_timestamp(kind) and kind.unit == "us")
-    return bool(kind == (in_arrow(type_) or _held(type_)))
+    return bool(kind == (in_arrow(type_) or held(type_)))
 
 
-def held(type_: str) -> pa.DataType:
+def held(type_: SqlType) -> pa.DataType:
     """In what values of a Spark type are computed with."""
-    return _held(sql_type(type_))
-
-
-def _held(type_: SqlType) -> pa.DataType:
     if type_.element is not None:
-        return pa.list_(_held(type_.element))
+        return pa.list_(held(type_.element))
     if type_.entry is not None:
-        return pa.list_(struct_kind([_held(entry_type) for entry_type in type_.entry]))
+        return pa.list_(struct_kind([held(entry_type) for entry_type in type_.entry]))
     if type_.fields:
-        return struct_kind([_held(inner_type) for inner_type in type_.inner])
+        return struct_kind([held(inner_type) for inner_type in type_.inner])
     if type_.is_interval:
         return pa.int32() if type_.is_of_months else pa.int64()
-    return _COUNTED.get(type_.name) or in_arrow(type_)
+    return _COUNTED.get(type_) or in_arrow(type_)
 
 
 def struct_kind(kinds: list[pa.DataType]) -> pa.DataType:
@@ -69,15 +59,11 @@ def struct_kind(kinds: list[pa.DataType]) -> pa.DataType:
     return pa.struct([pa.field(str(n), kind) for n, kind in enumerate(kinds)])
 
 
-def is_decimal(type_: str) -> bool:
-    return sql_type(type_).is_decimal
-
-
 _COUNTED = {
-    "NULL": pa.null(),
-    "DATE": pa.int32(),
-    "TIMESTAMP": pa.int64(),
-    "TIMESTAMP_NTZ": pa.int64(),
+    VOID: pa.null(),
+    DATE: pa.int32(),
+    TIMESTAMP: pa.int64(),
+    TIMESTAMP_NTZ: pa.int64(),
 }
 
 
@@ -100,9 +86,9 @@ def taken_in(array: pa.Array) -> pa.Array:
     return array
 
 
-def native(array: pa.Array, type_: str, zoned: bool) -> pa.Array:
+def native(array: pa.Array, type_: SqlType, zoned: bool) -> pa.Array:
     """A value that leaves: in the Arrow type of its Spark type. ``zoned``: TIMESTAMPs carry UTC."""
-    element, entry, named = element_of(type_), entry_of(type_), fields_of(type_)
+    element, entry = type_.element, type_.entry
     if element is not None or entry is not None:
         offsets, values = elements(array)
         if element is not None:
@@ -111,15 +97,15 @@ def native(array: pa.Array, type_: str, zoned: bool) -> pa.Array:
         keys, items = (native(field, own, zoned) for field, own in zip(fields(values), entry, strict=True))
         mask = array.is_null() if array.null_count else None
         return pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, items, mask=mask)
-    if named is not None:
-        parts = [native(field, own, zoned) for field, (_, own) in zip(fields(array), named, strict=True)]
+    if type_.is_struct:
+        parts = [native(field, own, zoned) for field, own in zip(fields(array), type_.inner, strict=True)]
         mask = None if not array.null_count else array.is_null()
-        return pa.StructArray.from_arrays(parts, names=[name for name, _ in named], mask=mask)
-    if type_ == "TIMESTAMP":
+        return pa.StructArray.from_arrays(parts, names=[each.name for each in type_.fields], mask=mask)
+    if type_ == TIMESTAMP:
         return array.view(pa.timestamp("us", "UTC" if zoned else None))
-    if type_ == "TIMESTAMP_NTZ":
+    if type_ == TIMESTAMP_NTZ:
         return array.view(pa.timestamp("us"))
-    return array.view(pa.date32()) if type_ == "DATE" else array
+    return array.view(pa.date32()) if type_ == DATE else array
 
 
 # lists and structs taken apart and put together

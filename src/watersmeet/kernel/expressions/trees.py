@@ -13,7 +13,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from watersmeet.kernel.expressions.functions import BY_NAME
-from watersmeet.kernel.expressions.held import held, is_decimal
+from watersmeet.kernel.expressions.held import held
+from watersmeet.types.sql_type import SqlType
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
         return Column(rest[0])
     if kind == "constant":
         value, type_ = rest
-        return Constant(Decimal(value) if value is not None and is_decimal(type_) else value, held(type_))
+        return Constant(Decimal(value) if value is not None and type_.is_decimal else value, held(type_))
     if kind == "call":
         name, arguments, options = rest
         given = tuple(held(option[1]) if isinstance(option, tuple) else option for option in options)
@@ -144,13 +145,13 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
     return Choice(pairs, None if otherwise is None else tree_of(otherwise), held(type_))
 
 
-def columns_of(data: Any) -> dict[str, str]:
+def columns_of(data: Any) -> dict[str, SqlType]:
     """The columns that such a tree mentions, with the types that it takes them to have."""
     if not isinstance(data, tuple):
         return {}
     if data[:1] == ("column",):
         return {data[1]: data[2]}
-    columns: dict[str, str] = {}
+    columns: dict[str, SqlType] = {}
     for part in data:
         columns |= columns_of(part)
     return columns

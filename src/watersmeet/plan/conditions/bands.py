@@ -9,7 +9,6 @@ an int64 holds, and texts, by their first bytes, find candidates here and are de
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -40,14 +39,13 @@ from watersmeet.plan.conditions.overflow import sums_of
 from watersmeet.plan.model.conditions import Bands
 from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import STRING
 
 DIGITS = 18
 """Decimals of up to so many digits, with all places of their band, are counted exactly."""
 
 MOST_DIGITS = 38
 """That a decimal has in Spark; of a sum with more of them the last places are rounded off."""
-
-_TEXT = re.compile(r"STRING|VARCHAR\(\d+\)")
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ def text_part(conjunct: Conjunct, op: Operator, scope: Scope) -> IntervalPart | 
     if not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
         return None
     refs = ((left.table, left.name), (right.table, right.name))
-    if any(_TEXT.fullmatch(scope.column(ref).type.upper().strip()) is None for ref in refs):
+    if any(scope.column(ref).type != STRING for ref in refs):
         return None
     if scope.side(refs[0][0]) is scope.side(refs[1][0]):
         return None

@@ -5,6 +5,8 @@ Keys are hashed per side, so both sides have to be of one type before that.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
@@ -14,23 +16,19 @@ from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.types.common import common_type
 from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import INTEGERS, PLAIN
+from watersmeet.types.sql_type import BIGINT, DOUBLE, PLAIN, UNKNOWN, Field, SqlType, decimal, struct
 
-_WIDEST = {
-    **dict.fromkeys(INTEGERS, "BIGINT"),
-    "FLOAT": "DOUBLE",
-    "DECIMAL": "DECIMAL(38,18)",
-}
+_WIDEST_DECIMAL = decimal(38, 18)
 
 
 def typed(expr: Expr, scope: Scope) -> Expr:
     """A copy of ``expr`` whose nodes carry their types, from the declared types of its columns."""
     copy = expr.copy()
     for column in copy.find_all(exp.Column):
-        column.type = exp.DataType.build(scope.column((column.table, column.name)).type, dialect="spark")
+        column.type = exp.DataType.build(str(scope.column((column.table, column.name)).type), dialect="spark")
     for literal in copy.find_all(exp.Literal):
         if not literal.is_string:
-            literal.type = exp.DataType.build(_literal_type(literal), dialect="spark")
+            literal.type = exp.DataType.build(str(_literal_type(literal)), dialect="spark")
     try:
         # A cast has a type from the start, and beneath a typed node nothing is typed: innermost first.
         for node in reversed(list(copy.find_all(exp.Cast))):
@@ -40,26 +38,54 @@ def typed(expr: Expr, scope: Scope) -> Expr:
         return copy
 
 
-def _literal_type(literal: exp.Literal) -> str:
+def _literal_type(literal: exp.Literal) -> SqlType:
     try:
         return read_number(literal.this, negative=isinstance(literal.parent, exp.Neg)).type
     except NumberError:
-        return "UNKNOWN"
+        return UNKNOWN
 
 
-def type_of(expr: Expr, scope: Scope) -> str | None:
-    """The Spark type of ``expr`` as DDL text, or None when it is not known.
+def type_of(expr: Expr, scope: Scope) -> SqlType | None:
+    """The Spark type of ``expr``, or None when it is not known.
 
     Only columns and casts are known exactly. A computed number is given the widest type of its kind: cast to
     that, it is what it is, whatever Spark makes of the computation.
     """
     if isinstance(expr, exp.Column):
-        return canonical(scope.column((expr.table, expr.name)).type)
+        return _in_capitals(scope.column((expr.table, expr.name)).type)
     type_ = typed(expr, scope).type
     if type_ is None or type_.is_type(exp.DType.UNKNOWN, exp.DType.NULL):
         return None
-    name = canonical(type_.sql(dialect="spark"))
-    return name if is_declared(expr) else _WIDEST.get(name.split("(")[0], name)
+    found = _in_capitals(sql_type(type_.sql(dialect="spark")))
+    return found if is_declared(expr) else _widest(found)
+
+
+def _widest(type_: SqlType) -> SqlType:
+    """Of a number the widest type of its kind."""
+    if type_.is_decimal:
+        return _WIDEST_DECIMAL
+    return BIGINT if type_.is_integer else DOUBLE if type_.is_real else type_
+
+
+def _in_capitals(type_: SqlType) -> SqlType:
+    """With the names of fields in capitals, which casts of keys have: what stored state belongs to is told by
+    those casts."""
+    if type_.fields:
+        return struct(
+            [Field(each.name.upper(), _in_capitals(each.type), each.not_null) for each in type_.fields]
+        )
+    return replace(type_, parts=tuple(map(_in_capitals, type_.parts))) if type_.parts else type_
+
+
+def spelt(expr: Expr, type_: SqlType) -> str:
+    """The text of a key's type: of a cast as it is written there.
+
+    A DECIMAL is cast to its one spelling where it has another (``DECIMAL(8, 2)``), and what stored state
+    belongs to is told by those casts.
+    """
+    if isinstance(expr, exp.Cast) and type_ not in PLAIN:
+        return expr.to.sql(dialect="spark").upper().strip()
+    return str(type_)
 
 
 def is_declared(expr: Expr) -> bool:
@@ -67,23 +93,10 @@ def is_declared(expr: Expr) -> bool:
     return isinstance(expr, exp.Column | exp.Cast)
 
 
-def is_number(type_: str) -> bool:
-    return sql_type(type_).is_number
-
-
-def canonical(type_: str) -> str:
-    """One spelling per type: INTEGER is INT, VARCHAR(3) is STRING."""
-    found = sql_type(type_)
-    # A DECIMAL stays as it is written: it is cast to the one spelling where it has another, and what stored
-    # state belongs to is told by those casts.
-    return str(found) if found.name in PLAIN else type_.upper().strip()
-
-
-def one_type(left: str, right: str) -> str | None:
+def one_type(left: SqlType, right: SqlType) -> SqlType | None:
     """The type in which the two sides of a key are compared; None: Spark does not, or Spark alone does."""
     if left == right:
         return left
-    one, other = sql_type(left), sql_type(right)
-    found = common_type(one, other)
-    hashed = not (one.is_void or other.is_void or one.is_nested or one.is_interval)
-    return str(found) if found is not None and hashed else None
+    found = common_type(left, right)
+    hashed = not (left.is_void or right.is_void or left.is_nested or left.is_interval)
+    return found if found is not None and hashed else None

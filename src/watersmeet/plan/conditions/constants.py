@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import Number, NumberError, read_number
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import DOUBLE, FLOAT
 
 _NULLS = {"INT": Number, "BIGINT": Number, "DOUBLE": Number, "STRING": str, "BOOLEAN": bool}
 """Beside what a NULL that was cast to a type may stand."""
@@ -101,11 +101,11 @@ def _compared(node: Expr, left: _Value, right: _Value) -> bool | None:
 
 def _alike(left: Number, right: Number) -> tuple[Fraction | float, Fraction | float]:
     types = {left.type, right.type}
-    if "FLOAT" in types:
+    if FLOAT in types:
         raise _Undecided
-    if "DOUBLE" in types:
+    if DOUBLE in types:
         return float(left.value), float(right.value)
-    if any(sql_type(each.type).is_decimal and abs(each.value) >= 10**18 for each in (left, right)):
+    if any(each.type.is_decimal and abs(each.value) >= 10**18 for each in (left, right)):
         raise _Undecided  # their common type may lack digits
     return left.value, right.value
 

@@ -10,14 +10,13 @@ from sqlglot import exp
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.classify import KeyPart
-from watersmeet.plan.conditions.coercion import is_declared, is_number, one_type, type_of
+from watersmeet.plan.conditions.coercion import is_declared, one_type, spelt, type_of
 from watersmeet.plan.exact import NotExact, compiled
 from watersmeet.plan.scope import Scope
 from watersmeet.spec.model import Expr
 from watersmeet.types.compared import tightest_type
 from watersmeet.types.intervals import is_interval, is_of_days
-from watersmeet.types.nested import is_nested
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import DATE, TIMESTAMP, SqlType
 
 _UNHASHABLE = ("MAP", "VARIANT", "INTERVAL")
 
@@ -61,30 +60,35 @@ def keys_of(parts: Sequence[KeyPart], scope: Scope) -> tuple[tuple[Equality, ...
 def _one_type(part: KeyPart, scope: Scope) -> tuple[PlanError | None, Expr, Expr]:
     text = part.conjunct.text
     (one, left), (other, right) = (_moved_date(expr, scope) for expr in (part.first, part.second))
-    for type_ in (left, right):
-        if type_ is not None and type_.startswith(_UNHASHABLE):
-            return _wrong(f"{type_} cannot be compared by equality: {text}"), part.first, part.second
+    for expr, type_ in ((one, left), (other, right)):
+        if type_ is not None and type_.name in _UNHASHABLE:
+            wrong = _wrong(f"{spelt(expr, type_)} cannot be compared by equality: {text}")
+            return wrong, part.first, part.second
     if left is None or right is None:
         return None, one, other
-    if is_nested(left) and is_nested(right) and left != right:
-        return _one_nested_type(part, left, right)
+    words = spelt(one, left), spelt(other, right)
+    if left.is_nested and right.is_nested and words[0] != words[1]:
+        return _one_nested_type(part, (one, left), (other, right))
     common = one_type(left, right)
     if common is None:
-        return _wrong(f"{left} and {right} cannot be compared: {text}"), part.first, part.second
+        return _wrong(f"{' and '.join(words)} cannot be compared: {text}"), part.first, part.second
+    target = words[0] if words[0] == words[1] else str(common)
     first, second = (
-        exp.cast(expr.copy(), common, dialect="spark")
-        if type_ != common or (is_number(common) and not is_declared(expr))
+        exp.cast(expr.copy(), str(common), dialect="spark")
+        if own != target or (common.is_number and not is_declared(expr))
         else expr
-        for expr, type_ in ((one, left), (other, right))
+        for expr, own in zip((one, other), words, strict=True)
     )
     return None, first, second
 
 
-def _one_nested_type(part: KeyPart, left: str, right: str) -> tuple[PlanError | None, Expr, Expr]:
+def _one_nested_type(
+    part: KeyPart, left: tuple[Expr, SqlType], right: tuple[Expr, SqlType]
+) -> tuple[PlanError | None, Expr, Expr]:
     """Of ARRAYs and STRUCTs; where only fields' names are unlike, they are compared as they come."""
-    types = sql_type(left).nullable, sql_type(right).nullable
+    types = left[1].nullable, right[1].nullable
     if tightest_type(*types, names=False) is None:
-        wrong = _wrong(f"{left} and {right} cannot be compared: {part.conjunct.text}")
+        wrong = _wrong(f"{spelt(*left)} and {spelt(*right)} cannot be compared: {part.conjunct.text}")
         return wrong, part.first, part.second
     common = tightest_type(*types)
     first, second = (
@@ -94,20 +98,20 @@ def _one_nested_type(part: KeyPart, left: str, right: str) -> tuple[PlanError | 
     return None, first, second
 
 
-def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, str | None]:
+def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, SqlType | None]:
     """``expr`` and its type; of a DATE plus or minus an interval Spark's: a DATE if the interval's units are
     days and weeks, which is said by a cast, and else a TIMESTAMP, though it be whole days long."""
     plain = expr.unnest()
     if isinstance(plain, (exp.Add, exp.Sub)):
         for date, step in ((plain.this, plain.expression), (plain.expression, plain.this)):
-            if is_interval(step) and type_of(date, scope) == "DATE":
+            if is_interval(step) and type_of(date, scope) == DATE:
                 if not is_of_days(step):
-                    return expr, "TIMESTAMP"
-                return exp.cast(expr.copy(), "DATE", dialect="spark"), "DATE"
+                    return expr, TIMESTAMP
+                return exp.cast(expr.copy(), "DATE", dialect="spark"), DATE
     return expr, _known_type(expr, scope)
 
 
-def _known_type(expr: Expr, scope: Scope) -> str | None:
+def _known_type(expr: Expr, scope: Scope) -> SqlType | None:
     """The type of a key: exact of what tasks compute, but of numbers the widest of their kind does.
 
     Of a DECIMAL of unknown digits none: in the widest type it could be rounded. Keys of unknown types are
@@ -119,8 +123,8 @@ def _known_type(expr: Expr, scope: Scope) -> str | None:
     try:
         exact = compiled(expr, scope).type
     except NotExact:
-        return None if found is not None and sql_type(found).is_decimal else found
-    if found is None or sql_type(exact).is_decimal or not is_number(exact):
+        return None if found is not None and found.is_decimal else found
+    if found is None or exact.is_decimal or not exact.is_number:
         return exact
     return found
 

@@ -29,6 +29,7 @@ from watersmeet.spec.number_literals import read_number
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.intervals import interval_us, is_of_days, unit_us
 from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import BIGINT, DATE, TIMESTAMP, TIMESTAMP_NTZ
 from watersmeet.zones import zone
 
 _COUNTS: dict[type[Expr], tuple[Unit, int]] = {
@@ -158,8 +159,8 @@ def compared(left: LinearForm, right: LinearForm, expr: Expr, scope: Scope) -> L
 
 def _column(ref: Ref, scope: Scope) -> LinearForm:
     tree = TimeColumn(scope.side(ref[0]), scope.column_name(ref))
-    type_ = sql_type(scope.column(ref).type)
-    bits, wall = type_.bits or 64, type_.name in ("DATE", "TIMESTAMP_NTZ")
+    type_ = scope.column(ref).type
+    bits, wall = type_.bits or 64, type_ in (DATE, TIMESTAMP_NTZ)
     return LinearForm(scope.unit(ref), {ref: 1}, frozenset({ref}), 0, 0, 0, tree, bits, wall)
 
 
@@ -171,21 +172,20 @@ def _literal(text: str) -> LinearForm:
 def _cast(operand: LinearForm | None, cast: exp.Cast, scope: Scope) -> LinearForm | None:
     if operand is None:
         return None
-    to = sql_type(cast.to.sql(dialect="spark"))
-    target = to.name
+    target = sql_type(cast.to.sql(dialect="spark"))
     if operand.unit.is_time:
-        if target == "DATE":
+        if target == DATE:
             return _to_date(operand, scope)
-        if target == "TIMESTAMP_NTZ":
+        if target == TIMESTAMP_NTZ:
             return replace(_wall(operand, scope), unit=Unit.TIMESTAMP)
-        if target == "TIMESTAMP":
+        if target == TIMESTAMP:
             return replace(_instant(operand, scope), unit=Unit.TIMESTAMP)
-        if target == "BIGINT" and operand.unit is Unit.TIMESTAMP and not operand.wall:
+        if target == BIGINT and operand.unit is Unit.TIMESTAMP and not operand.wall:
             return replace(floored(operand, 1_000_000), unit=Unit.SECONDS)
         return None
-    if operand.unit is Unit.INTEGER and to.bits >= (1 if operand.is_constant else operand.bits):
-        return replace(operand, bits=to.bits)
-    if operand.unit is Unit.INTEGER and (to.is_decimal or to.is_real):
+    if operand.unit is Unit.INTEGER and target.bits >= (1 if operand.is_constant else operand.bits):
+        return replace(operand, bits=target.bits)
+    if operand.unit is Unit.INTEGER and (target.is_decimal or target.is_real):
         return replace(operand, unit=Unit.NUMBER)
     return None
 

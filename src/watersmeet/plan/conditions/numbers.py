@@ -13,7 +13,9 @@ from sqlglot import exp
 from watersmeet.plan.scope import Ref, Scope, Unit
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
+from watersmeet.types import sql_type as sql
 from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
@@ -52,14 +54,13 @@ class Sum:
     has_real: bool = False
 
 
-def number_type(type_: str) -> NumberType | None:
+def number_type(type_: SqlType) -> NumberType | None:
     """Of a declared type; None: it is no number."""
-    found = sql_type(type_)
-    if found.is_integer:
-        return NumberType(_DIGITS[found.bits])
-    if found.is_decimal:
-        return NumberType(found.whole_digits, found.scale)
-    return {"FLOAT": FLOAT, "DOUBLE": DOUBLE}.get(found.name)
+    if type_.is_integer:
+        return NumberType(_DIGITS[type_.bits])
+    if type_.is_decimal:
+        return NumberType(type_.whole_digits, type_.scale)
+    return {sql.FLOAT: FLOAT, sql.DOUBLE: DOUBLE}.get(type_)
 
 
 def sum_of(expr: Expr, scope: Scope) -> Sum | None:
@@ -88,9 +89,9 @@ def literal(text: str) -> Sum | None:
         found = read_number(text, negative=True)
     except NumberError:
         return None
-    if found.type == "FLOAT":
+    if found.type == sql.FLOAT:
         return None
-    if found.type == "DOUBLE":
+    if found.type == sql.DOUBLE:
         value = Fraction(float(-found.value))
         return Sum({}, value, abs(value), has_real=True)
     own = number_type(found.type)
@@ -100,7 +101,7 @@ def literal(text: str) -> Sum | None:
 
 def _cast(cast: exp.Cast, scope: Scope) -> Sum | None:
     """Casts that keep the order and every value, or the nearest double of it."""
-    target = number_type(cast.to.sql(dialect="spark"))
+    target = number_type(sql_type(cast.to.sql(dialect="spark")))
     if target is None:
         return None
     if isinstance(cast.this, exp.Literal):

@@ -20,7 +20,6 @@ from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import INTEGER_BITS
 
 _COUNTS: dict[type[Expr], int] = {
     exp.UnixSeconds: 64,
@@ -71,7 +70,7 @@ def _ends(bits: int, scale: int = 1) -> tuple[int, int]:
 
 def _declared(ref: Ref, scope: Scope) -> tuple[int, int]:
     """The least and the greatest value that a column can have."""
-    bits = sql_type(scope.column(ref).type).bits
+    bits = scope.column(ref).type.bits
     return _ends(bits) if bits else (MIN_TIME, MAX_TIME)
 
 
@@ -81,7 +80,7 @@ def _bits(expr: Expr, scope: Scope) -> int | None:
         case exp.Paren():
             return _bits(expr.this, scope)
         case exp.Column():
-            return sql_type(scope.column((expr.table, expr.name)).type).bits or None
+            return scope.column((expr.table, expr.name)).type.bits or None
         case exp.Literal() if not expr.is_string:
             return _literal_bits(expr)
         case exp.Neg():
@@ -103,4 +102,4 @@ def _literal_bits(literal: exp.Literal) -> int | None:
         found = read_number(literal.this, negative=isinstance(literal.parent, exp.Neg))
     except NumberError:
         return None
-    return INTEGER_BITS.get(found.type)
+    return found.type.bits or None

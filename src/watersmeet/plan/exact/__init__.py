@@ -28,6 +28,7 @@ from watersmeet.plan.exact.values import Exact, NotExact, Tree, widened
 from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.grammar import GrammarParser, SparkGrammar
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import BOOLEAN, VOID
 
 __all__ = ["FUNCTIONS", "Exact", "NotExact", "Tree", "compiled", "exact", "exact_condition", "listed"]
 
@@ -48,7 +49,7 @@ class _Names(SparkGrammar):
 def exact(expr: Expr, scope: Scope) -> Exact:
     """``expr`` for tasks, as a column. Raises: NotExact."""
     found = compiled(expr, scope)
-    if "INTERVAL " in found.type:  # also within an ARRAY
+    if any(each.is_interval for each in found.type.every):  # also within an ARRAY
         raise NotExact(f"it is {found.type}, which no column of rows between joins is")
     return found
 
@@ -80,9 +81,9 @@ def compiled(expr: Expr, scope: Scope) -> Exact:
 def exact_condition(expr: Expr, scope: Scope) -> Exact:
     """The same, of a condition."""
     found = exact(expr, scope)
-    if found.type not in ("BOOLEAN", "NULL"):
+    if found.type not in (BOOLEAN, VOID):
         raise NotExact(f"it is {found.type}, and no condition")
-    return widened(found, "BOOLEAN")
+    return widened(found, BOOLEAN)
 
 
 @cache

@@ -22,9 +22,19 @@ from watersmeet.plan.exact.values import (
 )
 from watersmeet.spec.model import Expr
 from watersmeet.types.compared import loses_digits
-from watersmeet.types.nested import array_of, element_of, entry_of, struct_of
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import INTEGERS
+from watersmeet.types.sql_type import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    INT,
+    INTEGERS,
+    STRING,
+    VOID,
+    Field,
+    SqlType,
+    array,
+    struct,
+)
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -32,14 +42,14 @@ if TYPE_CHECKING:
 
 def _array(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if not nodes:
-        return constant([], array_of("NULL"))
+        return constant([], array(VOID))
     found = compiler.alike(compiler.all(nodes))
-    if found[0].type != "NULL" and not is_value(found[0].type):
+    if found[0].type != VOID and not is_value(found[0].type):
         raise NotExact(f"an ARRAY of {found[0].type}")
-    return call("make_array", array_of(found[0].type), *found)
+    return call("make_array", array(found[0].type), *found)
 
 
-def _of_list(function: str, type_: str | None = None) -> Rule:
+def _of_list(function: str, type_: SqlType | None = None) -> Rule:
     """Of one ARRAY, of which it keeps the type, if it does not say another one."""
 
     def make(_: Compiler, lists: Exact) -> Exact:
@@ -50,36 +60,36 @@ def _of_list(function: str, type_: str | None = None) -> Rule:
 
 
 def _size(_: Compiler, value: Exact) -> Exact:
-    if element_of(value.type) is None and entry_of(value.type) is None:
+    if value.type.element is None and value.type.entry is None:
         raise NotExact(f"the size of {value.type}")
-    return call("list_size", "INT", value)
+    return call("list_size", INT, value)
 
 
 def _item(kind: str) -> Callable[[Compiler, Exact, Exact], Exact]:
     def make(_: Compiler, value: Exact, index: Exact) -> Exact:
-        entry = entry_of(value.type)
+        entry = value.type.entry
         if kind != "get" and entry is not None:
             if compared_type(entry[0], index.type, by_function=True) != entry[0]:
                 raise NotExact(f"{index.type} as a key of {value.type}")
             return value_of(value, index)
-        return call("item", element(value), value, whole(index, "INT"), options=[kind])
+        return call("item", element(value), value, whole(index, INT), options=[kind])
 
     return make
 
 
-def _with_element(function: str, type_: str | None) -> Callable[[Compiler, Exact, Exact], Exact]:
+def _with_element(function: str, type_: SqlType | None) -> Callable[[Compiler, Exact, Exact], Exact]:
     """Of an ARRAY and a value that is compared with its elements. ``type_``: None is the ARRAY's."""
 
     def make(_: Compiler, lists: Exact, value: Exact) -> Exact:
         kind = element(lists)
-        if function == "has_element" and not loses_digits(sql_type(kind), sql_type(value.type)):
+        if function == "has_element" and not loses_digits(kind, value.type):
             common = one_type([kind, value.type])
         else:
             common = compared_type(kind, value.type, by_function=True)
         if not is_ordered(common):
             raise NotExact(f"{common} is compared")
-        wide = widened(lists, array_of(common))
-        if function == "without_element" and value.type == "NULL":
+        wide = widened(lists, array(common))
+        if function == "without_element" and value.type == VOID:
             raise NotExact("NULL is removed")
         return call(function, type_ or wide.type, wide, widened(value, common))
 
@@ -89,18 +99,18 @@ def _with_element(function: str, type_: str | None) -> Callable[[Compiler, Exact
 def _added(function: str) -> Callable[[Compiler, Exact, Exact], Exact]:
     def make(_: Compiler, lists: Exact, value: Exact) -> Exact:
         common = compared_type(element(lists), value.type, by_function=True)
-        return call(function, array_of(common), widened(lists, array_of(common)), widened(value, common))
+        return call(function, array(common), widened(lists, array(common)), widened(value, common))
 
     return make
 
 
 def _insert(_: Compiler, lists: Exact, place: Exact, value: Exact) -> Exact:
     common = compared_type(element(lists), value.type, by_function=True)
-    wide = widened(lists, array_of(common))
-    return call("insert_element", wide.type, wide, whole(place, "INT"), widened(value, common))
+    wide = widened(lists, array(common))
+    return call("insert_element", wide.type, wide, whole(place, INT), widened(value, common))
 
 
-def _of_two(function: str, type_: str | None = None) -> Callable[[Compiler, Exact, Exact], Exact]:
+def _of_two(function: str, type_: SqlType | None = None) -> Callable[[Compiler, Exact, Exact], Exact]:
     def make(_: Compiler, left: Exact, right: Exact) -> Exact:
         common = compared_type(left.type, right.type, by_function=True)
         both = [widened(left, common), widened(right, common)]
@@ -123,7 +133,7 @@ def _sorted(name: str) -> Rule:
         down = len(found) > 1 and constant_value(found[1]) is False
         if not found or len(found) > (2 if name == "sort_array" else 1):
             raise NotExact("this number of arguments is not on the list")
-        if len(found) > 1 and found[1].type != "BOOLEAN":
+        if len(found) > 1 and found[1].type != BOOLEAN:
             raise NotExact("an order that is not TRUE or FALSE")
         if not is_ordered(element(found[0])):
             raise NotExact(f"{found[0].type} is ordered")
@@ -145,19 +155,19 @@ def _extreme(greatest: bool) -> Callable[[Compiler, Exact], Exact]:
 def _repeat(_: Compiler, value: Exact, count: Exact) -> Exact:
     if not is_value(value.type):
         raise NotExact(f"an ARRAY of {value.type}")
-    if count.type != "INT":
+    if count.type != INT:
         raise NotExact(f"{count.type} as a number of times")
-    return call("repeat_element", array_of(value.type), value, count)
+    return call("repeat_element", array(value.type), value, count)
 
 
 def _slice(_: Compiler, lists: Exact, start: Exact, length: Exact) -> Exact:
     element(lists)
-    return call("slice_of", lists.type, lists, whole(start, "INT"), whole(length, "INT"))
+    return call("slice_of", lists.type, lists, whole(start, INT), whole(length, INT))
 
 
 def _flatten(_: Compiler, lists: Exact) -> Exact:
     inner = element(lists)
-    if element_of(inner) is None:
+    if inner.element is None:
         raise NotExact(f"flatten of {lists.type}")
     return call("flatten", inner, lists)
 
@@ -166,12 +176,12 @@ def _sequence(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     found = compiler.all(nodes)
     if len(found) not in (2, 3):
         raise NotExact("this number of arguments is not on the list")
-    if {each.type for each in found[:2]} == {"DATE"} and len(found) == 2:
-        return call("sequence", array_of("DATE"), *found)
+    if {each.type for each in found[:2]} == {DATE} and len(found) == 2:
+        return call("sequence", array(DATE), *found)
     if any(each.type not in INTEGERS for each in found):
         raise NotExact("a sequence of what are no integers")
     common = one_type([each.type for each in found])
-    return call("sequence", array_of(common), *(widened(each, common) for each in found))
+    return call("sequence", array(common), *(widened(each, common) for each in found))
 
 
 def _zip(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -179,19 +189,15 @@ def _zip(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if not found:
         raise NotExact("arrays_zip of nothing")
     names = [compiler.name_of(node) or str(n) for n, node in enumerate(nodes)]
-    fields = [(name, element(value)) for name, value in zip(names, found, strict=True)]
-    return call("zipped", array_of(struct_of(fields)), *found)
+    fields = [Field(name, element(value)) for name, value in zip(names, found, strict=True)]
+    return call("zipped", array(struct(fields)), *found)
 
 
 def _join(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     found = compiler.all(nodes)
-    if (
-        len(found) not in (2, 3)
-        or found[0].type != "ARRAY<STRING>"
-        or any(e.type != "STRING" for e in found[1:])
-    ):
+    if len(found) not in (2, 3) or found[0].type != array(STRING) or any(e.type != STRING for e in found[1:]):
         raise NotExact("array_join of what are no texts")
-    return call("joined_elements", "STRING", *found)
+    return call("joined_elements", STRING, *found)
 
 
 def literal_of(pattern: object) -> str:
@@ -203,25 +209,25 @@ def literal_of(pattern: object) -> str:
 
 def _split(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     found = compiler.all(nodes)
-    if len(found) not in (2, 3) or found[0].type != "STRING" or found[1].type != "STRING":
+    if len(found) not in (2, 3) or found[0].type != STRING or found[1].type != STRING:
         raise NotExact("split of what is no text")
     most = constant_value(found[2]) if len(found) == 3 else 0
     if not isinstance(most, int):
         raise NotExact("a limit that is no number")
     separator = literal_of(constant_value(found[1]))
-    return call("split_text", array_of("STRING"), found[0], options=[separator, max(most, 0)])
+    return call("split_text", array(STRING), found[0], options=[separator, max(most, 0)])
 
 
 FUNCTIONS: dict[str, Rule] = {
     "array": _array,
     "size": arguments(1, _size),
     "cardinality": arguments(1, _size),
-    "array_size": _of_list("list_size", "INT"),
+    "array_size": _of_list("list_size", INT),
     "element_at": arguments(2, _item("element_at")),
     "try_element_at": arguments(2, _item("try")),
     "get": arguments(2, _item("get")),
-    "array_contains": arguments(2, _with_element("has_element", "BOOLEAN")),
-    "array_position": arguments(2, _with_element("place_of_element", "BIGINT")),
+    "array_contains": arguments(2, _with_element("has_element", BOOLEAN)),
+    "array_position": arguments(2, _with_element("place_of_element", BIGINT)),
     "array_remove": arguments(2, _with_element("without_element", None)),
     "array_append": arguments(2, _added("append_element")),
     "array_prepend": arguments(2, _added("prepend_element")),
@@ -231,7 +237,7 @@ FUNCTIONS: dict[str, Rule] = {
     "array_union": arguments(2, _of_two("union")),
     "array_intersect": arguments(2, _of_two("intersect")),
     "array_except": arguments(2, _of_two("without")),
-    "arrays_overlap": arguments(2, _of_two("overlap", "BOOLEAN")),
+    "arrays_overlap": arguments(2, _of_two("overlap", BOOLEAN)),
     "array_sort": _sorted("array_sort"),
     "sort_array": _sorted("sort_array"),
     "array_max": arguments(1, _extreme(True)),

@@ -13,102 +13,112 @@ from watersmeet.plan.exact.values import (
     call,
     constant,
     constant_value,
-    is_decimal,
-    is_interval,
-    is_number,
     widened,
 )
-from watersmeet.types.sql_type import INTEGERS, TIMES
+from watersmeet.types.sql_type import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGERS,
+    STRING,
+    TIMES,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    SqlType,
+)
 
 
-def cast_to(value: Exact, to: str, zone: str) -> Exact:
+def cast_to(value: Exact, to: SqlType, zone: str) -> Exact:
     """CAST. Raises: NotExact."""
     own = value.type
     if own == to:
         return value
-    if own == "NULL":
+    if own == VOID:
         return widened(value, to)
-    if to == "STRING" and own in (*INTEGERS, "BOOLEAN"):
-        return call("boolean_to_text" if own == "BOOLEAN" else "whole_to_text", to, value)
-    timed = (own in TIMES and to != "STRING") or (to == "TIMESTAMP" and is_number(own))
-    if timed or is_interval(own) or is_interval(to):
+    if to == STRING and own in (*INTEGERS, BOOLEAN):
+        return call("boolean_to_text" if own == BOOLEAN else "whole_to_text", to, value)
+    timed = (own in TIMES and to != STRING) or (to == TIMESTAMP and own.is_number)
+    if timed or own.is_interval or to.is_interval:
         return time_cast(value, to, zone)
-    number = _number(value, to) if is_number(own) or own == "BOOLEAN" else None
+    number = _number(value, to) if own.is_number or own == BOOLEAN else None
     if number is not None:
         return number
-    if own == "STRING":
+    if own == STRING:
         return _of_text(value, to, zone)
-    if to == "STRING" and own in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
-        function = {"DATE": "date_to_text", "TIMESTAMP": "timestamp_to_text"}.get(own, "time_to_text")
-        return call(function, to, value, options=[zone] if own == "TIMESTAMP" else [])
-    if to == "STRING" and is_decimal(own):
+    if to == STRING and own in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+        function = {DATE: "date_to_text", TIMESTAMP: "timestamp_to_text"}.get(own, "time_to_text")
+        return call(function, to, value, options=[zone] if own == TIMESTAMP else [])
+    if to == STRING and own.is_decimal:
         return call("decimal_to_text", to, value)
-    if to == "STRING" and own in ("FLOAT", "DOUBLE"):
+    if to == STRING and own in (FLOAT, DOUBLE):
         raise NotExact(f"versions of Java write a {own} with other digits")
     raise NotExact(f"a cast from {own} to {to}")
 
 
-def _of_text(value: Exact, to: str, zone: str) -> Exact:
-    if value.tree[0] == "constant" and to in ("DATE", "TIMESTAMP"):
+def _of_text(value: Exact, to: SqlType, zone: str) -> Exact:
+    if value.tree[0] == "constant" and to in (DATE, TIMESTAMP):
         try:
             text = constant_value(value)
-            return timestamp_literal(text, zone) if to == "TIMESTAMP" else date_literal(text)
+            return timestamp_literal(text, zone) if to == TIMESTAMP else date_literal(text)
         except NotExact:
             pass  # a lenient form: read where the others are
-    if to in (*INTEGERS, "FLOAT", "DOUBLE") or is_decimal(to):
+    if to in (*INTEGERS, FLOAT, DOUBLE) or to.is_decimal:
         function = (
-            "text_to_integer" if to in INTEGERS else "text_to_decimal" if is_decimal(to) else "text_to_real"
+            "text_to_integer" if to in INTEGERS else "text_to_decimal" if to.is_decimal else "text_to_real"
         )
         return call(function, to, value, options=[("type", to)])
     function = _FROM_TEXT.get(to, "")
     if not function:
         raise NotExact(f"a cast from STRING to {to}")
-    return call(function, to, value, options=[zone] if to == "TIMESTAMP" else [])
+    return call(function, to, value, options=[zone] if to == TIMESTAMP else [])
 
 
 _FROM_TEXT = {
-    "BOOLEAN": "text_to_boolean",
-    "DATE": "text_to_date",
-    "TIMESTAMP": "text_to_timestamp",
-    "TIMESTAMP_NTZ": "text_to_wall",
-    "BINARY": "as_binary",
+    BOOLEAN: "text_to_boolean",
+    DATE: "text_to_date",
+    TIMESTAMP: "text_to_timestamp",
+    TIMESTAMP_NTZ: "text_to_wall",
+    BINARY: "as_binary",
 }
 
 
-def _number(value: Exact, to: str) -> Exact | None:
+def _number(value: Exact, to: SqlType) -> Exact | None:
     """A number or BOOLEAN as a number or BOOLEAN; None: not on the list."""
     own = value.type
-    if is_decimal(own) and to in INTEGERS:
+    if own.is_decimal and to in INTEGERS:
         return call("decimal_to_integer", to, value, options=[("type", to)])
-    if is_decimal(to) and (is_decimal(own) or own in (*INTEGERS, "BOOLEAN")):
+    if to.is_decimal and (own.is_decimal or own in (*INTEGERS, BOOLEAN)):
         return call("fitted", to, value, options=[("type", to)])
     if own in INTEGERS and to in INTEGERS and INTEGERS.index(to) > INTEGERS.index(own):
         return widened(value, to)
     if to in INTEGERS:
         return call("to_integer", to, value, options=[("type", to)])
-    if to == "BOOLEAN":
-        return call("decimal_to_boolean" if is_decimal(own) else "to_boolean", to, value)
-    if own == "BOOLEAN" and to in ("FLOAT", "DOUBLE"):
+    if to == BOOLEAN:
+        return call("decimal_to_boolean" if own.is_decimal else "to_boolean", to, value)
+    if own == BOOLEAN and to in (FLOAT, DOUBLE):
         return call("truth_as_real", to, value, options=[("type", to)])
-    if to == "DOUBLE" and is_number(own):
+    if to == DOUBLE and own.is_number:
         return widened(value, to)
-    if to == "FLOAT" and own in (*INTEGERS, "DOUBLE"):
+    if to == FLOAT and own in (*INTEGERS, DOUBLE):
         return call("to_float", to, value)
     return None
 
 
 def as_timestamp(value: Exact, zone: str) -> Exact:
     """What a function takes as a TIMESTAMP without a cast."""
-    if value.type not in (*TIMES, "STRING", "NULL"):
+    if value.type not in (*TIMES, STRING, VOID):
         raise NotExact(f"{value.type} as TIMESTAMP")
-    return cast_to(value, "TIMESTAMP", zone)
+    return cast_to(value, TIMESTAMP, zone)
 
 
 def as_date(value: Exact, zone: str) -> Exact:
     """The same, as a DATE."""
-    if value.type not in (*TIMES, "STRING", "NULL"):
+    if value.type not in (*TIMES, STRING, VOID):
         raise NotExact(f"{value.type} as DATE")
-    return cast_to(value, "DATE", zone)
+    return cast_to(value, DATE, zone)
 
 
 def timestamp_literal(text: str, zone: str) -> Exact:
@@ -121,14 +131,14 @@ def timestamp_literal(text: str, zone: str) -> Exact:
         raise NotExact("this TIMESTAMP literal is read by Spark")
     fraction = int((found.group(7) or "").ljust(6, "0"))
     wall = days * DAY_US + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
-    return call("wall_to_timestamp", "TIMESTAMP", constant(wall, "TIMESTAMP_NTZ"), options=[zone])
+    return call("wall_to_timestamp", TIMESTAMP, constant(wall, TIMESTAMP_NTZ), options=[zone])
 
 
 def date_literal(text: str) -> Exact:
     found = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text)
     if found is None:
         raise NotExact("this DATE literal is read by Spark")
-    return constant(_days(*(int(part) for part in found.groups())), "DATE")
+    return constant(_days(*(int(part) for part in found.groups())), DATE)
 
 
 def _days(year: int, month: int, day: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from watersmeet.plan.exact.rules import Rule, arguments
 from watersmeet.plan.exact.values import Exact, NotExact, call, constant, is_ordered
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import BOOLEAN, STRING, VOID
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def _coalesce(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     alike = compiler.alike(compiler.all(nodes))
-    if alike[0].type == "NULL":
+    if alike[0].type == VOID:
         raise NotExact("a choice of NULLs")
     return Exact(("first", tuple(each.tree for each in alike)), alike[0].type)
 
@@ -26,17 +27,17 @@ def _nullif(compiler: Compiler, left: Exact, right: Exact) -> Exact:
 
 
 def _nvl2(compiler: Compiler, tested: Exact, one: Exact, other: Exact) -> Exact:
-    return compiler.case_of([call("is_not_null", "BOOLEAN", tested)], [one], other)
+    return compiler.case_of([call("is_not_null", BOOLEAN, tested)], [one], other)
 
 
 def _extreme(function: str) -> Rule:
     def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
         found = compiler.all(nodes)
-        types = {each.type for each in found} - {"NULL"}
-        if "STRING" in types and len(types) > 1:
+        types = {each.type for each in found} - {VOID}
+        if STRING in types and len(types) > 1:
             raise NotExact(f"{function} of texts and others")
         alike = compiler.alike(found)
-        if len(alike) < 2 or alike[0].type == "NULL" or not is_ordered(alike[0].type):
+        if len(alike) < 2 or alike[0].type == VOID or not is_ordered(alike[0].type):
             raise NotExact(f"{function} of one, or of MAPs")
         return call(function, alike[0].type, *alike)
 
@@ -49,8 +50,8 @@ FUNCTIONS: dict[str, Rule] = {
     "ifnull": _coalesce,
     "nullif": arguments(2, _nullif),
     "nvl2": arguments(3, _nvl2),
-    "isnull": arguments(1, lambda _, value: call("is_null", "BOOLEAN", value)),
-    "isnotnull": arguments(1, lambda _, value: call("is_not_null", "BOOLEAN", value)),
+    "isnull": arguments(1, lambda _, value: call("is_null", BOOLEAN, value)),
+    "isnotnull": arguments(1, lambda _, value: call("is_not_null", BOOLEAN, value)),
     "equal_null": arguments(2, lambda compiler, left, right: compiler.compared("<=>", left, right)),
     "greatest": _extreme("greatest"),
     "least": _extreme("least"),

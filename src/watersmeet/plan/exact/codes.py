@@ -13,31 +13,46 @@ from watersmeet.plan.exact.values import (
     call,
     constant_value,
     decimal_parts,
-    is_decimal,
     or_null,
     widened,
 )
 from watersmeet.spec.model import Expr
-from watersmeet.types.sql_type import INTEGERS
+from watersmeet.types.sql_type import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INTEGERS,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    VOID,
+    SqlType,
+)
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
 
 
-def _of_bytes(function: str, type_: str, *options: str) -> Rule:
+def _of_bytes(function: str, type_: SqlType, *options: str) -> Rule:
     return arguments(1, lambda _, value: call(function, type_, as_bytes(value), options=options))
 
 
 def _sha2(_: Compiler, data: Exact, bits: Exact) -> Exact:
-    if bits.type not in ("TINYINT", "SMALLINT", "INT", "NULL"):
+    if bits.type not in (TINYINT, SMALLINT, INT, VOID):
         raise NotExact(f"{bits.type} as a number of bits")
-    return call("sha2", "STRING", as_bytes(data), widened(bits, "INT"))
+    return call("sha2", STRING, as_bytes(data), widened(bits, INT))
 
 
 def _hex(_: Compiler, value: Exact) -> Exact:
     if value.type in INTEGERS:
-        return call("hex_of_number", "STRING", widened(value, "BIGINT"))
-    return call("hex_of_bytes", "STRING", as_bytes(value))
+        return call("hex_of_number", STRING, widened(value, BIGINT))
+    return call("hex_of_bytes", STRING, as_bytes(value))
 
 
 _CHARSETS = {
@@ -55,13 +70,13 @@ def _charset(value: Exact, refused: Sequence[str] = ()) -> str:
 
 
 def _encode(compiler: Compiler, text: Exact, charset: Exact) -> Exact:
-    return call("encode", "BINARY", as_text(compiler, text), options=[_charset(charset)])
+    return call("encode", BINARY, as_text(compiler, text), options=[_charset(charset)])
 
 
 def _decode(_: Compiler, data: Exact, charset: Exact) -> Exact:
-    if data.type != "BINARY":
+    if data.type != BINARY:
         raise NotExact(f"decode of {data.type}")
-    return call("decode", "STRING", data, options=[_charset(charset, ("UTF-16", "UTF-32"))])
+    return call("decode", STRING, data, options=[_charset(charset, ("UTF-16", "UTF-32"))])
 
 
 def _to_binary(lenient: bool) -> Rule:
@@ -69,16 +84,16 @@ def _to_binary(lenient: bool) -> Rule:
         name = "hex" if format_ is None else str(constant_value(format_)).lower()
         own = as_text(compiler, text)
         if name in ("utf-8", "utf8"):
-            return call("as_binary", "BINARY", own)
+            return call("as_binary", BINARY, own)
         if name != "hex":
             raise NotExact(f"to_binary by {name}")
-        found = call("bytes_of_hex", "BINARY", own)
+        found = call("bytes_of_hex", BINARY, own)
         return or_null(found) if lenient else found
 
     return optional(1, 2, make)
 
 
-def _utf8(function: str, type_: str, lenient: bool = False) -> Rule:
+def _utf8(function: str, type_: SqlType, lenient: bool = False) -> Rule:
     def make(_: Compiler, value: Exact) -> Exact:
         found = call(function, type_, as_bytes(value))
         return or_null(found) if lenient else found
@@ -88,52 +103,52 @@ def _utf8(function: str, type_: str, lenient: bool = False) -> Rule:
 
 def _url(function: str, lenient: bool = False) -> Rule:
     def make(compiler: Compiler, text: Exact) -> Exact:
-        found = call(function, "STRING", as_text(compiler, text))
+        found = call(function, STRING, as_text(compiler, text))
         return or_null(found) if lenient else found
 
     return arguments(1, make)
 
 
-def _hash(function: str, type_: str) -> Callable[[Compiler, Sequence[Expr]], Exact]:
+def _hash(function: str, type_: SqlType) -> Callable[[Compiler, Sequence[Expr]], Exact]:
     def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-        found = [each for each in compiler.all(nodes) if each.type != "NULL"]
+        found = [each for each in compiler.all(nodes) if each.type != VOID]
         if not found:
             raise NotExact("a hash of nothing")
-        own = [as_bytes(each) if each.type == "STRING" else each for each in found]
+        own = [as_bytes(each) if each.type == STRING else each for each in found]
         return call(function, type_, *own, options=[_hashed_as(each) for each in found])
 
     return rule
 
 
 def _hashed_as(value: Exact) -> str:
-    if value.type in ("STRING", "BINARY"):
+    if value.type in (STRING, BINARY):
         return "bytes"
-    if value.type in ("BIGINT", "DOUBLE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+    if value.type in (BIGINT, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ):
         return "long"
-    if value.type in ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "FLOAT", "DATE"):
+    if value.type in (BOOLEAN, TINYINT, SMALLINT, INT, FLOAT, DATE):
         return "int"
-    if is_decimal(value.type) and decimal_parts(value.type)[0] <= 18:
+    if value.type.is_decimal and decimal_parts(value.type)[0] <= 18:
         return "long"
     raise NotExact(f"the hash of {value.type}")
 
 
 FUNCTIONS: dict[str, Rule] = {
-    "md5": _of_bytes("digest", "STRING", "md5"),
-    "sha": _of_bytes("digest", "STRING", "sha1"), "sha1": _of_bytes("digest", "STRING", "sha1"),
+    "md5": _of_bytes("digest", STRING, "md5"),
+    "sha": _of_bytes("digest", STRING, "sha1"), "sha1": _of_bytes("digest", STRING, "sha1"),
     "sha2": arguments(2, _sha2),
-    "crc32": _of_bytes("crc32", "BIGINT"),
-    "hash": _hash("hashed", "INT"), "xxhash64": _hash("hashed_wide", "BIGINT"),
-    "base64": _of_bytes("base64", "STRING"),
+    "crc32": _of_bytes("crc32", BIGINT),
+    "hash": _hash("hashed", INT), "xxhash64": _hash("hashed_wide", BIGINT),
+    "base64": _of_bytes("base64", STRING),
     "hex": arguments(1, _hex),
-    "unhex": arguments(1, lambda compiler, text: call("unhex", "BINARY", as_text(compiler, text))),
+    "unhex": arguments(1, lambda compiler, text: call("unhex", BINARY, as_text(compiler, text))),
     "encode": arguments(2, _encode), "decode": arguments(2, _decode),
     "to_binary": _to_binary(False), "try_to_binary": _to_binary(True),
-    "is_valid_utf8": _utf8("is_utf8", "BOOLEAN"), "make_valid_utf8": _utf8("made_utf8", "STRING"),
-    "validate_utf8": _utf8("validated_utf8", "STRING"),
-    "try_validate_utf8": _utf8("validated_utf8", "STRING", lenient=True),
+    "is_valid_utf8": _utf8("is_utf8", BOOLEAN), "make_valid_utf8": _utf8("made_utf8", STRING),
+    "validate_utf8": _utf8("validated_utf8", STRING),
+    "try_validate_utf8": _utf8("validated_utf8", STRING, lenient=True),
     "url_encode": _url("url_encode"), "url_decode": _url("url_decode"),
     "try_url_decode": _url("url_decode", lenient=True),
-    "binary": arguments(1, lambda compiler, value: compiler.cast_to(value, "BINARY")),
+    "binary": arguments(1, lambda compiler, value: compiler.cast_to(value, BINARY)),
 }  # fmt: skip
 
 NOTES = {

@@ -23,12 +23,10 @@ from watersmeet.plan.exact.values import (
     computed,
     constant,
     decimal_parts,
-    is_interval,
     is_ordered,
     is_value,
     one_type,
     or_null,
-    plain_names,
     turned,
     widened,
 )
@@ -38,9 +36,19 @@ from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.common import common_of
-from watersmeet.types.nested import element_of, is_nested
 from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import INTEGERS, TIMES
+from watersmeet.types.sql_type import (
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INTEGERS,
+    STRING,
+    TIMES,
+    TIMESTAMP_NTZ,
+    VOID,
+    SqlType,
+)
 
 
 class Compiler:
@@ -69,7 +77,7 @@ class Compiler:
         if not re.fullmatch(rf"{self._prefix}\d+", first):
             raise NotExact(f"{first} is no column")
         ref = self._refs[int(first.removeprefix(self._prefix))]
-        name, type_ = joined_name(*ref), str(sql_type(self._scope.column(ref).type).nullable)
+        name, type_ = joined_name(*ref), self._scope.column(ref).type.nullable
         if not is_value(type_):
             raise NotExact(f"{name} is {type_}")
         found = Exact(("column", name, type_), type_)
@@ -83,7 +91,7 @@ class Compiler:
             raise NotExact(f"{node.name} is not on the list")
         return found
 
-    def body(self, node: exp.Lambda, bound: Sequence[tuple[str, str]]) -> Exact:
+    def body(self, node: exp.Lambda, bound: Sequence[tuple[str, SqlType]]) -> Exact:
         """A lambda's, whose parameters are (variable, type)."""
         names = [each.name.lower() for each in node.expressions]
         if len(names) != len(bound) or len(set(names)) != len(names):
@@ -117,7 +125,7 @@ class Compiler:
     def literal(self, node: Expr) -> Exact:
         text = node.this
         if node.is_string:
-            return constant(text, "STRING")
+            return constant(text, STRING)
         return self.number(text)
 
     def number(self, text: str, *, negative: bool = False) -> Exact:
@@ -128,12 +136,12 @@ class Compiler:
             raise NotExact(str(error)) from None
         if found.is_whole:
             return constant(int(found.value), found.type)
-        if found.type == "DOUBLE":
-            return constant(-0.0 if negative and not found.value else float(found.value), "DOUBLE")
-        if found.type == "FLOAT":
+        if found.type == DOUBLE:
+            return constant(-0.0 if negative and not found.value else float(found.value), DOUBLE)
+        if found.type == FLOAT:
             if Fraction(float(np.float32(float(found.value)))) != found.value:
                 raise NotExact(f"{text}, which is rounded to a FLOAT,")
-            return constant(float(found.value), "FLOAT")
+            return constant(float(found.value), FLOAT)
         scale = decimal_parts(found.type)[1]
         whole, fraction = divmod(abs(found.value * 10**scale), 10**scale)
         shown = f"{whole}.{int(fraction):0{scale}d}" if scale else str(whole)
@@ -143,46 +151,42 @@ class Compiler:
         return literal_of(node)
 
     def both(self, node: Expr) -> Exact:
-        left, right = (widened(each, "BOOLEAN") for each in self.all([node.this, node.expression]))
-        return Exact(("and" if isinstance(node, exp.And) else "or", left.tree, right.tree), "BOOLEAN")
+        left, right = (widened(each, BOOLEAN) for each in self.all([node.this, node.expression]))
+        return Exact(("and" if isinstance(node, exp.And) else "or", left.tree, right.tree), BOOLEAN)
 
     def negation(self, node: Expr) -> Exact:
-        return call("negate", "BOOLEAN", widened(self.of(node.this), "BOOLEAN"))
+        return call("negate", BOOLEAN, widened(self.of(node.this), BOOLEAN))
 
     def test(self, node: Expr) -> Exact:
         if isinstance(node.expression, exp.Null):
-            return call("is_null", "BOOLEAN", self.of(node.this))
+            return call("is_null", BOOLEAN, self.of(node.this))
         if isinstance(node.expression, exp.Boolean):
-            truth = constant(bool(node.expression.this), "BOOLEAN")
-            return call("null_safe_equal", "BOOLEAN", widened(self.of(node.this), "BOOLEAN"), truth)
+            truth = constant(bool(node.expression.this), BOOLEAN)
+            return call("null_safe_equal", BOOLEAN, widened(self.of(node.this), BOOLEAN), truth)
         if node.expression.name == "UNKNOWN":
-            return call("is_null", "BOOLEAN", widened(self.of(node.this), "BOOLEAN"))
+            return call("is_null", BOOLEAN, widened(self.of(node.this), BOOLEAN))
         raise NotExact("this IS is not on the list")
 
     def comparison(self, node: Expr) -> Exact:
         return self.compared(_OPERATORS[type(node)], self.of(node.this), self.of(node.expression))
 
     def compared(self, op: str, left: Exact, right: Exact) -> Exact:
-        if (
-            is_nested(left.type)
-            and is_nested(right.type)
-            and plain_names(left.type) != plain_names(right.type)
-        ):
+        if left.type.is_nested and right.type.is_nested and left.type.unnamed != right.type.unnamed:
             common = compared_type(left.type, right.type)
             left, right = widened(left, common), widened(right, common)
         left, right = self._comparable([left, right])
-        if left.type == "NULL":
+        if left.type == VOID:
             raise NotExact("NULL is compared with NULL")
         if not is_ordered(left.type):
             raise NotExact(f"{left.type} is compared")
         if op == "<=>":
-            return call("null_safe_equal", "BOOLEAN", left, right)
-        return call("compare", "BOOLEAN", left, right, options=[op])
+            return call("null_safe_equal", BOOLEAN, left, right)
+        return call("compare", BOOLEAN, left, right, options=[op])
 
     def _comparable(self, found: Sequence[Exact]) -> list[Exact]:
         """`alike`; but the names of fields do not matter where all else is the same."""
-        known = [each for each in found if each.type != "NULL"]
-        if len({plain_names(each.type) for each in known}) == 1:
+        known = [each for each in found if each.type != VOID]
+        if len({each.type.unnamed for each in known}) == 1:
             return [
                 Exact(each.tree, known[0].type) if each in known else widened(each, known[0].type)
                 for each in found
@@ -190,31 +194,31 @@ class Compiler:
         return self.alike(found)
 
     def alike(self, found: Sequence[Exact]) -> list[Exact]:
-        types = {each.type for each in found if each.type != "NULL"}
-        if len(types) > 1 and (types <= set(TIMES) or ("STRING" in types and len(types) == 2)):
-            wanted = common_of(map(sql_type, types))
+        types = {each.type for each in found if each.type != VOID}
+        if len(types) > 1 and (types <= set(TIMES) or (STRING in types and len(types) == 2)):
+            wanted = common_of(types)
             if wanted is not None:
-                return [self.cast_to(each, str(wanted)) for each in found]
+                return [self.cast_to(each, wanted) for each in found]
         common = one_type([each.type for each in found])
         return [widened(each, common) for each in found]
 
     def between(self, node: Expr) -> Exact:
         value, low, high = self.all([node.this, node.args["low"], node.args["high"]])
         left, right = self.compared(">=", value, low), self.compared("<=", value, high)
-        return Exact(("and", left.tree, right.tree), "BOOLEAN")
+        return Exact(("and", left.tree, right.tree), BOOLEAN)
 
     def membership(self, node: Expr) -> Exact:
         if not node.expressions:
             raise NotExact("this IN is not on the list")
         found = self._comparable(self.all([node.this, *node.expressions]))
-        if found[0].type == "NULL" or not is_ordered(found[0].type):
+        if found[0].type == VOID or not is_ordered(found[0].type):
             raise NotExact(f"{found[0].type} is looked for")
-        return call("is_in", "BOOLEAN", *found)
+        return call("is_in", BOOLEAN, *found)
 
     def case(self, node: Expr) -> Exact:
         if node.this is not None:
             raise NotExact("CASE with an operand is not on the list")
-        conditions = [widened(self.of(each.this), "BOOLEAN") for each in node.args["ifs"]]
+        conditions = [widened(self.of(each.this), BOOLEAN) for each in node.args["ifs"]]
         values = [self.of(each.args["true"]) for each in node.args["ifs"]]
         return self.case_of(
             conditions, values, None if node.args.get("default") is None else self.of(node.args["default"])
@@ -223,7 +227,7 @@ class Compiler:
     def case_of(self, conditions: Sequence[Exact], values: Sequence[Exact], otherwise: Exact | None) -> Exact:
         alike = self.alike([*values, *([] if otherwise is None else [otherwise])])
         type_ = alike[0].type
-        if type_ == "NULL":
+        if type_ == VOID:
             raise NotExact("a CASE of NULLs")
         branches = tuple(
             (condition.tree, value.tree) for condition, value in zip(conditions, alike, strict=False)
@@ -238,11 +242,11 @@ class Compiler:
             timed = sum_of(self, left, right, -1 if minus else 1)
             if timed is not None:
                 return timed
-        if is_interval(left.type) or is_interval(right.type):
+        if left.type.is_interval or right.type.is_interval:
             return scaled(node, left, right)
         return _ARITHMETIC[type(node)](self, left, right)
 
-    def whole(self, left: Exact, right: Exact, type_: str | None = None) -> list[Exact]:
+    def whole(self, left: Exact, right: Exact, type_: SqlType | None = None) -> list[Exact]:
         if left.type not in INTEGERS or right.type not in INTEGERS:
             raise NotExact(f"{left.type} and {right.type} as whole numbers")
         common = type_ or one_type([left.type, right.type])
@@ -252,7 +256,7 @@ class Compiler:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self.number(node.this.this, negative=True)
         value = self.of(node.this)
-        return negated(value) if is_interval(value.type) else turned("minus_one", value)
+        return negated(value) if value.type.is_interval else turned("minus_one", value)
 
     def bitwise(self, node: Expr) -> Exact:
         left, right = self.whole(self.of(node.this), self.of(node.expression))
@@ -277,15 +281,15 @@ class Compiler:
     def cast(self, node: Expr) -> Exact:
         if node.args.get("format") is not None:
             raise NotExact("a cast with a format is not on the list")
-        to = str(sql_type(node.args["to"].sql(dialect="spark")).nullable)
+        to = sql_type(node.args["to"].sql(dialect="spark")).nullable
         value = self.of(node.this)
-        if node.args.get("safe") and (is_nested(value.type) or is_nested(to)):
+        if node.args.get("safe") and (value.type.is_nested or to.is_nested):
             raise NotExact("a try_cast of ARRAYs, MAPs or STRUCTs is not on the list")
         found = computed(self.cast_to(value, to))
         return or_null(found) if node.args.get("safe") and found is not value else found
 
-    def cast_to(self, value: Exact, to: str) -> Exact:
-        element, wanted = element_of(value.type), element_of(to)
+    def cast_to(self, value: Exact, to: SqlType) -> Exact:
+        element, wanted = value.type.element, to.element
         if element is None or wanted is None or value.type == to:
             return casts.cast_to(value, to, self.zone)
         name = self.fresh()
@@ -300,13 +304,13 @@ class Compiler:
 
     def on_clock(self, value: Exact) -> tuple[Exact, str]:
         """A time of which the clock is read, and the zone of that clock."""
-        return (value, UTC) if value.type == "TIMESTAMP_NTZ" else (self.as_timestamp(value), self.zone)
+        return (value, UTC) if value.type == TIMESTAMP_NTZ else (self.as_timestamp(value), self.zone)
 
     def as_int(self, value: Exact) -> Exact:
         """What a function takes as an INT without a cast."""
-        if value.type not in (*INTEGERS, "NULL"):
+        if value.type not in (*INTEGERS, VOID):
             raise NotExact(f"{value.type} as INT")
-        return self.cast_to(value, "INT")
+        return self.cast_to(value, INT)
 
     def trimmed(self, node: Expr) -> Exact:
         where = {"LEADING": "left", "TRAILING": "right"}.get(node.args.get("position") or "BOTH", "both")
@@ -319,7 +323,7 @@ class Compiler:
 
     def if_(self, node: Expr) -> Exact:
         otherwise = node.args.get("false")
-        condition = widened(self.of(node.this), "BOOLEAN")
+        condition = widened(self.of(node.this), BOOLEAN)
         return self.case_of(
             [condition], [self.of(node.args["true"])], None if otherwise is None else self.of(otherwise)
         )
@@ -363,15 +367,15 @@ _RULES: dict[type[Expr], Callable[[Compiler, Any], Exact]] = {
     exp.Paren: lambda compiler, node: compiler.of(node.this),
     exp.Column: Compiler.column,
     exp.Literal: Compiler.literal,
-    exp.Boolean: lambda _, node: constant(bool(node.this), "BOOLEAN"),
-    exp.Null: lambda _, node: constant(None, "NULL"),
+    exp.Boolean: lambda _, node: constant(bool(node.this), BOOLEAN),
+    exp.Null: lambda _, node: constant(None, VOID),
     exp.Interval: Compiler.interval,
     exp.And: Compiler.both,
     exp.Or: Compiler.both,
     exp.Not: Compiler.negation,
     exp.Is: Compiler.test,
     exp.NullSafeNEQ: lambda compiler, node: call(
-        "negate", "BOOLEAN", compiler.compared("<=>", *compiler.all([node.this, node.expression]))),
+        "negate", BOOLEAN, compiler.compared("<=>", *compiler.all([node.this, node.expression]))),
     **dict.fromkeys(_OPERATORS, Compiler.comparison),
     exp.Between: Compiler.between,
     exp.In: Compiler.membership,

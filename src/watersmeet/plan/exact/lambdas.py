@@ -12,7 +12,7 @@ from watersmeet.plan.exact.nested import element, entry
 from watersmeet.plan.exact.rules import Rule
 from watersmeet.plan.exact.values import Exact, NotExact, call, has_reals, is_ordered, is_value, widened
 from watersmeet.spec.model import Expr
-from watersmeet.types.nested import array_of, struct_of
+from watersmeet.types.sql_type import BOOLEAN, INT, Field, SqlType, array, struct
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -28,14 +28,14 @@ def _each(
     compiler: Compiler,
     lists: Exact,
     node: exp.Lambda,
-    whats: Sequence[tuple[str | int, str]],
+    whats: Sequence[tuple[str | int, SqlType]],
     condition: bool = False,
 ) -> tuple[Exact, tuple[Any, ...]]:
     """(the body, the start of the tree). ``whats``: per parameter (what it is of an element, type)."""
     bound = [(compiler.fresh(), what, type_) for what, type_ in whats[: len(node.expressions)]]
     body = compiler.body(node, [(name, type_) for name, _, type_ in bound])
     if condition:
-        body = widened(body, "BOOLEAN")
+        body = widened(body, BOOLEAN)
     if not is_value(body.type):
         raise NotExact(f"a lambda gives {body.type}")
     return body, ("each", lists.tree, tuple((name, what) for name, what, _ in bound), body.tree)
@@ -48,9 +48,9 @@ def _of_elements(function: str | None, counts: Sequence[int], stops: bool | None
         if len(nodes) != 2:
             raise NotExact("this number of arguments is not on the list")
         lists, node = compiler.of(nodes[0]), _lambda(nodes[1], *counts)
-        whats: list[tuple[str | int, str]] = [("element", element(lists)), ("place", "INT")]
+        whats: list[tuple[str | int, SqlType]] = [("element", element(lists)), ("place", INT)]
         body, tree = _each(compiler, lists, node, whats, function is not None)
-        type_ = array_of(body.type) if function is None else lists.type if stops is None else "BOOLEAN"
+        type_ = array(body.type) if function is None else lists.type if stops is None else BOOLEAN
         return Exact((*tree, function, stops), type_)
 
     return rule
@@ -60,12 +60,12 @@ def _zip_with(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if len(nodes) != 3:
         raise NotExact("this number of arguments is not on the list")
     left, right = compiler.all(nodes[:2])
-    fields = [("0", element(left)), ("1", element(right))]
-    both = call("zipped", array_of(struct_of(fields)), left, right)
+    fields = [Field("0", element(left)), Field("1", element(right))]
+    both = call("zipped", array(struct(fields)), left, right)
     body, tree = _each(
-        compiler, both, _lambda(nodes[2], 2), [(n, kind) for n, (_, kind) in enumerate(fields)]
+        compiler, both, _lambda(nodes[2], 2), [(n, each.type) for n, each in enumerate(fields)]
     )
-    return Exact((*tree, None, None), array_of(body.type))
+    return Exact((*tree, None, None), array(body.type))
 
 
 def _of_entries(function: str) -> Rule:
@@ -91,10 +91,10 @@ def _map_zip_with(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     (key, one), (other_key, other) = entry(left), entry(right)
     if key != other_key or not is_ordered(key) or has_reals(key):
         raise NotExact(f"keys that are {key} and {other_key}")
-    fields = [("0", key), ("1", one), ("2", other)]
-    both = call("maps_zipped", array_of(struct_of(fields)), left, right)
+    fields = [Field("0", key), Field("1", one), Field("2", other)]
+    both = call("maps_zipped", array(struct(fields)), left, right)
     body, tree = _each(
-        compiler, both, _lambda(nodes[2], 3), [(n, kind) for n, (_, kind) in enumerate(fields)]
+        compiler, both, _lambda(nodes[2], 3), [(n, each.type) for n, each in enumerate(fields)]
     )
     return Exact((*tree, "with_values", None), made_map("with_values", key, body.type).type)
 

@@ -22,14 +22,15 @@ from watersmeet.plan.exact.values import (
 )
 from watersmeet.spec.model import Expr
 from watersmeet.types.compared import loses_digits
-from watersmeet.types.nested import array_of, fields_of, map_of, struct_of
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import BOOLEAN, STRING, VOID, Field, SqlType, array, map_of, struct
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
 
 
-def made_map(function: str, key: str, value: str, *parts: Exact, options: Sequence[object] = ()) -> Exact:
+def made_map(
+    function: str, key: SqlType, value: SqlType, *parts: Exact, options: Sequence[object] = ()
+) -> Exact:
     """A function whose result is a MAP of these types."""
     if not is_value(key) or not is_value(value) or not is_ordered(key):
         raise NotExact(f"a MAP of {key} and {value}")
@@ -40,7 +41,7 @@ def made_map(function: str, key: str, value: str, *parts: Exact, options: Sequen
 
 def _map(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if not nodes:
-        return constant([], map_of("NULL", "NULL"))
+        return constant([], map_of(VOID, VOID))
     found = compiler.all(nodes)
     if len(found) % 2:
         raise NotExact("a key without a value")
@@ -54,10 +55,10 @@ def _from_arrays(_: Compiler, keys: Exact, values: Exact) -> Exact:
 
 
 def _from_entries(_: Compiler, entries: Exact) -> Exact:
-    fields = fields_of(element(entries))
-    if fields is None or len(fields) != 2:
+    fields = element(entries).fields
+    if len(fields) != 2:
         raise NotExact(f"a MAP of {entries.type}")
-    return made_map("map_of_entries", fields[0][1], fields[1][1], entries)
+    return made_map("map_of_entries", fields[0].type, fields[1].type, entries)
 
 
 def _concat(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -67,7 +68,7 @@ def _concat(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     return made_map("maps_together", *entry(found[0]), *found)
 
 
-def _part(function: str, type_of: Callable[[str, str], str]) -> Rule:
+def _part(function: str, type_of: Callable[[SqlType, SqlType], SqlType]) -> Rule:
     def make(_: Compiler, maps: Exact) -> Exact:
         return call(function, type_of(*entry(maps)), maps)
 
@@ -76,23 +77,23 @@ def _part(function: str, type_of: Callable[[str, str], str]) -> Rule:
 
 def _entries(_: Compiler, maps: Exact) -> Exact:
     key, value = entry(maps)
-    return Exact(maps.tree, array_of(struct_of([("key", key), ("value", value)])))
+    return Exact(maps.tree, array(struct([Field("key", key), Field("value", value)])))
 
 
 def _contains(_: Compiler, maps: Exact, key: Exact) -> Exact:
     own = entry(maps)[0]
-    common = key.type if loses_digits(sql_type(own), sql_type(key.type)) else one_type([own, key.type])
+    common = key.type if loses_digits(own, key.type) else one_type([own, key.type])
     if common != entry(maps)[0]:
         raise NotExact(f"{key.type} as a key of {maps.type}")
-    return call("has_key", "BOOLEAN", maps, widened(key, common))
+    return call("has_key", BOOLEAN, maps, widened(key, common))
 
 
 def _from_text(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     found = compiler.all(nodes)
-    if not 1 <= len(found) <= 3 or any(each.type != "STRING" for each in found):
+    if not 1 <= len(found) <= 3 or any(each.type != STRING for each in found):
         raise NotExact("str_to_map of what are no texts")
     between, within = [literal_of(constant_value(each)) for each in found[1:]] + [",", ":"][len(found) - 1 :]
-    return made_map("text_to_map", "STRING", "STRING", found[0], options=[between, within])
+    return made_map("text_to_map", STRING, STRING, found[0], options=[between, within])
 
 
 FUNCTIONS: dict[str, Rule] = {
@@ -102,7 +103,7 @@ FUNCTIONS: dict[str, Rule] = {
     "map_concat": _concat,
     "map_contains_key": arguments(2, _contains),
     "map_entries": arguments(1, _entries),
-    "map_keys": _part("map_keys", lambda key, _: array_of(key)),
-    "map_values": _part("map_values", lambda _, value: array_of(value)),
+    "map_keys": _part("map_keys", lambda key, _: array(key)),
+    "map_values": _part("map_values", lambda _, value: array(value)),
     "str_to_map": _from_text,
 }

@@ -10,8 +10,8 @@ from sqlglot import exp
 from watersmeet.plan.exact.rules import Rule
 from watersmeet.plan.exact.values import Exact, NotExact, call, constant_value, one_type, widened
 from watersmeet.spec.model import Expr
-from watersmeet.types.nested import array_of, element_of, entry_of, fields_of, struct_of
-from watersmeet.types.sql_type import INTEGERS
+from watersmeet.types.sql_type import BIGINT, INTEGERS, STRING, VOID, Field, SqlType, array
+from watersmeet.types.sql_type import struct as struct_type
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 def field_of(value: Exact, name: str) -> Exact:
     """``value.name``: of a STRUCT, of all STRUCTs of an ARRAY, or of a MAP's key."""
-    fields, element, entry = fields_of(value.type), element_of(value.type), entry_of(value.type)
-    if entry is not None and entry[0] == "STRING":
-        return value_of(value, Exact(("constant", name, "STRING"), "STRING"))
-    inner = fields if fields is not None else fields_of(element or "")
-    if inner is None:
-        raise NotExact(f"a field of {value.type}")
-    places = [n for n, (own, _) in enumerate(inner) if own.lower() == name.lower()]
+    kind, element, entry = value.type, value.type.element, value.type.entry
+    if entry is not None and entry[0] == STRING:
+        return value_of(value, Exact(("constant", name, STRING), STRING))
+    of = kind if element is None else element
+    if not of.is_struct:
+        raise NotExact(f"a field of {kind}")
+    places = [n for n, own in enumerate(of.fields) if own.name.lower() == name.lower()]
     if len(places) != 1:
-        raise NotExact(f"{value.type} has {len(places)} fields {name}")
-    type_ = inner[places[0]][1]
-    if fields is not None:
+        raise NotExact(f"{kind} has {len(places)} fields {name}")
+    type_ = of.fields[places[0]].type
+    if element is None:
         return call("field", type_, value, options=places)
-    return call("field_of_elements", array_of(type_), value, options=places)
+    return call("field_of_elements", array(type_), value, options=places)
 
 
 def bracket(compiler: Compiler, node: exp.Bracket) -> Exact:
@@ -39,40 +39,40 @@ def bracket(compiler: Compiler, node: exp.Bracket) -> Exact:
     if len(node.expressions) != 1:
         raise NotExact("this [] is not on the list")
     value, index = compiler.of(node.this), compiler.of(node.expressions[0])
-    element = element_of(value.type)
+    element = value.type.element
     if element is not None:
         return call("item", element, value, whole(index), options=["[]"])
-    if entry_of(value.type) is not None:
+    if value.type.entry is not None:
         return value_of(value, index)
     return field_of(value, str(constant_value(index)))
 
 
 def value_of(maps: Exact, key: Exact) -> Exact:
     """Of a key of a MAP. A wider key would be one of a MAP of wider keys, which is left to Spark."""
-    entry = entry_of(maps.type)
+    entry = maps.type.entry
     assert entry is not None
     if one_type([entry[0], key.type]) != entry[0]:
         raise NotExact(f"{key.type} as a key of {maps.type}")
     return call("value_of", entry[1], maps, widened(key, entry[0]))
 
 
-def whole(value: Exact, most: str = "BIGINT") -> Exact:
+def whole(value: Exact, most: SqlType = BIGINT) -> Exact:
     """An integer of at most a type."""
     if value.type not in INTEGERS[: INTEGERS.index(most) + 1]:
         raise NotExact(f"{value.type} as a place")
     return value
 
 
-def element(value: Exact) -> str:
+def element(value: Exact) -> SqlType:
     """The type of an ARRAY's elements."""
-    found = element_of(value.type)
-    if found is None or found == "NULL":
+    found = value.type.element
+    if found is None or found == VOID:
         raise NotExact(f"{value.type} as an ARRAY")
     return found
 
 
-def entry(value: Exact) -> tuple[str, str]:
-    found = entry_of(value.type)
+def entry(value: Exact) -> tuple[SqlType, SqlType]:
+    found = value.type.entry
     if found is None:
         raise NotExact(f"{value.type} as a MAP")
     return found
@@ -98,9 +98,11 @@ def _named_struct(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
 
 
 def struct(named: Sequence[tuple[str, Exact]]) -> Exact:
-    if not named or any(value.type == "NULL" or value.type.startswith("INTERVAL") for _, value in named):
+    if not named or any(value.type == VOID or value.type.name == "INTERVAL" for _, value in named):
         raise NotExact("a STRUCT of nothing, of NULL, or of intervals")
-    return call("make_struct", struct_of([(name, v.type) for name, v in named]), *(v for _, v in named))
+    return call(
+        "make_struct", struct_type([Field(name, v.type) for name, v in named]), *(v for _, v in named)
+    )
 
 
 FUNCTIONS: dict[str, Rule] = {

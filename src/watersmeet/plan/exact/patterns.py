@@ -18,6 +18,7 @@ from watersmeet.plan.exact.rules import Rule
 from watersmeet.plan.exact.texts import as_count, as_text, optional
 from watersmeet.plan.exact.values import Exact, NotExact, call, constant, constant_value
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import BOOLEAN, INT, STRING
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -200,7 +201,7 @@ class _Reader:
 
 
 def _pattern(value: Exact) -> Pattern:
-    if value.type != "STRING":
+    if value.type != STRING:
         raise NotExact("a pattern that is no text")
     return java_pattern(constant_value(value))
 
@@ -214,14 +215,14 @@ def like(compiler: Compiler, node: Expr, escape: str = "\\") -> Exact:
         nodes: list[Any] = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
         parts = [_like(text, compiler.of(each), folded, escape) for each in nodes]
         if node.args.get("negate"):
-            parts = [call("negate", "BOOLEAN", part) for part in parts]
+            parts = [call("negate", BOOLEAN, part) for part in parts]
         found = parts[0]
         for part in parts[1:]:
             kind = "or" if isinstance(pattern, exp.Any) else "and"
-            found = Exact((kind, found.tree, part.tree), "BOOLEAN")
+            found = Exact((kind, found.tree, part.tree), BOOLEAN)
         return found
     found = _like(text, compiler.of(pattern), folded, escape)
-    return call("negate", "BOOLEAN", found) if node.args.get("negate") else found
+    return call("negate", BOOLEAN, found) if node.args.get("negate") else found
 
 
 def escaped(compiler: Compiler, node: Expr) -> Exact:
@@ -241,21 +242,21 @@ def escaped(compiler: Compiler, node: Expr) -> Exact:
 
 
 def _like(text: Exact, pattern: Exact, folded: bool, escape: str) -> Exact:
-    if pattern.type != "STRING":
+    if pattern.type != STRING:
         raise NotExact("a LIKE with a pattern that is no text")
     if pattern.tree[0] != "constant":
-        return call("is_like_each", "BOOLEAN", text, pattern, options=[escape, folded])
+        return call("is_like_each", BOOLEAN, text, pattern, options=[escape, folded])
     written = constant_value(pattern)
     if not re.fullmatch(f"(?s:[^{re.escape(escape)}]|{re.escape(escape)}[_%{re.escape(escape)}])*", written):
         raise NotExact("Spark refuses this escape in a LIKE")
     if escape not in written and not folded:
-        return call("is_like", "BOOLEAN", text, options=[written])
-    return call("is_like_escaped", "BOOLEAN", text, options=[written, escape, folded])
+        return call("is_like", BOOLEAN, text, options=[written])
+    return call("is_like_escaped", BOOLEAN, text, options=[written, escape, folded])
 
 
 def matched(compiler: Compiler, text: Exact, pattern: Exact) -> Exact:
     """RLIKE."""
-    return call("is_match", "BOOLEAN", as_text(compiler, text), options=[_pattern(pattern).text])
+    return call("is_match", BOOLEAN, as_text(compiler, text), options=[_pattern(pattern).text])
 
 
 def _never_empty(pattern: Pattern) -> Pattern:
@@ -266,7 +267,7 @@ def _never_empty(pattern: Pattern) -> Pattern:
 
 def _count(compiler: Compiler, text: Exact, pattern: Exact) -> Exact:
     own = _never_empty(_pattern(pattern))
-    return call("count_matches", "INT", as_text(compiler, text), options=[own.text])
+    return call("count_matches", INT, as_text(compiler, text), options=[own.text])
 
 
 def _group_of(pattern: Pattern, group: Exact | None, default: int) -> int:
@@ -281,29 +282,29 @@ def _group_of(pattern: Pattern, group: Exact | None, default: int) -> int:
 def _extract(compiler: Compiler, text: Exact, pattern: Exact, group: Exact | None = None) -> Exact:
     own = _pattern(pattern)
     options = [own.text, _group_of(own, group, 1)]
-    return call("extract_match", "STRING", as_text(compiler, text), options=options)
+    return call("extract_match", STRING, as_text(compiler, text), options=options)
 
 
 def _found(compiler: Compiler, text: Exact, pattern: Exact) -> Exact:
-    return call("first_match", "STRING", as_text(compiler, text), options=[_pattern(pattern).text])
+    return call("first_match", STRING, as_text(compiler, text), options=[_pattern(pattern).text])
 
 
 def _place(compiler: Compiler, text: Exact, pattern: Exact) -> Exact:
-    return call("place_of_match", "INT", as_text(compiler, text), options=[_pattern(pattern).text])
+    return call("place_of_match", INT, as_text(compiler, text), options=[_pattern(pattern).text])
 
 
 def _replace(compiler: Compiler, text: Exact, pattern: Exact, by: Exact) -> Exact:
     own = _never_empty(_pattern(pattern))
     written = constant_value(by)
-    if by.type != "STRING" or not re.fullmatch(r"(?:[^$\\]|\$[0-9](?![0-9])|\\[$\\])*", written, re.DOTALL):
+    if by.type != STRING or not re.fullmatch(r"(?:[^$\\]|\$[0-9](?![0-9])|\\[$\\])*", written, re.DOTALL):
         raise NotExact("a replacement with other references than $1 to $9")
     parts: list[str | int] = []
     for part in re.findall(r"[^$\\]+|\$[0-9]|\\[$\\]", written):
         if part[0] == "$":
-            parts.append(_group_of(own, constant(int(part[1]), "INT"), 0))
+            parts.append(_group_of(own, constant(int(part[1]), INT), 0))
         else:
             parts.append(part[1:] if part[0] == "\\" else part)
-    return call("replace_matches", "STRING", as_text(compiler, text), options=[own.text, *parts])
+    return call("replace_matches", STRING, as_text(compiler, text), options=[own.text, *parts])
 
 
 def _operator(name: type[Expr]) -> Rule:

@@ -8,17 +8,24 @@ from typing import Any
 
 from watersmeet.types.common import common_of, holds, same_shape
 from watersmeet.types.compared import loses_digits, tightest_type
-from watersmeet.types.nested import entry_of, is_nested, without_names
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import INTEGERS, MOST_DIGITS, PLAIN, SqlType, decimal
+from watersmeet.types.sql_type import (
+    DOUBLE,
+    FLOAT,
+    INTEGERS,
+    MOST_DIGITS,
+    PLAIN,
+    VOID,
+    SqlType,
+    decimal,
+    interval,
+)
 
 Tree = tuple[Any, ...]
 
 
-INTERVAL = "INTERVAL DAY TO SECOND"
-
-
-INTERVAL_OF_MONTHS = "INTERVAL YEAR TO MONTH"
+INTERVAL = interval("DAY", "SECOND")
+INTERVAL_OF_DAYS = interval("DAY", "DAY")
+INTERVAL_OF_MONTHS = interval("YEAR", "MONTH")
 
 
 DAY_US = 86_400_000_000
@@ -33,10 +40,10 @@ class Exact:
     """What tasks compute. ``type``: Spark's."""
 
     tree: Tree
-    type: str
+    type: SqlType
 
 
-def call(function: str, type_: str, *arguments: Exact, options: Sequence[Any] = ()) -> Exact:
+def call(function: str, type_: SqlType, *arguments: Exact, options: Sequence[Any] = ()) -> Exact:
     return Exact(("call", function, tuple(each.tree for each in arguments), tuple(options)), type_)
 
 
@@ -45,7 +52,7 @@ def or_null(found: Exact, conditions: Sequence[str] = ()) -> Exact:
     return found if found.tree[0] != "call" else Exact(("or_null", found.tree, tuple(conditions)), found.type)
 
 
-def constant(value: object, type_: str) -> Exact:
+def constant(value: object, type_: SqlType) -> Exact:
     return Exact(("constant", value, type_), type_)
 
 
@@ -63,144 +70,113 @@ def constant_value(found: Exact) -> Any:
     return found.tree[1]
 
 
-def is_decimal(type_: str) -> bool:
-    return sql_type(type_).is_decimal
-
-
-def is_number(type_: str) -> bool:
-    return sql_type(type_).is_number
-
-
-def is_interval(type_: str) -> bool:
-    return sql_type(type_).is_interval
-
-
-def is_of_months(type_: str) -> bool:
-    """An interval of years and months, and not of days and clock times."""
-    return sql_type(type_).is_of_months
-
-
-def interval_fields(type_: str) -> tuple[str, str]:
+def interval_fields(type_: SqlType) -> tuple[str, str]:
     """The first and the last: ``INTERVAL DAY TO HOUR``, ``INTERVAL DAY``."""
-    span = sql_type(type_).span
-    assert span is not None, type_
-    return span
+    assert type_.span is not None, type_
+    return type_.span
 
 
-def as_decimal(type_: str) -> SqlType:
+def as_decimal(type_: SqlType) -> SqlType:
     """The DECIMAL that holds all values of an integer or a DECIMAL. Raises: NotExact."""
-    found = sql_type(type_).as_decimal
+    found = type_.as_decimal
     if found is None:
         raise NotExact(f"{type_} is not on the list")
     return found
 
 
-def decimal_parts(type_: str) -> tuple[int, int]:
+def decimal_parts(type_: SqlType) -> tuple[int, int]:
     """Digits and scale of `as_decimal`."""
     found = as_decimal(type_)
     return found.digits, found.scale
 
 
-def decimal_type(digits: int, scale: int) -> str:
+def decimal_type(digits: int, scale: int) -> SqlType:
     """Raises: NotExact."""
     if digits > MOST_DIGITS:
         raise NotExact("a DECIMAL of more than 38 digits is cut by rules of Spark's own")
-    return str(decimal(digits, scale))
+    return decimal(digits, scale)
 
 
 def turned(function: str, value: Exact) -> Exact:
     """``-x`` and `abs`. Of DECIMALs beyond 34 digits Spark rounds them. Raises: NotExact."""
-    if not is_number(value.type) or (is_decimal(value.type) and decimal_parts(value.type)[0] > 34):
+    if not value.type.is_number or (value.type.is_decimal and decimal_parts(value.type)[0] > 34):
         raise NotExact(f"{function.replace('_', ' ')} of {value.type}")
     return call(function, value.type, value)
 
 
-def widened(found: Exact, type_: str) -> Exact:
+def widened(found: Exact, type_: SqlType) -> Exact:
     """A value in a wider type of its kind."""
     if found.type == type_:
         return found
-    if found.type == "NULL":
+    if found.type == VOID:
         return constant(None, type_)
-    if is_nested(found.type) or is_nested(type_):
+    if found.type.is_nested or type_.is_nested:
         return _widened_within(found, type_)
-    if is_interval(found.type) and is_interval(type_) and is_of_months(found.type) == is_of_months(type_):
+    if found.type.is_interval and type_.is_interval and found.type.is_of_months == type_.is_of_months:
         return Exact(found.tree, type_)
     wider_integers = INTEGERS[INTEGERS.index(found.type) :] if found.type in INTEGERS else ()
     if found.tree[0] == "constant" and type_ in wider_integers:
         return constant(found.tree[1], type_)
-    digits = sql_type(found.type).digits
+    digits = found.type.digits
     wider = {
-        "DOUBLE": found.type in (*INTEGERS, "FLOAT") or 0 < digits <= 15,
+        DOUBLE: found.type in (*INTEGERS, FLOAT) or 0 < digits <= 15,
         **dict.fromkeys(wider_integers, True),
     }
-    to_decimal = is_decimal(type_) and (found.type in INTEGERS or digits > 0)
+    to_decimal = type_.is_decimal and (found.type in INTEGERS or digits > 0)
     if wider.get(type_, to_decimal):
         return call("widen", type_, found, options=[("type", type_)])
     raise NotExact(f"{found.type} as {type_}")
 
 
-def _widened_within(found: Exact, type_: str) -> Exact:
+def _widened_within(found: Exact, type_: SqlType) -> Exact:
     """ARRAYs, MAPs and STRUCTs whose parts are in a wider type."""
-    of, to = parts_of(found.type), parts_of(type_)
-    if not same_shape(sql_type(found.type), sql_type(type_)):
+    if not same_shape(found.type, type_):
         raise NotExact(f"{found.type} as {type_}")
-    for own, wider in zip(of, to, strict=True):
+    for own, wider in zip(found.type.inner, type_.inner, strict=True):
         widened(Exact(("variable", ""), own), wider)
-    if plain_names(found.type) == plain_names(type_):
+    if found.type.unnamed == type_.unnamed:
         return Exact(found.tree, type_)
     return call("widen_nested", type_, found, options=[("type", type_)])
 
 
-def parts_of(type_: str) -> tuple[str, ...]:
-    """The types right beneath a nested one; of others none."""
-    return tuple(map(str, sql_type(type_).inner))
-
-
-def plain_names(type_: str) -> str:
-    """A type without the names of fields."""
-    return str(without_names(sql_type(type_)))
-
-
-def is_value(type_: str) -> bool:
+def is_value(type_: SqlType) -> bool:
     """Whether columns and parts of columns may be of a type."""
-    if is_nested(type_):
-        parts = parts_of(type_)
-        return bool(parts) and all(map(is_value, parts))
-    return type_ in PLAIN or is_decimal(type_)
+    if type_.is_nested:
+        return all(map(is_value, type_.inner))
+    return type_ in PLAIN or type_.is_decimal
 
 
-def is_ordered(type_: str) -> bool:
+def is_ordered(type_: SqlType) -> bool:
     """Whether Spark compares values of a type: no MAPs."""
-    return entry_of(type_) is None and all(map(is_ordered, parts_of(type_)))
+    return all(each.entry is None for each in type_.every)
 
 
-def has_reals(type_: str) -> bool:
+def has_reals(type_: SqlType) -> bool:
     """Whether it is FLOAT or DOUBLE, or something in it is."""
-    return type_ in ("FLOAT", "DOUBLE") or any(map(has_reals, parts_of(type_)))
+    return any(each.is_real for each in type_.every)
 
 
-def one_type(types: Sequence[str]) -> str:
+def one_type(types: Sequence[SqlType]) -> SqlType:
     """The type in which Spark compares or chooses between values, if tasks widen them to it (`widened`).
     Raises: NotExact."""
-    known = [sql_type(type_) for type_ in dict.fromkeys(types)]
+    known = list(dict.fromkeys(types))
     found = common_of(known)
     if found is None or not all(_is_widened(each, found) for each in known):
         raise NotExact(f"{' and '.join(map(str, known))} are turned into one type by Spark alone")
-    return str(found)
+    return found
 
 
-def compared_type(one: str, other: str, *, by_function: bool = False) -> str:
+def compared_type(one: SqlType, other: SqlType, *, by_function: bool = False) -> SqlType:
     """The type in which Spark compares ARRAYs and STRUCTs, and in which functions of ARRAYs and MAPs look for
     a value. Raises: NotExact.
 
     Args:
         by_function: such a function does it, by whose rules a FLOAT beside integers loses their digits.
     """
-    types = sql_type(one), sql_type(other)
-    found = tightest_type(*types)
-    if found is None or (by_function and loses_digits(*types)):
+    found = tightest_type(one, other)
+    if found is None or (by_function and loses_digits(one, other)):
         raise NotExact(f"{one} and {other} are compared by Spark alone")
-    return str(found)
+    return found
 
 
 def _is_widened(own: SqlType, to: SqlType) -> bool:

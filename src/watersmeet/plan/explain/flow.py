@@ -13,6 +13,7 @@ from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import Behind, flows, incoming, key_in_time
 from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import WatermarkRule, WindowKind
+from watersmeet.types.sql_type import DATE
 
 
 def flow_lines(query: QueryPlan) -> Iterator[str]:
@@ -92,7 +93,7 @@ def _source(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
     lag = distance(max(lag or 0 for lag in lags), in_time)
     late = query.options.allowed_lateness
     parts = [f"lag {lag}", f"allowed lateness {distance(late, in_time)}" if late else ""]
-    parts.append("1 d of a DATE" if found.type == "DATE" else "")
+    parts.append("1 d of a DATE" if found.type == DATE else "")
     return " + ".join(filter(None, parts))
 
 

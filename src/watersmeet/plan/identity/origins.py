@@ -50,7 +50,7 @@ def side_origins(side: SidePlan, beneath: Sequence[Origins] = ()) -> Origins:
     """Of one side. ``beneath``: per node, of the columns that leave it."""
     if side.feed is not None:
         return _fed(side.feed, beneath)
-    types = {column.name: column.type for column in side.input.columns}
+    types = {column.name: str(column.type) for column in side.input.columns}
     branches = [
         _fed(branch, beneath) if isinstance(branch, FeedPlan) else _read(branch) for branch in side.branches
     ]
@@ -73,7 +73,7 @@ def digest_of(content: object) -> str:
 
 def _read(branch: BranchPlan) -> Origins:
     """Of the columns that come from a source."""
-    types = {column.name: column.type for column in branch.source.columns}
+    types = {column.name: str(column.type) for column in branch.source.columns}
     return {
         name: Origin(
             digest_of(

@@ -23,7 +23,7 @@ from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.spec.model import Options, Sink, Source
 from watersmeet.spec.secrets import public
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
 
 _WORDS = "words for people; what they say counts where it is used"
 _ELSEWHERE = "has a name of its own among the settings"
@@ -176,6 +176,8 @@ def _described(value: Any) -> Any:
     """As JSON. Raises: TypeError for what nobody has said how to describe."""
     if isinstance(value, Source | Sink | Options):
         return [type(value).__name__, getattr(value, "name", None)]
+    if isinstance(value, SqlType):
+        return str(value)
     if isinstance(value, exp.Expression):
         return value.sql(dialect="spark", comments=False)
     if isinstance(value, Enum):
@@ -222,12 +224,20 @@ def _keys(keys: Sequence[KeyPlan]) -> list[dict[str, Any]]:
 
 
 def _exact(tree: Any) -> Any:
-    """Types of ARRAYs, MAPs and STRUCTs stand in trees without blanks."""
+    """Types of ARRAYs, MAPs and STRUCTs stand in trees without blanks, and that of NULL is called NULL."""
     if isinstance(tree, tuple):
         return [_exact(each) for each in tree]
-    if isinstance(tree, str) and tree.endswith(">") and sql_type(tree).is_nested:
-        return _BLANKS.sub(lambda found: found["kept"] or found["sign"], tree)
+    if isinstance(tree, SqlType):
+        text = str(_of_null(tree))
+        return _BLANKS.sub(lambda found: found["kept"] or found["sign"], text) if tree.is_nested else text
     return _described(tree)
+
+
+def _of_null(type_: SqlType) -> SqlType:
+    if type_.is_void:
+        return SqlType("NULL")
+    fields = tuple(dataclasses.replace(each, type=_of_null(each.type)) for each in type_.fields)
+    return dataclasses.replace(type_, parts=tuple(map(_of_null, type_.parts)), fields=fields)
 
 
 _BLANKS = re.compile(r"(?P<kept>`(?:[^`]|``)*`)|(?P<sign>[,:]) ")

@@ -10,6 +10,7 @@ from watersmeet.spec.model import (
     Input,
     Source,
 )
+from watersmeet.types.sql_type import SqlType
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class FeedPlan:
     node: int
     copied: tuple[tuple[str, str], ...]
     computed: tuple[tuple[str, Expr], ...]
-    computed_exact: tuple[tuple[tuple[Any, ...], str], ...]
+    computed_exact: tuple[tuple[tuple[Any, ...], SqlType], ...]
     beneath: tuple[str, ...]
     filters: tuple[str, ...]
     conditions: tuple[str, ...]

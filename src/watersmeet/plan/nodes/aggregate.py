@@ -25,7 +25,7 @@ from watersmeet.plan.nodes.feed import Feed
 from watersmeet.plan.nodes.tree import AggregateNode
 from watersmeet.spec.aggregates import Call, call_of
 from watersmeet.spec.model import Aggregation, Expr, Input, OutputColumn
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import UNKNOWN, SqlType
 
 _WITHOUT_ORDER = ("first", "last")
 SAME_IN_BOTH = frozenset(
@@ -101,7 +101,7 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
     return CallPlan(asked.name, call.function, columns, call.distinct, chosen, expr, text, plain=True)
 
 
-def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, str]) -> tuple[str, ...]:
+def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, SqlType]) -> tuple[str, ...]:
     """The calls, as written, that cannot be had from partial aggregates (see `kernel.partial`): for them the
     rows have to be kept.
 
@@ -114,14 +114,13 @@ def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, str]) -> tuple[st
         if not call.plain
         or call.function not in SAME_IN_BOTH - _FROM_ROWS
         or (call.distinct and call.function in _ONCE)
-        or (call.function == "avg" and _is_too_wide(types.get(call.name, "")))
+        or (call.function == "avg" and _is_too_wide(types.get(call.name, UNKNOWN)))
     )
 
 
-def _is_too_wide(mean: str) -> bool:
+def _is_too_wide(mean: SqlType) -> bool:
     """Whether Spark has to compute a mean of this type (see `kernel.aggregate`)."""
-    found = sql_type(mean)
-    return found.is_decimal and found.digits + max(found.scale + 6, 15) > 42
+    return mean.is_decimal and mean.digits + max(mean.scale + 6, 15) > 42
 
 
 def _held(column: str) -> Expr:

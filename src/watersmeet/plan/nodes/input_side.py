@@ -19,6 +19,7 @@ from watersmeet.plan.nodes.columns import Kept, branch_columns, kept_columns, so
 from watersmeet.plan.nodes.join import Draft
 from watersmeet.plan.scope import Ref, refs
 from watersmeet.spec.model import Branch, Expr, Input
+from watersmeet.types.sql_type import UNKNOWN, VOID
 
 _NULL_OF_NULL = (
     exp.Column,
@@ -186,7 +187,7 @@ class InputSide:
                 hint="cast it to one type in every branch of the UNION ALL",
             )
             for column in i.columns
-            if column.name in plan.kept and column.type in ("UNKNOWN", "VOID")
+            if column.name in plan.kept and column.type in (UNKNOWN, VOID)
         ]
 
 

@@ -23,8 +23,7 @@ from watersmeet.plan.model.sides import BranchPlan, SidePlan, joined_name
 from watersmeet.plan.order.measured import MeasuredSide
 from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Source, WatermarkRule, WindowKind
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import INTEGER_BITS
+from watersmeet.types.sql_type import DATE, DOUBLE, UNKNOWN, SqlType
 
 STRING_BYTES = 20
 """What a text, or any value without a fixed width, is assumed to take."""
@@ -32,7 +31,6 @@ STRING_BYTES = 20
 SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES, CAME_BYTES, COUNT_BYTES = 8, 4, 8, 4, 8, 8
 _BITS = {
     "BOOLEAN": 1, "FLOAT": 32, "DOUBLE": 64, "DECIMAL": 128, "DATE": 32, "TIMESTAMP": 64, "TIMESTAMP_NTZ": 64,
-    **INTEGER_BITS,
 }  # fmt: skip
 
 
@@ -174,7 +172,7 @@ def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> 
     if lag is None:
         return None
     column = side.input.column(side.event_times[place])
-    day = DAY_US if column is not None and column.type == "DATE" else 0  # its time is the day's first moment
+    day = DAY_US if column is not None and column.type == DATE else 0  # its time is the day's first moment
     return lag + query.options.allowed_lateness + day
 
 
@@ -368,7 +366,7 @@ def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
     return replace(found, bytes=found.bytes + CAME_BYTES) if is_sought else found
 
 
-def _bytes(plan: SidePlan, orders: int, types: Mapping[str, str]) -> RowBytes:
+def _bytes(plan: SidePlan, orders: int, types: Mapping[str, SqlType]) -> RowBytes:
     """``orders``: of how many times; ``types``: of kept columns, as far as they are known."""
     total: float = SLOT_BYTES + ORDER_BYTES * orders
     if orders == 1:
@@ -379,16 +377,16 @@ def _bytes(plan: SidePlan, orders: int, types: Mapping[str, str]) -> RowBytes:
         if name in plan.event_times:
             total += TIME_BYTES
             continue
-        width = _width(types.get(name, ""))
+        width = _width(types.get(name, UNKNOWN))
         total += OFFSET_BYTES + STRING_BYTES if width is None else width
         if width is None:
             assumed.append(name)
     return RowBytes(total, tuple(assumed))
 
 
-def _width(kind: str) -> float | None:
+def _width(kind: SqlType) -> float | None:
     """Bytes of a value of the type; None: that is not fixed, or not known."""
-    bits = _BITS.get(sql_type(kind).name)
+    bits = kind.bits or _BITS.get(kind.name)
     return None if bits is None else bits / 8
 
 
@@ -397,21 +395,21 @@ def _partial_bytes(node: AggregatePlan) -> RowBytes:
     and what is kept of each call."""
     types = _of_inputs(node.side)
     results = {column.name: column.type for column in node.results}
-    widths: dict[str, float | None] = {column: _width(types.get(column, "")) for _, column in node.keys}
+    widths: dict[str, float | None] = {column: _width(types.get(column, UNKNOWN)) for _, column in node.keys}
     for call in node.calls:
-        kind = results.get(call.name, "")
-        widths[call.text] = _width(kind)
+        kind = results.get(call.name)
+        widths[call.text] = None if kind is None else _width(kind)
         if call.function in ("sum", "avg"):
-            exact = kind != "DOUBLE" and (call.function == "sum" or kind != "")
+            exact = kind != DOUBLE and (call.function == "sum" or kind is not None)
             widths[call.text] = (16 if exact else 8) + (8 if call.function == "avg" else 0)
         elif call.function in ("min_by", "max_by"):
-            widths[f"{call.text} at"] = _width(types.get(call.columns[1], ""))
+            widths[f"{call.text} at"] = _width(types.get(call.columns[1], UNKNOWN))
     total: float = SLOT_BYTES + ORDER_BYTES + TIME_BYTES + COUNT_BYTES
     total += sum(OFFSET_BYTES + STRING_BYTES if width is None else width for width in widths.values())
     return RowBytes(total, tuple(name for name, width in widths.items() if width is None))
 
 
-def _of_inputs(plan: SidePlan) -> dict[str, str]:
+def _of_inputs(plan: SidePlan) -> dict[str, SqlType]:
     return {
         c.name if plan.feed is None else joined_name(i.alias, c.name): c.type
         for i in plan.inputs
@@ -419,7 +417,7 @@ def _of_inputs(plan: SidePlan) -> dict[str, str]:
     }
 
 
-def _types(join: JoinPlan, side: Side) -> dict[str, str]:
+def _types(join: JoinPlan, side: Side) -> dict[str, SqlType]:
     """Types of kept columns by name, as far as they are known: of inputs, and of keys that are one column."""
     types = _of_inputs(join.side(side))
     for key in join.keys:

@@ -12,6 +12,9 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
+
 _OTHER = ("NON_FOLDABLE_INPUT", "UNEXPECTED_NULL", "VALUE_OUT_OF_RANGE")
 """What is said to be a wrong type and is a wrong value."""
 
@@ -43,10 +46,10 @@ class Analysed:
         return self._refused
 
     @property
-    def type(self) -> str | None:
+    def type(self) -> SqlType | None:
         """Spark's, if it is resolved."""
         try:
-            return str(self._node.dataType().simpleString()).upper() if self.resolved else None
+            return sql_type(str(self._node.dataType().simpleString())) if self.resolved else None
         except Exception:  # a function that asks for more than types
             return None
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from watersmeet.engine.spark.catalog.analysed import Analysed, Analyser
 from watersmeet.engine.spark.catalog.kinds import kinds
 from watersmeet.spec.functions import FAMILIES, FORMS, MOST_ARGUMENTS, MOST_TYPED, OPERATORS, TABLE
-from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
 
 Families = tuple[str, ...]
 
@@ -179,7 +179,7 @@ def _signature(analyser: Analyser, name: str, typed: int) -> dict[str, Any]:
     if _takes(analyser, name, _MANY):
         counts.append("+")
         typed = min(typed, _OF_ANY)
-    results: set[str] = set()
+    results: set[SqlType | None] = set()
     refused = {}
     shorter: Sequence[Families] = ()
     for count in range(1, typed + 1):
@@ -192,7 +192,7 @@ def _signature(analyser: Analyser, name: str, typed: int) -> dict[str, Any]:
             continue
         shorter = [families for families, answer in zip(asked, answers, strict=True) if answer.resolved]
         if count <= 2:
-            results |= {answer.type or "?" for answer in answers if not answer.refused}
+            results |= {answer.type for answer in answers if not answer.refused}
         lists = _but_alike(analyser, name, _never(asked, answers, count), shorter)
         if any(lists):
             refused[str(count)] = lists
@@ -200,8 +200,8 @@ def _signature(analyser: Analyser, name: str, typed: int) -> dict[str, Any]:
         signature["refused"] = refused
     if set(counts) <= {1, 2} and len(results) == 1 and _is_plain(refused, counts):
         (result,) = results
-        if result != "?" and not sql_type(result).is_decimal:  # its digits go by the arguments
-            signature["result"] = result
+        if result is not None and not result.is_decimal:  # its digits go by the arguments
+            signature["result"] = str(result)
     return signature
 
 

@@ -23,7 +23,7 @@ from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options import source_option_problems
-from watersmeet.types.sql_type import INTEGERS, TIMES
+from watersmeet.types.sql_type import BOOLEAN, INTEGERS, STRING, TIMES
 
 KINDS = ("time", "key", "sequence", "random")
 _LEAST_PER_TICK = 1
@@ -81,7 +81,7 @@ def check(source: Source) -> None:
 def _kind(source: Source, column: Column) -> str:
     if column.type in TIMES or any(time.column == column.name for time in source.event_times):
         return "time"
-    return "key" if column.type in (*INTEGERS, "STRING") else "random"
+    return "key" if column.type in (*INTEGERS, STRING) else "random"
 
 
 def _hash(source: Source, what: str) -> str:
@@ -109,7 +109,7 @@ def _time(source: Source, column: Column) -> str:
 def _key(source: Source, column: Column) -> str:
     keys = max(1, int(_number(source, "keys", 100)))
     number = f"pmod({_hash(source, column.name)}, {keys}L)"
-    return f"concat('k', {number})" if column.type == "STRING" else f"CAST({number} AS {column.type})"
+    return f"concat('k', {number})" if column.type == STRING else f"CAST({number} AS {column.type})"
 
 
 def _sequence(source: Source, column: Column) -> str:
@@ -118,7 +118,7 @@ def _sequence(source: Source, column: Column) -> str:
 
 def _random(source: Source, column: Column) -> str:
     share = _share(source, column, "value")
-    if column.type == "BOOLEAN":
+    if column.type == BOOLEAN:
         return f"({share} < 0.5)"
     return f"CAST({share} * 100 AS {column.type})"
 

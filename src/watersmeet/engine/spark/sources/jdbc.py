@@ -44,7 +44,7 @@ def checked(spark: SparkSession, source: Source) -> Callable[[], DataFrame]:
         columns_by_name = {name.lower(): name for name in frame.columns}
         return frame.select(
             *(
-                F.col(quoted(columns_by_name[column.name.lower()])).cast(column.type).alias(column.name)
+                F.col(quoted(columns_by_name[column.name.lower()])).cast(str(column.type)).alias(column.name)
                 for column in source.columns
             )
         )

@@ -32,6 +32,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import LookupPlan, MatchPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.spec.model import Source
+from watersmeet.types.sql_type import UNKNOWN, VOID
 
 Read = Callable[[Source], DataFrame]
 
@@ -114,7 +115,7 @@ def scan(
 
 
 def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
-    return _empty(spark, {column.name: column.type for column in source.columns})
+    return _empty(spark, {column.name: str(column.type) for column in source.columns})
 
 
 def _table_sql(node: LookupPlan, casts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -137,7 +138,7 @@ def _meeting_stages(side: SidePlan) -> dict[str, str]:
     """Of an input with sources and stages: column -> the type in which their rows meet."""
     if not side.stages:
         return {}
-    return {column.name: column.type for column in side.input.columns if column.name in side.kept}
+    return {column.name: str(column.type) for column in side.input.columns if column.name in side.kept}
 
 
 def _declared_schemas(spark: SparkSession, plan: JobPlan) -> dict[str, pa.Schema]:
@@ -147,7 +148,7 @@ def _declared_schemas(spark: SparkSession, plan: JobPlan) -> dict[str, pa.Schema
         for side in query.sides:
             if not side.sources:
                 types_declared = {
-                    c.name: c.type for c in side.input.columns if c.type not in ("UNKNOWN", "VOID")
+                    c.name: str(c.type) for c in side.input.columns if c.type not in (UNKNOWN, VOID)
                 }
                 types = {name: types_declared[name] for name in side.kept if name in types_declared}
                 fields = _empty(spark, types).schema.fields if types else []

@@ -51,4 +51,4 @@ def _windows(node: AggregatePlan) -> list[Column]:
 
 
 def _window_type(node: AggregatePlan) -> str:
-    return next(column.type for column in node.results if column.name == WINDOW_START)
+    return next(str(column.type) for column in node.results if column.name == WINDOW_START)

@@ -10,13 +10,21 @@ from watersmeet.plan.exact.values import (
     as_decimal,
     call,
     constant,
-    is_decimal,
-    is_number,
     one_type,
     widened,
 )
 from watersmeet.types.arithmetic import fitted, product_parts, quotient_parts, remainder_parts, sum_parts
-from watersmeet.types.sql_type import INTEGERS, MOST_DIGITS, REALS, SqlType, decimal
+from watersmeet.types.sql_type import (
+    BIGINT,
+    DOUBLE,
+    INTEGERS,
+    MOST_DIGITS,
+    REALS,
+    STRING,
+    VOID,
+    SqlType,
+    decimal,
+)
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -29,7 +37,7 @@ def compute(compiler: Compiler, function: str, left: Exact, right: Exact) -> Exa
     """``+``, ``-``, ``*`` of numbers. Raises: NotExact."""
     if _of_decimals(left, right):
         return _of_many_digits(function, left, right)
-    if "STRING" in (left.type, right.type):
+    if STRING in (left.type, right.type):
         raise NotExact("arithmetic with a text")
     alike = compiler.alike([left, right])
     if alike[0].type not in (*INTEGERS, *REALS):
@@ -40,46 +48,46 @@ def compute(compiler: Compiler, function: str, left: Exact, right: Exact) -> Exa
 def quotient(compiler: Compiler, left: Exact, right: Exact) -> Exact:
     """``/``."""
     if not _of_decimals(left, right):
-        return call("divide", "DOUBLE", *(_real(each) for each in (left, right)))
+        return call("divide", DOUBLE, *(_real(each) for each in (left, right)))
     divisor = _type(right)
     digits, scale = quotient_parts(_type(left), divisor)
     if digits > MOST_DIGITS or scale + 1 + divisor.digits > MOST_DIGITS:
         raise NotExact("a quotient of DECIMALs of so many digits is rounded twice by Spark, and")
-    type_ = str(fitted(digits, scale))
+    type_ = fitted(digits, scale)
     return call("quotient", type_, *_as_decimals(left, right), options=[("type", type_)])
 
 
 def whole_quotient(compiler: Compiler, left: Exact, right: Exact) -> Exact:
     """``div``."""
     if not _of_decimals(left, right):
-        return call("whole_quotient", "BIGINT", *compiler.whole(left, right, "BIGINT"))
-    return call("whole_decimal_quotient", "BIGINT", *_in_64_bits(left, right))
+        return call("whole_quotient", BIGINT, *compiler.whole(left, right, BIGINT))
+    return call("whole_decimal_quotient", BIGINT, *_in_64_bits(left, right))
 
 
 def remainder(compiler: Compiler, left: Exact, right: Exact, function: str = "remainder") -> Exact:
     """``%``, and `pmod` as `positive_remainder`."""
     if not _of_decimals(left, right):
         return compute(compiler, function, left, right)
-    type_ = str(fitted(*remainder_parts(_type(left), _type(right))))
+    type_ = fitted(*remainder_parts(_type(left), _type(right)))
     options = [("type", type_), function == "positive_remainder"]
     return call("decimal_remainder", type_, *_in_64_bits(left, right), options=options)
 
 
 def _of_decimals(left: Exact, right: Exact) -> bool:
     types = (left.type, right.type)
-    return any(map(is_decimal, types)) and not any(type_ in REALS for type_ in types)
+    return any(type_.is_decimal for type_ in types) and not any(type_ in REALS for type_ in types)
 
 
 def _real(value: Exact) -> Exact:
-    if value.type != "NULL" and not is_number(value.type):
+    if value.type != VOID and not value.type.is_number:
         raise NotExact(f"{value.type} as a number")
-    return widened(value, "DOUBLE")
+    return widened(value, DOUBLE)
 
 
 def _of_many_digits(function: str, left: Exact, right: Exact) -> Exact:
     parts = product_parts if function == "times" else sum_parts
     digits, scale = parts(_type(left), _type(right))
-    own, type_ = _as_decimals(left, right), str(fitted(digits, scale))
+    own, type_ = _as_decimals(left, right), fitted(digits, scale)
     if digits <= MOST_DIGITS:
         return call(function, type_, *own)
     if digits > 2 * MOST_DIGITS:
@@ -103,7 +111,7 @@ def _as_decimals(*values: Exact) -> list[Exact]:
 
 
 def _as_decimal(value: Exact) -> Exact:
-    type_ = str(_type(value))
+    type_ = _type(value)
     if _is_literal(value):
         return constant(str(value.tree[1]), type_)
     return widened(value, type_)

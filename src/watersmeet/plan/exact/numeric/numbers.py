@@ -10,17 +10,18 @@ from sqlglot import exp
 from watersmeet.plan.exact.numeric.arithmetic import compute, quotient, remainder
 from watersmeet.plan.exact.numeric.reals import real
 from watersmeet.plan.exact.rules import Rule, arguments
-from watersmeet.plan.exact.values import Exact, NotExact, call, computed, constant, is_number, or_null, turned
+from watersmeet.plan.exact.values import Exact, NotExact, call, computed, constant, or_null, turned
 from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import BIGINT, BOOLEAN, DOUBLE, FLOAT, INT, SMALLINT, TINYINT, SqlType, decimal
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
 
 
 def _isnan(_: Compiler, value: Exact) -> Exact:
-    if value.type == "FLOAT":
-        return call("is_nan", "BOOLEAN", value)
-    return call("is_nan", "BOOLEAN", real(value))
+    if value.type == FLOAT:
+        return call("is_nan", BOOLEAN, value)
+    return call("is_nan", BOOLEAN, real(value))
 
 
 def _pmod(compiler: Compiler, left: Exact, right: Exact) -> Exact:
@@ -31,7 +32,7 @@ def _tried(rule: Callable[[Compiler, Exact, Exact], Exact]) -> Rule:
     """`try_add` and its like: NULL where the operator fails."""
 
     def make(compiler: Compiler, left: Exact, right: Exact) -> Exact:
-        if not (is_number(left.type) and is_number(right.type)):
+        if not (left.type.is_number and right.type.is_number):
             raise NotExact(f"{left.type} and {right.type} as numbers")
         return or_null(rule(compiler, left, right))
 
@@ -39,23 +40,23 @@ def _tried(rule: Callable[[Compiler, Exact, Exact], Exact]) -> Rule:
 
 
 def _nullifzero(compiler: Compiler, value: Exact) -> Exact:
-    if not is_number(value.type):
+    if not value.type.is_number:
         raise NotExact(f"nullifzero of {value.type}")
-    equal = compiler.compared("=", value, constant(0, "INT"))
+    equal = compiler.compared("=", value, constant(0, INT))
     return Exact(
         ("case", ((equal.tree, constant(None, value.type).tree),), value.tree, value.type), value.type
     )
 
 
 def _zeroifnull(compiler: Compiler, value: Exact) -> Exact:
-    if not is_number(value.type):
+    if not value.type.is_number:
         raise NotExact(f"zeroifnull of {value.type}")
-    alike = compiler.alike([value, constant(0, "INT")])
+    alike = compiler.alike([value, constant(0, INT)])
     return Exact(("first", tuple(each.tree for each in alike)), alike[0].type)
 
 
 def _to_decimal(compiler: Compiler, value: Exact) -> Exact:
-    return compiler.cast_to(value, "DECIMAL(10,0)")
+    return compiler.cast_to(value, decimal(10, 0))
 
 
 def _add_operator(name: type[Expr]) -> Rule:
@@ -68,12 +69,12 @@ def _add_operator(name: type[Expr]) -> Rule:
 
 
 def _numeric(value: Exact) -> Exact:
-    if not is_number(value.type):
+    if not value.type.is_number:
         raise NotExact(f"arithmetic with {value.type}")
     return computed(value)
 
 
-def _cast(type_: str) -> Rule:
+def _cast(type_: SqlType) -> Rule:
     return arguments(1, lambda compiler, value: computed(compiler.cast_to(value, type_)))
 
 
@@ -91,14 +92,14 @@ FUNCTIONS: dict[str, Rule] = {
     "try_mod": _tried(remainder),
     "nullifzero": arguments(1, _nullifzero),
     "zeroifnull": arguments(1, _zeroifnull),
-    "float": _cast("FLOAT"),
+    "float": _cast(FLOAT),
     "decimal": arguments(1, _to_decimal),
-    "bigint": _cast("BIGINT"),
-    "int": _cast("INT"),
-    "smallint": _cast("SMALLINT"),
-    "tinyint": _cast("TINYINT"),
-    "double": _cast("DOUBLE"),
-    "boolean": _cast("BOOLEAN"),
+    "bigint": _cast(BIGINT),
+    "int": _cast(INT),
+    "smallint": _cast(SMALLINT),
+    "tinyint": _cast(TINYINT),
+    "double": _cast(DOUBLE),
+    "boolean": _cast(BOOLEAN),
 }  # fmt: skip
 
 NOTES = {

@@ -20,12 +20,10 @@ from watersmeet.plan.exact.values import (
     constant,
     decimal_parts,
     decimal_type,
-    is_decimal,
-    is_number,
     widened,
 )
 from watersmeet.spec.model import Expr
-from watersmeet.types.sql_type import INTEGERS
+from watersmeet.types.sql_type import BIGINT, BOOLEAN, DOUBLE, FLOAT, INTEGERS, VOID
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -33,21 +31,21 @@ if TYPE_CHECKING:
 
 def real(value: Exact) -> Exact:
     """A number as DOUBLE. Raises: NotExact."""
-    if value.type != "NULL" and not is_number(value.type):
+    if value.type != VOID and not value.type.is_number:
         raise NotExact(f"{value.type} as DOUBLE")
-    return widened(value, "DOUBLE")
+    return widened(value, DOUBLE)
 
 
 def _of_one(function: str) -> Rule:
-    return arguments(1, lambda _, value: call("real", "DOUBLE", real(value), options=[function]))
+    return arguments(1, lambda _, value: call("real", DOUBLE, real(value), options=[function]))
 
 
 def _logarithm(function: str) -> Rule:
-    return arguments(1, lambda _, value: call("logarithm", "DOUBLE", real(value), options=[function]))
+    return arguments(1, lambda _, value: call("logarithm", DOUBLE, real(value), options=[function]))
 
 
 def _of_two(function: str) -> Rule:
-    return arguments(2, lambda _, left, right: call(function, "DOUBLE", real(left), real(right)))
+    return arguments(2, lambda _, left, right: call(function, DOUBLE, real(left), real(right)))
 
 
 def _log(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -57,27 +55,27 @@ def _log(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
 def _bucket(_: Compiler, value: Exact, low: Exact, high: Exact, count: Exact) -> Exact:
     if count.type not in INTEGERS:
         raise NotExact(f"{count.type} as a number of buckets")
-    return call("bucket", "BIGINT", real(value), real(low), real(high), widened(count, "BIGINT"))
+    return call("bucket", BIGINT, real(value), real(low), real(high), widened(count, BIGINT))
 
 
 def _whole(function: str, mode: str) -> Rule:
     """`floor`, `ceil`."""
 
     def of_one(_: Compiler, value: Exact) -> Exact:
-        if is_decimal(value.type):
+        if value.type.is_decimal:
             digits, scale = decimal_parts(value.type)
             if scale == 0:
                 return value
             type_ = decimal_type(digits - scale + 1, 0)
             return call("rounded", type_, value, options=[("type", type_), 0, mode])
         if value.type in INTEGERS:
-            return widened(value, "BIGINT")
-        return call(function, "BIGINT", real(value))
+            return widened(value, BIGINT)
+        return call(function, BIGINT, real(value))
 
     def of_two(_: Compiler, value: Exact, digits: Exact) -> Exact:
-        if value.type not in INTEGERS and not is_decimal(value.type):
+        if value.type not in INTEGERS and not value.type.is_decimal:
             raise NotExact(f"{mode} of {value.type} to a number of digits")
-        return _of_decimal(widened(value, str(as_decimal(value.type))), places(digits), mode)
+        return _of_decimal(widened(value, as_decimal(value.type)), places(digits), mode)
 
     return lambda compiler, nodes: arguments(len(nodes), of_one if len(nodes) == 1 else of_two)(
         compiler, nodes if len(nodes) in (1, 2) else nodes[:0]
@@ -90,7 +88,7 @@ def _round(mode: str) -> Rule:
             raise NotExact("this number of arguments is not on the list")
         value, *rest = compiler.all(nodes)
         digits = places(rest[0]) if rest else 0
-        if is_decimal(value.type):
+        if value.type.is_decimal:
             return _of_decimal(value, digits, mode)
         if value.type in INTEGERS:
             return rounded_whole(value, digits, mode == "even")
@@ -110,9 +108,9 @@ def _of_decimal(value: Exact, to: int, mode: str) -> Exact:
 
 
 def _nanvl(compiler: Compiler, left: Exact, right: Exact) -> Exact:
-    if (left.type, right.type) != ("FLOAT", "FLOAT"):
+    if (left.type, right.type) != (FLOAT, FLOAT):
         left, right = real(left), real(right)
-    return compiler.case_of([call("is_nan", "BOOLEAN", left)], [right], left)
+    return compiler.case_of([call("is_nan", BOOLEAN, left)], [right], left)
 
 
 FUNCTIONS: dict[str, Rule] = {
@@ -126,8 +124,8 @@ FUNCTIONS: dict[str, Rule] = {
     "power": _of_two("power"),
     "hypot": _of_two("hypotenuse"),
     "atan2": _of_two("angle"),
-    "e": arguments(0, lambda _: constant(math.e, "DOUBLE")),
-    "pi": arguments(0, lambda _: constant(math.pi, "DOUBLE")),
+    "e": arguments(0, lambda _: constant(math.e, DOUBLE)),
+    "pi": arguments(0, lambda _: constant(math.pi, DOUBLE)),
     "floor": _whole("whole_below", "floor"),
     "ceil": _whole("whole_above", "ceil"),
     "ceiling": _whole("whole_above", "ceil"),

@@ -10,6 +10,7 @@ from sqlglot import exp
 from watersmeet.plan.exact.rules import Rule
 from watersmeet.plan.exact.values import (
     INTERVAL,
+    INTERVAL_OF_DAYS,
     INTERVAL_OF_MONTHS,
     Exact,
     NotExact,
@@ -17,22 +18,32 @@ from watersmeet.plan.exact.values import (
     constant,
     decimal_parts,
     interval_fields,
-    is_decimal,
-    is_interval,
-    is_of_months,
     one_type,
     widened,
 )
 from watersmeet.spec.model import Expr
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.intervals import interval_months, interval_type, interval_us, is_calendar
-from watersmeet.types.sql_type import INTEGERS, TIMES, decimal
+from watersmeet.types.sql_type import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INTEGERS,
+    SMALLINT,
+    TIMES,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    decimal,
+)
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
 
 Sign = Literal[1, -1]
-DAYS = ("TINYINT", "SMALLINT", "INT")
+DAYS = (TINYINT, SMALLINT, INT)
 
 
 def literal_of(node: exp.Interval) -> Exact:
@@ -42,7 +53,7 @@ def literal_of(node: exp.Interval) -> Exact:
     bits = 31 if months else 63
     if size is None or not -(1 << bits) <= size < 1 << bits:
         raise NotExact("this INTERVAL is read by Spark")
-    return constant(size, str(interval_type(node)))
+    return constant(size, interval_type(node))
 
 
 def negated(interval: Exact) -> Exact:
@@ -56,37 +67,37 @@ def sum_of(compiler: Compiler, left: Exact, right: Exact, sign: Sign) -> Exact |
     if sign == 1 and right.type in TIMES and left.type not in TIMES:
         left, right = right, left
     one, other = left.type, right.type
-    if one in TIMES and is_interval(other):
+    if one in TIMES and other.is_interval:
         return moved(compiler, left, right if sign == 1 else negated(right))
-    if is_interval(one) and is_interval(other):
+    if one.is_interval and other.is_interval:
         return call("add_intervals", one_type([one, other]), left, right, options=[sign])
-    if one == "DATE" and other in DAYS:
-        return call("add_days", "DATE", left, widened(right, "INT"), options=[sign])
+    if one == DATE and other in DAYS:
+        return call("add_days", DATE, left, widened(right, INT), options=[sign])
     if one in TIMES and other in TIMES and sign == -1:
         return difference(compiler, left, right)
-    if any(type_ in TIMES or is_interval(type_) for type_ in (one, other)):
+    if any(type_ in TIMES or type_.is_interval for type_ in (one, other)):
         raise NotExact(f"{one} {'+' if sign == 1 else '-'} {other}")
     return None
 
 
 def moved(compiler: Compiler, time: Exact, interval: Exact) -> Exact:
     """A time + an interval."""
-    days = interval.type == "INTERVAL DAY"
-    if time.type == "DATE" and is_of_months(interval.type):
-        return call("add_months", "DATE", time, interval)
-    if time.type == "DATE" and days:
-        return call("add_days", "DATE", time, call("interval_days", "INT", interval), options=[1])
+    days = interval.type == INTERVAL_OF_DAYS
+    if time.type == DATE and interval.type.is_of_months:
+        return call("add_months", DATE, time, interval)
+    if time.type == DATE and days:
+        return call("add_days", DATE, time, call("interval_days", INT, interval), options=[1])
     own, zone = compiler.on_clock(time)
-    function = "add_months_to_time" if is_of_months(interval.type) else "add_interval"
+    function = "add_months_to_time" if interval.type.is_of_months else "add_interval"
     return call(function, own.type, own, interval, options=[zone])
 
 
 def difference(compiler: Compiler, end: Exact, start: Exact) -> Exact:
     """A time - a time."""
-    if end.type == start.type == "DATE":
-        return call("date_difference", "INTERVAL DAY", end, start)
-    if {end.type, start.type} == {"TIMESTAMP", "TIMESTAMP_NTZ"}:  # on the wall, also in a gap
-        end, start = (compiler.cast_to(each, "TIMESTAMP_NTZ") for each in (end, start))
+    if end.type == start.type == DATE:
+        return call("date_difference", INTERVAL_OF_DAYS, end, start)
+    if {end.type, start.type} == {TIMESTAMP, TIMESTAMP_NTZ}:  # on the wall, also in a gap
+        end, start = (compiler.cast_to(each, TIMESTAMP_NTZ) for each in (end, start))
         return call("time_between", INTERVAL, end, start, options=[UTC])
     a, b = compiler.alike([end, start])
     _, zone = compiler.on_clock(a)
@@ -95,35 +106,35 @@ def difference(compiler: Compiler, end: Exact, start: Exact) -> Exact:
 
 def scaled(node: Expr, left: Exact, right: Exact) -> Exact:
     """An interval * or / a number."""
-    if isinstance(node, exp.Mul) and is_interval(right.type):
+    if isinstance(node, exp.Mul) and right.type.is_interval:
         left, right = right, left
-    if not isinstance(node, exp.Mul | exp.Div) or not is_interval(left.type):
+    if not isinstance(node, exp.Mul | exp.Div) or not left.type.is_interval:
         raise NotExact(f"{left.type} and {right.type}: this arithmetic is not on the list")
-    type_ = INTERVAL_OF_MONTHS if is_of_months(left.type) else INTERVAL
+    type_ = INTERVAL_OF_MONTHS if left.type.is_of_months else INTERVAL
     function = "interval_times" if isinstance(node, exp.Mul) else "interval_over"
     return call(function, type_, left, _factor(right, isinstance(node, exp.Mul)))
 
 
 def _factor(number: Exact, decimals: bool) -> Exact:
     if number.type in INTEGERS:
-        return widened(number, "BIGINT")
-    if number.type in ("FLOAT", "DOUBLE"):
-        return widened(number, "DOUBLE")
-    if decimals and is_decimal(number.type) and decimal_parts(number.type)[0] <= 18:
+        return widened(number, BIGINT)
+    if number.type in (FLOAT, DOUBLE):
+        return widened(number, DOUBLE)
+    if decimals and number.type.is_decimal and decimal_parts(number.type)[0] <= 18:
         return number
     raise NotExact(f"an interval and {number.type}: this arithmetic is not on the list")
 
 
-_TYPES = {"year": "INT", "month": "TINYINT", "day": "INT", "hour": "TINYINT", "minute": "TINYINT"}
+_TYPES = {"year": INT, "month": TINYINT, "day": INT, "hour": TINYINT, "minute": TINYINT}
 
 
 def part_of_interval(part: str, interval: Exact) -> Exact:
     """EXTRACT, of a part that its type has."""
-    fields = ("year", "month") if is_of_months(interval.type) else ("day", "hour", "minute", "second")
+    fields = ("year", "month") if interval.type.is_of_months else ("day", "hour", "minute", "second")
     first, last = (fields.index(each.lower()) for each in interval_fields(interval.type))
     if part not in fields[first : last + 1]:
         raise NotExact(f"{part} of {interval.type}")
-    return call("interval_part", _TYPES.get(part, "DECIMAL(8,6)"), interval, options=[part])
+    return call("interval_part", _TYPES.get(part, decimal(8, 6)), interval, options=[part])
 
 
 def _make_days(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -131,8 +142,8 @@ def _make_days(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if len(found) > 4:
         raise NotExact("this number of arguments is not on the list")
     whole = [compiler.as_int(each) for each in found[:3]]
-    whole += [constant(0, "INT")] * (3 - len(whole))
-    seconds = seconds_of(found[3], 18) if len(found) > 3 else constant("0", "DECIMAL(18,6)")
+    whole += [constant(0, INT)] * (3 - len(whole))
+    seconds = seconds_of(found[3], 18) if len(found) > 3 else constant("0", decimal(18, 6))
     return call("make_days", INTERVAL, *whole, seconds)
 
 
@@ -140,16 +151,16 @@ def _make_months(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     found = [compiler.as_int(each) for each in compiler.all(nodes)]
     if len(found) > 2:
         raise NotExact("this number of arguments is not on the list")
-    found += [constant(0, "INT")] * (2 - len(found))
+    found += [constant(0, INT)] * (2 - len(found))
     return call("make_months", INTERVAL_OF_MONTHS, *found)
 
 
 def seconds_of(number: Exact, digits: int) -> Exact:
     """As DECIMAL(digits,6), if nothing is cut off."""
-    type_ = str(decimal(digits, 6))
+    type_ = decimal(digits, 6)
     if number.type in DAYS:
         return widened(number, type_)
-    if is_decimal(number.type):
+    if number.type.is_decimal:
         own, scale = decimal_parts(number.type)
         if scale <= 6 and own - scale <= digits - 6:
             return widened(number, type_)
@@ -161,16 +172,16 @@ def _bucket(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if len(found) not in (2, 3):
         raise NotExact("this number of arguments is not on the list")
     size, time = found[:2]
-    if not is_interval(size.type) or size.tree[0] != "constant" or not size.tree[1] or size.tree[1] < 0:
+    if not size.type.is_interval or size.tree[0] != "constant" or not size.tree[1] or size.tree[1] < 0:
         raise NotExact("a size that is no constant INTERVAL above 0")
-    if time.type not in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+    if time.type not in (TIMESTAMP, TIMESTAMP_NTZ):
         raise NotExact(f"a bucket of {time.type}")
-    origin = found[2] if len(found) == 3 else constant(0, "TIMESTAMP_NTZ")
+    origin = found[2] if len(found) == 3 else constant(0, TIMESTAMP_NTZ)
     if any(each and each[0] == "column" for each in _leaves(origin.tree)):
         raise NotExact("an origin that is not constant")
     origin = compiler.cast_to(origin, time.type)
     _, zone = compiler.on_clock(time)
-    function = "time_bucket_of_months" if is_of_months(size.type) else "time_bucket"
+    function = "time_bucket_of_months" if size.type.is_of_months else "time_bucket"
     return call(function, time.type, time, origin, options=[size.tree[1], zone])
 
 

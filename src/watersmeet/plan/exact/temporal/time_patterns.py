@@ -10,7 +10,7 @@ from watersmeet.plan.exact.rules import Rule
 from watersmeet.plan.exact.temporal.instants import unix_timestamp
 from watersmeet.plan.exact.values import Exact, NotExact, call, constant_value, or_null, widened
 from watersmeet.spec.model import Expr
-from watersmeet.types.sql_type import INTEGERS
+from watersmeet.types.sql_type import BIGINT, DATE, INTEGERS, STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -92,7 +92,7 @@ def _check(pieces: Sequence[str], known: dict[str, Sequence[int]], pattern: str)
 
 
 def _pattern(value: Exact) -> str:
-    if value.type != "STRING":
+    if value.type != STRING:
         raise NotExact("a pattern that is no text")
     return str(constant_value(value))
 
@@ -105,7 +105,7 @@ def _format(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
 
 
 def _formatted(compiler: Compiler, time: Exact, pattern: str) -> Exact:
-    return call("format_time", "STRING", time, options=[written_pattern(pattern), compiler.zone])
+    return call("format_time", STRING, time, options=[written_pattern(pattern), compiler.zone])
 
 
 def _from_unixtime(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -114,11 +114,11 @@ def _from_unixtime(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
         raise NotExact("this number of arguments is not on the list")
     if found[0].type not in INTEGERS:
         raise NotExact(f"from_unixtime of {found[0].type}")
-    seconds = call("wrapped_seconds", "TIMESTAMP", widened(found[0], "BIGINT"))
+    seconds = call("wrapped_seconds", TIMESTAMP, widened(found[0], BIGINT))
     return _formatted(compiler, seconds, _pattern(found[1]) if len(found) == 2 else _USUAL)
 
 
-def _parsed(to: str, fails: bool) -> Rule:
+def _parsed(to: SqlType, fails: bool) -> Rule:
     """`to_date`, `to_timestamp`, …: of a text with a pattern; without one, a cast."""
 
     def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -126,16 +126,16 @@ def _parsed(to: str, fails: bool) -> Rule:
         if len(found) == 1:
             value = compiler.cast_to(found[0], to)
             return value if fails or value is found[0] else or_null(value)
-        if len(found) != 2 or found[0].type != "STRING":
+        if len(found) != 2 or found[0].type != STRING:
             raise NotExact("what is no text is not read by a pattern")
         wall = _wall(found[0], _pattern(found[1]), fails)
-        return wall if to == "TIMESTAMP_NTZ" else compiler.cast_to(compiler.cast_to(wall, "TIMESTAMP"), to)
+        return wall if to == TIMESTAMP_NTZ else compiler.cast_to(compiler.cast_to(wall, TIMESTAMP), to)
 
     return rule
 
 
 def _wall(text: Exact, pattern: str, fails: bool) -> Exact:
-    wall = call("parse_time", "TIMESTAMP_NTZ", text, options=[read_pattern(pattern)])
+    wall = call("parse_time", TIMESTAMP_NTZ, text, options=[read_pattern(pattern)])
     return wall if fails else or_null(wall, _FAILS)
 
 
@@ -144,9 +144,9 @@ def _unix_timestamp(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if len(found) not in (1, 2):
         raise NotExact("this number of arguments is not on the list")
     value = found[0]
-    if value.type == "STRING":
+    if value.type == STRING:
         wall = _wall(value, _pattern(found[1]) if len(found) == 2 else _USUAL, True)
-        value = compiler.cast_to(wall, "TIMESTAMP")
+        value = compiler.cast_to(wall, TIMESTAMP)
     return unix_timestamp(compiler, value)
 
 
@@ -155,12 +155,12 @@ FUNCTIONS: dict[str, Rule] = {
     "from_unixtime": _from_unixtime,
     "unix_timestamp": _unix_timestamp,
     "to_unix_timestamp": _unix_timestamp,
-    "to_date": _parsed("DATE", True),
-    "try_to_date": _parsed("DATE", False),
-    "to_timestamp": _parsed("TIMESTAMP", True),
-    "to_timestamp_ltz": _parsed("TIMESTAMP", True),
-    "to_timestamp_ntz": _parsed("TIMESTAMP_NTZ", True),
-    "try_to_timestamp": _parsed("TIMESTAMP", False),
+    "to_date": _parsed(DATE, True),
+    "try_to_date": _parsed(DATE, False),
+    "to_timestamp": _parsed(TIMESTAMP, True),
+    "to_timestamp_ltz": _parsed(TIMESTAMP, True),
+    "to_timestamp_ntz": _parsed(TIMESTAMP_NTZ, True),
+    "try_to_timestamp": _parsed(TIMESTAMP, False),
 }  # fmt: skip
 
 NOTES = dict.fromkeys(

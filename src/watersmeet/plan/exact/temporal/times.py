@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from watersmeet.plan.exact.rules import Rule, arguments
 from watersmeet.plan.exact.temporal.intervals import DAYS, part_of_interval
-from watersmeet.plan.exact.values import DAY_US, Exact, NotExact, call, constant_value, is_interval, widened
+from watersmeet.plan.exact.values import DAY_US, Exact, NotExact, call, constant_value, widened
 from watersmeet.spec.model import Expr
-from watersmeet.types.sql_type import INTEGERS
+from watersmeet.types.sql_type import BIGINT, DATE, DOUBLE, INT, INTEGERS, STRING, TIMESTAMP, decimal
 
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
@@ -71,11 +71,11 @@ def part_of(compiler: Compiler, field: str, value: Exact) -> Exact:
     part = _FIELD.get(field.upper())
     if part is None:
         raise NotExact(f"{field} of a time is not on the list")
-    if is_interval(value.type):
+    if value.type.is_interval:
         return part_of_interval(part, value)
     if part == "second":
         time, zone = compiler.on_clock(value)
-        return call("second_with_fraction", "DECIMAL(8,6)", time, options=[zone])
+        return call("second_with_fraction", decimal(8, 6), time, options=[zone])
     return _part(part)(compiler, value)
 
 
@@ -85,14 +85,14 @@ def _part(part: str) -> Callable[[Compiler, Exact], Exact]:
     def make(compiler: Compiler, value: Exact) -> Exact:
         if part in _CLOCK:
             return _of_clock(compiler, value, *_CLOCK[part])
-        return call("date_part", "INT", compiler.as_date(value), options=[part])
+        return call("date_part", INT, compiler.as_date(value), options=[part])
 
     return make
 
 
 def _of_clock(compiler: Compiler, value: Exact, size: int, count: int) -> Exact:
     time, zone = compiler.on_clock(value)
-    return call("time_part", "INT", time, options=[size, count, zone])
+    return call("time_part", INT, time, options=[size, count, zone])
 
 
 def _date_part(compiler: Compiler, field: Exact, value: Exact) -> Exact:
@@ -101,27 +101,27 @@ def _date_part(compiler: Compiler, field: Exact, value: Exact) -> Exact:
 
 def _text(value: Exact) -> str:
     found = constant_value(value)
-    if value.type != "STRING":
+    if value.type != STRING:
         raise NotExact("a unit that is no text")
     return str(found)
 
 
 def _name(part: str, names: Sequence[str]) -> Callable[[Compiler, Exact], Exact]:
     short = " ".join(name[:3] for name in names)
-    return lambda compiler, value: call("date_name", "STRING", compiler.as_date(value), options=[part, short])
+    return lambda compiler, value: call("date_name", STRING, compiler.as_date(value), options=[part, short])
 
 
 def _days_moved(sign: int) -> Callable[[Compiler, Exact, Exact], Exact]:
     def make(compiler: Compiler, date: Exact, days: Exact) -> Exact:
         if days.type not in DAYS:
             raise NotExact(f"{days.type} as days")
-        return call("add_days", "DATE", compiler.as_date(date), widened(days, "INT"), options=[sign])
+        return call("add_days", DATE, compiler.as_date(date), widened(days, INT), options=[sign])
 
     return make
 
 
 def _add_months(compiler: Compiler, date: Exact, months: Exact) -> Exact:
-    return call("add_months", "DATE", compiler.as_date(date), compiler.as_int(months))
+    return call("add_months", DATE, compiler.as_date(date), compiler.as_int(months))
 
 
 def _months_between(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -132,18 +132,18 @@ def _months_between(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if not isinstance(rounded, bool):
         raise NotExact("months_between with what is no BOOLEAN")
     times = [compiler.as_timestamp(each) for each in found[:2]]
-    return call("months_between", "DOUBLE", *times, options=[rounded, compiler.zone])
+    return call("months_between", DOUBLE, *times, options=[rounded, compiler.zone])
 
 
 def _last_day(compiler: Compiler, date: Exact) -> Exact:
-    return call("last_day", "DATE", compiler.as_date(date))
+    return call("last_day", DATE, compiler.as_date(date))
 
 
 def _next_day(compiler: Compiler, date: Exact, weekday: Exact) -> Exact:
     wanted = _text(weekday).upper()
     for number, name in enumerate(WEEKDAYS):
         if wanted in (name[:2].upper(), name[:3].upper(), name.upper()):
-            return call("next_day", "DATE", compiler.as_date(date), options=[number])
+            return call("next_day", DATE, compiler.as_date(date), options=[number])
     raise NotExact(f"{wanted} is no day of the week")
 
 
@@ -152,16 +152,16 @@ def _trunc(compiler: Compiler, value: Exact, unit: Exact) -> Exact:
     date = compiler.as_date(value)
     if own is None:
         raise NotExact("trunc to no unit of days is NULL")
-    return call("floor_date", "DATE", date, options=[own])
+    return call("floor_date", DATE, date, options=[own])
 
 
 def _date_trunc(compiler: Compiler, unit: Exact, value: Exact) -> Exact:
     name = _text(unit).upper()
     time = compiler.as_timestamp(value)
     if name in _CUT_US:
-        return call("floor_time", "TIMESTAMP", time, options=[_CUT_US[name], compiler.zone])
+        return call("floor_time", TIMESTAMP, time, options=[_CUT_US[name], compiler.zone])
     if name in _CUT_DAYS:
-        return call("floor_time_to_days", "TIMESTAMP", time, options=[_CUT_DAYS[name], compiler.zone])
+        return call("floor_time_to_days", TIMESTAMP, time, options=[_CUT_DAYS[name], compiler.zone])
     raise NotExact("date_trunc to no unit is NULL")
 
 
@@ -192,7 +192,7 @@ def _timestampadd(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     size, function = (
         (_UNIT_US[unit], "add_units") if unit in _UNIT_US else (_UNIT_MONTHS[unit], "add_units_of_months")
     )
-    return call(function, time.type, time, widened(count, "BIGINT"), options=[size, zone])
+    return call(function, time.type, time, widened(count, BIGINT), options=[size, zone])
 
 
 def _difference(days: Rule) -> Rule:
@@ -203,7 +203,7 @@ def _difference(days: Rule) -> Rule:
 
 
 def _datediff(compiler: Compiler, end: Exact, start: Exact) -> Exact:
-    return call("days_between", "INT", compiler.as_date(end), compiler.as_date(start))
+    return call("days_between", INT, compiler.as_date(end), compiler.as_date(start))
 
 
 def _timestampdiff(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -216,7 +216,7 @@ def _timestampdiff(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if options[0] is None:
         raise NotExact(f"{unit} is no unit")
     function = "units_between" if unit in _UNIT_US else "calendar_units_between"
-    return call(function, "BIGINT", *times, options=options)
+    return call(function, BIGINT, *times, options=options)
 
 
 _BY_DAYS = _add(arguments(2, _days_moved(1)))

@@ -13,9 +13,7 @@ from watersmeet.engine.spark.sources.files.first_found import FirstRows, Row, da
 from watersmeet.engine.spark.sources.files.inferred_parquet import spark_type
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.spec.model import Column, Source
-from watersmeet.types.nested import is_nested
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import SqlType
+from watersmeet.types.sql_type import BIGINT, SqlType
 
 _OLDEST = datetime(1900, 1, 1)
 
@@ -37,8 +35,8 @@ def read_parquet(
         if column.name in of_path or field is None:
             continue
         has = spark_type(field.type, physical.get(field.name, ""))
-        if has is None or not _is_read_as(sql_type(has), sql_type(column.type)):
-            if is_nested(column.type):
+        if has is None or not _is_read_as(has, column.type):
+            if column.type.is_nested:
                 first_rows.unchecked = tuple(dict.fromkeys((*first_rows.unchecked, column.name)))
                 continue
             raise refused(
@@ -79,7 +77,7 @@ def _values(source: Source, array: pa.Array, column: Column) -> list[Any]:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_timestamp(array.type):
-        if column.type == "BIGINT":
+        if column.type == BIGINT:
             array = array.cast(pa.int64())
         elif array.type.unit == "ns":  # rounded down, as Spark does
             us = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // 1000
@@ -91,7 +89,7 @@ def _values(source: Source, array: pa.Array, column: Column) -> list[Any]:
         values: list[Any] = array.to_pylist()
     except (ValueError, OverflowError, UnicodeDecodeError):
         raise refused(source, f"a value of {column.name} is one that only Spark reads") from None
-    nested = is_nested(column.type)
+    nested = column.type.is_nested
     old = [
         v for v in (_leaves(values) if nested else values) if isinstance(v, date) and v.year < _OLDEST.year
     ]

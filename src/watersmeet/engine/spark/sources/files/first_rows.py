@@ -37,9 +37,8 @@ from watersmeet.spec.files import OF_SOURCES, format_of, local_path, path_of
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.option_values import separator_of
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
-from watersmeet.types.nested import element_of, entry_of, fields_of, is_nested
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import PLAIN
+from watersmeet.types import sql_type as sql
+from watersmeet.types.sql_type import PLAIN, SqlType
 from watersmeet.zones import zone
 
 _OPTIONS = {
@@ -244,20 +243,20 @@ def _pairs(pairs: Sequence[tuple[str, Any]]) -> Any:
 
 def _of_json(source: Source, column: Column, time_zone: str) -> Callable[[Any], Any] | None:
     """None: it has parts of which it is not known here how they are read."""
-    if is_nested(column.type):
+    if column.type.is_nested:
         return _of_parts(source, column, time_zone)
     texts = _of_text(source, column, time_zone)
     if texts is None:
         raise refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
 
     def convert(value: Any) -> Any:
-        if column.type == "BOOLEAN":
+        if column.type == sql.BOOLEAN:
             return value if isinstance(value, bool) else _unsure(value)
-        if column.type in ("STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+        if column.type in (sql.STRING, *sql.TIMES):
             return texts(value) if isinstance(value, str) and _is_text(value) else _unsure(value)
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise _Unsure
-        if column.type == "DOUBLE":
+        if column.type == sql.DOUBLE:
             return float(value)
         return texts(str(value))
 
@@ -267,18 +266,17 @@ def _of_json(source: Source, column: Column, time_zone: str) -> Callable[[Any], 
 def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any], Any] | None:
     """Of an ARRAY, a MAP or a STRUCT. A part that is not there is NULL, one that nobody declared is left."""
 
-    def part(type_: str) -> Callable[[Any], Any] | None:
-        own = sql_type(type_)
-        is_plain = own.is_nested or own.is_decimal or own.name in _KNOWN_PARTS
-        convert = _of_json(source, Column(column.name, type_), time_zone) if is_plain else None
+    def part(own: SqlType) -> Callable[[Any], Any] | None:
+        is_plain = own.is_nested or own.is_decimal or own in _KNOWN_PARTS
+        convert = _of_json(source, Column(column.name, own), time_zone) if is_plain else None
         return None if convert is None else lambda value: None if value is None else convert(value)
 
-    element, entry, fields = element_of(column.type), entry_of(column.type), fields_of(column.type)
+    element, entry = column.type.element, column.type.entry
     if element is not None:
         reader = part(element)
         return reader and (lambda value: [*map(reader, value)] if isinstance(value, list) else _unsure(value))
     if entry is not None:
-        item = part(entry[1]) if entry[0] == "STRING" else None
+        item = part(entry[1]) if entry[0] == sql.STRING else None
         return item and (
             lambda value: (
                 {_text(key): item(own) for key, own in value.items()}
@@ -286,7 +284,7 @@ def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any],
                 else _unsure(value)
             )
         )
-    parts = {name: part(type_) for name, type_ in fields or ()}
+    parts = {each.name: part(each.type) for each in column.type.fields}
     if not parts or None in parts.values():
         return None
     return lambda value: (
@@ -302,27 +300,27 @@ def _text(value: str) -> str:
 
 def _of_text(source: Source, column: Column, time_zone: str) -> Callable[[str], Any] | None:
     """What a text in its one certain spelling is as a value of the column; None: that is not known here."""
-    type_ = sql_type(column.type)
+    type_ = column.type
     if type_.is_integer:
         limit = 1 << (type_.bits - 1)
         return lambda text: _sure(text, kind_of_text(text, {})[0] == INT and -limit <= int(text) < limit, int)
     if type_.is_decimal:
         return lambda text: _sure(text, _fits(text, type_.digits, type_.scale), Decimal)
-    if column.type == "DOUBLE":
+    if column.type == sql.DOUBLE:
         return lambda text: (
             float("nan") if text == "NaN" else _sure(text, bool(NUMBER.fullmatch(text)), float)
         )
-    if column.type == "STRING":
+    if column.type == sql.STRING:
         return str
-    if column.type == "BOOLEAN":
+    if column.type == sql.BOOLEAN:
         return lambda text: _sure(
             text, text.lower() in ("true", "false"), lambda given: given.lower() == "true"
         )
-    if column.type == "DATE":
+    if column.type == sql.DATE:
         return lambda text: _sure(text, kind_of_text(text, {})[0] == DATE, date.fromisoformat)
-    if column.type == "TIMESTAMP":
+    if column.type == sql.TIMESTAMP:
         return lambda text: _instant(text, time_zone)
-    if column.type == "TIMESTAMP_NTZ":
+    if column.type == sql.TIMESTAMP_NTZ:
         return lambda text: _sure(text, kind_of_text(text, {})[0] == LOCAL, datetime.fromisoformat)
     return None
 

@@ -22,6 +22,8 @@ from watersmeet.errors import EngineError, raise_all
 from watersmeet.names import is_ours
 from watersmeet.spec.files import format_of, local_path, path_of, source_problems
 from watersmeet.spec.model import Column, Source
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import STRING, TIMESTAMP, SqlType
 
 SAMPLED = 20
 """So many files are sampled, or their footers compared: the oldest and the newest, half and half. Of Parquet
@@ -107,13 +109,14 @@ def infer(source: Source) -> Inferred:
 
 def as_kept(columns: Iterable[Column]) -> list[list[str]]:
     """For a manifest's ``host``."""
-    return [[column.name, column.type] for column in columns]
+    return [[column.name, str(column.type)] for column in columns]
 
 
 def kept_in(host: Mapping[str, Any]) -> dict[str, tuple[Column, ...]]:
     """Per source what was inferred when the job began; empty where nothing was."""
     return {
-        name: tuple(Column(*column) for column in columns) for name, columns in host.get(COLUMNS, {}).items()
+        name: tuple(Column(column, sql_type(kind)) for column, kind in columns)
+        for name, columns in host.get(COLUMNS, {}).items()
     }
 
 
@@ -157,7 +160,7 @@ def _ends(files: Sequence[There], most: int) -> list[str]:
 
 def of_directories(
     path: str, files: Sequence[There], options: Mapping[str, str]
-) -> Iterator[tuple[str, str, list[Told]]]:
+) -> Iterator[tuple[str, SqlType, list[Told]]]:
     """Columns of partitions' directories (``k=v``): name, type, notes."""
     root = os.path.abspath(local_path(path) or path)
     if not os.path.isdir(root) or options.get("recursivefilelookup", "").strip().lower() == "true":
@@ -171,8 +174,8 @@ def of_directories(
                 seen.setdefault(unquote(name), Seen()).add_text(written, {})
     for name, values in seen.items():
         kind, why = type_of(values)
-        if kind == "TIMESTAMP":  # times have colons, which directories' names have in other spellings
-            kind, why = "STRING", "times in directories' names are left as they are"
+        if kind == TIMESTAMP:  # times have colons, which directories' names have in other spellings
+            kind, why = STRING, "times in directories' names are left as they are"
         yield name, kind, [(name, f"{name} is {kind}: {why}")] if why else []
 
 

@@ -11,12 +11,22 @@ from pyarrow import parquet
 from watersmeet.engine.spark.sources.files.inferred_types import Told
 from watersmeet.engine.spark.sources.files.parquet_types import types_of
 from watersmeet.engine.spark.sources.files.there import shown
-from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError
-from watersmeet.types.sql_type import MOST_DIGITS
+from watersmeet.types.sql_type import (
+    BIGINT,
+    INT,
+    MOST_DIGITS,
+    SMALLINT,
+    TINYINT,
+    Field,
+    SqlType,
+    array,
+    map_of,
+    struct,
+)
 
 _NEAREST = {
-    pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.uint8(): "SMALLINT", pa.uint16(): "INT",
+    pa.int8(): TINYINT, pa.int16(): SMALLINT, pa.uint8(): SMALLINT, pa.uint16(): INT,
 }  # fmt: skip
 
 
@@ -24,7 +34,7 @@ _NEAREST = {
 class FileColumns:
     """What files say of their columns: ``types`` by name, in their order."""
 
-    types: dict[str, str] = field(default_factory=dict)
+    types: dict[str, SqlType] = field(default_factory=dict)
     notes: list[Told] = field(default_factory=list)
     files: int = 0
     records: int | None = None
@@ -53,7 +63,7 @@ def columns_of(name: str, files: Sequence[str]) -> FileColumns:
     return first[1]
 
 
-def _lowered(columns: FileColumns) -> dict[str, str]:
+def _lowered(columns: FileColumns) -> dict[str, SqlType]:
     return {name.lower(): kind for name, kind in columns.types.items()}
 
 
@@ -93,13 +103,13 @@ def _of_file(name: str, file: str) -> FileColumns:
             )
             continue
         columns.types[column.name] = kind
-        if pa.types.is_timestamp(column.type) and kind == "BIGINT":
+        if pa.types.is_timestamp(column.type) and kind == BIGINT:
             note = f"{column.name} is BIGINT: nanoseconds since 1970, of which Spark reads no TIMESTAMP"
             columns.notes.append((column.name, note))
     return columns
 
 
-def spark_type(kind: pa.DataType, physical: str) -> str | None:
+def spark_type(kind: pa.DataType, physical: str) -> SqlType | None:
     """As Spark infers it; None: that is not known here.
 
     Args:
@@ -109,15 +119,14 @@ def spark_type(kind: pa.DataType, physical: str) -> str | None:
         kind = kind.value_type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         element = spark_type(kind.value_type, "")
-        return element and f"ARRAY<{element}>"
+        return element and array(element)
     if pa.types.is_map(kind):
         key, item = spark_type(kind.key_type, ""), spark_type(kind.item_type, "")
-        return key and item and f"MAP<{key}, {item}>"
+        return key and item and map_of(key, item)
     if pa.types.is_struct(kind):
         parts = [(column.name, spark_type(column.type, "")) for column in kind]
-        if not parts or any(part is None for _, part in parts):
-            return None
-        return f"STRUCT<{', '.join(f'{quoted(name)}: {part}' for name, part in parts)}>"
+        fields = [Field(name, part) for name, part in parts if part is not None]
+        return struct(fields) if fields and len(fields) == len(parts) else None
     if pa.types.is_timestamp(kind) and kind.unit == "ns" and not physical:
         return None
     if pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS:

@@ -38,9 +38,8 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
 )
 from watersmeet.engine.spark.sources.files.json_text import has_other_forms, parsed
 from watersmeet.engine.spark.sources.files.there import shown
-from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, counted
-from watersmeet.types.sql_type import MOST_DIGITS
+from watersmeet.types.sql_type import DOUBLE, MOST_DIGITS, STRING, Field, SqlType, array, struct
 
 RECORDS = 10_000
 """So many are sampled in all, shared among the files."""
@@ -100,7 +99,7 @@ def _settle(columns: FileColumns, column: str, seen: Seen, options: Mapping[str,
             code="wrong-columns",
             hint="declare the columns that are meant, without that one",
         )
-    kind, why = ("STRING", None) if _as_text(options) else nested_type(seen)
+    kind, why = (STRING, None) if _as_text(options) else nested_type(seen)
     if kind is None:
         columns.notes.append((None, f"the column {column} is left out: {why}"))
         return
@@ -158,34 +157,34 @@ class Nested(Seen):
         self.why = self.why or why
 
 
-def nested_type(seen: Seen) -> tuple[str | None, str | None]:
+def nested_type(seen: Seen) -> tuple[SqlType | None, str | None]:
     """As `type_of`, also of objects and arrays; None: Spark has no such type."""
     kinds = set(seen.examples)
     if not isinstance(seen, Nested) or not kinds & {_OBJECT, _ARRAY} or len(kinds) > 1:
         kind, why = type_of(seen)
         if REAL in kinds and kinds & {LONG, BIG} and kinds <= {INT, LONG, BIG, REAL}:
-            return "DOUBLE", "some of its numbers have more digits than a DOUBLE holds"
+            return DOUBLE, "some of its numbers have more digits than a DOUBLE holds"
         return kind, why
     if seen.element is not None:
         element, why = nested_type(seen.element)
-        return element and f"ARRAY<{element}>", why
+        return element and array(element), why
     return _struct(seen)
 
 
-def _struct(seen: Nested) -> tuple[str | None, str | None]:
+def _struct(seen: Nested) -> tuple[SqlType | None, str | None]:
     if not seen.parts:
         return None, "its objects are empty"
     if len({name.lower() for name in seen.parts}) < len(seen.parts):
         return None, "its objects have two parts of one name, which Spark does not tell apart"
-    fields: list[str] = []
+    fields: list[Field] = []
     notes: list[str] = []
     for name, part in seen.parts.items():
         kind, why = nested_type(part)
         if kind is None or not name.strip() or not name.isprintable():
             return None, f"its part {name!r} cannot be declared"
-        fields.append(f"{quoted(name)}: {kind}")
+        fields.append(Field(name, kind))
         notes += [f"{name}: {why}"] if why else []
-    return f"STRUCT<{', '.join(fields)}>", "; ".join(notes) or None
+    return struct(fields), "; ".join(notes) or None
 
 
 class _Sample:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 
-from watersmeet.types.sql_type import MOST_DIGITS, decimal
+from watersmeet.types import sql_type as sql
+from watersmeet.types.sql_type import MOST_DIGITS, SqlType, decimal
 
 Told = tuple[str | None, str]
 """A note, and the column that it is on (None: on no column that is there)."""
@@ -32,7 +33,13 @@ INT, LONG, BIG, REAL, SPECIAL, BOOL, DATE, LOCAL, ZONED, TEXT = (
     "times without a zone", "times with a zone", "texts",
 )  # fmt: skip
 
-_ALONE = {BOOL: "BOOLEAN", DATE: "DATE", LOCAL: "TIMESTAMP", ZONED: "TIMESTAMP", TEXT: "STRING"}
+_ALONE = {
+    BOOL: sql.BOOLEAN,
+    DATE: sql.DATE,
+    LOCAL: sql.TIMESTAMP,
+    ZONED: sql.TIMESTAMP,
+    TEXT: sql.STRING,
+}
 
 
 @dataclass
@@ -52,17 +59,17 @@ class Seen:
         self.why = self.why or why
 
 
-def type_of(seen: Seen) -> tuple[str, str | None]:
+def type_of(seen: Seen) -> tuple[SqlType, str | None]:
     """The type, and what a person should know of it."""
     kinds = set(seen.examples)
     if not kinds:
-        return "STRING", "there are no values in the sample"
+        return sql.STRING, "there are no values in the sample"
     if kinds <= {INT, LONG}:
-        return "BIGINT", None
+        return sql.BIGINT, None
     if kinds <= {INT, LONG, BIG}:
-        return str(decimal(MOST_DIGITS, 0)), "whole numbers beyond BIGINT"
+        return decimal(MOST_DIGITS, 0), "whole numbers beyond BIGINT"
     if kinds & {INT, REAL} and kinds <= {INT, REAL, SPECIAL}:
-        return "DOUBLE", None
+        return sql.DOUBLE, None
     if len(kinds) == 1:
         (kind,) = kinds
         note = (
@@ -72,9 +79,9 @@ def type_of(seen: Seen) -> tuple[str, str | None]:
             if kind == LOCAL
             else None
         )
-        return _ALONE.get(kind, "STRING"), note
+        return _ALONE.get(kind, sql.STRING), note
     first, second = list(seen.examples.items())[:2]
-    return "STRING", f"there are {first[0]} ({first[1]!r}) and {second[0]} ({second[1]!r})"
+    return sql.STRING, f"there are {first[0]} ({first[1]!r}) and {second[0]} ({second[1]!r})"
 
 
 def kind_of_text(value: str, options: Mapping[str, str]) -> tuple[str, str | None]:

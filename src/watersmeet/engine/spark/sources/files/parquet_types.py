@@ -14,11 +14,27 @@ from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.types.common import holds
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import MOST_DIGITS, PLAIN, decimal
+from watersmeet.types.sql_type import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    MOST_DIGITS,
+    PLAIN,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    SqlType,
+    decimal,
+)
 
-_INT32 = ("INT", "TINYINT", "SMALLINT", "BIGINT", "DOUBLE", "DATE")
-_TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ")
+_INT32 = (INT, TINYINT, SMALLINT, BIGINT, DOUBLE, DATE)
+_TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
 
 
 def check_types(what: str, source: Source, file: str) -> None:
@@ -71,7 +87,7 @@ def _is_in_path(column: str, file: str) -> bool:
     return f"/{column.lower()}=" in file.lower()
 
 
-def _wrong(source: Source, file: str) -> Iterator[tuple[str, str, str, str | None]]:
+def _wrong(source: Source, file: str) -> Iterator[tuple[str, SqlType, str, SqlType | None]]:
     """(column, declared type, what the file has, a type that would fit; None: Spark has none)."""
     schema = parquet.read_metadata(file).schema
     leaves = {leaf.path: leaf for leaf in (schema.column(number) for number in range(len(schema)))}
@@ -90,22 +106,21 @@ def _wrong(source: Source, file: str) -> Iterator[tuple[str, str, str, str | Non
             yield column.name, column.type, has, None if long else fits[0]
 
 
-def reads(declared: str, kind: pa.DataType, physical: str) -> bool:
+def reads(declared: SqlType, kind: pa.DataType, physical: str) -> bool:
     """Whether Spark reads a column as ``declared``; True as well where that is not known."""
-    own = sql_type(declared)
     fits = types_of(kind, physical)
-    if not fits or not (own.is_decimal or own.name in PLAIN) or str(own) in fits:
+    if not fits or not (declared.is_decimal or declared in PLAIN) or declared in fits:
         return True
-    if not own.is_decimal:
-        return pa.types.is_decimal(kind) and (own.name == "BINARY" or physical in ("INT32", "INT64"))
+    if not declared.is_decimal:
+        return pa.types.is_decimal(kind) and (declared == BINARY or physical in ("INT32", "INT64"))
     if pa.types.is_decimal(kind):
-        return holds(own, decimal(kind.precision, kind.scale))
+        return holds(declared, decimal(kind.precision, kind.scale))
     if pa.types.is_signed_integer(kind):
-        return own.whole_digits >= (20 if physical == "INT64" else 10)
-    return bool(kind == pa.uint64() and str(own) == "DECIMAL(20,0)")
+        return declared.whole_digits >= (20 if physical == "INT64" else 10)
+    return bool(kind == pa.uint64() and declared == decimal(20, 0))
 
 
-def types_of(kind: pa.DataType, physical: str) -> tuple[str, ...]:
+def types_of(kind: pa.DataType, physical: str) -> tuple[SqlType, ...]:
     """The declared types, but for wider decimals, as which Spark reads a column; the first is the nearest.
     Empty: not known here.
 
@@ -119,23 +134,23 @@ def types_of(kind: pa.DataType, physical: str) -> tuple[str, ...]:
         if physical == "INT96":
             return _TIMES
         near = _TIMES if kind.tz else _TIMES[::-1]
-        return ("BIGINT",) if kind.unit == "ns" else (*near, "BIGINT")
+        return (BIGINT,) if kind.unit == "ns" else (*near, BIGINT)
     if pa.types.is_decimal(kind):
-        return (str(decimal(kind.precision, kind.scale)),)
+        return (decimal(kind.precision, kind.scale),)
     if pa.types.is_fixed_size_binary(kind):
-        return ("BINARY",)
+        return (BINARY,)
     return _TYPES.get(kind, ())
 
 
-_TYPES: dict[pa.DataType, tuple[str, ...]] = {
-    pa.bool_(): ("BOOLEAN",),
+_TYPES: dict[pa.DataType, tuple[SqlType, ...]] = {
+    pa.bool_(): (BOOLEAN,),
     **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), _INT32),
-    pa.int64(): ("BIGINT",),
-    pa.uint32(): ("BIGINT", "DOUBLE"),
-    pa.uint64(): ("DECIMAL(20,0)",),
-    pa.float32(): ("FLOAT", "DOUBLE"),
-    pa.float64(): ("DOUBLE",),
-    **dict.fromkeys((pa.string(), pa.large_string()), ("STRING", "BINARY")),
-    **dict.fromkeys((pa.binary(), pa.large_binary()), ("BINARY", "STRING")),
-    pa.date32(): ("DATE", "TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "TIMESTAMP_NTZ"),
+    pa.int64(): (BIGINT,),
+    pa.uint32(): (BIGINT, DOUBLE),
+    pa.uint64(): (decimal(20, 0),),
+    pa.float32(): (FLOAT, DOUBLE),
+    pa.float64(): (DOUBLE,),
+    **dict.fromkeys((pa.string(), pa.large_string()), (STRING, BINARY)),
+    **dict.fromkeys((pa.binary(), pa.large_binary()), (BINARY, STRING)),
+    pa.date32(): (DATE, TINYINT, SMALLINT, INT, BIGINT, DOUBLE, TIMESTAMP_NTZ),
 }
