@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import Number, NumberError, read_number
-from watersmeet.types.sql_type import DOUBLE, FLOAT
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import BIGINT, BOOLEAN, DOUBLE, FLOAT, INT, STRING
 
-_NULLS = {"INT": Number, "BIGINT": Number, "DOUBLE": Number, "STRING": str, "BOOLEAN": bool}
+_NULLS = {INT: Number, BIGINT: Number, DOUBLE: Number, STRING: str, BOOLEAN: bool}
 """Beside what a NULL that was cast to a type may stand."""
 
 
@@ -63,8 +64,9 @@ def _value(node: Expr) -> _Value:
         return str(node.this) if node.is_string else read_number(node.this)
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
         return read_number(node.this.this, negative=True)
-    if isinstance(node, exp.Cast) and node.to.sql("spark") in _NULLS and _value(node.this) is None:
-        return _Null(_NULLS[node.to.sql("spark")])
+    of = _NULLS.get(sql_type(node.to.sql("spark"))) if isinstance(node, exp.Cast) else None
+    if of is not None and _value(node.this) is None:
+        return _Null(of)
     found = _condition(node)
     return _Null(bool) if found is None else found
 

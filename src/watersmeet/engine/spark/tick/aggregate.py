@@ -12,6 +12,7 @@ from watersmeet.engine.messages.shapes import AggregateShape, NodeShape
 from watersmeet.engine.spark.text import quoted, sql_of
 from watersmeet.plan.model.nodes import AggregatePlan, NodePlan
 from watersmeet.spec.model import WINDOW_END, WINDOW_START
+from watersmeet.types.sql_type import TIMESTAMP, SqlType
 
 _WINDOW = (WINDOW_START, WINDOW_END)
 
@@ -28,7 +29,7 @@ def results_of(node: NodePlan, shape: NodeShape) -> Results | None:
 @results_of.register
 def _(node: AggregatePlan, shape: AggregateShape) -> Results | None:
     zoned = getattr(shape.window_type, "tz", None) is not None
-    if not shape.by_spark and (_window_type(node) != "TIMESTAMP" or zoned):
+    if not shape.by_spark and (_window_type(node) != TIMESTAMP or zoned):
         return None
     return partial(_grouped if shape.by_spark else _with_windows, node)
 
@@ -47,8 +48,8 @@ def _grouped(node: AggregatePlan, frame: DataFrame) -> DataFrame:
 
 
 def _windows(node: AggregatePlan) -> list[Column]:
-    return [F.col(name).cast(_window_type(node)).alias(name) for name in _WINDOW]
+    return [F.col(name).cast(str(_window_type(node))).alias(name) for name in _WINDOW]
 
 
-def _window_type(node: AggregatePlan) -> str:
-    return next(str(column.type) for column in node.results if column.name == WINDOW_START)
+def _window_type(node: AggregatePlan) -> SqlType:
+    return next(column.type for column in node.results if column.name == WINDOW_START)

@@ -56,7 +56,7 @@ _AS_THEY_ARE = {
 }
 """Options that may be said if they say what holds anyway."""
 
-_KNOWN_PARTS = frozenset(PLAIN) - {"FLOAT", "BINARY"}
+_KNOWN_PARTS = frozenset(PLAIN) - {sql.FLOAT, sql.BINARY}
 _FIXED = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?")
 _BLANK = "".join(map(chr, range(33)))
 
