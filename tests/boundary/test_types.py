@@ -10,17 +10,29 @@ from functools import cache
 import pytest
 
 from tests.boundary.test_import_edges import PACKAGE, imports
-from watersmeet.types.sql_type import INTEGERS
+from watersmeet.types.sql_type import INTEGER_BITS, PLAIN
 
 HOME = "types/"
 ORACLE = "testing/oracle/"
 """It shares nothing with what it judges."""
 
-TABLES = {
-    "front/text/place.py": "names that people may have meant",
-    "engine/spark/sources/files/parquet_types.py": "as which types Spark reads columns of Parquet files",
-}
+TABLES = {"front/text/place.py": "names that people may have meant"}
 """Modules that list types, and why."""
+
+NAMES = {*map(str, PLAIN), "DECIMAL", "INTERVAL", "ARRAY", "MAP", "STRUCT", "VOID", "UNKNOWN"}
+COMPARED = {
+    "front/query/as_of.py": "TIMESTAMP is a word of AS OF there",
+    "spec/typed_literals.py": "words before literals, of which not all are types",
+    "testing/cases.py": "texts of case files, which are read by themselves",
+}
+"""Modules that compare texts with names of types, and why. Not counted are `SqlType.name` and families."""
+
+KEPT = {
+    "engine/local/tables.py": "types of DuckDB's",
+    "kernel/aggregate.py": "types of DuckDB's",
+    "engine/spark/sources/scan.py": "what Spark answers, for Spark's SQL",
+}
+"""Modules in which something that is called a type is a text, and why."""
 
 WRITTEN = {"kernel/aggregate.py": "types of DuckDB's"}
 """Modules that write a DECIMAL of digits, and why."""
@@ -42,8 +54,57 @@ def lists_of_types(tree: ast.AST) -> Iterator[int]:
     for node in ast.walk(tree):
         inner = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
         named = {each.value for each in inner if isinstance(each, ast.Constant)}
-        if named >= set(INTEGERS):
+        if named >= set(INTEGER_BITS):
             yield node.lineno
+
+
+def compared_texts(tree: ast.AST) -> Iterator[int]:
+    """Lines where something is compared with the name of a type, looked for among such, or by them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and not _is_of_names(node):
+            sides = [node.left, *node.comparators]
+            if any(_names_a_type(side) for side in sides):
+                yield node.lineno
+        if isinstance(node, ast.BinOp) and any(
+            isinstance(side, ast.Set) and _names_a_type(side) for side in (node.left, node.right)
+        ):
+            yield node.lineno
+
+
+def _is_of_names(node: ast.Compare) -> bool:
+    """Of `SqlType.name`, which is a text, or of families (`spec.functions`)."""
+    text = ast.unparse(node)
+    return re.search(r"\.name\b|\bfamil(y|ies)\b|\bfamily_of\(", text) is not None and ".upper()" not in text
+
+
+def _names_a_type(node: ast.AST) -> bool:
+    inner = getattr(node, "elts", None)
+    if isinstance(inner, list):
+        return any(map(_names_a_type, inner))
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    return node.value in NAMES or node.value.startswith(
+        ("DECIMAL(", "ARRAY<", "MAP<", "STRUCT<", "INTERVAL ")
+    )
+
+
+def kept_as_text(tree: ast.AST) -> Iterator[int]:
+    """Lines of fields, arguments and results that are called types, and are texts."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            named: list[tuple[str, ast.expr | None]] = [(node.target.id, node.annotation)]
+        elif isinstance(node, ast.FunctionDef):
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            named = [*((each.arg, each.annotation) for each in arguments), (node.name, node.returns)]
+        else:
+            continue
+        for name, annotation in named:
+            if annotation is not None and CALLED.fullmatch(name) and TEXT.search(ast.unparse(annotation)):
+                yield node.lineno
+
+
+CALLED = re.compile(r"(.*_)?types?_?")
+TEXT = re.compile(r"^str\b|\[str\]|, str\]|\bstr, \.\.\.")
 
 
 def definitions(tree: ast.AST) -> set[str]:
@@ -61,6 +122,14 @@ def test_a_decimal_of_digits_is_written_in_one_place():
 
 def test_there_is_one_table_of_types():
     assert {name for name, _, tree in modules() if any(lists_of_types(tree))} == set(TABLES)
+
+
+def test_types_are_compared_as_values():
+    assert {name for name, _, tree in modules() if any(compared_texts(tree))} == set(COMPARED)
+
+
+def test_types_are_kept_as_values():
+    assert {name for name, _, tree in modules() if any(kept_as_text(tree))} == set(KEPT)
 
 
 def test_each_rule_has_one_home():
@@ -92,6 +161,41 @@ def test_tasks_load_no_grammar_of_sql():
 )
 def test_a_second_reader_is_seen(source):
     assert READ.search(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'column.type == "BIGINT"',
+        'found.type not in ("STRING", "BINARY")',
+        '{each.type for each in found} == {"DATE"}',
+        'frozenset(PLAIN) - {"FLOAT"}',
+        'kind != "DECIMAL(20,0)"',
+        '"DATE" in kinds',
+        'expr.name.upper() == "TIMESTAMP"',
+    ],
+)
+def test_a_text_that_is_compared_is_seen(source):
+    assert list(compared_texts(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class Column:\n    type: str",
+        "types: dict[str, str] = {}",
+        "def widened(found: Exact, type_: str) -> Exact: ...",
+        "def type_of(expr: Expr) -> str | None: ...",
+        "types: tuple[str, ...] = ()",
+    ],
+)
+def test_a_type_that_is_kept_as_text_is_seen(source):
+    assert list(kept_as_text(ast.parse(source)))
+
+
+@pytest.mark.parametrize("source", ['type_.name == "DECIMAL"', 'family == "MAP"', "column.type == BIGINT"])
+def test_what_is_no_text_of_a_type_is_let_be(source):
+    assert not list(compared_texts(ast.parse(source)))
 
 
 def test_a_second_table_is_seen():

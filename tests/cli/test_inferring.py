@@ -40,7 +40,7 @@ def test_what_was_inferred_is_said_and_can_be_copied(watersmeet, files):
         "  CREATE TABLE b (",
         "    k STRING,",
         "    t TIMESTAMP,",
-        "    o STRUCT<`x`: BIGINT>,",
+        "    o STRUCT<x: BIGINT>,",
         "    WATERMARK FOR t",
         "  ) WITH (…)",
     ]

@@ -83,9 +83,9 @@ def ordered_views(sql: str) -> dict[str, tuple[str, str, str]]:
 
 
 def declared(source: Source) -> dict[str, Any]:
-    units = {column.name: column.type.startswith(("TIMESTAMP", "DATE")) for column in source.columns}
+    units = {column.name: column.type.is_time for column in source.columns}
     return {
-        "columns": {column.name: column.type for column in source.columns},
+        "columns": {column.name: str(column.type) for column in source.columns},
         "time": {
             time.column: {"lag": f"{time.lag // 1_000_000} SECONDS" if units[time.column] else time.lag}
             for time in source.event_times

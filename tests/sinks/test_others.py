@@ -14,6 +14,7 @@ from watersmeet.sinks.memory import MemorySink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink
+from watersmeet.types.sql_type import BIGINT, BINARY, STRING, TIMESTAMP
 
 ORIGIN = {"rows": "of one tick"}
 SERVERS = {"bootstrap.servers": "localhost:9092", "topic": "out"}
@@ -27,7 +28,7 @@ def kafka(columns, **options):
 
 def test_kafka_json_keeps_nulls_and_has_the_key():
     sink = kafka([("id", "BIGINT"), ("t", "TIMESTAMP")], key="id")
-    assert sink._expressions([("id", "bigint"), ("t", "timestamp")]) == (
+    assert sink._expressions([("id", BIGINT), ("t", TIMESTAMP)]) == (
         "CAST(`id` AS STRING)",
         "to_json(struct(*), map('timestampformat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS[XXXXX]',"
         " 'timestampntzformat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS', 'ignorenullfields', 'false'))",
@@ -36,7 +37,7 @@ def test_kafka_json_keeps_nulls_and_has_the_key():
 
 def test_kafka_raw_takes_the_one_column_beside_the_key():
     sink = kafka([("id", "STRING"), ("body", "BINARY")], key="id", format="raw")
-    assert sink._expressions([("id", "string"), ("body", "binary")]) == ("`id`", "`body`")
+    assert sink._expressions([("id", STRING), ("body", BINARY)]) == ("`id`", "`body`")
 
 
 def test_kafka_settings_get_their_prefix():

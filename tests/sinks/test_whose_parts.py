@@ -160,13 +160,14 @@ RACER = """
 import os, sys
 from watersmeet.sinks.registry import make_sink
 from watersmeet.errors import EngineError
-from watersmeet.spec.model import Sink
+from watersmeet.spec.model import Column, Sink
+from watersmeet.types.sql_type import STRING
 owner, root = sys.argv[1:]
 print("ready", flush=True)
 while line := sys.stdin.readline():
     sink = make_sink(Sink("out", "file", {"path": os.path.join(root, line.strip())}))
     try:
-        sink.prepare((column("k", "STRING"),), owner)
+        sink.prepare((Column("k", STRING),), owner)
         print("in", flush=True)
     except EngineError as error:
         print(error.code, flush=True)
