@@ -103,7 +103,7 @@ def kept_as_text(tree: ast.AST) -> Iterator[int]:
                 yield node.lineno
 
 
-CALLED = re.compile(r"(.*_)?types?_?")
+CALLED = re.compile(r"(.*_)?types?(_|_of)?")
 TEXT = re.compile(r"^str\b|\[str\]|, str\]|\bstr, \.\.\.")
 
 

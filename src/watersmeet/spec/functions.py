@@ -33,8 +33,8 @@ from watersmeet.types.sql_type import (
 TABLE = Path(__file__).with_name("spark_functions.json")
 
 FAMILIES = {
-    each.name: each
-    for each in (
+    type_.name: type_
+    for type_ in (
         *(BOOLEAN, INT, BIGINT, DOUBLE, decimal(10, 2), STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ),
         *(array(INT), map_of(STRING, INT), struct([Field("a", INT)])),
     )
@@ -194,6 +194,7 @@ def signature_of(name: str) -> Signature | None:
 def operator_refuses(operator: str, left: SqlType, right: SqlType) -> bool:
     """Whether Spark certainly refuses operands of these types; unknown types never are.
 
+    >>> from watersmeet.types.sql_type import UNKNOWN
     >>> operator_refuses("*", TIMESTAMP, INT), operator_refuses("*", INT, UNKNOWN)
     (True, False)
     >>> operator_refuses("CAST", INT, DATE)
@@ -215,6 +216,7 @@ def form_refuses(form: str, kind: SqlType) -> bool:
 def family_of(kind: SqlType) -> str | None:
     """The family of a Spark type; None for one that is not known here.
 
+    >>> from watersmeet.types.sql_type import SMALLINT, UNKNOWN
     >>> family_of(decimal(8, 2)), family_of(SMALLINT), family_of(UNKNOWN)
     ('DECIMAL', 'INT', None)
     """

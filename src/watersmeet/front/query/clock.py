@@ -179,4 +179,4 @@ def _may_be_time(node: Expr, kind: Callable[[Expr], SqlType]) -> bool:
 
 
 def _holds_time(kind: SqlType) -> bool:
-    return any(each.is_time for each in kind.every)
+    return any(inner.is_time for inner in kind.every)

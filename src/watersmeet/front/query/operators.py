@@ -271,5 +271,5 @@ def _field(node: exp.Dot, kind: Kind) -> Problem | None:
         return None
     if family_of(base) is None:  # an INTERVAL, say
         return None
-    known = [each.name for each in (base.element or base).fields]
+    known = [field.name for field in (base.element or base).fields]
     return f"{shown(node)}: a {base} has no field {name.name}", "unknown-column", near_names(name.name, known)

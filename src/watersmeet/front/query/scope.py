@@ -335,7 +335,7 @@ def fields_in(path: Sequence[exp.Expr], scope: Scope) -> list[Found] | None:
         if not kind.is_struct
         else [
             Found(name, exp.Dot(this=operand(expr.copy()), expression=identifier(name)), f"{origin}.{name}")
-            for name in (each.name for each in kind.fields)
+            for name in (field.name for field in kind.fields)
         ]
     )
 
@@ -347,7 +347,7 @@ def _fields(
     for field in fields:
         within = field_type(kind, field.name)
         if within is None:
-            known = [each.name for each in (kind.element or kind).fields]
+            known = [own.name for own in (kind.element or kind).fields]
             text.problem(
                 f'"{node.sql("spark")}": a {kind} has no field "{field.name}"',
                 "unknown-column",

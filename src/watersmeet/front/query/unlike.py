@@ -100,12 +100,12 @@ def _texts_beside_others(name: str, given: Sequence[Expr], kind: Kind) -> Proble
 
 
 def _have_decimals(one: SqlType, other: SqlType) -> bool:
-    decimals = any(each.is_decimal for kind in (one, other) for each in kind.every)
+    decimals = any(inner.is_decimal for kind in (one, other) for inner in kind.every)
     return decimals and one.is_nested == other.is_nested
 
 
 def _are_unlike(one: SqlType, other: SqlType) -> bool:
     """Certainly."""
-    if any(each.name in _UNCERTAIN for kind in (one, other) for each in kind.every):
+    if any(inner.name in _UNCERTAIN for kind in (one, other) for inner in kind.every):
         return False
     return tightest_type(one, other, names=False) is None

@@ -132,6 +132,7 @@ def united(a: SqlType, b: SqlType) -> SqlType | None:
     """The type that both become in a UNION ALL, as in Spark; None when people are to cast them: they must be
     equal, integers, FLOAT or DOUBLE with any number, or DATE and TIMESTAMP.
 
+    >>> from watersmeet.types.sql_type import DOUBLE, FLOAT, decimal
     >>> united(INT, BIGINT), united(INT, FLOAT), united(DOUBLE, decimal(8, 2))
     (SqlType('BIGINT'), SqlType('DOUBLE'), SqlType('DOUBLE'))
     """
@@ -161,5 +162,5 @@ def field_type(kind: SqlType, name: str) -> SqlType | None:
     if kind.entry is not None:
         key, value = kind.entry
         return value if key == STRING else UNKNOWN
-    found = [each.type for each in kind.fields if each.name.lower() == name.lower()]
+    found = [field.type for field in kind.fields if field.name.lower() == name.lower()]
     return UNKNOWN if len(found) > 1 else next(iter(found), None)

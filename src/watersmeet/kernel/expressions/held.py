@@ -100,7 +100,7 @@ def native(array: pa.Array, type_: SqlType, zoned: bool) -> pa.Array:
     if type_.is_struct:
         parts = [native(field, own, zoned) for field, own in zip(fields(array), type_.inner, strict=True)]
         mask = None if not array.null_count else array.is_null()
-        return pa.StructArray.from_arrays(parts, names=[each.name for each in type_.fields], mask=mask)
+        return pa.StructArray.from_arrays(parts, names=[field.name for field in type_.fields], mask=mask)
     if type_ == TIMESTAMP:
         return array.view(pa.timestamp("us", "UTC" if zoned else None))
     if type_ == TIMESTAMP_NTZ:

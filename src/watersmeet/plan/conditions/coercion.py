@@ -72,7 +72,7 @@ def _in_capitals(type_: SqlType) -> SqlType:
     those casts."""
     if type_.fields:
         return struct(
-            [Field(each.name.upper(), _in_capitals(each.type), each.not_null) for each in type_.fields]
+            [Field(field.name.upper(), _in_capitals(field.type), field.not_null) for field in type_.fields]
         )
     return replace(type_, parts=tuple(map(_in_capitals, type_.parts))) if type_.parts else type_
 

@@ -148,12 +148,12 @@ def is_value(type_: SqlType) -> bool:
 
 def is_ordered(type_: SqlType) -> bool:
     """Whether Spark compares values of a type: no MAPs."""
-    return all(each.entry is None for each in type_.every)
+    return all(inner.entry is None for inner in type_.every)
 
 
 def has_reals(type_: SqlType) -> bool:
     """Whether it is FLOAT or DOUBLE, or something in it is."""
-    return any(each.is_real for each in type_.every)
+    return any(inner.is_real for inner in type_.every)
 
 
 def one_type(types: Sequence[SqlType]) -> SqlType:

@@ -67,6 +67,7 @@ class Inferring:
 def ddl(name: str, columns: Sequence[Column], clauses: Sequence[str]) -> str:
     """The declaration, to be copied; its options are those that it has.
 
+    >>> from watersmeet.types.sql_type import DATE, STRING
     >>> print(ddl("a", [Column("k", STRING), Column("at day", DATE)], ["WATERMARK FOR `at day`"]))
       CREATE TABLE a (
         k STRING,

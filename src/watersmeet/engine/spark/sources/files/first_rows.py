@@ -284,7 +284,7 @@ def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any],
                 else _unsure(value)
             )
         )
-    parts = {each.name: part(each.type) for each in column.type.fields}
+    parts = {field.name: part(field.type) for field in column.type.fields}
     if not parts or None in parts.values():
         return None
     return lambda value: (
