@@ -39,8 +39,8 @@ def case_job(case: Mapping[str, Any]) -> Job:
             settings.options = replace(settings.options, lenient=value)
             continue
         if key not in OPTIONS:
-            known = ", ".join([*OPTIONS, f"{LENIENT} (true or false)"])
-            raise SpecError(f'unknown option "{key}"', code="unknown-setting", hint=f"known: {known}")
+            options = ", ".join([*OPTIONS, f"{LENIENT} (true or false)"])
+            raise SpecError(f'unknown option "{key}"', code="unknown-setting", hint=f"known: {options}")
         # A case says what comes out, and that is the same by any plan: `replay` says by which one it was.
         value = "cascade" if (key, value) == ("plan", DELTA) else value
         settings.set(key, "none" if value is None else str(value))
@@ -78,7 +78,7 @@ def _source(name: str, declared: Mapping[str, Any], *, is_table: bool) -> Source
 
 
 def _time(name: str, columns: tuple[Column, ...], time: str, entry: Mapping[str, Any]) -> EventTime:
-    column = next((each for each in columns if each.name == time), None)
+    column = next((declared for declared in columns if declared.name == time), None)
     if column is None:
         raise SpecError(f'stream "{name}" has no column "{time}"', code="unknown-column")
     if column.type not in INTEGERS and column.type not in TIMES:

@@ -47,9 +47,9 @@ class Catalog:
 
     def flow(self, name: str, where: exp.Expr, text: Text) -> tuple[str, Flow | Joined]:
         """The relation of that name, and how it was spelled when declared."""
-        found = self.flows.get(name.lower())
-        if found is not None:
-            return found
+        flow = self.flows.get(name.lower())
+        if flow is not None:
+            return flow
         if name.lower() in self.broken:
             raise Refused
         if name.lower() in self.inferred:
@@ -67,9 +67,9 @@ class Catalog:
         raise text.error(f'unknown table or view "{name}"', "unknown-table", where, hint)
 
     def sink(self, name: str, offset: int, text: Text) -> Sink:
-        found = self.sinks.get(name.lower())
-        if found is not None:
-            return found
+        declared_sink = self.sinks.get(name.lower())
+        if declared_sink is not None:
+            return declared_sink
         if name.lower() in self.broken:
             raise Refused
         if name.lower() in self.flows:

@@ -174,13 +174,13 @@ class _Reader:
         self.catalog.broken.add(name.lower())
         if cursor.looks_at("AS"):
             raise self.text.not_supported(f"CREATE {kind} … AS is", cursor.offset, _KEPT)
-        found = read_declaration(cursor, kind, name, self.infer)
+        declared = read_declaration(cursor, kind, name, self.infer)
         self.catalog.broken.discard(name.lower())
-        self.catalog.sinks[name.lower()] = found.sink
-        if found.inferred is not None:
-            self.catalog.inferred[name.lower()] = found.inferred
-        if found.source is not None:
-            self.catalog.add(name, flow_of(found.source))
+        self.catalog.sinks[name.lower()] = declared.sink
+        if declared.inferred is not None:
+            self.catalog.inferred[name.lower()] = declared.inferred
+        if declared.source is not None:
+            self.catalog.add(name, flow_of(declared.source))
 
     def _create_view(self, cursor: Cursor, replaces: bool) -> None:
         keeps = cursor.looks_at("IF", "NOT", "EXISTS")
@@ -246,12 +246,12 @@ class _Reader:
         if not self.settings.lateness_is_duration:
             return
         for query in [insert.query for insert in self.inserts] + self.explains:
-            for each in query.inputs:
-                for name in each.event_times:
-                    column = each.column(name)
+            for i in query.inputs:
+                for name in i.event_times:
+                    column = i.column(name)
                     if column is not None and column.type in INTEGERS:
                         message = (
-                            f'allowed_lateness is an interval, but "{each.alias}.{name}" is an integer time'
+                            f'allowed_lateness is an interval, but "{i.alias}.{name}" is an integer time'
                         )
                         self.text.problem(message, "bad-setting", None, "write it as a whole number")
                         return

@@ -41,7 +41,9 @@ def plan_job(job: Job) -> JobPlan:
     errors = check_endpoints(job)
     for insert in job.inserts:
         plan, problems = _plan(insert.name, insert.sink, insert.query, job.options)
-        errors += problems if len(job.inserts) == 1 else [_in_query(insert.name, each) for each in problems]
+        errors += (
+            problems if len(job.inserts) == 1 else [_in_query(insert.name, problem) for problem in problems]
+        )
         if plan is not None:
             plans.append(replace(plan, of_sink=warnings_of(job, insert)))
     raise_all(errors)

@@ -99,13 +99,13 @@ class Scope:
 
     def mentioned(self, expr: Expr) -> list[str]:
         """The aliases that ``expr`` mentions, in the order of the query."""
-        found = {alias for alias, _ in refs(expr)}
-        return [i.alias for i in self.inputs if i.alias in found]
+        aliases = {alias for alias, _ in refs(expr)}
+        return [i.alias for i in self.inputs if i.alias in aliases]
 
     def sides(self, expr: Expr) -> list[Side]:
         """The sides that ``expr`` mentions, the left one first."""
-        found = {self.side(alias) for alias, _ in refs(expr)}
-        return [side for side in Side if side in found]
+        sides = {self.side(alias) for alias, _ in refs(expr)}
+        return [side for side in Side if side in sides]
 
 
 def refs(expr: Expr) -> list[Ref]:

@@ -34,7 +34,7 @@ def in_arrow(type_: SqlType) -> pa.DataType | None:
         return pa.decimal128(type_.digits, type_.scale)
     if not type_.is_nested:
         return PLAIN_IN_ARROW.get(type_.name)
-    inner = [in_arrow(each) for each in type_.inner]
+    inner = [in_arrow(inner_type) for inner_type in type_.inner]
     if None in inner:
         return None
     if type_.fields:

@@ -48,7 +48,7 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
     if left.is_number and right.is_number:
         return _number(left, right)
     if left.is_time and right.is_time:
-        return min(left, right, key=lambda each: TIMES.index(each))
+        return min(left, right, key=lambda time_type: TIMES.index(time_type))
     if left.is_interval and right.is_interval:
         return _interval(left, right)
     if STRING in (left, right):
@@ -58,10 +58,10 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
 
 def common_of(types: Iterable[SqlType]) -> SqlType | None:
     """Of several; of none, or only of NULLs, VOID."""
-    found: SqlType | None = VOID
-    for each in types:
-        found = None if found is None else common_type(found, each)
-    return found
+    common: SqlType | None = VOID
+    for type_ in types:
+        common = None if common is None else common_type(common, type_)
+    return common
 
 
 def holds(wide: SqlType, narrow: SqlType) -> bool:
@@ -72,7 +72,7 @@ def holds(wide: SqlType, narrow: SqlType) -> bool:
 
 def _number(left: SqlType, right: SqlType) -> SqlType:
     if left.is_integer and right.is_integer:
-        return max(left, right, key=lambda each: each.bits)
+        return max(left, right, key=lambda number: number.bits)
     one, other = left.as_decimal, right.as_decimal
     if one is None or other is None:  # beside a FLOAT, too, which would lose digits of other numbers
         return DOUBLE
@@ -93,7 +93,7 @@ def _beside_text(type_: SqlType) -> SqlType | None:
 def _interval(left: SqlType, right: SqlType) -> SqlType | None:
     if left.is_of_months != right.is_of_months:
         return None
-    places = [INTERVAL_FIELDS.index(field) for each in (left, right) for field in each.span or ()]
+    places = [INTERVAL_FIELDS.index(field) for span in (left, right) for field in span.span or ()]
     return interval(INTERVAL_FIELDS[min(places)], INTERVAL_FIELDS[max(places)])
 
 
@@ -103,17 +103,17 @@ def combined(left: SqlType, right: SqlType, rule: Rule, *, names: bool = True) -
     if not same_shape(left, right, names=names):
         return None
     parts = [rule(one, other) for one, other in zip(left.inner, right.inner, strict=True)]
-    known = [each for each in parts if each is not None]
-    if len(known) < len(parts):
+    present = [part for part in parts if part is not None]
+    if len(present) < len(parts):
         return None
     if left.fields:
         return struct(
             [
                 Field(field.name, type_, field.not_null and other.not_null)
-                for field, other, type_ in zip(left.fields, right.fields, known, strict=True)
+                for field, other, type_ in zip(left.fields, right.fields, present, strict=True)
             ]
         )
-    return array(known[0]) if len(known) == 1 else map_of(known[0], known[1])
+    return array(present[0]) if len(present) == 1 else map_of(present[0], present[1])
 
 
 def same_shape(left: SqlType, right: SqlType, *, names: bool = True) -> bool:

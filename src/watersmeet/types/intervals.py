@@ -114,7 +114,7 @@ def read_interval(values: Sequence[tuple[str, str | None]], last: str | None = N
     if last is not None and unit is not None and not more:
         return _span(text, unit_name(unit) or unit, unit_name(last) or last)
     if unit is not None:
-        return _of_parts([_part(amount, each or "") for amount, each in values])
+        return _of_parts([_part(amount, unit_written or "") for amount, unit_written in values])
     stripped = re.sub(r"^\s*interval\s+", "", text, flags=re.IGNORECASE).strip()
     clock = _CLOCK.fullmatch(stripped)
     if clock is not None:
@@ -140,8 +140,8 @@ def _parts_of(rest: str, text: str) -> list[_Part]:
 def _part(amount: str, unit: str) -> _Part:
     name = unit_name(unit)
     if name is None:
-        known = ", ".join(each.upper() for each in (*reversed(UNIT_US), *_CALENDAR))
-        raise IntervalError(f'"{unit}" is no unit of time', f"units are {known}")
+        units = ", ".join(unit_text.upper() for unit_text in (*reversed(UNIT_US), *_CALENDAR))
+        raise IntervalError(f'"{unit}" is no unit of time', f"units are {units}")
     number = _NUMBER.fullmatch(amount.strip())
     if number is None:
         raise IntervalError(f"{amount!r} is no number of {unit}", _HINT)
@@ -311,10 +311,10 @@ def interval_months(interval: exp.Interval) -> int | None:
     if not isinstance(amount, exp.Literal) or not is_calendar(interval):
         return None
     if isinstance(unit, exp.IntervalSpan):
-        found = re.fullmatch(rf"\s*([+-]?)({_DIGITS}+)-({_DIGITS}+)\s*", amount.name)
-        if found is None or int(found[3]) > 11:
+        match = re.fullmatch(rf"\s*([+-]?)({_DIGITS}+)-({_DIGITS}+)\s*", amount.name)
+        if match is None or int(match[3]) > 11:
             return None
-        return (int(found[2]) * 12 + int(found[3])) * (-1 if found[1] == "-" else 1)
+        return (int(match[2]) * 12 + int(match[3])) * (-1 if match[1] == "-" else 1)
     try:
         parts = [_part(amount.name, unit.name)] if unit is not None else _parts_of(amount.name, amount.name)
     except IntervalError:
@@ -364,9 +364,9 @@ def _literal_us(expr: exp.Interval) -> int | None:
             return _span_us(text, unit_name(unit.this.name) or "", unit_name(unit.expression.name) or "")
         if unit is not None:
             return _part(text, unit.name).us
-        found = read_interval([(text, None)])
-        if found.args.get("unit") is not None:
-            return _literal_us(found)
-        return sum(part.us for part in _parts_of(found.this.name, text))
+        interval = read_interval([(text, None)])
+        if interval.args.get("unit") is not None:
+            return _literal_us(interval)
+        return sum(part.us for part in _parts_of(interval.this.name, text))
     except IntervalError:
         return None

@@ -90,11 +90,11 @@ def sql_type(text: str) -> SqlType:
     """
     words = _Words(text)
     try:
-        found = _type(words, declared=False)
+        type_ = _type(words, declared=False)
         words.end()
     except SqlError:
         return SqlType(text.strip().upper())
-    return found
+    return type_
 
 
 def parse_type(cursor: Cursor) -> SqlType:
@@ -131,13 +131,13 @@ def _type(cursor: Cursor, *, declared: bool) -> SqlType:
             "did you mean " + " or ".join(near) + "?" if near else "types are Spark's, such as BIGINT, STRING"
         )
         raise cursor.wrong(f'unknown type "{word}"', "unknown-type", start, hint)
-    found = _SIMPLE[word]
+    name = _SIMPLE[word]
     cursor.accept("PRECISION") or cursor.accept("VARYING")
-    if cursor.looks_at("(") and found in _WITH_LENGTH:
+    if cursor.looks_at("(") and name in _WITH_LENGTH:
         _lengths(cursor)
-    if found == "TIMESTAMP":
-        found = _zoned(cursor)
-    return _array_of(cursor, SqlType(found))
+    if name == "TIMESTAMP":
+        name = _zoned(cursor)
+    return _array_of(cursor, SqlType(name))
 
 
 def _zoned(cursor: Cursor) -> str:
@@ -155,15 +155,15 @@ def _array_of(cursor: Cursor, element: SqlType) -> SqlType:
 
 
 def _lengths(cursor: Cursor) -> list[int]:
-    found: list[int] = []
+    lengths: list[int] = []
     if cursor.accept("("):
         while not cursor.accept(")"):
             token = cursor.take()
             if not (token.text.isascii() and token.text.isdigit()):
                 raise cursor.wrong(f'expected a length, found "{token.text}"', "syntax", token.start)
-            found.append(int(token.text))
+            lengths.append(int(token.text))
             cursor.accept(",")
-    return found
+    return lengths
 
 
 def _nested(cursor: Cursor, word: str, declared: bool) -> SqlType:
@@ -202,10 +202,10 @@ def _interval(cursor: Cursor) -> SqlType:
 
 
 def _field(cursor: Cursor) -> str:
-    found = next((each for each in INTERVAL_FIELDS if cursor.accept(each)), None)
-    if found is None:
+    field = next((name for name in INTERVAL_FIELDS if cursor.accept(name)), None)
+    if field is None:
         raise cursor.wrong("syntax: expected a field of an INTERVAL", "syntax", cursor.offset)
-    return found
+    return field
 
 
 @dataclass(frozen=True)
@@ -222,10 +222,10 @@ class _Words:
 
     def __init__(self, text: str) -> None:
         self._words = [
-            _Word(found["plain"], found.start(), False)
-            if found["quoted"] is None
-            else _Word(found["quoted"].replace("``", "`"), found.start(), True)
-            for found in _WORD.finditer(text)
+            _Word(match["plain"], match.start(), False)
+            if match["quoted"] is None
+            else _Word(match["quoted"].replace("``", "`"), match.start(), True)
+            for match in _WORD.finditer(text)
         ]
         self._next = 0
         self._length = len(text)
@@ -236,12 +236,12 @@ class _Words:
 
     def looks_at(self, *words: str) -> bool:
         following = self._words[self._next : self._next + len(words)]
-        return [None if each.quoted else each.text.upper() for each in following] == list(words)
+        return [None if word.quoted else word.text.upper() for word in following] == list(words)
 
     def accept(self, *words: str) -> bool:
-        found = self.looks_at(*words)
-        self._next += len(words) if found else 0
-        return found
+        accepted = self.looks_at(*words)
+        self._next += len(words) if accepted else 0
+        return accepted
 
     def expect(self, word: str, what: str | None = None) -> None:
         if not self.accept(word):

@@ -140,22 +140,24 @@ class SqlType:
     def every(self) -> Iterator[SqlType]:
         """It and all types within it."""
         yield self
-        for each in self.inner:
-            yield from each.every
+        for inner_type in self.inner:
+            yield from inner_type.every
 
     @cached_property
     def unnamed(self) -> SqlType:
         """The same without the names of fields, which do not matter where values are compared."""
         if self.fields:
-            return struct([Field(f"f{place}", each.unnamed) for place, each in enumerate(self.inner)])
-        return SqlType(self.name, parts=tuple(each.unnamed for each in self.parts)) if self.parts else self
+            return struct(
+                [Field(f"f{place}", inner_type.unnamed) for place, inner_type in enumerate(self.inner)]
+            )
+        return SqlType(self.name, parts=tuple(part.unnamed for part in self.parts)) if self.parts else self
 
     @cached_property
     def nullable(self) -> SqlType:
         """The same, in which every field may be NULL: as values are computed with."""
         if self.fields:
-            return struct([Field(each.name, each.type.nullable) for each in self.fields])
-        return SqlType(self.name, parts=tuple(each.nullable for each in self.parts)) if self.parts else self
+            return struct([Field(field.name, field.type.nullable) for field in self.fields])
+        return SqlType(self.name, parts=tuple(part.nullable for part in self.parts)) if self.parts else self
 
     @property
     def whole_digits(self) -> int:

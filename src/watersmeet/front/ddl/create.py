@@ -109,20 +109,20 @@ class _Inferring:
     cursor: Cursor
     start: int
     infer: Infer | None
-    found: Source | None = None
+    source: Source | None = None
     failed: bool = False
 
     def __call__(self) -> Source:
         if self.failed:
             raise Refused
-        if self.found is None:
+        if self.source is None:
             self.failed = True
             listed = replace(self.listed, columns=list(self._columns()))
-            self.found = _source(
+            self.source = _source(
                 self.name, self.connector, self.options, listed, self.cursor, self.start, True
             )
             self.failed = False
-        return self.found
+        return self.source
 
     def _columns(self) -> Sequence[Column]:
         text = self.cursor.text
@@ -165,29 +165,29 @@ def _connector(written: str | None, options: dict[str, str], cursor: Cursor, sta
             start,
             "add TYPE Kafka (or File, Jdbc, Generator, Console, Memory), or 'connector' = 'kafka' in WITH",
         )
-    found = BY_NAME.get(named.lower())
-    if found is None:
-        hint = near_names(named, [each.capitalize() for each in CONNECTORS])
+    connector = BY_NAME.get(named.lower())
+    if connector is None:
+        hint = near_names(named, [name.capitalize() for name in CONNECTORS])
         raise cursor.text.error(f'unknown connector "{named}"', "unknown-connector", start, hint)
-    return found.name
+    return connector.name
 
 
 def _column_list(cursor: Cursor) -> _Columns:
-    found = _Columns()
+    columns = _Columns()
     while True:
         if cursor.looks_at("WATERMARK"):
             start = cursor.offset
             cursor.accept("WATERMARK")
-            found.watermarks.append(_watermark(cursor))
-            found.clauses.append(cursor.text.sql[start : cursor.tokens[cursor.index - 1].end + 1])
+            columns.watermarks.append(_watermark(cursor))
+            columns.clauses.append(cursor.text.sql[start : cursor.tokens[cursor.index - 1].end + 1])
         elif cursor.looks_at("PRIMARY", "KEY") or cursor.looks_at("CONSTRAINT"):
             raise cursor.text.not_supported("a PRIMARY KEY (a stream of updates) is", cursor.offset)
         else:
-            found.columns.append(_column(cursor, found.columns))
+            columns.columns.append(_column(cursor, columns.columns))
         if not cursor.accept(","):
             break
     cursor.expect(")", ", or )")
-    return found
+    return columns
 
 
 def _column(cursor: Cursor, before: list[Column]) -> Column:
@@ -229,13 +229,13 @@ def _watermark(cursor: Cursor) -> tuple[str, exp.Expression | None, int]:
     return name, lag, start
 
 
-def _option_list(cursor: Cursor, name: str, found: dict[str, str]) -> None:
-    """``('k' = 'v', k 'v', a.b = 5)``, added to ``found``; ``name``: whose options they are."""
+def _option_list(cursor: Cursor, name: str, options: dict[str, str]) -> None:
+    """``('k' = 'v', k 'v', a.b = 5)``, added to ``options``; ``name``: whose options they are."""
     cursor.expect("(")
     while not cursor.accept(")"):
         start = cursor.offset
         key = cursor.dotted("an option's name")
-        before = next((each for each in found if is_same_option(each, key)), None)
+        before = next((option for option in options if is_same_option(option, key)), None)
         if before is not None:
             also = "" if before == key else f", also as '{before}'"
             raise cursor.text.error(
@@ -248,9 +248,9 @@ def _option_list(cursor: Cursor, name: str, found: dict[str, str]) -> None:
         negative = "-" if cursor.accept("-") else ""
         token = cursor.take()
         if token.token_type is TokenType.NUMBER or token.token_type is TokenType.STRING:
-            found[key] = negative + token.text
+            options[key] = negative + token.text
         elif token.text.upper() in ("TRUE", "FALSE"):
-            found[key] = token.text.lower()
+            options[key] = token.text.lower()
         else:
             message = f"the value of option '{key}' must be a string, a number, TRUE or FALSE"
             raise cursor.text.error(message, "syntax", token.start)

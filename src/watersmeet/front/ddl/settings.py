@@ -157,10 +157,10 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
 
 
 def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None) -> _Kind:
-    known = [str(member.value) for member in kind]
-    if value.strip().lower() in known:
+    choices = [str(member.value) for member in kind]
+    if value.strip().lower() in choices:
         return kind(value.strip().lower())
-    hint = "it can be " + " or ".join(f"'{each}'" for each in known)
+    hint = "it can be " + " or ".join(f"'{choice}'" for choice in choices)
     raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
 
 
@@ -185,10 +185,10 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B|[KMGT]|)")
 
 def _bytes(name: str, value: str, location: Location | None) -> int:
     """``512 MB``, ``2g``, ``1073741824``; a kilobyte has 1,024 bytes, as Spark's have."""
-    found = _SIZE.fullmatch(value.strip().upper())
-    unit = "" if found is None else found[2] + "B" if found[2] in tuple("KMGT") and found[2] else found[2]
-    if found is not None and int(float(found[1]) * _UNITS[unit]) >= LEAST_TASK_MEMORY:
-        return int(float(found[1]) * _UNITS[unit])
+    match = _SIZE.fullmatch(value.strip().upper())
+    unit = "" if match is None else match[2] + "B" if match[2] in tuple("KMGT") and match[2] else match[2]
+    if match is not None and int(float(match[1]) * _UNITS[unit]) >= LEAST_TASK_MEMORY:
+        return int(float(match[1]) * _UNITS[unit])
     raise SqlError(
         f"{name} is '{value}'",
         code="bad-setting",

@@ -65,8 +65,8 @@ def _condition(having: Expr) -> Expr:
 
 
 def _row_condition(expr: Expr, windows: Windowed, text: Text) -> Expr:
-    found = resolved(expr, windows.scope, text, "WHERE")
-    for column in found.find_all(exp.Column):
+    condition = resolved(expr, windows.scope, text, "WHERE")
+    for column in condition.find_all(exp.Column):
         if not column.table and column.name in WINDOW_COLUMNS:
             text.problem(
                 f'"{column.name}" in WHERE: a row has it only once it is grouped',
@@ -75,7 +75,7 @@ def _row_condition(expr: Expr, windows: Windowed, text: Text) -> Expr:
                 "write it in HAVING",
             )
             break
-    return found
+    return condition
 
 
 def _without_aliases(having: Expr, select: exp.Select, windows: Windowed) -> Expr:
@@ -184,19 +184,21 @@ class _Grouping:
     def aggregation(self, having: Expr | None) -> Aggregation:
         window, scope = self.windows.window, self.windows.scope
         kind = window_type(type_of(window.time, scope.type_of))
-        found = [Column(name, kind) for name in WINDOW_COLUMNS]
-        found += [Column(key.name, type_of(key.expr, scope.type_of)) for key in self.keys]
-        for each in self.aggregates:
-            found.append(Column(each.name, aggregate_type(each.expr, lambda e: type_of(e, scope.type_of))))
-        return Aggregation(window, tuple(self.keys), tuple(self.aggregates), tuple(found), having)
+        columns = [Column(name, kind) for name in WINDOW_COLUMNS]
+        columns += [Column(key.name, type_of(key.expr, scope.type_of)) for key in self.keys]
+        for aggregate in self.aggregates:
+            columns.append(
+                Column(aggregate.name, aggregate_type(aggregate.expr, lambda e: type_of(e, scope.type_of)))
+            )
+        return Aggregation(window, tuple(self.keys), tuple(self.aggregates), tuple(columns), having)
 
     def check_partition(self, select: exp.Select) -> None:
         """SESSION … PARTITION BY must say what GROUP BY says: sessions are those of the groups."""
         if not self.windows.partition:
             return
-        wanted = [resolved(each, self.windows.scope, self.text) for each in self.windows.partition]
+        wanted = [resolved(part, self.windows.scope, self.text) for part in self.windows.partition]
         keys = [key.expr for key in self.keys]
-        if any(each not in keys for each in wanted) or any(key not in wanted for key in keys):
+        if any(part not in keys for part in wanted) or any(key not in wanted for key in keys):
             self.text.problem(
                 "PARTITION BY and GROUP BY differ: sessions are those of the rows that are grouped together",
                 "not-supported",
@@ -205,7 +207,7 @@ class _Grouping:
             )
 
     def outputs(self, select: exp.Select) -> tuple[OutputColumn, ...]:
-        found = []
+        outputs = []
         for number, item in enumerate(select.expressions, 1):
             if item.find(exp.Star) and not item.find(exp.Count):
                 self.text.problems.append(
@@ -217,8 +219,8 @@ class _Grouping:
             expr = self.above(plain)
             origin = expr.name if isinstance(expr, exp.Column) else f"expression {number}"
             if expr is not None:
-                found.append(OutputColumn(name, expr, origin))
-        return tuple(found)
+                outputs.append(OutputColumn(name, expr, origin))
+        return tuple(outputs)
 
     def above(self, written: Expr) -> Expr:
         """An expression of SELECT or HAVING over the names of keys, aggregates and the window's columns."""
@@ -259,9 +261,9 @@ class _Grouping:
         return any(c.table and c not in keys for c in node.find_all(exp.Column))
 
     def _aggregate(self, node: Expr, written: Expr) -> Expr:
-        inner = [each for each in node.walk() if each is not node and is_aggregate(each)]
+        inner = [nested for nested in node.walk() if nested is not node and is_aggregate(nested)]
         outer = node.this if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.WithinGroup)) else None
-        inner = [each for each in inner if each is not outer]
+        inner = [nested for nested in inner if nested is not outer]
         if inner:
             self.text.problem(
                 f"{function_name(inner[0])}() inside of {function_name(node)}() is an aggregate of an"
@@ -280,9 +282,9 @@ class _Grouping:
                 f'write "{own[0].name}" itself',
             )
             return node
-        for known in self.aggregates:
-            if known.expr == node:
-                return column_node(known.name)
+        for aggregate in self.aggregates:
+            if aggregate.expr == node:
+                return column_node(aggregate.name)
         name = self._free(f"{aggregate_name(node)}{len(self.aggregates) + 1}")
         self.aggregates.append(OutputColumn(name, node.copy(), node.sql("spark").replace("`", "")))
         return column_node(name)

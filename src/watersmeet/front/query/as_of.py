@@ -89,8 +89,8 @@ def _check_version(item: exp.Table, scope: Scope, text: Text) -> None:
         return
     if isinstance(asked, exp.Column):
         before = len(text.problems)
-        found = resolved(asked, scope, text)
-        if len(text.problems) > before or _is_time(found, scope):
+        node = resolved(asked, scope, text)
+        if len(text.problems) > before or _is_time(node, scope):
             return
     raise text.error(
         f"FOR SYSTEM_TIME AS OF {asked.sql('spark')} is no time of the rows that meet the table",
@@ -100,12 +100,12 @@ def _check_version(item: exp.Table, scope: Scope, text: Text) -> None:
     )
 
 
-def _is_time(found: exp.Expression, scope: Scope) -> bool:
-    if not isinstance(found, exp.Column):
+def _is_time(node: exp.Expression, scope: Scope) -> bool:
+    if not isinstance(node, exp.Column):
         return False
-    kind = scope.type_of(found)
+    kind = scope.type_of(node)
     times = [
         (i.alias, name) for named in scope.relations if named.relation for i in inputs_of(named.relation)
         for name in i.event_times
     ]  # fmt: skip
-    return kind in TIMES or kind in INTEGERS or (found.table, found.name) in times
+    return kind in TIMES or kind in INTEGERS or (node.table, node.name) in times

@@ -90,13 +90,13 @@ def clock_text(node: Expr, kind: Callable[[Expr], SqlType], name: str | None) ->
     if name in _OF_TIMES or isinstance(node, _OF_TIMES_HERE):
         return _found(_times(node, name), kind)
     for beside in _alike(node, name):
-        steps = isinstance(node, (exp.Add, exp.Sub)) and any(is_interval(each) for each in beside)
-        if steps or any(_holds_time(kind(each)) for each in beside):
+        steps = isinstance(node, (exp.Add, exp.Sub)) and any(is_interval(operand) for operand in beside)
+        if steps or any(_holds_time(kind(operand)) for operand in beside):
             return _found(beside, kind)
-        unknown = next((each for each in beside if _may_be_time(each, kind)), None)
-        if unknown is not None and (found := next((e for e in beside if _is_now(e)), None)) is not None:
+        unknown = next((operand for operand in beside if _may_be_time(operand, kind)), None)
+        if unknown is not None and (now := next((e for e in beside if _is_now(e)), None)) is not None:
             return (
-                f"'{_text(found)}' beside {unknown.sql('spark')} may be a time, which is not supported: a "
+                f"'{_text(now)}' beside {unknown.sql('spark')} may be a time, which is not supported: a "
                 "replayed tick must see the same clock",
                 "not-supported",
                 f"if it is text, say so: CAST({unknown.sql('spark')} AS STRING), or AS ARRAY<STRING>",
@@ -107,19 +107,21 @@ def clock_text(node: Expr, kind: Callable[[Expr], SqlType], name: str | None) ->
 def _times(node: Expr, name: str | None) -> list[Expr]:
     """The arguments of a function of times that it makes times of."""
     if isinstance(node, exp.Anonymous):
-        return [each for place, each in enumerate(node.expressions) if place != _NO_TIME.get(name or "")]
-    given = [each for each in node.iter_expressions() if each.arg_key not in _NO_TIME_HERE]
+        return [
+            operand for place, operand in enumerate(node.expressions) if place != _NO_TIME.get(name or "")
+        ]
+    given = [operand for operand in node.iter_expressions() if operand.arg_key not in _NO_TIME_HERE]
     return given[:1] if isinstance(node, exp.NextDay) else given
 
 
 def _found(operands: Sequence[Expr], kind: Callable[[Expr], SqlType]) -> Problem | None:
     """What becomes a time."""
-    for each in operands:
-        text = _text(each)
-        if text is None and not _is_computed_text(each, kind):
+    for operand in operands:
+        text = _text(operand)
+        if text is None and not _is_computed_text(operand, kind):
             continue
-        if text is None or _is_now(each):
-            said = f"'{text}'" if text is not None else f"{each.sql('spark')}, a text that is computed,"
+        if text is None or _is_now(operand):
+            said = f"'{text}'" if text is not None else f"{operand.sql('spark')}, a text that is computed,"
             return (
                 f"{said} as a time is not supported: a replayed tick must see the same clock",
                 "not-supported",
@@ -140,7 +142,7 @@ def _alike(node: Expr, name: str | None) -> Iterator[list[Expr]]:
             yield [node.this, *(when.this for when in whens)]
     elif isinstance(node, exp.If):
         if not isinstance(node.parent, exp.Case):
-            yield [each for each in (node.args.get("true"), node.args.get("false")) if each is not None]
+            yield [branch for branch in (node.args.get("true"), node.args.get("false")) if branch is not None]
     elif name in _ALIKE or isinstance(node, _ALIKE_HERE):
         yield list(node.iter_expressions())
 
@@ -161,10 +163,12 @@ def _text(node: Any) -> str | None:
 def _is_computed_text(node: Expr, kind: Callable[[Expr], SqlType]) -> bool:
     """Whether its operands are texts that are written, and no columns: Spark computes it before it runs."""
     plain: Any = node.unnest()
-    if plain.find(exp.Column) is not None or not any(each.is_string for each in plain.find_all(exp.Literal)):
+    if plain.find(exp.Column) is not None or not any(
+        literal.is_string for literal in plain.find_all(exp.Literal)
+    ):
         return False
-    found = kind(plain)
-    return found == STRING or (found == UNKNOWN and isinstance(plain, _OF_TEXTS))
+    type_ = kind(plain)
+    return type_ == STRING or (type_ == UNKNOWN and isinstance(plain, _OF_TEXTS))
 
 
 def _may_be_time(node: Expr, kind: Callable[[Expr], SqlType]) -> bool:
@@ -173,9 +177,9 @@ def _may_be_time(node: Expr, kind: Callable[[Expr], SqlType]) -> bool:
     if isinstance(plain, of_texts) or _text(plain) is not None:
         return False
     if isinstance(plain, (exp.Array, exp.Case, exp.Coalesce)):
-        return any(_may_be_time(each, kind) for beside in _alike(plain, "array") for each in beside)
-    found = kind(plain)
-    return found == UNKNOWN or _holds_time(found)
+        return any(_may_be_time(operand, kind) for beside in _alike(plain, "array") for operand in beside)
+    type_ = kind(plain)
+    return type_ == UNKNOWN or _holds_time(type_)
 
 
 def _holds_time(kind: SqlType) -> bool:

@@ -74,10 +74,10 @@ def constant_problem(node: Expr, kind: Kind, name: str | None) -> Problem | None
 def _argument(node: Expr, place: int, *keys: str) -> Any:
     """An argument: by its place where a function is kept as it is called, else by name."""
     if isinstance(node, exp.Anonymous):
-        found = node.expressions[place] if place < len(node.expressions) else None
+        argument = node.expressions[place] if place < len(node.expressions) else None
     else:
-        found = next((node.args[key] for key in keys if node.args.get(key) is not None), None)
-    return found.unnest() if isinstance(found, exp.Expression) else None
+        argument = next((node.args[key] for key in keys if node.args.get(key) is not None), None)
+    return argument.unnest() if isinstance(argument, exp.Expression) else None
 
 
 def _text(node: Any) -> str | None:
@@ -125,10 +125,10 @@ def _field(node: Expr, kind: Kind) -> Problem | None:
             "fields are YEAR, QUARTER, MONTH, WEEK, DAY, DAYOFWEEK, DOY, HOUR, MINUTE and SECOND; seconds"
             " since 1970 are unix_seconds()",
         )
-    found = kind(of)
+    type_ = kind(of)
     year = signature_of("year")
-    if year is not None and 1 in year.refused and family_of(found) in year.refused[1][0]:
-        return f"{shown(node)}: {shown(of)} is {found}, and no time", "wrong-types", "cast it"
+    if year is not None and 1 in year.refused and family_of(type_) in year.refused[1][0]:
+        return f"{shown(node)}: {shown(of)} is {type_}, and no time", "wrong-types", "cast it"
     return None
 
 
@@ -144,8 +144,8 @@ def _unit(node: Expr, kind: Kind) -> Problem | None:
     year = signature_of("year")
     refused = year.refused[1][0] if year is not None and 1 in year.refused else frozenset()
     times = [node.this] if isinstance(node, exp.TimestampAdd) else [node.this, node.expression]
-    for each in times:
-        of = each.this if isinstance(each, exp.TsOrDsToDate) else each
+    for time in times:
+        of = time.this if isinstance(time, exp.TsOrDsToDate) else time
         if family_of(kind(of)) in refused:
             return f"{shown(node)}: {shown(of)} is {kind(of)}, and no time", "wrong-types", "cast it"
     return None

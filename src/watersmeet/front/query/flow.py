@@ -91,7 +91,7 @@ def stage_flow(relation: Join, columns: Sequence[Column], values: Sequence[Expr]
 
 def query_flow(stage: Query, columns: Sequence[Column]) -> Flow:
     """The rows of a query as a stream. ``columns``: its outputs, of different names."""
-    times = {n: None for n, each in enumerate(stage.outputs) if output_time(stage, each.expr) is not None}
+    times = {n: None for n, output in enumerate(stage.outputs) if output_time(stage, output.expr) is not None}
     return Flow(tuple(columns), (Way(stage, tuple(column_node(c.name) for c in columns), lags=times),))
 
 

@@ -78,24 +78,24 @@ def check_calls(
         clause: that whose condition it is (WHERE, ON); None: it is none.
     """
 
-    known: dict[int, SqlType] = {}
+    types_by_id: dict[int, SqlType] = {}
 
     def kind(node: Expr) -> SqlType:
-        if id(node) not in known:
-            known[id(node)] = _kind(_of_known(node, kind), type_of_column)
-        return known[id(node)]
+        if id(node) not in types_by_id:
+            types_by_id[id(node)] = _kind(_of_known(node, kind), type_of_column)
+        return types_by_id[id(node)]
 
     wrong: set[int] = set()
     for node in reversed(list(tree.find_all(exp.Expression))):
         if wrong and any(id(below) in wrong for below in node.walk()):
             continue
-        found = _problem(node, kind, text)
-        if found is not None:
-            message, code, hint = found
+        problem = _problem(node, kind, text)
+        if problem is not None:
+            message, code, hint = problem
             text.problem(message, code, node if text.place(node) else written, hint)
             wrong.add(id(node))
-    if clause is not None and not wrong and (found := not_a_condition(tree, kind, clause)) is not None:
-        text.problem(found[0], found[1], tree if text.place(tree) else written, found[2])
+    if clause is not None and not wrong and (problem := not_a_condition(tree, kind, clause)) is not None:
+        text.problem(problem[0], problem[1], tree if text.place(tree) else written, problem[2])
 
 
 def _problem(node: Expr, kind: Callable[[Expr], SqlType], text: Text) -> Problem | None:
@@ -116,9 +116,9 @@ def _unlike(node: Expr, kind: Callable[[Expr], SqlType]) -> Problem | None:
     if isinstance(node, exp.Bracket):
         return unlike_key(node, kind)
     for operator, left, right in comparisons(node):
-        found = unlike_operands(node, operator, (left, kind(left)), (right, kind(right)))
-        if found is not None:
-            return found
+        problem = unlike_operands(node, operator, (left, kind(left)), (right, kind(right)))
+        if problem is not None:
+            return problem
     return None
 
 
@@ -158,14 +158,14 @@ def _wrong_types(
     lists = signature.refused.get(len(given or ()))
     if given is None or lists is None:
         return None
-    kinds = [kind(each) for each in given]
-    if any(family_of(its) is None and not _fits(each) for each, its in zip(given, kinds, strict=True)):
+    kinds = [kind(operand) for operand in given]
+    if any(family_of(its) is None and not _fits(operand) for operand, its in zip(given, kinds, strict=True)):
         return None
-    for number, (argument, found, refused) in enumerate(zip(given, kinds, lists, strict=True), 1):
-        if family_of(found) in refused:
+    for number, (argument, type_, refused) in enumerate(zip(given, kinds, lists, strict=True), 1):
+        if family_of(type_) in refused:
             which = "its argument" if len(given) == 1 else f"argument {number}"
             return (
-                f"{name}(): {which}, {shown(argument)}, is {found}, which it does not take",
+                f"{name}(): {which}, {shown(argument)}, is {type_}, which it does not take",
                 "wrong-arguments",
                 "cast it",
             )
@@ -186,7 +186,7 @@ def _call(node: exp.Func) -> _Call | None:
         return node.name, len(node.expressions), node.expressions
     if isinstance(node, exp.Overlay):  # it is written with words between
         parts = [node.args.get(key) for key in ("this", "expression", "from_", "for_")]
-        given = [each for each in parts if each is not None]
+        given = [part for part in parts if part is not None]
         return "overlay", len(given), given
     text = node.sql(dialect="spark", unsupported_level=ErrorLevel.IGNORE)
     try:
@@ -205,11 +205,11 @@ def _call(node: exp.Func) -> _Call | None:
     ends = [*(comma.start for comma in commas), tokens[-1].start]
     starts = [tokens[1].end + 1, *(comma.end + 1 for comma in commas)]
     below: list[Any] = list(node.iter_expressions())
-    below += [each.this for each in below if isinstance(each, exp.TsOrDsToDate)]  # which nobody wrote
-    children = {each.sql("spark"): each for each in below}
-    found = [children.get(text[start:end].strip()) for start, end in zip(starts, ends, strict=True)]
-    plain = [each for each in found if each is not None]
-    return tokens[0].text.lower(), len(found), plain if len(plain) == len(found) else None
+    below += [child.this for child in below if isinstance(child, exp.TsOrDsToDate)]  # which nobody wrote
+    children = {child.sql("spark"): child for child in below}
+    arguments = [children.get(text[start:end].strip()) for start, end in zip(starts, ends, strict=True)]
+    plain = [argument for argument in arguments if argument is not None]
+    return tokens[0].text.lower(), len(arguments), plain if len(plain) == len(arguments) else None
 
 
 def _commas(tokens: list[Token]) -> list[Token] | None:
@@ -257,21 +257,21 @@ def _kind(node: Expr, type_of_column: TypeOf) -> SqlType:
     if isinstance(plain, exp.Column):
         return type_of_column(plain)
     if isinstance(plain, exp.Identifier):
-        return variable_type(plain, lambda each: _kind(each, type_of_column))
+        return variable_type(plain, lambda inner: _kind(inner, type_of_column))
     if isinstance(plain, (exp.Bracket, exp.Dot)):
         return _kind_within(plain, _kind(plain.this, type_of_column))
     if isinstance(plain, (exp.Connector, exp.Predicate, exp.Not)) and not isinstance(plain, exp.Query):
         return BOOLEAN
     if isinstance(plain, exp.Array):
-        elements = {_kind(each, type_of_column) for each in plain.expressions}
+        elements = {_kind(element, type_of_column) for element in plain.expressions}
         return array(elements.pop()) if len(elements) == 1 and UNKNOWN not in elements else UNKNOWN
-    variables = with_variables(plain, lambda each: _kind(each, type_of_column))
-    found = type_of(variables, type_of_column)
-    if found == UNKNOWN and isinstance(plain, exp.Func):
+    variables = with_variables(plain, lambda inner: _kind(inner, type_of_column))
+    type_ = type_of(variables, type_of_column)
+    if type_ == UNKNOWN and isinstance(plain, exp.Func):
         called = _call(plain)
         signature = signature_of(called[0]) if called is not None else None
         return (signature.result if signature is not None else None) or UNKNOWN
-    return found
+    return type_
 
 
 def _kind_within(node: Expr, base: SqlType) -> SqlType:

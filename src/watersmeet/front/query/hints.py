@@ -41,28 +41,28 @@ def with_hints(
     """
     hinted = _hints_of(select, text)
     own: dict[str, _Hinted] = {}
-    for each in hinted:
-        alias = next((alias for alias in named if alias.lower() == each.name.lower()), None)
+    for hint in hinted:
+        alias = next((alias for alias in named if alias.lower() == hint.name.lower()), None)
         if alias is None:
-            _unknown(each, relation, named, text)
-        elif isinstance(found := named[alias], Join):
-            inputs = ", ".join(i.alias for i in inputs_of(found))
+            _unknown(hint, relation, named, text)
+        elif isinstance(hinted_relation := named[alias], Join):
+            inputs = ", ".join(i.alias for i in inputs_of(hinted_relation))
             text.problem(
-                f'BROADCAST({each.name}): "{alias}" is a join itself ({inputs}), and no side that is stored',
+                f'BROADCAST({hint.name}): "{alias}" is a join itself ({inputs}), and no side that is stored',
                 "bad-hint",
-                each.offset,
+                hint.offset,
                 f'a hint inside of "{alias}" says how that joins; here name one of the other side\'s inputs',
             )
-        elif found.as_of:
+        elif hinted_relation.as_of:
             text.problem(
-                f'BROADCAST({each.name}): "{alias}" is a table as of the tick: rows are looked up in a copy'
+                f'BROADCAST({hint.name}): "{alias}" is a table as of the tick: rows are looked up in a copy'
                 " that all tasks share, with or without the hint",
                 "bad-hint",
-                each.offset,
+                hint.offset,
                 "leave out the hint",
             )
         else:
-            own[alias] = each
+            own[alias] = hint
     if own:
         relation = with_inputs(relation, lambda i: replace(i, broadcast=True) if i.alias in own else i)
     for join in _joins(relation):
@@ -72,32 +72,32 @@ def with_hints(
 
 def without_join(select: exp.Expression, text: Text) -> None:
     """Report the hints of a SELECT that joins nothing."""
-    for each in _hints_of(select, text):
+    for hint in _hints_of(select, text):
         text.problem(
-            f"BROADCAST({each.name}): this SELECT joins nothing",
+            f"BROADCAST({hint.name}): this SELECT joins nothing",
             "bad-hint",
-            each.offset,
+            hint.offset,
             "the hint stands in the SELECT that has the join in its FROM",
         )
 
 
-def _unknown(each: _Hinted, relation: Relation, named: Mapping[str, Relation], text: Text) -> None:
-    lowered = each.name.lower()
+def _unknown(hint: _Hinted, relation: Relation, named: Mapping[str, Relation], text: Text) -> None:
+    lowered = hint.name.lower()
     inner = next(
         (i.alias for i in inputs_of(relation) if f".{i.alias}".lower().endswith(f".{lowered}")), None
     )
     if inner is None:
         text.problem(
-            f'unknown input "{each.name}" in BROADCAST',
+            f'unknown input "{hint.name}" in BROADCAST',
             "unknown-table",
-            each.offset,
-            near_names(each.name, named),
+            hint.offset,
+            near_names(hint.name, named),
         )
         return
     text.problem(
-        f'BROADCAST({each.name}): "{inner}" is an input of another SELECT, inside of this one',
+        f'BROADCAST({hint.name}): "{inner}" is an input of another SELECT, inside of this one',
         "bad-hint",
-        each.offset,
+        hint.offset,
         "a hint holds for its own SELECT: write it there",
     )
 
@@ -115,7 +115,7 @@ def _check_join(join: Join, own: Mapping[str, _Hinted], text: Text) -> None:
     mine = [own[side.alias] for side in sides if side.alias in own]
     if not mine:
         return
-    last = max(mine, key=lambda each: each.offset)
+    last = max(mine, key=lambda hint: hint.offset)
     if join.kind.is_asof:
         text.problem(
             f"BROADCAST({last.name}): ASOF JOIN is not run so: which row is nearest, one task has to say",
@@ -144,16 +144,16 @@ def _hints_of(select: exp.Expression, text: Text) -> list[_Hinted]:
     """The names in the SELECT's BROADCAST hints; other hints are reported."""
     hint = select.args.get("hint")
     start = None if hint is None else hint.meta.get("start")
-    found: list[_Hinted] = []
+    hints: list[_Hinted] = []
     while start is not None:
         end = text.sql.index("*/", start)
         try:
-            found += _read(text, start + len("/*+"), end)
+            hints += _read(text, start + len("/*+"), end)
         except SqlError as error:
             text.problems.append(error)
         following = _ANOTHER.match(text.sql, end + len("*/"))
         start = None if following is None else following.end() - len("/*+")
-    return found
+    return hints
 
 
 def _read(text: Text, start: int, end: int) -> Iterable[_Hinted]:
@@ -161,7 +161,7 @@ def _read(text: Text, start: int, end: int) -> Iterable[_Hinted]:
     if not tokens:
         raise text.error("an empty hint", "bad-hint", start, _KNOWN)
     cursor = Cursor(text, tokens)
-    found: list[_Hinted] = []
+    hints: list[_Hinted] = []
     while not cursor.at_end:
         offset = cursor.offset
         word = cursor.name("the name of a hint")
@@ -171,21 +171,21 @@ def _read(text: Text, start: int, end: int) -> Iterable[_Hinted]:
             _skip_arguments(cursor)
         elif not names:
             text.problem(f"{word.upper()} names no input", "bad-hint", offset, _KNOWN)
-        found += names
+        hints += names
         cursor.accept(",")
-    return found
+    return hints
 
 
 def _names(cursor: Cursor) -> list[_Hinted]:
     if not cursor.accept("("):
         return []
-    found = []
+    hints = []
     while not cursor.accept(")"):
         offset = cursor.offset
-        found.append(_Hinted(cursor.dotted("the name of an input"), offset))
+        hints.append(_Hinted(cursor.dotted("the name of an input"), offset))
         if not cursor.looks_at(")"):
             cursor.expect(",", "a comma or a closing parenthesis")
-    return found
+    return hints
 
 
 def _skip_arguments(cursor: Cursor) -> None:

@@ -40,15 +40,15 @@ def substituted(expr: Expr, value: Callable[[exp.Column], Expr]) -> Expr:
         return value(node).copy() if node is tree else operand(value(node), node)
 
     tree = expr.copy()
-    found = tree.transform(one, copy=False)
-    parts = sum(1 for _ in found.walk())
+    replaced = tree.transform(one, copy=False)
+    parts = sum(1 for _ in replaced.walk())
     if parts > MOST_PARTS and parts > 2 * sum(1 for _ in expr.walk()):
         raise SqlError(
             f"an expression has more than {MOST_PARTS:,} parts, with what columns of views stand for",
             code="not-supported",
             hint="say once what is said several times in the views beneath it",
         )
-    return found
+    return replaced
 
 
 def both(first: Expr | None, second: Expr) -> Expr:

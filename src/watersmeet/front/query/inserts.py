@@ -45,13 +45,13 @@ def _listed(cursor: Cursor, sink: Sink) -> tuple[str, ...] | None:
         start = cursor.offset
         name = cursor.name("a column")
         if sink.columns is not None:
-            known = {column.name.lower(): column.name for column in sink.columns}
-            if name.lower() not in known:
-                hint = near_names(name, known.values())
+            columns = {column.name.lower(): column.name for column in sink.columns}
+            if name.lower() not in columns:
+                hint = near_names(name, columns.values())
                 message = f'sink "{sink.name}" has no column "{name}"'
                 raise cursor.text.error(message, "unknown-column", start, hint)
-            name = known[name.lower()]
-        if name.lower() in (each.lower() for each in names):
+            name = columns[name.lower()]
+        if name.lower() in (written.lower() for written in names):
             raise cursor.text.error(f'column "{name}" is listed twice', "duplicate-column", start)
         names.append(name)
         if not cursor.accept(","):
@@ -74,7 +74,9 @@ def insert_of(name: str, sink: Sink, parsed: tuple[Query, tuple[str, ...] | None
                 start,
                 "columns are matched by position",
             )
-        outputs = tuple(replace(output, name=each) for output, each in zip(outputs, wanted, strict=True))
+        outputs = tuple(
+            replace(output, name=wanted_name) for output, wanted_name in zip(outputs, wanted, strict=True)
+        )
     if sink.columns is not None:
         outputs = tuple(_fitted(column, outputs, query) for column in sink.columns)
     if sink.needs_unique_names:
@@ -84,7 +86,7 @@ def insert_of(name: str, sink: Sink, parsed: tuple[Query, tuple[str, ...] | None
 
 def _fitted(column: Column, outputs: Sequence[OutputColumn], query: Query) -> OutputColumn:
     """The output for a sink's column: cast to its type where that is another; NULL where none is given."""
-    output = next((each for each in outputs if each.name == column.name), None)
+    output = next((candidate for candidate in outputs if candidate.name == column.name), None)
     if output is None:
         null = null_of(column.type)
         return OutputColumn(column.name, null, "not given")
@@ -95,8 +97,15 @@ def _fitted(column: Column, outputs: Sequence[OutputColumn], query: Query) -> Ou
 
 def _column_type(node: exp.Column, query: Query) -> SqlType:
     if query.aggregation is not None:
-        return next((each.type for each in query.aggregation.columns if each.name == node.name), UNKNOWN)
-    relation = next((each for each in query.inputs if each.alias == node.table), None)
+        return next(
+            (
+                group_column.type
+                for group_column in query.aggregation.columns
+                if group_column.name == node.name
+            ),
+            UNKNOWN,
+        )
+    relation = next((source_input for source_input in query.inputs if source_input.alias == node.table), None)
     column = relation.column(node.name) if relation else None
     return column.type if column else UNKNOWN
 

@@ -10,19 +10,19 @@ from sqlglot import exp
 
 from watersmeet.errors import near_names
 from watersmeet.front.query.checks import check_expression, is_repeatable
-from watersmeet.front.query.scope import Found, Scope, fields_in, resolved
+from watersmeet.front.query.scope import ResolvedColumn, Scope, fields_in, resolved
 from watersmeet.front.text.place import Text
 from watersmeet.spec.model import Expr
 
 
-def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bool) -> list[Found]:
+def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bool) -> list[ResolvedColumn]:
     """What the SELECT puts out, resolved, in order; problems are reported and their items left out."""
-    found: list[Found] = []
+    items: list[ResolvedColumn] = []
     aliases: dict[str, list[Expr]] = {}
     for number, item in enumerate(select.expressions, 1):
         star = _star(item)
         if star is not None:
-            found.extend(_expanded(item, star, scope, text))
+            items.extend(_expanded(item, star, scope, text))
         elif isinstance(item, exp.Aliases):
             text.problems.append(text.not_supported("several aliases for one expression are", item))
         elif check_expression(item, text, repeatable=repeatable):
@@ -33,19 +33,19 @@ def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bo
                 aliases.setdefault(name.lower(), []).append(expr)
             is_column = isinstance(expr, exp.Column)
             origin = expr.sql("spark").replace("`", "") if is_column else f"expression {number}"
-            found.append(Found(name, expr, origin))
-    return found
+            items.append(ResolvedColumn(name, expr, origin))
+    return items
 
 
 def _free_name(name: str, number: int, taken: Mapping[str, int]) -> str:
     """``name`` with what makes it the only one: ``k#2``."""
-    found = f"{name}#{number}"
-    return _free_name(found, number, taken) if found.lower() in taken else found
+    candidate = f"{name}#{number}"
+    return _free_name(candidate, number, taken) if candidate.lower() in taken else candidate
 
 
 def distinct(
-    items: Sequence[Found], select: exp.Select, text: Text, *, by_position: bool = False
-) -> Sequence[Found]:
+    items: Sequence[ResolvedColumn], select: exp.Select, text: Text, *, by_position: bool = False
+) -> Sequence[ResolvedColumn]:
     """The columns of a view or sub-query, which have different names. Raises: SqlError.
 
     Args:
@@ -79,32 +79,32 @@ def _star(item: exp.Expression) -> exp.Star | None:
     return item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else None
 
 
-def _expanded(item: exp.Expression, star: exp.Star, scope: Scope, text: Text) -> Sequence[Found]:
+def _expanded(item: exp.Expression, star: exp.Star, scope: Scope, text: Text) -> Sequence[ResolvedColumn]:
     if star.args.get("replace") or star.args.get("rename"):
         text.problems.append(text.not_supported("REPLACE and RENAME in a star are", item))
         return []
     path = item.parts[:-1] if isinstance(item, exp.Column) else []
     if not path:
-        found = list(scope.star())
+        columns = list(scope.star())
     else:
         named = scope.relation(path[0].name) if len(path) == 1 else None
         fields = fields_in(path, scope) if named is None else None
         if named is None and fields is None:
-            alias = ".".join(each.name for each in path)
-            hint = near_names(alias, [each.alias for each in scope.relations])
+            alias = ".".join(part.name for part in path)
+            hint = near_names(alias, [relation.alias for relation in scope.relations])
             text.problem(f'unknown input "{alias}" in "{alias}.*"', "unknown-table", item, hint)
             return []
-        found = list(fields or ()) if named is None else list(scope.star_of(named))
+        columns = list(fields or ()) if named is None else list(scope.star_of(named))
     left_out = [column.name.lower() for column in star.args.get("except_") or ()]
     for name in left_out:
-        if all(each.name.lower() != name for each in found):
+        if all(column.name.lower() != name for column in columns):
             text.problem(
                 f'EXCEPT: there is no column "{name}"',
                 "unknown-column",
                 item,
-                near_names(name, [each.name for each in found]),
+                near_names(name, [column.name for column in columns]),
             )
-    return [each for each in found if each.name.lower() not in left_out]
+    return [column for column in columns if column.name.lower() not in left_out]
 
 
 def spark_name(expr: Expr) -> str:

@@ -28,7 +28,7 @@ class Joined:
         """With that alias before those of the inputs; without a name of its own as it is."""
         if not alias:
             return self
-        names = {each.alias: f"{alias}.{each.alias}" for each in inputs_of(self.relation)}
+        names = {visible.alias: f"{alias}.{visible.alias}" for visible in inputs_of(self.relation)}
         relation = _renamed(self.relation, alias, names)
         assert isinstance(relation, Join)
         return Joined(relation, self.columns, tuple(_moved(value, alias, names) for value in self.values))

@@ -116,23 +116,25 @@ def _existence(part: Part, where: exp.Expression, read: Read, text: Text) -> tup
     return part, reduce(_and, rest) if rest else None
 
 
-def _in_as_exists(part: Part, found: exp.In, kind: JoinKind, text: Text) -> exp.Expression:
+def _in_as_exists(part: Part, predicate: exp.In, kind: JoinKind, text: Text) -> exp.Expression:
     """``x IN (SELECT y FROM …)`` as EXISTS (SELECT y FROM … WHERE x = y). Raises: SqlError for NOT IN."""
     if kind is JoinKind.ANTI:
         raise text.not_supported(
             "NOT IN (SELECT …) is",
-            found,
+            predicate,
             "it is TRUE of no row once a NULL is among those of the sub-query, and one may always come: write"
             " NOT EXISTS (SELECT 1 FROM … WHERE … = …)",
         )
-    select = found.args["query"].unnest().copy()
+    select = predicate.args["query"].unnest().copy()
     items = select.expressions if isinstance(select, exp.Select) else []
     if len(items) != 1 or items[0].is_star:
         raise text.not_supported(
-            "IN (SELECT …) of more or less than one column is", found, "write EXISTS (…)"
+            "IN (SELECT …) of more or less than one column is", predicate, "write EXISTS (…)"
         )
     value = items[0].this if isinstance(items[0], exp.Alias) else items[0]
-    condition = exp.EQ(this=operand(resolved(found.this, part.scope, text)), expression=operand(value.copy()))
+    condition = exp.EQ(
+        this=operand(resolved(predicate.this, part.scope, text)), expression=operand(value.copy())
+    )
     where = select.args.get("where")
     select.set(
         "where", exp.Where(this=condition if where is None else _and(condition, exp.paren(where.this)))
@@ -164,7 +166,7 @@ def _exists(part: Part, exists: exp.Exists, kind: JoinKind, read: Read, text: Te
     if where is not None:
         inside = where.this.copy()
         for column in inside.find_all(exp.Column):
-            named = [each for each in inner.scope.relations if each.find(column.name) is not None]
+            named = [relation for relation in inner.scope.relations if relation.find(column.name) is not None]
             if not column.table and len(named) == 1:  # inside, names mean the sub-query's columns first
                 column.set("table", exp.to_identifier(named[0].alias, quoted=True))
         scope = Scope(part.scope.relations + inner.scope.relations, part.scope.merged + inner.scope.merged)
@@ -196,8 +198,12 @@ def part_of(flow: Flow | Joined, alias: str) -> Part:
     return _of_input(input_of(flow, alias))
 
 
-def _of_input(found: Input) -> Part:
-    return Part(found, Scope((Named(found.alias, found.columns),)), {found.alias: found})
+def _of_input(source_input: Input) -> Part:
+    return Part(
+        source_input,
+        Scope((Named(source_input.alias, source_input.columns),)),
+        {source_input.alias: source_input},
+    )
 
 
 def _joined(part: Part, holder: exp.Expression, read: Read, text: Text) -> Part:
@@ -265,9 +271,9 @@ def _right(item: exp.Expression, left: Part, kind: JoinKind, read: Read, text: T
 
 def _check_names(left: Part, right: Part, where: exp.Expression, text: Text) -> None:
     """No name twice, not inside of sub-queries or behind SEMI joins either: watermark keys hold them."""
-    known = {alias.lower() for alias in left.aliases}
+    names = {alias.lower() for alias in left.aliases}
     for alias in right.aliases:
-        if alias.lower() in known:
+        if alias.lower() in names:
             raise text.error(
                 f'two inputs are named "{alias}"',
                 "duplicate-name",

@@ -34,15 +34,15 @@ def variable_type(node: exp.Identifier, kind: Kind) -> SqlType:
     if isinstance(parent, _NO_VARIABLES) or (isinstance(parent, exp.Dot) and node.arg_key == "expression"):
         return UNKNOWN
     below: exp.Expr = node
-    found = node.parent
-    while found is not None:
-        if isinstance(found, exp.Lambda) and below.arg_key == "this":
-            names = [each.name.lower() for each in found.expressions]
+    above = node.parent
+    while above is not None:
+        if isinstance(above, exp.Lambda) and below.arg_key == "this":
+            names = [parameter.name.lower() for parameter in above.expressions]
             if node.name.lower() in names:
-                types = _types(found, kind)
+                types = _types(above, kind)
                 place = names.index(node.name.lower())
                 return types[place] if place < len(types) else UNKNOWN
-        below, found = found, found.parent
+        below, above = above, above.parent
     return UNKNOWN
 
 
@@ -53,9 +53,9 @@ def with_variables(tree: exp.Expr, kind: Kind) -> exp.Expr:
     copy = tree.copy()
     for node, own in zip(list(tree.walk()), list(copy.walk()), strict=True):
         if isinstance(node, exp.Identifier) and not isinstance(node.parent, exp.Lambda) and own.parent:
-            found = variable_type(node, kind)
-            if found != UNKNOWN:
-                own.replace(null_of(found))
+            type_ = variable_type(node, kind)
+            if type_ != UNKNOWN:
+                own.replace(null_of(type_))
     return copy
 
 
@@ -66,7 +66,7 @@ def _types(node: exp.Lambda, kind: Kind) -> Sequence[SqlType]:
         return [start, kind(call.this).element or UNKNOWN] if node.arg_key == "merge" else []
     name = _name(call)
     if name == "zip_with" and call is not None:
-        return [kind(each).element or UNKNOWN for each in call.expressions[:2]]
+        return [kind(argument).element or UNKNOWN for argument in call.expressions[:2]]
     first = None if call is None else call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
     if first is None:
         return []
@@ -88,18 +88,22 @@ def lambda_problem(name: str, given: Sequence[Expr], kind: Kind) -> Problem | No
         said = f"{name}(): {shown(given[0])} is {kind(given[0])}, and no ARRAY"
         return said, "wrong-arguments", None
     counts = _COUNTS.get(name)
-    lambdas = [each for each in given if isinstance(each, exp.Lambda)]
+    lambdas = [operand for operand in given if isinstance(operand, exp.Lambda)]
     if counts is None or len(lambdas) != 1 or given[-1] is not lambdas[0]:
         return None
     wanted = "MAP" if "map" in name or name in ("transform_keys", "transform_values") else "ARRAY"
-    for each in given[:-1]:
-        family = family_of(kind(each))
+    for argument in given[:-1]:
+        family = family_of(kind(argument))
         if family not in (None, wanted):
-            return f"{name}(): {shown(each)} is {kind(each)}, and no {wanted}", "wrong-arguments", None
-    found = len(lambdas[0].expressions)
-    if found not in counts:
+            return (
+                f"{name}(): {shown(argument)} is {kind(argument)}, and no {wanted}",
+                "wrong-arguments",
+                None,
+            )
+    count = len(lambdas[0].expressions)
+    if count not in counts:
         said = " or ".join(map(str, counts))
-        return f"{name}() takes a lambda of {said} parameters, not of {found}", "wrong-arguments", None
+        return f"{name}() takes a lambda of {said} parameters, not of {count}", "wrong-arguments", None
     if name in _CONDITIONS:
         return not_a_condition(lambdas[0].this, kind, f"{name}()")
     return None

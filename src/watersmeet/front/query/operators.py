@@ -76,12 +76,12 @@ def not_a_condition(operand: Expr, kind: Kind, where: str) -> Problem | None:
     """
     form = where if where in ("NOT", "IS TRUE") else "WHEN"
     plain: Any = operand.unnest()
-    found = kind(plain)
+    type_ = kind(plain)
     if form == "WHEN" and isinstance(plain, exp.Null):
         return f"{where}: NULL is no condition", _CODE, "write FALSE, which holds for no row either"
     if form == "WHEN" and isinstance(plain, exp.Literal):
-        found = STRING if plain.is_string else number_type(plain)
-    return _no_condition(where, plain, found) if form_refuses(form, found) else None
+        type_ = STRING if plain.is_string else number_type(plain)
+    return _no_condition(where, plain, type_) if form_refuses(form, type_) else None
 
 
 def _no_condition(where: str, operand: Expr, kind: SqlType) -> Problem:
@@ -116,7 +116,7 @@ def _operations(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
 
 def comparisons(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
     """The operators of a node that compare two operands, each with its operands."""
-    return (each for each in _operations(node) if each[0] in _COMPARE)
+    return (operation for operation in _operations(node) if operation[0] in _COMPARE)
 
 
 def _of_two(node: Expr, operator: str, left: tuple[Expr, SqlType], right: tuple[Expr, SqlType]) -> Problem:
@@ -135,9 +135,11 @@ def _unquoted(operator: str, left: Expr, right: Expr, kind: Kind) -> Problem | N
     """``t >= 2024-03-01``: 2024 less 3 less 1."""
     if operator in _ARITHMETIC:
         return None
-    for each, other in ((right, left), (left, right)):
+    for operand, other in ((right, left), (left, right)):
         written = (
-            _A_DATE.fullmatch(each.unnest().sql("spark")) if isinstance(each.unnest(), exp.Sub) else None
+            _A_DATE.fullmatch(operand.unnest().sql("spark"))
+            if isinstance(operand.unnest(), exp.Sub)
+            else None
         )
         if written is not None and kind(other) in (*TIMES, STRING):
             date = "-".join(written.groups())
@@ -166,14 +168,14 @@ def _conditions(node: Expr) -> Iterator[tuple[str, Expr]]:
 
 def _unlike(node: Expr, kind: Kind) -> Problem | None:
     """Operands of which Spark makes one type, and cannot."""
-    known: dict[str, tuple[Expr, SqlType]] = {}
-    for each in _alike(node):
-        found = kind(each)
-        family = family_of(found)
+    by_family: dict[str, tuple[Expr, SqlType]] = {}
+    for operand in _alike(node):
+        type_ = kind(operand)
+        family = family_of(type_)
         if family is not None:
-            known.setdefault(family, (each, found))
+            by_family.setdefault(family, (operand, type_))
     operator = "IN" if isinstance(node, exp.In) else "||" if isinstance(node, exp.Concat) else "ALIKE"
-    given = list(known.values())
+    given = list(by_family.values())
     for number, (one, its) in enumerate(given):
         for other, others in given[:number]:
             if operator_refuses(operator, others, its):
@@ -192,9 +194,9 @@ def _alike(node: Expr) -> Sequence[Expr]:
         return [*(when.args["true"] for when in node.args["ifs"]), *([otherwise] if otherwise else [])]
     if isinstance(node, exp.If):
         both = () if isinstance(node.parent, exp.Case) else (node.args.get("true"), node.args.get("false"))
-        return [each for each in both if each is not None]
+        return [operand for operand in both if operand is not None]
     if isinstance(node, exp.Nvl2):
-        return [each for each in (node.args.get("true"), node.args.get("false")) if each is not None]
+        return [operand for operand in (node.args.get("true"), node.args.get("false")) if operand is not None]
     if isinstance(node, exp.In):
         return [node.this, *node.expressions] if node.expressions else []
     if isinstance(node, exp.ConcatWs):  # texts and ARRAYs of texts, side by side
@@ -226,9 +228,9 @@ def _cast(node: exp.Cast, kind: Kind) -> Problem | None:
 
 def _decimals(kind: exp.DataType) -> Iterator[tuple[int, int]]:
     """Digits and scale of every DECIMAL in a type that is written with them."""
-    for each in kind.find_all(exp.DataType):
-        lengths = [int(size.name) for size in each.expressions if isinstance(size, exp.DataTypeParam)]
-        if each.this is exp.DType.DECIMAL and lengths:
+    for part in kind.find_all(exp.DataType):
+        lengths = [int(size.name) for size in part.expressions if isinstance(size, exp.DataTypeParam)]
+        if part.this is exp.DType.DECIMAL and lengths:
             yield lengths[0], lengths[1] if len(lengths) > 1 else 0
 
 
@@ -271,5 +273,5 @@ def _field(node: exp.Dot, kind: Kind) -> Problem | None:
         return None
     if family_of(base) is None:  # an INTERVAL, say
         return None
-    known = [field.name for field in (base.element or base).fields]
-    return f"{shown(node)}: a {base} has no field {name.name}", "unknown-column", near_names(name.name, known)
+    names = [field.name for field in (base.element or base).fields]
+    return f"{shown(node)}: a {base} has no field {name.name}", "unknown-column", near_names(name.name, names)

@@ -23,7 +23,7 @@ from watersmeet.spec.stages import may_be_null
 def padded(scope: Scope, where: exp.Expr, text: Text) -> Scope:
     """The scope above a join that pads this side with NULLs."""
     relations = tuple(_padded_relation(named, where, text) for named in scope.relations)
-    merged = tuple(_padded_merged(each, scope) for each in scope.merged)
+    merged = tuple(_padded_merged(merged_column, scope) for merged_column in scope.merged)
     return replace(scope, relations=relations, merged=merged)
 
 

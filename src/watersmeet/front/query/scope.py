@@ -89,7 +89,7 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class Found:
+class ResolvedColumn:
     """What a star or name gives."""
 
     name: str
@@ -135,31 +135,33 @@ class Scope:
                     return column.type
         return UNKNOWN
 
-    def candidates(self, name: str) -> list[Found]:
+    def candidates(self, name: str) -> list[ResolvedColumn]:
         """All that an unqualified name may mean; the columns of one USING count once."""
         merged = next((m for m in self.merged if m.name.lower() == name.lower()), None)
         members = merged.members if merged else frozenset()
-        found = []
+        candidates = []
         if merged is not None:
-            found.append(Found(merged.name, merged.expr.copy(), _members_text(merged), members))
+            candidates.append(ResolvedColumn(merged.name, merged.expr.copy(), _members_text(merged), members))
         for named in self.relations:
             column = named.find(name)
             if column is not None and (named.alias, column.name) not in members:
                 member = (named.alias, column.name)
                 value = self.column(named, column)
-                found.append(Found(column.name, value, ".".join(member), frozenset({member})))
-        return found
+                candidates.append(ResolvedColumn(column.name, value, ".".join(member), frozenset({member})))
+        return candidates
 
-    def star(self) -> Iterator[Found]:
+    def star(self) -> Iterator[ResolvedColumn]:
         """All columns of all relations, in `places`."""
         for alias, name in self.places():
             owner = next((m for m in self.merged if (alias, name) in m.members), None)
             if owner is not None:
-                yield Found(owner.name, owner.expr.copy(), _members_text(owner), owner.members)
+                yield ResolvedColumn(owner.name, owner.expr.copy(), _members_text(owner), owner.members)
                 continue
-            named = next(each for each in self.relations if each.alias == alias)
-            column = next(each for each in named.columns if each.name == name)
-            yield Found(name, self.column(named, column), f"{alias}.{name}", frozenset({(alias, name)}))
+            named = next(relation for relation in self.relations if relation.alias == alias)
+            column = next(candidate for candidate in named.columns if candidate.name == name)
+            yield ResolvedColumn(
+                name, self.column(named, column), f"{alias}.{name}", frozenset({(alias, name)})
+            )
 
     def places(self) -> tuple[Member, ...]:
         """(alias, column) of all columns, in the order of a star; of a USING's one for all."""
@@ -167,7 +169,7 @@ class Scope:
             return self.order
         return tuple((named.alias, column.name) for named in self.relations for column in named.columns)
 
-    def star_of(self, named: Named) -> Iterator[Found]:
+    def star_of(self, named: Named) -> Iterator[ResolvedColumn]:
         """All columns of one relation, those of a USING first."""
         places = self.places()
         first = {
@@ -181,7 +183,7 @@ class Scope:
             return first.get((named.alias, column.name), len(places))
 
         for column in sorted(named.columns, key=place_of):
-            yield Found(column.name, self.column(named, column), f"{named.alias}.{column.name}")
+            yield ResolvedColumn(column.name, self.column(named, column), f"{named.alias}.{column.name}")
 
     def names(self) -> list[str]:
         return [column.name for named in self.relations for column in named.columns]
@@ -217,13 +219,13 @@ def resolved(
         nonlocal named
         if not isinstance(node, exp.Column) or named > MOST_NAMED:
             return node
-        found = _resolve(node, scope, text, aliases or {})
+        replacement = _resolve(node, scope, text, aliases or {})
         if aliases and node.parts[0].name.lower() in aliases:
-            named += sum(1 for _ in found.walk())
-        return found if found is node or node is tree else operand(found, node)
+            named += sum(1 for _ in replacement.walk())
+        return replacement if replacement is node or node is tree else operand(replacement, node)
 
     tree, before = expr.copy(), len(text.problems)
-    found = tree.transform(resolve, copy=False)
+    whole = tree.transform(resolve, copy=False)
     if named > MOST_NAMED:
         text.problem(
             f"an expression has more than {MOST_NAMED:,} parts, with what the names in it stand for",
@@ -232,8 +234,8 @@ def resolved(
             "mention fewer of the names that are given to expressions, or each less often",
         )
     if len(text.problems) == before:
-        check_calls(found, scope.type_of, text, expr, clause)
-    return found
+        check_calls(whole, scope.type_of, text, expr, clause)
+    return whole
 
 
 def _resolve(node: exp.Column, scope: Scope, text: Text, aliases: Aliases) -> exp.Expression:
@@ -255,15 +257,18 @@ def _unqualified(
     node: exp.Column, parts: Sequence[exp.Identifier], scope: Scope, text: Text, aliases: Aliases
 ) -> exp.Expression:
     name = parts[0].name
-    found = scope.candidates(name)
-    if not found:
-        found = [Found(name, each.copy(), each.sql("spark")) for each in aliases.get(name.lower(), ())]
-    if len(found) == 1:
-        expr = found[0].expr
+    candidates = scope.candidates(name)
+    if not candidates:
+        candidates = [
+            ResolvedColumn(name, aliased.copy(), aliased.sql("spark"))
+            for aliased in aliases.get(name.lower(), ())
+        ]
+    if len(candidates) == 1:
+        expr = candidates[0].expr
         kind = scope.type_of(expr) if isinstance(expr, exp.Column) else UNKNOWN
         return _fields(expr, kind, parts[1:], text, node)
-    if found:
-        origins = " or ".join(each.origin for each in found)
+    if candidates:
+        origins = " or ".join(candidate.origin for candidate in candidates)
         text.problem(
             f'column "{name}" is ambiguous: {origins}',
             "ambiguous-column",
@@ -313,7 +318,7 @@ def _unknown_column(node: exp.Column, part: exp.Identifier, named: Named, text: 
     return node
 
 
-def fields_in(path: Sequence[exp.Expr], scope: Scope) -> list[Found] | None:
+def fields_in(path: Sequence[exp.Expr], scope: Scope) -> list[ResolvedColumn] | None:
     """Of ``x.*`` where ``x`` is a STRUCT, or a STRUCT in one; None: it is none."""
     first, *rest = path
     named = scope.relation(first.name) if rest else None
@@ -321,20 +326,22 @@ def fields_in(path: Sequence[exp.Expr], scope: Scope) -> list[Found] | None:
     if named is not None and column is not None:
         expr, kind, rest = scope.column(named, column), column.type, rest[1:]
     else:
-        found = scope.candidates(first.name)
-        if len(found) != 1:
+        candidates = scope.candidates(first.name)
+        if len(candidates) != 1:
             return None
-        expr = found[0].expr
+        expr = candidates[0].expr
         kind = scope.type_of(expr) if isinstance(expr, exp.Column) else UNKNOWN
     for field in rest:
         kind = (field_type(kind, field.name) if kind.is_struct else None) or UNKNOWN
         expr = exp.Dot(this=operand(expr), expression=identifier(field.name))
-    origin = ".".join(each.name for each in path)
+    origin = ".".join(part.name for part in path)
     return (
         None
         if not kind.is_struct
         else [
-            Found(name, exp.Dot(this=operand(expr.copy()), expression=identifier(name)), f"{origin}.{name}")
+            ResolvedColumn(
+                name, exp.Dot(this=operand(expr.copy()), expression=identifier(name)), f"{origin}.{name}"
+            )
             for name in (field.name for field in kind.fields)
         ]
     )
@@ -347,12 +354,12 @@ def _fields(
     for field in fields:
         within = field_type(kind, field.name)
         if within is None:
-            known = [own.name for own in (kind.element or kind).fields]
+            names = [own.name for own in (kind.element or kind).fields]
             text.problem(
                 f'"{node.sql("spark")}": a {kind} has no field "{field.name}"',
                 "unknown-column",
                 field,
-                near_names(field.name, known),
+                near_names(field.name, names),
             )
             return node
         kind = within

@@ -82,5 +82,5 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
 def _union_query(tree: exp.Union, catalog: Catalog, text: Text, sql: str) -> Query:
     """UNION ALL at the top: one input, all of whose columns go out."""
     part = part_of(select_flow(tree, catalog, text), UNION)
-    outputs = tuple(OutputColumn(found.name, found.expr, found.origin) for found in part.scope.star())
+    outputs = tuple(OutputColumn(column.name, column.expr, column.origin) for column in part.scope.star())
     return Query(part.relation, None, outputs, sql)

@@ -86,8 +86,8 @@ def _pair(name: str, given: Sequence[Expr], kind: Kind) -> tuple[SqlType, SqlTyp
 
 
 def _texts_beside_others(name: str, given: Sequence[Expr], kind: Kind) -> Problem | None:
-    known = [(each, kind(each)) for each in given]
-    for (one, its), (other, others) in combinations(known, 2):
+    typed = [(argument, kind(argument)) for argument in given]
+    for (one, its), (other, others) in combinations(typed, 2):
         families = family_of(its), family_of(others)
         if None not in families and families[0] != families[1] and "STRING" in families:
             return (

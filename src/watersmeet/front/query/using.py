@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from watersmeet.errors import near_names
 from watersmeet.front.query.inline import operand
-from watersmeet.front.query.scope import Found, Member, Merged, Scope
+from watersmeet.front.query.scope import Member, Merged, ResolvedColumn, Scope
 from watersmeet.front.text.place import Text
 from watersmeet.spec.model import Expr, JoinKind
 
@@ -35,7 +35,7 @@ def using_columns(
         if kind is JoinKind.FULL:
             expr = exp.Coalesce(this=left, expressions=[right])
         members = first.members | second.members
-        merged = tuple(each for each in merged if not each.members & members)
+        merged = tuple(joined_column for joined_column in merged if not joined_column.members & members)
         merged += (Merged(second.name if kind is JoinKind.RIGHT else first.name, expr, members),)
     return merged, conjuncts
 
@@ -58,17 +58,17 @@ def order_of(
 
 def natural(sides: tuple[Scope, Scope]) -> list[exp.Expression]:
     """The columns of a NATURAL JOIN: those that both sides have under one name, spelled alike."""
-    left, right = ([found.name for found in scope.star()] for scope in sides)
+    left, right = ([column.name for column in scope.star()] for scope in sides)
     return [exp.to_identifier(name, quoted=True) for name in dict.fromkeys(left) if name in right]
 
 
-def _using_side(name: exp.Expression, scope: Scope, text: Text) -> Found | None:
-    found = scope.candidates(name.name)
-    if len(found) == 1:
-        return found[0]
+def _using_side(name: exp.Expression, scope: Scope, text: Text) -> ResolvedColumn | None:
+    candidates = scope.candidates(name.name)
+    if len(candidates) == 1:
+        return candidates[0]
     inputs = ", ".join(named.alias for named in scope.relations)
-    if found:
-        origins = " or ".join(each.origin for each in found)
+    if candidates:
+        origins = " or ".join(candidate.origin for candidate in candidates)
         text.problem(f'USING: column "{name.name}" is ambiguous: {origins}', "ambiguous-column", name)
     else:
         text.problem(

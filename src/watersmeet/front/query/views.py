@@ -28,7 +28,7 @@ from watersmeet.front.query.hints import without_join
 from watersmeet.front.query.items import distinct, select_items
 from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.joins import Read, joined_select
-from watersmeet.front.query.scope import Found, Named, Scope, resolved
+from watersmeet.front.query.scope import Named, ResolvedColumn, Scope, resolved
 from watersmeet.front.query.windows import Windowed, window_in, windowed
 from watersmeet.front.text.dialect import ImposeOrder
 from watersmeet.front.text.place import Refused, Text
@@ -121,14 +121,14 @@ def _ordered_flow(order: ImposeOrder, catalog: Catalog, text: Text) -> tuple[Flo
             column,
             "order the inputs of the join: an event time that passes through a join keeps its watermark",
         )
-    known = [each.name for each in flow.columns]
-    lowered = [each.lower() for each in known]
+    names = [flow_column.name for flow_column in flow.columns]
+    lowered = [column_name.lower() for column_name in names]
     if column.name.lower() not in lowered:
-        hint = near_names(column.name, known)
+        hint = near_names(column.name, names)
         raise text.error(f'IMPOSE_ORDER: unknown column "{column.name}"', "unknown-column", column, hint)
     position = lowered.index(column.name.lower())
     kind = flow.columns[position].type
-    lag = lag_of(order.args["lag"], known[position], kind, text)
+    lag = lag_of(order.args["lag"], names[position], kind, text)
     try:
         return ordered(flow, position, lag), name
     except FlowError as error:
@@ -210,8 +210,10 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
         raise text.error("a SELECT here needs FROM", "syntax", select)
     if is_windowed(select):
         grouped, own = aggregated(select, windows_of(select, catalog, text), text, select.sql("spark"))
-        found = [Found(output.name, output.expr, output.origin) for output in grouped.outputs]
-        names = [item.name for item in distinct(found, select, text, by_position=by_position)]
+        grouped_columns = [
+            ResolvedColumn(output.name, output.expr, output.origin) for output in grouped.outputs
+        ]
+        names = [item.name for item in distinct(grouped_columns, select, text, by_position=by_position)]
         outputs = (replace(o, name=name) for o, name in zip(grouped.outputs, names, strict=True))
         columns = [replace(column, name=name) for column, name in zip(own, names, strict=True)]
         return query_flow(replace(grouped, outputs=tuple(outputs)), columns)

@@ -73,11 +73,11 @@ def windowed(table: WindowTable, alias: str, read: Reader, text: Text) -> Window
         _refuse_time(table, column, relation, text)
     window = _window(table, time, column, text)
     kind = window_type(column.type)
-    kept = [n for n, each in enumerate(columns) if each.name.lower() not in WINDOW_COLUMNS]
+    kept = [n for n, flow_column in enumerate(columns) if flow_column.name.lower() not in WINDOW_COLUMNS]
     named = Named(
         name,
-        (*(columns[n] for n in kept), *(Column(each, kind) for each in WINDOW_COLUMNS)),
-        (*(values[n] for n in kept), *(column_node(each) for each in WINDOW_COLUMNS)),
+        (*(columns[n] for n in kept), *(Column(window_column, kind) for window_column in WINDOW_COLUMNS)),
+        (*(values[n] for n in kept), *(column_node(window_column) for window_column in WINDOW_COLUMNS)),
         relation,
     )
     return Windowed(relation, named, window, tuple(table.args.get("partition") or ()))
@@ -87,18 +87,18 @@ def _relation(flow: Flow | Joined, name: str) -> tuple[Relation, tuple[Column, .
     if isinstance(flow, Joined):
         inner = flow.under(name)
         return inner.relation, inner.columns, inner.values
-    found = input_of(flow, name)
-    return found, flow.columns, tuple(column_node(column.name, name) for column in flow.columns)
+    source_input = input_of(flow, name)
+    return source_input, flow.columns, tuple(column_node(column.name, name) for column in flow.columns)
 
 
 def _position(table: WindowTable, columns: tuple[Column, ...], text: Text) -> int:
     wanted: exp.Identifier = table.args["column"]
-    known = [each.name for each in columns]
-    lowered = [each.lower() for each in known]
+    names = [column.name for column in columns]
+    lowered = [name.lower() for name in names]
     if wanted.name.lower() not in lowered:
         function = table.args["function"]
         message = f'{function}: unknown column "{wanted.name}"'
-        raise text.error(message, "unknown-column", wanted, near_names(wanted.name, known))
+        raise text.error(message, "unknown-column", wanted, near_names(wanted.name, names))
     return lowered.index(wanted.name.lower())
 
 
@@ -127,7 +127,7 @@ def _refuse_time(table: WindowTable, column: Column, relation: Relation, text: T
 
 def _window(table: WindowTable, time: Expr, column: Column, text: Text) -> Window:
     function: str = table.args["function"]
-    sizes = [_size(each, function, column, text) for each in table.args["sizes"]]
+    sizes = [_size(size, function, column, text) for size in table.args["sizes"]]
     kind = WindowKind(function)
     if kind is WindowKind.HOP:  # Flink has the slide first, Hazelcast the size; a slide is never the greater
         return Window(kind, time, max(sizes), min(sizes))

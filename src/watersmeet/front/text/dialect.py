@@ -37,17 +37,17 @@ class WindowTable(exp.Expression, exp.Func):
 
 
 def _parse_impose_order(parser: Any) -> ImposeOrder:
-    found: ImposeOrder = parser.parse_impose_order()
-    return found
+    order: ImposeOrder = parser.parse_impose_order()
+    return order
 
 
 def _parse_listagg(parser: Any) -> exp.Expression:
     """Without a delimiter Spark has none; sqlglot would write a comma."""
-    found: exp.Expression = parser._parse_string_agg()
-    call = found if isinstance(found, exp.GroupConcat) else found.find(exp.GroupConcat)
+    tree: exp.Expression = parser._parse_string_agg()
+    call = tree if isinstance(tree, exp.GroupConcat) else tree.find(exp.GroupConcat)
     if call is not None and call.args.get("separator") is None:
         call.set("separator", exp.Literal.string(""))
-    return found
+    return tree
 
 
 def _window_parser(name: str) -> Callable[[Any], WindowTable]:
@@ -77,17 +77,17 @@ def _understood(name: str, if_: Callable[[list[Any]], bool]) -> Callable[[list[A
     def build(arguments: list[Any]) -> exp.Expression:
         if if_(arguments):
             try:
-                found: exp.Expression = plain(arguments)
+                node: exp.Expression = plain(arguments)
             except TypeError:  # it asks for the dialect, as sqlglot's parser finds out, too
-                found = plain(arguments, dialect=Watersmeet())
-            return found
+                node = plain(arguments, dialect=Watersmeet())
+            return node
         return exp.Anonymous(this=name, expressions=arguments)
 
     return build
 
 
 def _has_no_percent(arguments: list[Any]) -> bool:
-    return not any(_is_text(each) and "%" in each.this for each in arguments)
+    return not any(_is_text(argument) and "%" in argument.this for argument in arguments)
 
 
 def _is_small(argument: Any) -> bool:
@@ -103,8 +103,8 @@ def _concat(arguments: list[Any]) -> exp.Expression:
     """Of nothing it is a text of no characters."""
     if not arguments:
         return exp.Literal.string("")
-    found: exp.Expression = GrammarParser.FUNCTIONS["CONCAT"](arguments, dialect=Watersmeet())
-    return found
+    node: exp.Expression = GrammarParser.FUNCTIONS["CONCAT"](arguments, dialect=Watersmeet())
+    return node
 
 
 class WatersmeetParser(GrammarParser):
@@ -225,8 +225,8 @@ class WatersmeetParser(GrammarParser):
             self._match_r_paren()
         if relation is None:
             self.raise_error("Expecting TABLE name")
-        found: exp.Expression = relation
-        return found
+        tree: exp.Expression = relation
+        return tree
 
     def _parse_join_parts(self) -> Any:
         """``LEFT ASOF JOIN`` is ``ASOF LEFT JOIN``."""
@@ -246,11 +246,11 @@ class WatersmeetParser(GrammarParser):
         token = self._curr
         if token is None or token.token_type is not TokenType.INTERVAL or self._value_at(1) is None:
             index, following = self._index, self._token_at(1)
-            found = super()._parse_interval(*args, **kwargs)
+            span = super()._parse_interval(*args, **kwargs)
             if following is not None and following.token_type in (TokenType.PLUS, TokenType.DASH):
                 self._retreat(index)  # a name, and a sum of it
                 return None
-            if found is not None and token is not None:
+            if span is not None and token is not None:
                 raise MisreadError(
                     "an INTERVAL is a constant", "multiply it: x * INTERVAL '1' SECOND", token.start, _CODE
                 )

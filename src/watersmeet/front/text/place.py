@@ -67,8 +67,8 @@ class Text:
 
     def all_problems(self) -> WatersmeetError:
         """What is to be raised: the one problem, or all in the order of the text."""
-        found = sorted(self.problems, key=_order)
-        return found[0] if len(found) == 1 else SeveralErrors(found)
+        in_order = sorted(self.problems, key=_order)
+        return in_order[0] if len(in_order) == 1 else SeveralErrors(in_order)
 
     def not_supported(self, what: str, where: exp.Expr | int | None, hint: str | None = None) -> SqlError:
         return self.error(f"{what} not supported here", "not-supported", where, hint)
@@ -103,10 +103,10 @@ class Text:
                 message, hint = "there is no such type", near_names(token, _TYPES)
             return SqlError(f"syntax: {message}{near}", code="syntax", hint=hint, location=where)
         # sqlglot says "Missing ' from line:offset", the offset from the start of the text.
-        found = re.search(r"Missing (.*?) from \d+:(\d+)", str(error.__cause__ or error))
-        if found is not None:
+        match = re.search(r"Missing (.*?) from \d+:(\d+)", str(error.__cause__ or error))
+        if match is not None:
             return self.error(
-                f"syntax: {found[1]} is missing at the end of what starts here", "syntax", int(found[2])
+                f"syntax: {match[1]} is missing at the end of what starts here", "syntax", int(match[2])
             )
         digits = re.search(r"Numeric string .* from \d+:(\d+)", str(error.__cause__ or error))
         if digits is not None:
@@ -131,7 +131,7 @@ def _start(node: exp.Expr) -> int | None:
     """Where the node's text starts; a node that does not know takes its parent's place, and so on."""
     above: exp.Expr | None = node
     while above is not None:
-        starts = [each.meta["start"] for each in above.walk() if "start" in each.meta]
+        starts = [child.meta["start"] for child in above.walk() if "start" in child.meta]
         if starts:
             return int(min(starts))
         above = above.parent

@@ -203,9 +203,9 @@ class Cursor:
 
     def unexpected(self, wanted: str, hint: str | None = None) -> Exception:
         token = self.peek()
-        found = f'"{token.text}"' if token is not None else "the end"
+        actual = f'"{token.text}"' if token is not None else "the end"
         hint = self.text.missing_semicolon(self.offset) or hint
-        return self.text.error(f"syntax: expected {wanted}, found {found}", "syntax", self.offset, hint)
+        return self.text.error(f"syntax: expected {wanted}, found {actual}", "syntax", self.offset, hint)
 
 
 def _is_word(text: str) -> bool:

@@ -20,6 +20,6 @@ def type_named(written: str) -> SqlType:
     if len(statements) != 1:
         raise SqlError(f'"{written}" is no column type', code="unknown-type")
     cursor = Cursor(text, statements[0])
-    found = parse_type(cursor)
+    type_ = parse_type(cursor)
     cursor.end()
-    return found
+    return type_

@@ -51,8 +51,8 @@ def type_of(expr: exp.Expr, column_type: Callable[[exp.Column], SqlType]) -> Sql
         return UNKNOWN
     if any(_misjudged(node) for node in annotated.find_all(exp.Add, exp.Sub, exp.Mul, exp.Div)):
         return UNKNOWN
-    found = _type_of_node(annotated)
-    return found if found in _CERTAIN else UNKNOWN
+    type_ = _type_of_node(annotated)
+    return type_ if type_ in _CERTAIN else UNKNOWN
 
 
 def _typed(node: exp.Expression, column_type: Callable[[exp.Column], SqlType]) -> exp.Expression:
@@ -140,11 +140,11 @@ def united(a: SqlType, b: SqlType) -> SqlType | None:
         return a
     if a in (UNKNOWN, VOID):
         return b
-    found = common_type(a, b)
-    if found is None:
+    common = common_type(a, b)
+    if common is None:
         return None
-    numbers = a.is_number and b.is_number and not found.is_decimal
-    return found if numbers or {a, b} == {DATE, TIMESTAMP} else None
+    numbers = a.is_number and b.is_number and not common.is_decimal
+    return common if numbers or {a, b} == {DATE, TIMESTAMP} else None
 
 
 def field_type(kind: SqlType, name: str) -> SqlType | None:
@@ -162,5 +162,5 @@ def field_type(kind: SqlType, name: str) -> SqlType | None:
     if kind.entry is not None:
         key, value = kind.entry
         return value if key == STRING else UNKNOWN
-    found = [field.type for field in kind.fields if field.name.lower() == name.lower()]
-    return UNKNOWN if len(found) > 1 else next(iter(found), None)
+    types = [field.type for field in kind.fields if field.name.lower() == name.lower()]
+    return UNKNOWN if len(types) > 1 else next(iter(types), None)

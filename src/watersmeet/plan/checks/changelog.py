@@ -9,7 +9,7 @@ from watersmeet.plan.nodes.tree import Tree
 def check_changelog(tree: Tree) -> list[PlanError]:
     """What is not run yet where results may be taken back."""
     names = ", ".join(i.alias for i in tree.inputs)
-    if any(each.query.aggregation is not None for each in tree.every):
+    if any(part.query.aggregation is not None for part in tree.every):
         return [PlanError("windows are not run yet in output_mode changelog", code="not-yet")]
     if len(tree.every) > 1:
         return [

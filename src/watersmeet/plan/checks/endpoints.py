@@ -57,7 +57,7 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
 
 def warnings_of(job: Job, insert: Insert) -> tuple[str, ...]:
     """Of the sink of an INSERT; with the first, of those for rows that are set aside."""
-    aside = [sink for sink in _written(job) if all(each.sink.name != sink.name for each in job.inserts)]
+    aside = [sink for sink in _written(job) if all(other.sink.name != sink.name for other in job.inserts)]
     others = aside if insert is job.inserts[0] else []
     return (*_loops(job, insert), *(said for sink in (insert.sink, *others) for said in untold(sink)))
 
@@ -70,7 +70,7 @@ def _loops(job: Job, insert: Insert) -> tuple[str, ...]:
     return tuple(
         f'"{insert.sink.name}" writes to the topic {topic}, which "{source.name}" of this job reads: what'
         " goes out comes in again"
-        for source, _ in _read(each.query for each in job.inserts)
+        for source, _ in _read(other.query for other in job.inserts)
         if source.traits.log and servers.intersection(servers_in(source.options))
         for topic in sorted(topics.intersection(topics_in(source.options)))
     )
@@ -78,14 +78,14 @@ def _loops(job: Job, insert: Insert) -> tuple[str, ...]:
 
 def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
     """Each source once, and whether it is read as a table."""
-    found = {
+    sources = {
         (branch.name, i.as_of): branch
         for query in queries
-        for each in query.every
-        for i in each.inputs
+        for inner in query.every
+        for i in inner.inputs
         for branch in i.sources
     }
-    return [(source, table) for (_, table), source in found.items()]
+    return [(source, table) for (_, table), source in sources.items()]
 
 
 def _written(job: Job) -> list[Sink]:

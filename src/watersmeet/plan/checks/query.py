@@ -65,12 +65,12 @@ def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:
         origins.setdefault(output.name, []).append(output.origin)
     return [
         PlanError(
-            f'the sink "{sink.name}" needs unique names, but "{name}" comes from {" and ".join(found)}',
+            f'the sink "{sink.name}" needs unique names, but "{name}" comes from {" and ".join(texts)}',
             code="duplicate-column",
-            hint=f"give one of them another name: {found[-1]} AS {name}_2",
+            hint=f"give one of them another name: {texts[-1]} AS {name}_2",
         )
-        for name, found in origins.items()
-        if len(found) > 1
+        for name, texts in origins.items()
+        if len(texts) > 1
     ]
 
 

@@ -70,14 +70,14 @@ def check_bounded(
         put_out[node.number] = _put_out(node, bounds, coming, options.watermark_rule)
         tight_out[node.number] = _put_out(node, bounds, tight, WatermarkRule.TIGHT)
         _check(node, _Arriving(draft, bounds, coming, tight, scope, conjuncts), problems)
-    return Outflow(frozenset(put_out[drafts[-1].node.number]), tuple(problems.found or problems.joined))
+    return Outflow(frozenset(put_out[drafts[-1].node.number]), tuple(problems.of_inputs or problems.joined))
 
 
 @dataclass
 class _Problems:
     """``joined``: of the rows of joins, told only where nothing is wrong with inputs."""
 
-    found: list[PlanError] = field(default_factory=list)
+    of_inputs: list[PlanError] = field(default_factory=list)
     joined: list[PlanError] = field(default_factory=list)
 
 
@@ -112,7 +112,7 @@ def _(node: Node, given: _Arriving, problems: _Problems) -> None:
 def _(node: AggregateNode, given: _Arriving, problems: _Problems) -> None:
     time = name_of(node.timed)
     if time not in given.coming[Side.LEFT]:
-        problems.found.append(_never_closed(node, node.timed, tight_helps=time in given.tight[Side.LEFT]))
+        problems.of_inputs.append(_never_closed(node, node.timed, tight_helps=time in given.tight[Side.LEFT]))
 
 
 @_check.register
@@ -123,7 +123,7 @@ def _(node: JoinNode, given: _Arriving, problems: _Problems) -> None:
         if all(i.is_table for i in inputs):
             continue
         if node.is_asof:
-            problems.found += _unasked(draft, side, given.coming[side.other])
+            problems.of_inputs += _unasked(draft, side, given.coming[side.other])
             continue
         nullable = draft.may_be_null(side)
         keys = {name_of(ref) for i in inputs for c in i.event_times if (ref := (i.alias, c)) not in nullable}
@@ -131,9 +131,9 @@ def _(node: JoinNode, given: _Arriving, problems: _Problems) -> None:
             continue
         held = [bound for bound in bounds if bound.evicted in keys and bound.by in given.tight[side.other]]
         if held:
-            problems.found.append(_by_limit(draft, side, held[0]))
+            problems.of_inputs.append(_by_limit(draft, side, held[0]))
         elif isinstance(child, Input):
-            problems.found.append(_refusal(child, node.asked, given))
+            problems.of_inputs.append(_refusal(child, node.asked, given))
         else:
             problems.joined.append(_joined_refusal(draft, side, bounds, _place(node.asked)))
 
@@ -277,7 +277,7 @@ def _first_time(i: Input) -> str:
 
 
 def _refusal(i: Input, join: Join, given: _Arriving) -> PlanError:
-    joined, scope = {each.alias for each in given.draft.scope.inputs}, given.scope
+    joined, scope = {source_input.alias for source_input in given.draft.scope.inputs}, given.scope
     why = (why_not(conjunct, i, scope, joined) for conjunct in given.conjuncts)
     reasons = list(dict.fromkeys(reason for reason in why if reason is not None))
     but = "; but " + "; ".join(reasons) if reasons else ""
@@ -308,11 +308,12 @@ def _hint(i: Input, scope: Scope, join: Join) -> str:
                 distance = example_distance((i.alias, column), (other.alias, by), scope)
                 if distance is not None:
                     bound = f"{i.alias}.{column} >= {other.alias}.{by} - {distance}"
-                    views = [each.alias.rpartition(".")[0] for each in (i, other)]
+                    views = [source_input.alias.rpartition(".")[0] for source_input in (i, other)]
                     inside = "; ".join(
-                        _inside(each) + ("" if views[0] == views[1] else f", which has to put out {time}")
-                        for each, time in ((i, column), (other, by))
-                        if "." in each.alias
+                        _inside(source_input)
+                        + ("" if views[0] == views[1] else f", which has to put out {time}")
+                        for source_input, time in ((i, column), (other, by))
+                        if "." in source_input.alias
                     )
                     return _to_add(join, bound) + (f" ({inside})" if inside else "")
     return "the event times of the inputs are of different kinds: cast them in a view"

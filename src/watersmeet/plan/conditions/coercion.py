@@ -56,8 +56,8 @@ def type_of(expr: Expr, scope: Scope) -> SqlType | None:
     type_ = typed(expr, scope).type
     if type_ is None or type_.is_type(exp.DType.UNKNOWN, exp.DType.NULL):
         return None
-    found = _in_capitals(sql_type(type_.sql(dialect="spark")))
-    return found if is_declared(expr) else _widest(found)
+    exact_type = _in_capitals(sql_type(type_.sql(dialect="spark")))
+    return exact_type if is_declared(expr) else _widest(exact_type)
 
 
 def _widest(type_: SqlType) -> SqlType:
@@ -97,6 +97,6 @@ def one_type(left: SqlType, right: SqlType) -> SqlType | None:
     """The type in which the two sides of a key are compared; None: Spark does not, or Spark alone does."""
     if left == right:
         return left
-    found = common_type(left, right)
+    common = common_type(left, right)
     hashed = not (left.is_void or right.is_void or left.is_nested or left.is_interval)
-    return found if found is not None and hashed else None
+    return common if common is not None and hashed else None

@@ -45,11 +45,11 @@ def constant_is_true(expr: Expr) -> bool | None:
 
 
 def _truth(node: Expr) -> bool | None:
-    found = _value(node)
-    if isinstance(found, _Null) and found.of is bool:
+    value = _value(node)
+    if isinstance(value, _Null) and value.of is bool:
         return None
-    if found is None or isinstance(found, bool):
-        return found
+    if value is None or isinstance(value, bool):
+        return value
     raise _Undecided
 
 
@@ -67,8 +67,8 @@ def _value(node: Expr) -> _Value:
     of = _NULLS.get(sql_type(node.to.sql("spark"))) if isinstance(node, exp.Cast) else None
     if of is not None and _value(node.this) is None:
         return _Null(of)
-    found = _condition(node)
-    return _Null(bool) if found is None else found
+    truth = _condition(node)
+    return _Null(bool) if truth is None else truth
 
 
 def _condition(node: Expr) -> bool | None:
@@ -87,9 +87,9 @@ def _condition(node: Expr) -> bool | None:
 def _compared(node: Expr, left: _Value, right: _Value) -> bool | None:
     if left is None or right is None:
         return None
-    kinds = {each.of if isinstance(each, _Null) else type(each) for each in (left, right)}
+    kinds = {operand.of if isinstance(operand, _Null) else type(operand) for operand in (left, right)}
     if len(kinds) == 1 and (isinstance(left, _Null) or isinstance(right, _Null)):
-        if any(isinstance(each, Number) and abs(each.value) >= 2**31 for each in (left, right)):
+        if any(isinstance(operand, Number) and abs(operand.value) >= 2**31 for operand in (left, right)):
             raise _Undecided  # Spark's optimizer has found some of these TRUE
         return None
     if isinstance(left, Number) and isinstance(right, Number):
@@ -107,14 +107,14 @@ def _alike(left: Number, right: Number) -> tuple[Fraction | float, Fraction | fl
         raise _Undecided
     if DOUBLE in types:
         return float(left.value), float(right.value)
-    if any(each.type.is_decimal and abs(each.value) >= 10**18 for each in (left, right)):
+    if any(operand.type.is_decimal and abs(operand.value) >= 10**18 for operand in (left, right)):
         raise _Undecided  # their common type may lack digits
     return left.value, right.value
 
 
 def _ordered(node: Expr, left: Fraction | float | bytes, right: Fraction | float | bytes) -> bool:
     lower, equal = left < right, left == right  # type: ignore[operator]
-    found: dict[type[Expr], bool] = {
+    truths: dict[type[Expr], bool] = {
         exp.EQ: equal,
         exp.NEQ: not equal,
         exp.LT: lower,
@@ -122,4 +122,4 @@ def _ordered(node: Expr, left: Fraction | float | bytes, right: Fraction | float
         exp.GT: not (lower or equal),
         exp.GTE: not lower,
     }
-    return found[type(node)]
+    return truths[type(node)]

@@ -63,7 +63,7 @@ def over_source(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
     def replace(node: Expr) -> Expr:
         if not isinstance(node, exp.Column):
             return node
-        found = columns[node.name].copy()
-        return found if isinstance(found, exp.Column | exp.Literal) else exp.Paren(this=found)
+        column = columns[node.name].copy()
+        return column if isinstance(column, exp.Column | exp.Literal) else exp.Paren(this=column)
 
     return expr.transform(replace)

@@ -117,16 +117,16 @@ def _known_type(expr: Expr, scope: Scope) -> SqlType | None:
     Of a DECIMAL of unknown digits none: in the widest type it could be rounded. Keys of unknown types are
     compared as they come, and refused if they come as different ones.
     """
-    found = type_of(expr, scope)
+    type_ = type_of(expr, scope)
     if is_declared(expr):
-        return found
+        return type_
     try:
         exact = compiled(expr, scope).type
     except NotExact:
-        return None if found is not None and found.is_decimal else found
-    if found is None or exact.is_decimal or not exact.is_number:
+        return None if type_ is not None and type_.is_decimal else type_
+    if type_ is None or exact.is_decimal or not exact.is_number:
         return exact
-    return found
+    return type_
 
 
 def _wrong(message: str) -> PlanError:

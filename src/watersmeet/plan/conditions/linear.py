@@ -123,14 +123,14 @@ def _sum(
         if left.unit is right.unit is Unit.DATE or (left.wall and right.wall):
             return add(left, right, sign, expr)
         return _over_changes(add(_instant(left, scope), _instant(right, scope), sign, expr), scope)
-    found = add(left, right, sign, expr)
+    total = add(left, right, sign, expr)
     time, other = (left, right) if left.unit.is_time else (right, left)
-    if found is None or not time.unit.is_time or other.unit is not Unit.INTERVAL:
-        return found
-    if time.unit is Unit.DATE and found.unit is not Unit.DATE:
-        found = _instant(found, scope)
+    if total is None or not time.unit.is_time or other.unit is not Unit.INTERVAL:
+        return total
+    if time.unit is Unit.DATE and total.unit is not Unit.DATE:
+        total = _instant(total, scope)
     whole = other.mentioned or abs(other.low) >= DAY_US or abs(other.high) >= DAY_US
-    return _over_changes(found, scope) if whole and not found.wall else found
+    return _over_changes(total, scope) if whole and not total.wall else total
 
 
 def compared(left: LinearForm, right: LinearForm, expr: Expr, scope: Scope) -> LinearForm | None:
@@ -165,8 +165,8 @@ def _column(ref: Ref, scope: Scope) -> LinearForm:
 
 
 def _literal(text: str) -> LinearForm:
-    found = read_number(text, negative=True)  # what is beyond its type without a sign, Spark refuses
-    return constant(-int(found.value), Unit.INTEGER) if found.is_whole else constant(0, Unit.NUMBER)
+    number = read_number(text, negative=True)  # what is beyond its type without a sign, Spark refuses
+    return constant(-int(number.value), Unit.INTEGER) if number.is_whole else constant(0, Unit.NUMBER)
 
 
 def _cast(operand: LinearForm | None, cast: exp.Cast, scope: Scope) -> LinearForm | None:
@@ -226,5 +226,5 @@ def _added(expr: Expr, scope: Scope) -> LinearForm | None:
         return (
             None if date is None else combine(date, constant(count.low * size, Unit.INTERVAL), 1, Unit.DATE)
         )
-    found = combine(_instant(operand, scope), constant(count.low * size, Unit.INTERVAL), 1, Unit.TIMESTAMP)
-    return found if abs(count.low * size) < DAY_US else _over_changes(found, scope)
+    shifted = combine(_instant(operand, scope), constant(count.low * size, Unit.INTERVAL), 1, Unit.TIMESTAMP)
+    return shifted if abs(count.low * size) < DAY_US else _over_changes(shifted, scope)

@@ -86,17 +86,17 @@ def sum_of(expr: Expr, scope: Scope) -> Sum | None:
 def literal(text: str) -> Sum | None:
     """A number as it is written; None: it is no plain one."""
     try:
-        found = read_number(text, negative=True)
+        number = read_number(text, negative=True)
     except NumberError:
         return None
-    if found.type == sql.FLOAT:
+    if number.type == sql.FLOAT:
         return None
-    if found.type == sql.DOUBLE:
-        value = Fraction(float(-found.value))
+    if number.type == sql.DOUBLE:
+        value = Fraction(float(-number.value))
         return Sum({}, value, abs(value), has_real=True)
-    own = number_type(found.type)
+    own = number_type(number.type)
     assert own is not None
-    return Sum({}, -found.value, abs(found.value), own.places)
+    return Sum({}, -number.value, abs(number.value), own.places)
 
 
 def _cast(cast: exp.Cast, scope: Scope) -> Sum | None:
@@ -106,12 +106,12 @@ def _cast(cast: exp.Cast, scope: Scope) -> Sum | None:
         return None
     if isinstance(cast.this, exp.Literal):
         text = cast.this.this
-        found = None if cast.this.is_string and not re.fullmatch(r"\d+(\.\d+)?", text) else literal(text)
-        if found is None or target == FLOAT:
+        number = None if cast.this.is_string and not re.fullmatch(r"\d+(\.\d+)?", text) else literal(text)
+        if number is None or target == FLOAT:
             return None
-        if target.whole is not None and (found.places > target.places or found.size >= 10**target.whole):
+        if target.whole is not None and (number.places > target.places or number.size >= 10**target.whole):
             return None
-        return Sum(found.terms, found.constant, found.size, found.places, has_real=target.is_real)
+        return Sum(number.terms, number.constant, number.size, number.places, has_real=target.is_real)
     operand = sum_of(cast.this, scope)
     if operand is None or target == FLOAT:
         return None

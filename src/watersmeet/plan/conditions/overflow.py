@@ -99,7 +99,7 @@ def _bits(expr: Expr, scope: Scope) -> int | None:
 
 def _literal_bits(literal: exp.Literal) -> int | None:
     try:
-        found = read_number(literal.this, negative=isinstance(literal.parent, exp.Neg))
+        number = read_number(literal.this, negative=isinstance(literal.parent, exp.Neg))
     except NumberError:
         return None
-    return found.type.bits or None
+    return number.type.bits or None

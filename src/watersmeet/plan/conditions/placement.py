@@ -42,7 +42,7 @@ class Conditions:
 def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None) -> Conditions:
     """All conjuncts of a query's joins and of its WHERE, those of the joins beneath first; ``having``: of
     what is computed of groups."""
-    found = Conditions()
+    conditions = Conditions()
     above = {
         child.number: (node.number, side)
         for node in nodes
@@ -53,60 +53,60 @@ def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None)
         for conjunct in split(node.match) + split(node.on):
             sides = node.scope.sides(conjunct.expr)
             if len(sides) == 1 and not node.padded(sides[0]):
-                _into_side(conjunct, node, sides[0], found)
+                _into_side(conjunct, node, sides[0], conditions)
             else:
-                found.joins[node.number].append(conjunct)
+                conditions.joins[node.number].append(conjunct)
         for conjunct in split(node.where):
-            if not _sunk(node, conjunct, found):
-                stays = found.sides[above[node.number]] if node.number in above else found.after
+            if not _sunk(node, conjunct, conditions):
+                stays = conditions.sides[above[node.number]] if node.number in above else conditions.after
                 stays.append(conjunct)
     for conjunct in split(where):
-        if not _sunk(nodes[-1], conjunct, found):
-            found.after.append(conjunct)
-    found.after += split(having)
-    return found
+        if not _sunk(nodes[-1], conjunct, conditions):
+            conditions.after.append(conjunct)
+    conditions.after += split(having)
+    return conditions
 
 
-def _into_side(conjunct: Conjunct, node: Node, side: Side, found: Conditions) -> None:
+def _into_side(conjunct: Conjunct, node: Node, side: Side, conditions: Conditions) -> None:
     child = node.side(side)
     if isinstance(child, Input):
-        found.inputs[child.alias].append(conjunct)
-    elif not _sunk(child, conjunct, found):
-        found.sides[node.number, side].append(conjunct)
+        conditions.inputs[child.alias].append(conjunct)
+    elif not _sunk(child, conjunct, conditions):
+        conditions.sides[node.number, side].append(conjunct)
 
 
 @singledispatch
-def _sunk(node: Node, conjunct: Conjunct, found: Conditions) -> bool:
+def _sunk(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
     """Place a filter of the node's rows in the node or beneath; False: it has to stay above."""
     raise TypeError(f"where filters of {type(node).__name__} go")
 
 
 @_sunk.register
-def _(node: PassNode, conjunct: Conjunct, found: Conditions) -> bool:
+def _(node: PassNode, conjunct: Conjunct, conditions: Conditions) -> bool:
     child = node.side(Side.LEFT)
     if not node.scope.sides(conjunct.expr) or (isinstance(child, Input) and child.stages):
         return False  # above a stage Spark can ask anything, beneath it only what tasks can compute
-    _into_side(conjunct, node, Side.LEFT, found)
+    _into_side(conjunct, node, Side.LEFT, conditions)
     return True
 
 
 @_sunk.register
-def _(node: AggregateNode, conjunct: Conjunct, found: Conditions) -> bool:
-    _into_side(conjunct, node, Side.LEFT, found)  # rows are grouped that pass it
+def _(node: AggregateNode, conjunct: Conjunct, conditions: Conditions) -> bool:
+    _into_side(conjunct, node, Side.LEFT, conditions)  # rows are grouped that pass it
     return True
 
 
 @_sunk.register
-def _(node: MatchNode, conjunct: Conjunct, found: Conditions) -> bool:
+def _(node: MatchNode, conjunct: Conjunct, conditions: Conditions) -> bool:
     sides = node.scope.sides(conjunct.expr)
     if len(sides) == 1:
         if node.padded(sides[0].other):
             return False
         if node.kind.is_asof and sides[0] is Side.RIGHT:  # it is asked of the row found, not of candidates
             return False
-        _into_side(conjunct, node, sides[0], found)
+        _into_side(conjunct, node, sides[0], conditions)
         return True
     if node.kind is not JoinKind.INNER:
         return False
-    found.joins[node.number].append(conjunct)
+    conditions.joins[node.number].append(conjunct)
     return True

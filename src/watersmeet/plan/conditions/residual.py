@@ -82,9 +82,9 @@ def in_tasks(conjunct: Conjunct, scope: Scope, where: str = ON_BOTH, hint: str =
     Args:
         where: what it stands in; ``hint``: what to do.
     """
-    found = unsteady(conjunct, where, hint)
-    if found is not None:
-        return found
+    problem = unsteady(conjunct, where, hint)
+    if problem is not None:
+        return problem
     try:
         return exact(conjunct.expr, scope)
     except NotExact as why:

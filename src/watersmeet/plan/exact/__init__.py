@@ -48,10 +48,10 @@ class _Names(SparkGrammar):
 
 def exact(expr: Expr, scope: Scope) -> Exact:
     """``expr`` for tasks, as a column. Raises: NotExact."""
-    found = compiled(expr, scope)
-    if any(each.is_interval for each in found.type.every):  # also within an ARRAY
-        raise NotExact(f"it is {found.type}, which no column of rows between joins is")
-    return found
+    expression = compiled(expr, scope)
+    if any(part.is_interval for part in expression.type.every):  # also within an ARRAY
+        raise NotExact(f"it is {expression.type}, which no column of rows between joins is")
+    return expression
 
 
 def compiled(expr: Expr, scope: Scope) -> Exact:
@@ -80,10 +80,10 @@ def compiled(expr: Expr, scope: Scope) -> Exact:
 
 def exact_condition(expr: Expr, scope: Scope) -> Exact:
     """The same, of a condition."""
-    found = exact(expr, scope)
-    if found.type not in (BOOLEAN, VOID):
-        raise NotExact(f"it is {found.type}, and no condition")
-    return widened(found, BOOLEAN)
+    condition = exact(expr, scope)
+    if condition.type not in (BOOLEAN, VOID):
+        raise NotExact(f"it is {condition.type}, and no condition")
+    return widened(condition, BOOLEAN)
 
 
 @cache

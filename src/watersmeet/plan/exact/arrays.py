@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 def _array(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if not nodes:
         return constant([], array(VOID))
-    found = compiler.alike(compiler.all(nodes))
-    if found[0].type != VOID and not is_value(found[0].type):
-        raise NotExact(f"an ARRAY of {found[0].type}")
-    return call("make_array", array(found[0].type), *found)
+    elements = compiler.alike(compiler.all(nodes))
+    if elements[0].type != VOID and not is_value(elements[0].type):
+        raise NotExact(f"an ARRAY of {elements[0].type}")
+    return call("make_array", array(elements[0].type), *elements)
 
 
 def _of_list(function: str, type_: SqlType | None = None) -> Rule:
@@ -129,16 +129,16 @@ def _distinct(_: Compiler, lists: Exact) -> Exact:
 
 def _sorted(name: str) -> Rule:
     def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-        found = compiler.all(nodes)
-        down = len(found) > 1 and constant_value(found[1]) is False
-        if not found or len(found) > (2 if name == "sort_array" else 1):
+        values = compiler.all(nodes)
+        down = len(values) > 1 and constant_value(values[1]) is False
+        if not values or len(values) > (2 if name == "sort_array" else 1):
             raise NotExact("this number of arguments is not on the list")
-        if len(found) > 1 and found[1].type != BOOLEAN:
+        if len(values) > 1 and values[1].type != BOOLEAN:
             raise NotExact("an order that is not TRUE or FALSE")
-        if not is_ordered(element(found[0])):
-            raise NotExact(f"{found[0].type} is ordered")
+        if not is_ordered(element(values[0])):
+            raise NotExact(f"{values[0].type} is ordered")
         options = [down, down or name == "array_sort"]
-        return call("sorted_list", found[0].type, found[0], options=options)
+        return call("sorted_list", values[0].type, values[0], options=options)
 
     return rule
 
@@ -173,31 +173,35 @@ def _flatten(_: Compiler, lists: Exact) -> Exact:
 
 
 def _sequence(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) not in (2, 3):
+    values = compiler.all(nodes)
+    if len(values) not in (2, 3):
         raise NotExact("this number of arguments is not on the list")
-    if {each.type for each in found[:2]} == {DATE} and len(found) == 2:
-        return call("sequence", array(DATE), *found)
-    if any(each.type not in INTEGERS for each in found):
+    if {value.type for value in values[:2]} == {DATE} and len(values) == 2:
+        return call("sequence", array(DATE), *values)
+    if any(value.type not in INTEGERS for value in values):
         raise NotExact("a sequence of what are no integers")
-    common = one_type([each.type for each in found])
-    return call("sequence", array(common), *(widened(each, common) for each in found))
+    common = one_type([value.type for value in values])
+    return call("sequence", array(common), *(widened(value, common) for value in values))
 
 
 def _zip(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if not found:
+    values = compiler.all(nodes)
+    if not values:
         raise NotExact("arrays_zip of nothing")
     names = [compiler.name_of(node) or str(n) for n, node in enumerate(nodes)]
-    fields = [Field(name, element(value)) for name, value in zip(names, found, strict=True)]
-    return call("zipped", array(struct(fields)), *found)
+    fields = [Field(name, element(value)) for name, value in zip(names, values, strict=True)]
+    return call("zipped", array(struct(fields)), *values)
 
 
 def _join(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) not in (2, 3) or found[0].type != array(STRING) or any(e.type != STRING for e in found[1:]):
+    values = compiler.all(nodes)
+    if (
+        len(values) not in (2, 3)
+        or values[0].type != array(STRING)
+        or any(e.type != STRING for e in values[1:])
+    ):
         raise NotExact("array_join of what are no texts")
-    return call("joined_elements", STRING, *found)
+    return call("joined_elements", STRING, *values)
 
 
 def literal_of(pattern: object) -> str:
@@ -208,14 +212,14 @@ def literal_of(pattern: object) -> str:
 
 
 def _split(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) not in (2, 3) or found[0].type != STRING or found[1].type != STRING:
+    values = compiler.all(nodes)
+    if len(values) not in (2, 3) or values[0].type != STRING or values[1].type != STRING:
         raise NotExact("split of what is no text")
-    most = constant_value(found[2]) if len(found) == 3 else 0
+    most = constant_value(values[2]) if len(values) == 3 else 0
     if not isinstance(most, int):
         raise NotExact("a limit that is no number")
-    separator = literal_of(constant_value(found[1]))
-    return call("split_text", array(STRING), found[0], options=[separator, max(most, 0)])
+    separator = literal_of(constant_value(values[1]))
+    return call("split_text", array(STRING), values[0], options=[separator, max(most, 0)])
 
 
 FUNCTIONS: dict[str, Rule] = {

@@ -122,23 +122,23 @@ def as_date(value: Exact, zone: str) -> Exact:
 
 
 def timestamp_literal(text: str, zone: str) -> Exact:
-    found = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", text)
-    if found is None:
+    match = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", text)
+    if match is None:
         raise NotExact("this TIMESTAMP literal is read by Spark")
-    days = _days(*(int(part) for part in found.groups()[:3]))
-    hours, minutes, seconds = (int(part) for part in found.groups()[3:6])
+    days = _days(*(int(part) for part in match.groups()[:3]))
+    hours, minutes, seconds = (int(part) for part in match.groups()[3:6])
     if hours > 23 or minutes > 59 or seconds > 59:
         raise NotExact("this TIMESTAMP literal is read by Spark")
-    fraction = int((found.group(7) or "").ljust(6, "0"))
+    fraction = int((match.group(7) or "").ljust(6, "0"))
     wall = days * DAY_US + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
     return call("wall_to_timestamp", TIMESTAMP, constant(wall, TIMESTAMP_NTZ), options=[zone])
 
 
 def date_literal(text: str) -> Exact:
-    found = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text)
-    if found is None:
+    match = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text)
+    if match is None:
         raise NotExact("this DATE literal is read by Spark")
-    return constant(_days(*(int(part) for part in found.groups())), DATE)
+    return constant(_days(*(int(part) for part in match.groups())), DATE)
 
 
 def _days(year: int, month: int, day: int) -> int:

@@ -18,7 +18,7 @@ def _coalesce(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     alike = compiler.alike(compiler.all(nodes))
     if alike[0].type == VOID:
         raise NotExact("a choice of NULLs")
-    return Exact(("first", tuple(each.tree for each in alike)), alike[0].type)
+    return Exact(("first", tuple(choice.tree for choice in alike)), alike[0].type)
 
 
 def _nullif(compiler: Compiler, left: Exact, right: Exact) -> Exact:
@@ -32,11 +32,11 @@ def _nvl2(compiler: Compiler, tested: Exact, one: Exact, other: Exact) -> Exact:
 
 def _extreme(function: str) -> Rule:
     def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-        found = compiler.all(nodes)
-        types = {each.type for each in found} - {VOID}
+        values = compiler.all(nodes)
+        types = {value.type for value in values} - {VOID}
         if STRING in types and len(types) > 1:
             raise NotExact(f"{function} of texts and others")
-        alike = compiler.alike(found)
+        alike = compiler.alike(values)
         if len(alike) < 2 or alike[0].type == VOID or not is_ordered(alike[0].type):
             raise NotExact(f"{function} of one, or of MAPs")
         return call(function, alike[0].type, *alike)

@@ -87,35 +87,35 @@ def _to_binary(lenient: bool) -> Rule:
             return call("as_binary", BINARY, own)
         if name != "hex":
             raise NotExact(f"to_binary by {name}")
-        found = call("bytes_of_hex", BINARY, own)
-        return or_null(found) if lenient else found
+        decoded = call("bytes_of_hex", BINARY, own)
+        return or_null(decoded) if lenient else decoded
 
     return optional(1, 2, make)
 
 
 def _utf8(function: str, type_: SqlType, lenient: bool = False) -> Rule:
     def make(_: Compiler, value: Exact) -> Exact:
-        found = call(function, type_, as_bytes(value))
-        return or_null(found) if lenient else found
+        encoded = call(function, type_, as_bytes(value))
+        return or_null(encoded) if lenient else encoded
 
     return arguments(1, make)
 
 
 def _url(function: str, lenient: bool = False) -> Rule:
     def make(compiler: Compiler, text: Exact) -> Exact:
-        found = call(function, STRING, as_text(compiler, text))
-        return or_null(found) if lenient else found
+        encoded = call(function, STRING, as_text(compiler, text))
+        return or_null(encoded) if lenient else encoded
 
     return arguments(1, make)
 
 
 def _hash(function: str, type_: SqlType) -> Callable[[Compiler, Sequence[Expr]], Exact]:
     def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-        found = [each for each in compiler.all(nodes) if each.type != VOID]
-        if not found:
+        values = [value for value in compiler.all(nodes) if value.type != VOID]
+        if not values:
             raise NotExact("a hash of nothing")
-        own = [as_bytes(each) if each.type == STRING else each for each in found]
-        return call(function, type_, *own, options=[_hashed_as(each) for each in found])
+        own = [as_bytes(value) if value.type == STRING else value for value in values]
+        return call(function, type_, *own, options=[_hashed_as(value) for value in values])
 
     return rule
 

@@ -80,20 +80,20 @@ class Compiler:
         name, type_ = joined_name(*ref), self._scope.column(ref).type.nullable
         if not is_value(type_):
             raise NotExact(f"{name} is {type_}")
-        found = Exact(("column", name, type_), type_)
-        for each in further:
-            found = nested.field_of(found, each)
-        return found
+        column = Exact(("column", name, type_), type_)
+        for step in further:
+            column = nested.field_of(column, step)
+        return column
 
     def variable(self, node: exp.Identifier) -> Exact:
-        found = self._variables.get(node.name.lower())
-        if found is None:
+        variable = self._variables.get(node.name.lower())
+        if variable is None:
             raise NotExact(f"{node.name} is not on the list")
-        return found
+        return variable
 
     def body(self, node: exp.Lambda, bound: Sequence[tuple[str, SqlType]]) -> Exact:
         """A lambda's, whose parameters are (variable, type)."""
-        names = [each.name.lower() for each in node.expressions]
+        names = [parameter.name.lower() for parameter in node.expressions]
         if len(names) != len(bound) or len(set(names)) != len(names):
             raise NotExact("a lambda of another number of parameters")
         outer = self._variables
@@ -131,27 +131,27 @@ class Compiler:
     def number(self, text: str, *, negative: bool = False) -> Exact:
         """``negative``: with a sign, which is part of it."""
         try:
-            found = read_number(text, negative=negative)
+            number = read_number(text, negative=negative)
         except NumberError as error:
             raise NotExact(str(error)) from None
-        if found.is_whole:
-            return constant(int(found.value), found.type)
-        if found.type == DOUBLE:
-            return constant(-0.0 if negative and not found.value else float(found.value), DOUBLE)
-        if found.type == FLOAT:
-            if Fraction(float(np.float32(float(found.value)))) != found.value:
+        if number.is_whole:
+            return constant(int(number.value), number.type)
+        if number.type == DOUBLE:
+            return constant(-0.0 if negative and not number.value else float(number.value), DOUBLE)
+        if number.type == FLOAT:
+            if Fraction(float(np.float32(float(number.value)))) != number.value:
                 raise NotExact(f"{text}, which is rounded to a FLOAT,")
-            return constant(float(found.value), FLOAT)
-        scale = decimal_parts(found.type)[1]
-        whole, fraction = divmod(abs(found.value * 10**scale), 10**scale)
+            return constant(float(number.value), FLOAT)
+        scale = decimal_parts(number.type)[1]
+        whole, fraction = divmod(abs(number.value * 10**scale), 10**scale)
         shown = f"{whole}.{int(fraction):0{scale}d}" if scale else str(whole)
-        return constant(("-" if found.value < 0 else "") + shown, found.type)
+        return constant(("-" if number.value < 0 else "") + shown, number.type)
 
     def interval(self, node: exp.Interval) -> Exact:
         return literal_of(node)
 
     def both(self, node: Expr) -> Exact:
-        left, right = (widened(each, BOOLEAN) for each in self.all([node.this, node.expression]))
+        left, right = (widened(operand, BOOLEAN) for operand in self.all([node.this, node.expression]))
         return Exact(("and" if isinstance(node, exp.And) else "or", left.tree, right.tree), BOOLEAN)
 
     def negation(self, node: Expr) -> Exact:
@@ -183,24 +183,24 @@ class Compiler:
             return call("null_safe_equal", BOOLEAN, left, right)
         return call("compare", BOOLEAN, left, right, options=[op])
 
-    def _comparable(self, found: Sequence[Exact]) -> list[Exact]:
+    def _comparable(self, operands: Sequence[Exact]) -> list[Exact]:
         """`alike`; but the names of fields do not matter where all else is the same."""
-        known = [each for each in found if each.type != VOID]
-        if len({each.type.unnamed for each in known}) == 1:
+        typed = [operand for operand in operands if operand.type != VOID]
+        if len({operand.type.unnamed for operand in typed}) == 1:
             return [
-                Exact(each.tree, known[0].type) if each in known else widened(each, known[0].type)
-                for each in found
+                Exact(operand.tree, typed[0].type) if operand in typed else widened(operand, typed[0].type)
+                for operand in operands
             ]
-        return self.alike(found)
+        return self.alike(operands)
 
-    def alike(self, found: Sequence[Exact]) -> list[Exact]:
-        types = {each.type for each in found if each.type != VOID}
+    def alike(self, values: Sequence[Exact]) -> list[Exact]:
+        types = {value.type for value in values if value.type != VOID}
         if len(types) > 1 and (types <= set(TIMES) or (STRING in types and len(types) == 2)):
             wanted = common_of(types)
             if wanted is not None:
-                return [self.cast_to(each, wanted) for each in found]
-        common = one_type([each.type for each in found])
-        return [widened(each, common) for each in found]
+                return [self.cast_to(value, wanted) for value in values]
+        common = one_type([value.type for value in values])
+        return [widened(value, common) for value in values]
 
     def between(self, node: Expr) -> Exact:
         value, low, high = self.all([node.this, node.args["low"], node.args["high"]])
@@ -210,16 +210,16 @@ class Compiler:
     def membership(self, node: Expr) -> Exact:
         if not node.expressions:
             raise NotExact("this IN is not on the list")
-        found = self._comparable(self.all([node.this, *node.expressions]))
-        if found[0].type == VOID or not is_ordered(found[0].type):
-            raise NotExact(f"{found[0].type} is looked for")
-        return call("is_in", BOOLEAN, *found)
+        operands = self._comparable(self.all([node.this, *node.expressions]))
+        if operands[0].type == VOID or not is_ordered(operands[0].type):
+            raise NotExact(f"{operands[0].type} is looked for")
+        return call("is_in", BOOLEAN, *operands)
 
     def case(self, node: Expr) -> Exact:
         if node.this is not None:
             raise NotExact("CASE with an operand is not on the list")
-        conditions = [widened(self.of(each.this), BOOLEAN) for each in node.args["ifs"]]
-        values = [self.of(each.args["true"]) for each in node.args["ifs"]]
+        conditions = [widened(self.of(branch.this), BOOLEAN) for branch in node.args["ifs"]]
+        values = [self.of(branch.args["true"]) for branch in node.args["ifs"]]
         return self.case_of(
             conditions, values, None if node.args.get("default") is None else self.of(node.args["default"])
         )
@@ -285,8 +285,8 @@ class Compiler:
         value = self.of(node.this)
         if node.args.get("safe") and (value.type.is_nested or to.is_nested):
             raise NotExact("a try_cast of ARRAYs, MAPs or STRUCTs is not on the list")
-        found = computed(self.cast_to(value, to))
-        return or_null(found) if node.args.get("safe") and found is not value else found
+        converted = computed(self.cast_to(value, to))
+        return or_null(converted) if node.args.get("safe") and converted is not value else converted
 
     def cast_to(self, value: Exact, to: SqlType) -> Exact:
         element, wanted = value.type.element, to.element

@@ -63,7 +63,7 @@ def _zip_with(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     fields = [Field("0", element(left)), Field("1", element(right))]
     both = call("zipped", array(struct(fields)), left, right)
     body, tree = _each(
-        compiler, both, _lambda(nodes[2], 2), [(n, each.type) for n, each in enumerate(fields)]
+        compiler, both, _lambda(nodes[2], 2), [(n, field.type) for n, field in enumerate(fields)]
     )
     return Exact((*tree, None, None), array(body.type))
 
@@ -94,7 +94,7 @@ def _map_zip_with(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     fields = [Field("0", key), Field("1", one), Field("2", other)]
     both = call("maps_zipped", array(struct(fields)), left, right)
     body, tree = _each(
-        compiler, both, _lambda(nodes[2], 3), [(n, each.type) for n, each in enumerate(fields)]
+        compiler, both, _lambda(nodes[2], 3), [(n, field.type) for n, field in enumerate(fields)]
     )
     return Exact((*tree, "with_values", None), made_map("with_values", key, body.type).type)
 
@@ -108,12 +108,12 @@ def _aggregate(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     body = compiler.body(_lambda(nodes[2], 2), bound)
     if body.type != start.type or not is_value(body.type):
         raise NotExact(f"what is found so far is {start.type} at first, and {body.type} then")
-    found = Exact(("fold", lists.tree, start.tree, names, body.tree), body.type)
+    folded = Exact(("fold", lists.tree, start.tree, names, body.tree), body.type)
     if len(nodes) == 3:
-        return found
+        return folded
     name = compiler.fresh()
     end = compiler.body(_lambda(nodes[3], 1), [(name, body.type)])
-    return Exact(("let", name, found.tree, end.tree), end.type)
+    return Exact(("let", name, folded.tree, end.tree), end.type)
 
 
 FUNCTIONS: dict[str, Rule] = {

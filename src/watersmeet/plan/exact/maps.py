@@ -42,11 +42,11 @@ def made_map(
 def _map(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if not nodes:
         return constant([], map_of(VOID, VOID))
-    found = compiler.all(nodes)
-    if len(found) % 2:
+    items = compiler.all(nodes)
+    if len(items) % 2:
         raise NotExact("a key without a value")
-    keys, values = compiler.alike(found[::2]), compiler.alike(found[1::2])
-    turns = [each for pair in zip(keys, values, strict=True) for each in pair]
+    keys, values = compiler.alike(items[::2]), compiler.alike(items[1::2])
+    turns = [value for pair in zip(keys, values, strict=True) for value in pair]
     return made_map("make_map", keys[0].type, values[0].type, *turns)
 
 
@@ -62,10 +62,10 @@ def _from_entries(_: Compiler, entries: Exact) -> Exact:
 
 
 def _concat(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.alike(compiler.all(nodes))
-    if not found:
+    maps = compiler.alike(compiler.all(nodes))
+    if not maps:
         raise NotExact("map_concat of nothing")
-    return made_map("maps_together", *entry(found[0]), *found)
+    return made_map("maps_together", *entry(maps[0]), *maps)
 
 
 def _part(function: str, type_of: Callable[[SqlType, SqlType], SqlType]) -> Rule:
@@ -89,11 +89,13 @@ def _contains(_: Compiler, maps: Exact, key: Exact) -> Exact:
 
 
 def _from_text(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if not 1 <= len(found) <= 3 or any(each.type != STRING for each in found):
+    values = compiler.all(nodes)
+    if not 1 <= len(values) <= 3 or any(value.type != STRING for value in values):
         raise NotExact("str_to_map of what are no texts")
-    between, within = [literal_of(constant_value(each)) for each in found[1:]] + [",", ":"][len(found) - 1 :]
-    return made_map("text_to_map", STRING, STRING, found[0], options=[between, within])
+    between, within = [literal_of(constant_value(value)) for value in values[1:]] + [",", ":"][
+        len(values) - 1 :
+    ]
+    return made_map("text_to_map", STRING, STRING, values[0], options=[between, within])
 
 
 FUNCTIONS: dict[str, Rule] = {

@@ -65,17 +65,17 @@ def whole(value: Exact, most: SqlType = BIGINT) -> Exact:
 
 def element(value: Exact) -> SqlType:
     """The type of an ARRAY's elements."""
-    found = value.type.element
-    if found is None or found == VOID:
+    inner = value.type.element
+    if inner is None or inner == VOID:
         raise NotExact(f"{value.type} as an ARRAY")
-    return found
+    return inner
 
 
 def entry(value: Exact) -> tuple[SqlType, SqlType]:
-    found = value.type.entry
-    if found is None:
+    inner = value.type.entry
+    if inner is None:
         raise NotExact(f"{value.type} as a MAP")
-    return found
+    return inner
 
 
 def _struct(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
@@ -89,11 +89,11 @@ def _struct(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
 
 
 def _named_struct(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) % 2:
+    values = compiler.all(nodes)
+    if len(values) % 2:
         raise NotExact("a name without a value")
     return struct(
-        [(str(constant_value(name)), value) for name, value in zip(found[::2], found[1::2], strict=True)]
+        [(str(constant_value(name)), value) for name, value in zip(values[::2], values[1::2], strict=True)]
     )
 
 

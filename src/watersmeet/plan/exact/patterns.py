@@ -48,14 +48,14 @@ def java_pattern(text: str) -> Pattern:
         flags, reader.at = "(?si)", 4
         if not text.isascii():
             raise NotExact("(?i) of other letters than ASCII's")
-    found, empty = reader.alternatives()
+    pattern, empty = reader.alternatives()
     if reader.at != len(text):
         raise NotExact(f"the pattern {text}: at {text[reader.at :]}")
     try:
-        re.compile(flags + found, re.ASCII)
+        re.compile(flags + pattern, re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
         raise NotExact(f"the pattern {text}: {error}") from None
-    return Pattern(flags + found, reader.groups, empty, reader.steady)
+    return Pattern(flags + pattern, reader.groups, empty, reader.steady)
 
 
 class _Reader:
@@ -80,7 +80,7 @@ class _Reader:
         return "|".join(part for part, _ in parts), any(empty for _, empty in parts)
 
     def _sequence(self) -> tuple[str, bool]:
-        found, empty = [], True
+        parts, empty = [], True
         while self._next() not in ("", "|", ")"):
             groups = self.groups
             part, may_be_empty, atom = self._atom()
@@ -92,24 +92,24 @@ class _Reader:
                     self.steady = self.steady and groups == self.groups
                 part += quantifier
                 may_be_empty = may_be_empty or least == 0
-            found.append(part)
+            parts.append(part)
             empty = empty and may_be_empty
-        return "".join(found), empty
+        return "".join(parts), empty
 
     def _quantifier(self) -> tuple[str, int]:
-        found = re.compile(r"[*+?]|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}").match(self.text, self.at)
-        if found is None:
+        match = re.compile(r"[*+?]|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}").match(self.text, self.at)
+        if match is None:
             if self._next() == "{":
                 raise self._refused("this {")
             return "", 1
-        self.at = found.end()
-        text = found[0]
+        self.at = match.end()
+        text = match[0]
         if self._next() == "?":
             self.at += 1
             text += "?"
         if self._next() in ("+", "*", "?", "{"):
             raise self._refused("one quantifier after another")
-        return text, int(found[1]) if found[1] else int(found[0] == "+")
+        return text, int(match[1]) if match[1] else int(match[0] == "+")
 
     def _atom(self) -> tuple[str, bool, bool]:
         """(for Python, may match nothing, may be quantified)."""
@@ -143,12 +143,12 @@ class _Reader:
         self._depth += 1
         if self._depth > 20:
             raise self._refused("so many groups in groups")
-        found, empty = self.alternatives()
+        pattern, empty = self.alternatives()
         self._depth -= 1
         if self._next() != ")":
             raise self._refused("a ( without its )")
         self.at += 1
-        return f"{opening}{found})", empty, True
+        return f"{opening}{pattern})", empty, True
 
     def _escaped(self, in_class: bool) -> str:
         character = self._next()
@@ -164,16 +164,16 @@ class _Reader:
         return re.escape(character)
 
     def _class(self) -> str:
-        found = "["
+        pattern = "["
         if self._next() == "^":
             self.at += 1
-            found += "^"
+            pattern += "^"
         first = True
         while True:
             character = self._next()
             self.at += 1
             if character == "]" and not first:
-                return found + "]"
+                return pattern + "]"
             if character in ("", "[", "]", "^") or self.text.startswith("&&", self.at - 1):
                 raise self._refused("this class")
             if character == "\\":
@@ -196,7 +196,7 @@ class _Reader:
                     raise self._refused("this range in a class")
                 self.at += 1
                 part += "-" + re.escape(last)
-            found += part
+            pattern += part
             first = False
 
 
@@ -213,16 +213,16 @@ def like(compiler: Compiler, node: Expr, escape: str = "\\") -> Exact:
     if isinstance(pattern, exp.Any | exp.All):
         inner = pattern.this.unnest() if isinstance(pattern.this, exp.Paren) else pattern.this
         nodes: list[Any] = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
-        parts = [_like(text, compiler.of(each), folded, escape) for each in nodes]
+        parts = [_like(text, compiler.of(alternative), folded, escape) for alternative in nodes]
         if node.args.get("negate"):
             parts = [call("negate", BOOLEAN, part) for part in parts]
-        found = parts[0]
+        condition = parts[0]
         for part in parts[1:]:
             kind = "or" if isinstance(pattern, exp.Any) else "and"
-            found = Exact((kind, found.tree, part.tree), BOOLEAN)
-        return found
-    found = _like(text, compiler.of(pattern), folded, escape)
-    return call("negate", BOOLEAN, found) if node.args.get("negate") else found
+            condition = Exact((kind, condition.tree, part.tree), BOOLEAN)
+        return condition
+    condition = _like(text, compiler.of(pattern), folded, escape)
+    return call("negate", BOOLEAN, condition) if node.args.get("negate") else condition
 
 
 def escaped(compiler: Compiler, node: Expr) -> Exact:

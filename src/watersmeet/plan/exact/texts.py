@@ -62,11 +62,11 @@ def _either(compiler: Compiler, value: Exact) -> Exact:
 
 def _alike(compiler: Compiler, *values: Exact) -> list[Exact]:
     """All BINARY, or all texts."""
-    if any(each.type == BINARY for each in values):
-        if any(each.type != BINARY for each in values):
+    if any(value.type == BINARY for value in values):
+        if any(value.type != BINARY for value in values):
             raise NotExact("a text beside BINARY")
         return list(values)
-    return [as_text(compiler, each) for each in values]
+    return [as_text(compiler, value) for value in values]
 
 
 def _of(function: str, type_: SqlType) -> Rule:
@@ -78,8 +78,8 @@ def _of_either(function: str, type_: SqlType) -> Rule:
     """A function of one text, or of BINARY."""
 
     def make(compiler: Compiler, value: Exact) -> Exact:
-        found = _either(compiler, value)
-        return call(function, type_, found)
+        text = _either(compiler, value)
+        return call(function, type_, text)
 
     return arguments(1, make)
 
@@ -164,7 +164,7 @@ def _replace(compiler: Compiler, text: Exact, old: Exact, new: Exact | None = No
     if is_constant(old) and is_constant(new) and (old.type, new.type) == (STRING, STRING):
         options = [constant_value(old), constant_value(new)]
         return call("replace_fixed", STRING, as_text(compiler, text), options=options)
-    return call("replace", STRING, *(as_text(compiler, each) for each in (text, old, new)))
+    return call("replace", STRING, *(as_text(compiler, part) for part in (text, old, new)))
 
 
 def overlaid(compiler: Compiler, text: Exact, by: Exact, start: Exact, count: Exact | None = None) -> Exact:
@@ -202,31 +202,31 @@ def joined(compiler: Compiler, values: Sequence[Exact]) -> Exact:
     """``||``, `concat`."""
     if not values:
         raise NotExact("a concat of nothing")
-    if all(each.type.element is not None for each in values):
+    if all(value.type.element is not None for value in values):
         alike = compiler.alike(values)
         return call("put_together", alike[0].type, *alike)
-    found = _alike(compiler, *values)
-    return call("concat", found[0].type, *found)
+    texts = _alike(compiler, *values)
+    return call("concat", texts[0].type, *texts)
 
 
 def _reverse(compiler: Compiler, value: Exact) -> Exact:
     if value.type.element is not None:
         return call("reverse_list", value.type, value)
-    found = _either(compiler, value)
-    return call("reverse", found.type, found)
+    text = _either(compiler, value)
+    return call("reverse", text.type, text)
 
 
 def _concat_ws(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if not nodes:
         raise NotExact("a concat_ws of nothing")
-    return call("concat_ws", STRING, *(as_text(compiler, each) for each in compiler.all(nodes)))
+    return call("concat_ws", STRING, *(as_text(compiler, value) for value in compiler.all(nodes)))
 
 
 def _elt(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if len(nodes) < 2:
         raise NotExact("an elt of nothing")
     number, *given = compiler.all(nodes)
-    number, texts = as_count(number), [as_text(compiler, each) for each in given]
+    number, texts = as_count(number), [as_text(compiler, value) for value in given]
     conditions = [compiler.compared("=", number, constant(n, INT)) for n in range(1, len(texts) + 1)]
     return compiler.case_of(conditions, texts, call("no_such_choice", STRING, number, options=[len(texts)]))
 
@@ -239,10 +239,10 @@ def _chr(_: Compiler, number: Exact) -> Exact:
 
 def _mask(compiler: Compiler, text: Exact, *by: Exact) -> Exact:
     chosen: list[Any] = ["X", "x", "n", None]
-    for n, each in enumerate(by):
-        if each.tree[0] != "constant" or each.type not in (STRING, VOID):
+    for n, replacement in enumerate(by):
+        if replacement.tree[0] != "constant" or replacement.type not in (STRING, VOID):
             raise NotExact("what stands for letters is not constant")
-        chosen[n] = each.tree[1]
+        chosen[n] = replacement.tree[1]
         if chosen[n] is not None and (len(chosen[n]) != 1 or chosen[n] > "\uffff"):
             raise NotExact("what stands for letters is not one character")
     return call("mask", STRING, as_text(compiler, text), options=chosen)
@@ -264,9 +264,9 @@ def _format_string(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if format_.type != STRING:
         raise NotExact("a format that is no text")
     parts = re.split(r"(%%|%s|%d)", constant_value(format_))
-    if any("%" in each for each in parts[::2]):
+    if any("%" in part for part in parts[::2]):
         raise NotExact("a format with other directives than %s, %d and %%")
-    given = [each for each in parts[1::2] if each != "%%"]
+    given = [part for part in parts[1::2] if part != "%%"]
     if len(given) != len(values):
         raise NotExact("a format with another number of directives than of arguments")
     own: list[Exact] = []
@@ -275,7 +275,7 @@ def _format_string(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
         if not fits:
             raise NotExact(f"{directive} of {value.type}")
         own.append(call("text_or_null_word", STRING, as_text(compiler, value)))
-    wanted = "".join("%s" if each == "%d" else each for each in parts)
+    wanted = "".join("%s" if part == "%d" else part for part in parts)
     if not own:
         return constant(wanted.replace("%%", "%"), STRING)
     return call("formatted", STRING, *own, options=[wanted])

@@ -44,30 +44,30 @@ class Exact:
 
 
 def call(function: str, type_: SqlType, *arguments: Exact, options: Sequence[Any] = ()) -> Exact:
-    return Exact(("call", function, tuple(each.tree for each in arguments), tuple(options)), type_)
+    return Exact(("call", function, tuple(argument.tree for argument in arguments), tuple(options)), type_)
 
 
-def or_null(found: Exact, conditions: Sequence[str] = ()) -> Exact:
+def or_null(value: Exact, conditions: Sequence[str] = ()) -> Exact:
     """A call that is NULL for a row for which it would fail by one of ``conditions``; of none: by any."""
-    return found if found.tree[0] != "call" else Exact(("or_null", found.tree, tuple(conditions)), found.type)
+    return value if value.tree[0] != "call" else Exact(("or_null", value.tree, tuple(conditions)), value.type)
 
 
 def constant(value: object, type_: SqlType) -> Exact:
     return Exact(("constant", value, type_), type_)
 
 
-def computed(found: Exact) -> Exact:
+def computed(value: Exact) -> Exact:
     """The value of a call, which beside a DECIMAL is no literal, though it be known."""
-    if found.tree[0] == "constant" and found.type in INTEGERS:
-        return call("widen", found.type, found, options=[("type", found.type)])
-    return found
+    if value.tree[0] == "constant" and value.type in INTEGERS:
+        return call("widen", value.type, value, options=[("type", value.type)])
+    return value
 
 
-def constant_value(found: Exact) -> Any:
+def constant_value(value: Exact) -> Any:
     """The value of a constant. Raises: NotExact."""
-    if found.tree[0] != "constant" or found.tree[1] is None:
+    if value.tree[0] != "constant" or value.tree[1] is None:
         raise NotExact("an argument that has to be constant is not")
-    return found.tree[1]
+    return value.tree[1]
 
 
 def interval_fields(type_: SqlType) -> tuple[str, str]:
@@ -78,16 +78,16 @@ def interval_fields(type_: SqlType) -> tuple[str, str]:
 
 def as_decimal(type_: SqlType) -> SqlType:
     """The DECIMAL that holds all values of an integer or a DECIMAL. Raises: NotExact."""
-    found = type_.as_decimal
-    if found is None:
+    exact_type = type_.as_decimal
+    if exact_type is None:
         raise NotExact(f"{type_} is not on the list")
-    return found
+    return exact_type
 
 
 def decimal_parts(type_: SqlType) -> tuple[int, int]:
     """Digits and scale of `as_decimal`."""
-    found = as_decimal(type_)
-    return found.digits, found.scale
+    exact_type = as_decimal(type_)
+    return exact_type.digits, exact_type.scale
 
 
 def decimal_type(digits: int, scale: int) -> SqlType:
@@ -104,39 +104,39 @@ def turned(function: str, value: Exact) -> Exact:
     return call(function, value.type, value)
 
 
-def widened(found: Exact, type_: SqlType) -> Exact:
+def widened(value: Exact, type_: SqlType) -> Exact:
     """A value in a wider type of its kind."""
-    if found.type == type_:
-        return found
-    if found.type == VOID:
+    if value.type == type_:
+        return value
+    if value.type == VOID:
         return constant(None, type_)
-    if found.type.is_nested or type_.is_nested:
-        return _widened_within(found, type_)
-    if found.type.is_interval and type_.is_interval and found.type.is_of_months == type_.is_of_months:
-        return Exact(found.tree, type_)
-    wider_integers = INTEGERS[INTEGERS.index(found.type) :] if found.type in INTEGERS else ()
-    if found.tree[0] == "constant" and type_ in wider_integers:
-        return constant(found.tree[1], type_)
-    digits = found.type.digits
+    if value.type.is_nested or type_.is_nested:
+        return _widened_within(value, type_)
+    if value.type.is_interval and type_.is_interval and value.type.is_of_months == type_.is_of_months:
+        return Exact(value.tree, type_)
+    wider_integers = INTEGERS[INTEGERS.index(value.type) :] if value.type in INTEGERS else ()
+    if value.tree[0] == "constant" and type_ in wider_integers:
+        return constant(value.tree[1], type_)
+    digits = value.type.digits
     wider = {
-        DOUBLE: found.type in (*INTEGERS, FLOAT) or 0 < digits <= 15,
+        DOUBLE: value.type in (*INTEGERS, FLOAT) or 0 < digits <= 15,
         **dict.fromkeys(wider_integers, True),
     }
-    to_decimal = type_.is_decimal and (found.type in INTEGERS or digits > 0)
+    to_decimal = type_.is_decimal and (value.type in INTEGERS or digits > 0)
     if wider.get(type_, to_decimal):
-        return call("widen", type_, found, options=[("type", type_)])
-    raise NotExact(f"{found.type} as {type_}")
+        return call("widen", type_, value, options=[("type", type_)])
+    raise NotExact(f"{value.type} as {type_}")
 
 
-def _widened_within(found: Exact, type_: SqlType) -> Exact:
+def _widened_within(value: Exact, type_: SqlType) -> Exact:
     """ARRAYs, MAPs and STRUCTs whose parts are in a wider type."""
-    if not same_shape(found.type, type_):
-        raise NotExact(f"{found.type} as {type_}")
-    for own, wider in zip(found.type.inner, type_.inner, strict=True):
+    if not same_shape(value.type, type_):
+        raise NotExact(f"{value.type} as {type_}")
+    for own, wider in zip(value.type.inner, type_.inner, strict=True):
         widened(Exact(("variable", ""), own), wider)
-    if found.type.unnamed == type_.unnamed:
-        return Exact(found.tree, type_)
-    return call("widen_nested", type_, found, options=[("type", type_)])
+    if value.type.unnamed == type_.unnamed:
+        return Exact(value.tree, type_)
+    return call("widen_nested", type_, value, options=[("type", type_)])
 
 
 def is_value(type_: SqlType) -> bool:
@@ -159,11 +159,11 @@ def has_reals(type_: SqlType) -> bool:
 def one_type(types: Sequence[SqlType]) -> SqlType:
     """The type in which Spark compares or chooses between values, if tasks widen them to it (`widened`).
     Raises: NotExact."""
-    known = list(dict.fromkeys(types))
-    found = common_of(known)
-    if found is None or not all(_is_widened(each, found) for each in known):
-        raise NotExact(f"{' and '.join(map(str, known))} are turned into one type by Spark alone")
-    return found
+    distinct = list(dict.fromkeys(types))
+    common = common_of(distinct)
+    if common is None or not all(_is_widened(type_, common) for type_ in distinct):
+        raise NotExact(f"{' and '.join(map(str, distinct))} are turned into one type by Spark alone")
+    return common
 
 
 def compared_type(one: SqlType, other: SqlType, *, by_function: bool = False) -> SqlType:
@@ -173,10 +173,10 @@ def compared_type(one: SqlType, other: SqlType, *, by_function: bool = False) ->
     Args:
         by_function: such a function does it, by whose rules a FLOAT beside integers loses their digits.
     """
-    found = tightest_type(one, other)
-    if found is None or (by_function and loses_digits(one, other)):
+    common = tightest_type(one, other)
+    if common is None or (by_function and loses_digits(one, other)):
         raise NotExact(f"{one} and {other} are compared by Spark alone")
-    return found
+    return common
 
 
 def _is_widened(own: SqlType, to: SqlType) -> bool:

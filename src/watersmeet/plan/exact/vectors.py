@@ -17,9 +17,9 @@ _VECTOR = array(FLOAT)
 
 def _of(function: str, type_: SqlType) -> Callable[..., Exact]:
     def make(_: Compiler, *vectors: Exact) -> Exact:
-        for each in vectors:
-            if each.type != _VECTOR:
-                raise NotExact(f"{function} of {each.type}")
+        for vector in vectors:
+            if vector.type != _VECTOR:
+                raise NotExact(f"{function} of {vector.type}")
         return call(function, type_, *vectors)
 
     return make

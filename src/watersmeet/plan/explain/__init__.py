@@ -120,8 +120,8 @@ def _stage(query: QueryPlan, side: SidePlan, branch: StageBranch, feed: FeedPlan
 
 
 def _typed(i: Input, column: str) -> str:
-    found = i.column(column)
-    return f"{i.alias}.{column} {'' if found is None else found.type}".rstrip()
+    declared = i.column(column)
+    return f"{i.alias}.{column} {'' if declared is None else declared.type}".rstrip()
 
 
 def _lag(lag: int | None, in_time: bool) -> str:

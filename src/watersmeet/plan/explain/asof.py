@@ -56,9 +56,9 @@ def _right(join: JoinPlan, asof: AsofRule) -> str:
         return f"{name}: until {right} is below {oldest}; then dropped"
     assert asof.closed_upper is not None
     newest = _shifted_from(asked, asof.closed_upper, in_time)
-    each = "of each key " if join.keys else ""
+    per_key = "of each key " if join.keys else ""
     limit = "" if oldest is None else f", as long as {right} is not below {oldest}"
-    return f"{name}: {each}the last row below {newest}, and all newer ones{limit}"
+    return f"{name}: {per_key}the last row below {newest}, and all newer ones{limit}"
 
 
 def _shifted_from(asked: str, by: int, in_time: bool) -> str:

@@ -85,15 +85,15 @@ def _made_of(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
 
 def _source(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
     lags = {branch.lags[place] for _, branch in side.sources}
-    found = side.input.column(column)
-    assert found is not None
-    in_time = unit_of_type(found.type).is_time
+    declared = side.input.column(column)
+    assert declared is not None
+    in_time = unit_of_type(declared.type).is_time
     if None in lags:
         return "moved by explicit advances"
     lag = distance(max(lag or 0 for lag in lags), in_time)
     late = query.options.allowed_lateness
     parts = [f"lag {lag}", f"allowed lateness {distance(late, in_time)}" if late else ""]
-    parts.append("1 d of a DATE" if found.type == DATE else "")
+    parts.append("1 d of a DATE" if declared.type == DATE else "")
     return " + ".join(filter(None, parts))
 
 

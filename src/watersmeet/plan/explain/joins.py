@@ -108,9 +108,9 @@ def _arrangement(join: JoinPlan, side: Side) -> str:
     plan = join.side(side)
     keys: Iterable[str] = [qualified(text_of(key.expr(side)), plan) for key in join.keys]
     indexes = list(dict.fromkeys(plan.joined(index.column) for index in join.indexes(side)))
-    found = f"{plan.title}: key {', '.join(keys) or 'none'}"
+    text = f"{plan.title}: key {', '.join(keys) or 'none'}"
     if len(indexes) > 1:
         others = f"whichever of {', '.join(indexes[1:])}" if len(indexes) > 2 else indexes[1]
-        return f"{found}; sorted by {indexes[0]}, or by {others} if it is measured to find fewer candidates"
+        return f"{text}; sorted by {indexes[0]}, or by {others} if it is measured to find fewer candidates"
     timed = not indexes or indexes[0] in {plan.watermark_key(column) for column in plan.event_times}
-    return f"{found}; {'time' if timed else 'sorted by'} {indexes[0] if indexes else 'none'}"
+    return f"{text}; {'time' if timed else 'sorted by'} {indexes[0] if indexes else 'none'}"

@@ -62,10 +62,10 @@ def _reading(source: Source) -> str:
 
 
 def _fate(join: LookupPlan) -> str:
-    found = {
+    fates = {
         JoinKind.INNER: "it goes out with each row that it meets, or is dropped,",
         JoinKind.LEFT: "it goes out with each row that it meets, or with NULLs,",
         JoinKind.SEMI: "it goes out if it meets a row, or is dropped,",
         JoinKind.ANTI: "it goes out if it meets no row, or is dropped,",
     }
-    return found[join.kind]
+    return fates[join.kind]

@@ -20,28 +20,28 @@ def known_by(run: MeasuredQuery, sides: Iterable[SideForecast]) -> str:
         return f"nothing is measured: {run.problem}"
     if not run.sides:
         return "nothing is measured"
-    if all(each.pace is None for each in sides):
+    if all(side.pace is None for side in sides):
         return f"no rates are measured up to tick {run.tick}"
     return f"by what was measured up to tick {run.tick}"
 
 
 def now_line(forecast: SideForecast) -> Iterator[str]:
     """What is kept of a side as of the last tick."""
-    found = forecast.measured
-    if found is not None:
-        rows = "1 row" if found.retained == 1 else f"{number_of(found.retained)} rows"
-        files = f"{size_of(found.file_bytes)} in files"
-        yield INDENT + f"kept now: {rows}, {files}; at most {number_of(found.most)} so far"
+    measured = forecast.measured
+    if measured is not None:
+        rows = "1 row" if measured.retained == 1 else f"{number_of(measured.retained)} rows"
+        files = f"{size_of(measured.file_bytes)} in files"
+        yield INDENT + f"kept now: {rows}, {files}; at most {number_of(measured.most)} so far"
 
 
 def reach_advice(name: str, forecast: SideForecast) -> Iterator[str]:
     """Of a side whose rows stay far longer than its bound and the lags make them."""
-    found, bound = forecast.measured, forecast.bound
-    if found is None or not found.retained or bound is None or forecast.timed_by is None:
+    measured, bound = forecast.measured, forecast.bound
+    if measured is None or not measured.retained or bound is None or forecast.timed_by is None:
         return
-    if forecast.timed_by not in found.reaches:
+    if forecast.timed_by not in measured.reaches:
         return
-    reach = found.reaches[forecast.timed_by]
+    reach = measured.reaches[forecast.timed_by]
     if reach is None:
         yield f"{name}: no row was released yet, for {bound.by} has no watermark so far"
         return

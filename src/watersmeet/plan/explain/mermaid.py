@@ -101,12 +101,12 @@ def _input(side: SidePlan) -> Iterator[str]:
     yield f"input {side.name}"
     for place, column in enumerate(i.event_times):
         lags = [branch.lags[place] for _, branch in side.sources]
-        known = [lag for lag in lags if lag is not None]
-        all_known = len(known) == len(lags)
+        finite = [lag for lag in lags if lag is not None]
+        all_known = len(finite) == len(lags)
         parts = [dict(feed.event_times)[column] for _, feed in side.stages]
         if lags:
             parts.append(
-                f"lag {distance(max(known), is_timed(i, column))}" if all_known else "explicit advances"
+                f"lag {distance(max(finite), is_timed(i, column))}" if all_known else "explicit advances"
             )
         yield f"{column}: {', '.join(parts)}"
     filters = [branch.beneath for branch in i.branches if isinstance(branch, Branch) and branch.beneath]
@@ -158,5 +158,5 @@ def _label(texts: Iterable[str]) -> str:
     return '"' + "<br/>".join(_SAFE.sub(_numbered, text) for text in texts if text) + '"'
 
 
-def _numbered(found: re.Match[str]) -> str:
-    return f"#{ord(found.group())};"
+def _numbered(match: re.Match[str]) -> str:
+    return f"#{ord(match.group())};"

@@ -58,20 +58,20 @@ def _hint(join: JoinPlan, side: Side) -> str:
 def _suggestion(query: QueryPlan, join: JoinPlan) -> Iterator[str]:
     """Which side to broadcast: an input; of two the one that keeps less, as far as that can be said."""
     both = next(both for node, both in side_forecasts(query) if node is join)
-    inputs = {side: each for side, each in zip(Side, both, strict=True) if each.side.feed is None}
+    inputs = {side: forecast for side, forecast in zip(Side, both, strict=True) if forecast.side.feed is None}
     if not inputs:
         return
-    rows = {side: _rows(each) for side, each in inputs.items()}
-    known = {side: count for side, count in rows.items() if count is not None}
-    if len(inputs) == 2 and len(known) < 2:
+    rows = {side: _rows(forecast) for side, forecast in inputs.items()}
+    counted = {side: count for side, count in rows.items() if count is not None}
+    if len(inputs) == 2 and len(counted) < 2:
         yield (
             f"{' or '.join(_hint(join, side) for side in Side)}, whichever keeps fewer rows, would spread the"
             " other's over tasks"
         )
         return
-    side = min(known, key=lambda each: known[each]) if len(known) == 2 else next(iter(inputs))
+    side = min(counted, key=lambda candidate: counted[candidate]) if len(counted) == 2 else next(iter(inputs))
     whole, spread = join.side(side).title, join.side(side.other).title
-    count = f", {known[side]:,.0f} by the forecast" if side in known else ""
+    count = f", {counted[side]:,.0f} by the forecast" if side in counted else ""
     yield f"{_hint(join, side)} would spread {spread} over tasks, each with all rows of {whole}{count}"
 
 

@@ -41,13 +41,15 @@ def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> S
     run = MeasuredQuery() if measured is None else measured
     sides = [
         _Of(
-            each.side.title if len(query.nodes) == 1 else f"{node_name(query, join)}, {each.side.title}",
+            forecast.side.title
+            if len(query.nodes) == 1
+            else f"{node_name(query, join)}, {forecast.side.title}",
             join,
             own,
-            each,
+            forecast,
         )
         for join, both in side_forecasts(query, run.sides)
-        for own, each in zip(Side, both, strict=True)
+        for own, forecast in zip(Side, both, strict=True)
     ]
     windows = window_forecasts(query, run.sides)
     lines = [line for of in sides for line in _forecast(query, of)]
@@ -84,8 +86,10 @@ def _of_windows(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -
         yield INDENT + _size(query, forecast)
     else:
         kind = "windows" if node.pane == node.size else "panes"
-        each = f"{number_of(forecast.row.bytes)} bytes"
-        yield INDENT + f"{forecast.panes:,} {kind} at once at most, a row of {each} for each group in each"
+        row_size = f"{number_of(forecast.row.bytes)} bytes"
+        yield (
+            INDENT + f"{forecast.panes:,} {kind} at once at most, a row of {row_size} for each group in each"
+        )
     yield from now_line(forecast)
 
 
@@ -138,21 +142,21 @@ def _lag_or_delay(of: _Of) -> str:
 
 
 def _size(query: QueryPlan, forecast: SideForecast) -> str:
-    each = f"{number_of(forecast.row.bytes)} bytes"
+    row_size = f"{number_of(forecast.row.bytes)} bytes"
     if forecast.side.feeds and forecast.pace is None:
         nodes = [query.nodes[feed.node] for feed in forecast.side.feeds]
         made = f"what {' and '.join(node_name(query, node) for node in nodes)} makes in that time"
         grouped = all(isinstance(node, AggregatePlan) for node in nodes)
-        return f"{made}, which depends on its {'groups' if grouped else 'matches'}; {each} a row"
+        return f"{made}, which depends on its {'groups' if grouped else 'matches'}; {row_size} a row"
     if not forecast.in_time and forecast.pace is None:
-        return f"{each} a row"
+        return f"{row_size} a row"
     return _rows(forecast, forecast.kept or 0)
 
 
 def _rows(forecast: SideForecast, stretch: int) -> str:
     """How many rows of so much event time there are, and what they take."""
-    known = forecast.rows_per_unit
-    rate = ASSUMED_RATE / 1_000_000 if known is None else known
+    measured_rate = forecast.rows_per_unit
+    rate = ASSUMED_RATE / 1_000_000 if measured_rate is None else measured_rate
     rows = rate * stretch
     shown = (
         f"{number_of(round(rate * 1_000_000, 9))} rows/s"
@@ -165,17 +169,17 @@ def _rows(forecast: SideForecast, stretch: int) -> str:
         declared = "" if forecast.rate is None else f"; declared: {number_of(forecast.rate)}"
         shown = f"{shown} (measured over {over}{declared})"
     size = f"{number_of(forecast.row.bytes)} bytes, {size_of(rows * forecast.row.bytes)}"
-    return f"{'per' if known is None else 'at'} {shown}: {number_of(rows)} rows of {size}"
+    return f"{'per' if measured_rate is None else 'at'} {shown}: {number_of(rows)} rows of {size}"
 
 
 def _total(sides: Sequence[SideForecast]) -> Iterator[str]:
     """Of all inputs, when the rate of every one is declared or measured; of joined rows if it is measured."""
-    rows = [each for each in sides if each.panes is None]
-    counted = [each for each in rows if not each.side.feeds or each.expected is not None]
-    found = [each.expected for each in counted]
-    if not any(not each.side.feeds for each in counted) or None in found:
+    rows = [side for side in sides if side.panes is None]
+    counted = [side for side in rows if not side.side.feeds or side.expected is not None]
+    row_counts = [side.expected for side in counted]
+    if not any(not side.side.feeds for side in counted) or None in row_counts:
         return
-    total = sum((rows or 0.0) * each.row.bytes for rows, each in zip(found, counted, strict=True))
+    total = sum((rows or 0.0) * side.row.bytes for rows, side in zip(row_counts, counted, strict=True))
     beneath = "" if len(counted) == len(rows) else ", and what is kept of joined rows"
     beneath += "" if len(rows) == len(sides) else ", and partial aggregates"
     yield f"together: {size_of(total)}{beneath}"
@@ -186,16 +190,16 @@ def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
         return
     yield "event times follow the clock, no row comes before its time, no stream falls silent"
     files = "files hold released rows, too, until they are merged"
-    yield files if all(each.pace is not None for each in kept) else f"no row is filtered out; {files}"
-    if any(each.panes is not None for each in kept):
+    yield files if all(side.pace is not None for side in kept) else f"no row is filtered out; {files}"
+    if any(side.panes is not None for side in kept):
         yield "partial aggregates of a group that come in different ticks are combined when files are merged"
-    kept = [each for each in kept if each.panes is None]
-    if any(each.rows_per_unit is None and not each.side.feeds and each.in_time for each in kept):
+    kept = [side for side in kept if side.panes is None]
+    if any(side.rows_per_unit is None and not side.side.feeds and side.in_time for side in kept):
         yield "1,000 rows/s of a source that declares no 'rows_per_second'"
-    if any(not each.in_time and each.pace is None for each in kept):
+    if any(not side.in_time and side.pace is None for side in kept):
         yield "nothing of the rate of integer times: kept is what comes while they move by that much"
-    found = [name for each in kept for name in each.row.assumed]
-    long = list(dict.fromkeys("what is computed" if is_computed(name) else name for name in found))
+    assumed = [name for side in kept for name in side.row.assumed]
+    long = list(dict.fromkeys("what is computed" if is_computed(name) else name for name in assumed))
     if long:
         yield f"{STRING_BYTES} bytes for a value whose type does not say how long it is: {', '.join(long)}"
 

@@ -70,8 +70,8 @@ def plain(text: str) -> str:
 
 
 def is_timed(i: Input, column: str) -> bool:
-    found = i.column(column)
-    return found is not None and unit_of_type(found.type).is_time
+    declared = i.column(column)
+    return declared is not None and unit_of_type(declared.type).is_time
 
 
 def qualified(text: str, side: SidePlan) -> str:

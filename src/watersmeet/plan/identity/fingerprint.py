@@ -53,11 +53,11 @@ def table_fingerprint(table: SidePlan, keys: Sequence[KeyPlan]) -> str:
 
 
 def _node(node: NodePlan, origins: Mapping[tuple[int, str], Origins]) -> dict[str, object]:
-    found: dict[str, object] = {
+    description: dict[str, object] = {
         "sides": [_side(side, origins[node.number, side.name]) for side in node.sides],
         "bounds": [[b.evicted, b.by, b.c] for b in node.bounds],
     }
-    return found | _by_kind(node, {side.name: origins[node.number, side.name] for side in node.sides})
+    return description | _by_kind(node, {side.name: origins[node.number, side.name] for side in node.sides})
 
 
 @singledispatch

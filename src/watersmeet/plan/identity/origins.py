@@ -38,12 +38,12 @@ Origins = Mapping[str, Origin]
 def origins_of(nodes: Sequence[NodePlan]) -> dict[tuple[int, str], Origins]:
     """Per node, by number, and side or table, by name: of all columns that the side is given."""
     leaving: list[Origins] = []
-    found: dict[tuple[int, str], Origins] = {}
+    all_origins: dict[tuple[int, str], Origins] = {}
     for node in nodes:
         own = {side.name: side_origins(side, leaving) for side in (*node.sides, *node.tables)}
-        found |= {(node.number, name): origins for name, origins in own.items()}
+        all_origins |= {(node.number, name): origins for name, origins in own.items()}
         leaving.append(_leaving(node, own))
-    return found
+    return all_origins
 
 
 def side_origins(side: SidePlan, beneath: Sequence[Origins] = ()) -> Origins:
@@ -54,15 +54,15 @@ def side_origins(side: SidePlan, beneath: Sequence[Origins] = ()) -> Origins:
     branches = [
         _fed(branch, beneath) if isinstance(branch, FeedPlan) else _read(branch) for branch in side.branches
     ]
-    found = {}
+    origins = {}
     for name in dict.fromkeys(name for branch in branches for name in branch):
         ways = [branch.get(name) for branch in branches]
         parts = [None if way is None else way.digest for way in ways]
         text = joined_name(side.name, name)
         if is_computed(name):
             text = next(way.text for way in ways if way is not None)
-        found[name] = Origin(digest_of(["input", side.name, types.get(name), parts]), text)
-    return found
+        origins[name] = Origin(digest_of(["input", side.name, types.get(name), parts]), text)
+    return origins
 
 
 def digest_of(content: object) -> str:
@@ -91,34 +91,34 @@ def _read(branch: BranchPlan) -> Origins:
 def _fed(feed: FeedPlan, beneath: Sequence[Origins]) -> Origins:
     """Of the columns that come from a node beneath."""
     rows = beneath[feed.node]
-    found = {name: rows[column] for name, column in feed.copied}
-    return found | {name: _made(expr, rows) for name, expr in feed.computed}
+    origins = {name: rows[column] for name, column in feed.copied}
+    return origins | {name: _made(expr, rows) for name, expr in feed.computed}
 
 
 def _made(expr: Expr, rows: Origins) -> Origin:
     """Of an expression over a node's rows."""
 
     def named(node: Expr) -> Expr:
-        known = rows.get(node.name) if isinstance(node, exp.Column) else None
-        return node if known is None else exp.column(exp.to_identifier(known.digest, quoted=True))
+        origin = rows.get(node.name) if isinstance(node, exp.Column) else None
+        return node if origin is None else exp.column(exp.to_identifier(origin.digest, quoted=True))
 
     return Origin(digest_of(["made", text_of(expr.transform(named))]), text_of(expr).replace("`", ""))
 
 
 @singledispatch
-def _leaving(node: NodePlan, known: Mapping[str, Origins]) -> Origins:
-    """Of the columns that leave a node. ``known``: of its sides and tables, by name."""
-    return {side.joined(name): origin for side in node.leaving for name, origin in known[side.name].items()}
+def _leaving(node: NodePlan, by_side: Mapping[str, Origins]) -> Origins:
+    """Of the columns that leave a node. ``by_side``: of its sides and tables, by name."""
+    return {side.joined(name): origin for side in node.leaving for name, origin in by_side[side.name].items()}
 
 
 @_leaving.register
-def _(node: AggregatePlan, known: Mapping[str, Origins]) -> Origins:
-    rows = known[node.side.name]
-    found = {
+def _(node: AggregatePlan, by_side: Mapping[str, Origins]) -> Origins:
+    rows = by_side[node.side.name]
+    leaving = {
         name: Origin(digest_of(["window", node.number, name]), name) for name in (WINDOW_START, WINDOW_END)
     }
     for name, column in node.keys:
-        found[name] = Origin(digest_of(["key", node.number, rows[column].digest]), rows[column].text)
+        leaving[name] = Origin(digest_of(["key", node.number, rows[column].digest]), rows[column].text)
     for call in node.calls:
         columns = [rows[column].digest for column in call.columns]
         chosen = None if call.filter is None else rows[call.filter].digest
@@ -129,5 +129,5 @@ def _(node: AggregatePlan, known: Mapping[str, Origins]) -> Origins:
             chosen,
             None if call.plain else _made(call.expr, rows).digest,
         ]
-        found[call.name] = Origin(digest_of(["call", node.number, *how]), call.text)
-    return found
+        leaving[call.name] = Origin(digest_of(["call", node.number, *how]), call.text)
+    return leaving

@@ -104,17 +104,17 @@ _OF_ROWS = frozenset({"kafka.isolation.level"})
 
 def settings_of(plan: JobPlan) -> dict[str, str]:
     """Name -> value as text, for people; secrets are hidden and do not count."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for query in plan.queries:
-        found |= {name: _text(value) for name, value in _fields(query.options)}
-        found |= _of_connector("sink", query.sink)
-        found |= {f'lag of {key} in "{query.name}" (µs, or plain units)': lag for key, lag in _lags(query)}
-        found[f'columns of "{query.name}"'] = _columns(query)
-        found[f'filter of "{query.name}"'] = _text(query.where)
-        found[f'joins and inputs of "{query.name}"'] = _plan(query)
+        settings |= {name: _text(value) for name, value in _fields(query.options)}
+        settings |= _of_connector("sink", query.sink)
+        settings |= {f'lag of {key} in "{query.name}" (µs, or plain units)': lag for key, lag in _lags(query)}
+        settings[f'columns of "{query.name}"'] = _columns(query)
+        settings[f'filter of "{query.name}"'] = _text(query.where)
+        settings[f'joins and inputs of "{query.name}"'] = _plan(query)
     for source in (*plan.sources, *(node.source for _, node in plan.lookups)):
-        found |= _of_connector("source", source)
-    return found
+        settings |= _of_connector("source", source)
+    return settings
 
 
 def digest_of(settings: Mapping[str, str]) -> str:
@@ -133,12 +133,12 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def _of_connector(what: str, described: Source | Sink) -> dict[str, str]:
     start = f'{what} "{described.name}": '
-    found = {start + name: _text(value) for name, value in _fields(described)}
+    settings = {start + name: _text(value) for name, value in _fields(described)}
     for name, value in described.options.items():
         plain = name.lower()
         if plain not in OMITTED_OPTIONS and (not plain.startswith(_CLIENT) or plain in _OF_ROWS):
-            found[f"{start}'{plain}'"] = str(public(name, value))
-    return found
+            settings[f"{start}'{plain}'"] = str(public(name, value))
+    return settings
 
 
 def _lags(query: QueryPlan) -> Iterator[tuple[str, str]]:
@@ -187,11 +187,11 @@ def _described(value: Any) -> Any:
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): _described(each) for name, each in value.items()}
+        return {str(name): _described(inner) for name, inner in value.items()}
     if isinstance(value, frozenset | set):
-        return sorted((_described(each) for each in value), key=repr)
+        return sorted((_described(inner) for inner in value), key=repr)
     if isinstance(value, Sequence):
-        return [_described(each) for each in value]
+        return [_described(inner) for inner in value]
     if dataclasses.is_dataclass(value):
         return _as_fields(value)
     raise TypeError(f"{type(value).__name__} in a plan")
@@ -201,7 +201,7 @@ def _as_fields(value: Any) -> dict[str, Any]:
     kind = type(value).__name__
     return {
         "": _FIRST_NAMES.get(kind, kind),
-        **{name: _FIRST_WORDS.get((kind, name), _described)(each) for name, each in _fields(value)},
+        **{name: _FIRST_WORDS.get((kind, name), _described)(inner) for name, inner in _fields(value)},
     }
 
 
@@ -226,17 +226,17 @@ def _keys(keys: Sequence[KeyPlan]) -> list[dict[str, Any]]:
 def _exact(tree: Any) -> Any:
     """Types of ARRAYs, MAPs and STRUCTs stand in trees without blanks, and that of NULL is called NULL."""
     if isinstance(tree, tuple):
-        return [_exact(each) for each in tree]
+        return [_exact(branch) for branch in tree]
     if isinstance(tree, SqlType):
         text = str(_of_null(tree))
-        return _BLANKS.sub(lambda found: found["kept"] or found["sign"], text) if tree.is_nested else text
+        return _BLANKS.sub(lambda match: match["kept"] or match["sign"], text) if tree.is_nested else text
     return _described(tree)
 
 
 def _of_null(type_: SqlType) -> SqlType:
     if type_.is_void:
         return SqlType("NULL")
-    fields = tuple(dataclasses.replace(each, type=_of_null(each.type)) for each in type_.fields)
+    fields = tuple(dataclasses.replace(field, type=_of_null(field.type)) for field in type_.fields)
     return dataclasses.replace(type_, parts=tuple(map(_of_null, type_.parts)), fields=fields)
 
 

@@ -91,12 +91,12 @@ class JobPlan:
     @property
     def sources(self) -> tuple[Source, ...]:
         """Each source once, in the order of first use: the order of the streams in the engine's union."""
-        found: dict[str, Source] = {}
+        sources: dict[str, Source] = {}
         for query in self.queries:
             for side in query.sides:
                 for _, branch in side.sources:
-                    found.setdefault(branch.source.name, branch.source)
-        return tuple(found.values())
+                    sources.setdefault(branch.source.name, branch.source)
+        return tuple(sources.values())
 
     @property
     def lookups(self) -> tuple[tuple[QueryPlan, LookupPlan], ...]:

@@ -59,23 +59,23 @@ def groups_of(node: AggregateNode, feed: Feed | None) -> Groups:
         """The column that holds ``expr``. An event time is held as a plain number; ``as_it_is``: that will
         do."""
         if feed is not None:
-            own, found = expr, ""
+            own, column = expr, ""
             if isinstance(expr, exp.Column):
                 ref = (expr.table, expr.name)
-                found = joined_name(*ref) if as_it_is or not node.scope.is_event_time(ref) else ""
-            found = found or feed.held(expr, name)
+                column = joined_name(*ref) if as_it_is or not node.scope.is_event_time(ref) else ""
+            column = column or feed.held(expr, name)
         else:
             assert isinstance(child, Input)
             plain = isinstance(expr, exp.Column) and (as_it_is or expr.name not in child.event_times)
-            found, own = expr.name if plain else name, bare(expr)
-        held.setdefault(found, KeyPlan(own, own, Key(found, found, null_safe=True)))
-        return found
+            column, own = expr.name if plain else name, bare(expr)
+        held.setdefault(column, KeyPlan(own, own, Key(column, column, null_safe=True)))
+        return column
 
     asked = node.asked
     keys = tuple(
         (key.name, holding(key.expr, ours(f"key{n}"), as_it_is=False)) for n, key in enumerate(asked.keys, 1)
     )
-    calls = tuple(_call(each, n, holding) for n, each in enumerate(asked.aggregates, 1))
+    calls = tuple(_call(aggregate, n, holding) for n, aggregate in enumerate(asked.aggregates, 1))
     return Groups(tuple(held.values()), keys, calls)
 
 
@@ -134,17 +134,17 @@ def _spark(call: Call, columns: tuple[str, ...], chosen: str | None) -> Expr:
         arguments = [exp.Star()]
     if call.distinct:
         arguments = [exp.Distinct(expressions=arguments)]
-    found: Expr = exp.Anonymous(this=call.function, expressions=arguments)
+    spark_call: Expr = exp.Anonymous(this=call.function, expressions=arguments)
     if chosen is None:
-        return found
-    return exp.Filter(this=found, expression=exp.Where(this=_held(chosen)))
+        return spark_call
+    return exp.Filter(this=spark_call, expression=exp.Where(this=_held(chosen)))
 
 
 def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:
     """Aggregates that have no meaning here, or cannot be had where they stand."""
     errors = []
-    for each in asked.aggregates:
-        call = call_of(each.expr)
+    for aggregate in asked.aggregates:
+        call = call_of(aggregate.expr)
         if call.function in _WITHOUT_ORDER:
             other = "min_by" if call.function == "first" else "max_by"
             errors.append(
@@ -157,8 +157,8 @@ def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:
         elif not is_root and (not call.plain or call.function not in SAME_IN_BOTH):
             errors.append(
                 PlanError(
-                    f"{text_of(each.expr)} is computed by Spark, and so it can only be in the last step of a"
-                    " query: here its result would have to be joined or grouped again",
+                    f"{text_of(aggregate.expr)} is computed by Spark, and so it can only be in the last step"
+                    " of a query: here its result would have to be joined or grouped again",
                     code="aggregate-function",
                     hint="INSERT it into a sink of its own, and read that in another job",
                 )
@@ -168,5 +168,5 @@ def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:
 
 def with_texts(expr: Expr, asked: Aggregation) -> Expr:
     """An expression over a group's result with keys and aggregates as they were written, for people."""
-    written = {each.name: each.expr for each in (*asked.keys, *asked.aggregates)}
+    written = {named.name: named.expr for named in (*asked.keys, *asked.aggregates)}
     return expr.transform(lambda node: written.get(node.name, node) if isinstance(node, exp.Column) else node)

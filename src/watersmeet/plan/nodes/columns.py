@@ -63,16 +63,16 @@ def branch_columns(
         there: columns of the source; rows in which one is NULL are nobody's, so that nothing is computed of
             them.
     """
-    found = []
+    pairs = []
     for name in kept.kept:
         expr = columns[name].copy() if name in columns else over_source(computed[name], columns)
         mentioned = list(expr.find_all(exp.Column))
-        others = [] if name in columns else [each for each in there if each not in mentioned]
+        others = [] if name in columns else [column for column in there if column not in mentioned]
         asked = join_all([*first, *(() if name in times else then), *map(_is_not_null, others)])
         if asked is not None and may_fail(expr):
             expr = exp.Case().when(asked, expr, copy=False)
-        found.append((name, expr))
-    return tuple(found)
+        pairs.append((name, expr))
+    return tuple(pairs)
 
 
 def _is_not_null(column: Expr) -> Expr:

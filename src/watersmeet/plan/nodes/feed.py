@@ -34,13 +34,13 @@ class Derived:
 
     def column(self, alias: str, expr: Expr) -> str:
         """The name of the column that holds ``expr``."""
-        known = self.columns.setdefault(alias, {})
+        exprs = self.columns.setdefault(alias, {})
         own = bare(expr)
-        for name, held in known.items():
+        for name, held in exprs.items():
             if held == own:
                 return name
-        name = ours(f"expr{len(known) + 1}")
-        known[name] = own
+        name = ours(f"expr{len(exprs) + 1}")
+        exprs[name] = own
         return name
 
 
@@ -79,11 +79,11 @@ class Feed:
         if len(aliases) == 1 and aliases[0] not in self.node.nullable(self.side):
             return joined_name(aliases[0], self.derived.column(aliases[0], expr))
         if not isinstance(expr, exp.Column):
-            found = in_tasks(conjunct or Conjunct(expr, text_of(expr)), self.scope)
-            if isinstance(found, PlanError):
-                self.errors.append(found)
+            compiled = in_tasks(conjunct or Conjunct(expr, text_of(expr)), self.scope)
+            if isinstance(compiled, PlanError):
+                self.errors.append(compiled)
                 return name
-            self.exact[name] = found
+            self.exact[name] = compiled
         self.computed[name] = expr
         return name
 

@@ -63,9 +63,9 @@ class InputSide:
 
     @property
     def input(self) -> Input:
-        found = self.draft.node.side(self.side)
-        assert isinstance(found, Input)
-        return found
+        side_input = self.draft.node.side(self.side)
+        assert isinstance(side_input, Input)
+        return side_input
 
     def plan(self, of_stage: OfStage) -> SidePlan:
         i, node = self.input, self.draft.node
@@ -144,8 +144,8 @@ class InputSide:
         if i.changes:  # a delete names a whole row
             needed |= set(names)
         every = [*names, *self.derived, *key_columns]
-        found = kept_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)
-        return found if found.kept else Kept((names[0],), ())  # rows without a column could not be counted
+        kept = kept_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)
+        return kept if kept.kept else Kept((names[0],), ())  # rows without a column could not be counted
 
     def _not_null(self) -> tuple[str, ...]:
         """Keys and band columns whose NULL lets the row match nothing; an event time of a source is never
@@ -164,8 +164,8 @@ class InputSide:
         sums = (e for e in keys if all(isinstance(node, _NULL_OF_NULL) for node in e.walk()))
         own = (column for alias, column in self.draft.parts.band_columns if alias == self.input.alias)
         wanted = [*map(_column, own), *(column for e in sums for column in e.find_all(exp.Column))]
-        found = (over_source(e, columns) for e in wanted if e.name not in self.input.event_times)
-        return tuple(dict.fromkeys(e for e in found if isinstance(e, exp.Column)))
+        exprs = (over_source(e, columns) for e in wanted if e.name not in self.input.event_times)
+        return tuple(dict.fromkeys(e for e in exprs if isinstance(e, exp.Column)))
 
     def _never_null(self) -> tuple[str, ...]:
         """Kept columns whose NULL lets a row of a stage match nothing: keys, bands, bounded times."""
@@ -194,17 +194,17 @@ class InputSide:
 def never_null(draft: Draft, side: Side) -> list[Ref]:
     """Columns of a side whose NULL lets its rows match nothing: those of bounds and bands."""
     timed = [ref for part in draft.parts.times for ref in part.refs]
-    found = dict.fromkeys([*timed, *draft.parts.band_columns])
-    return [ref for ref in found if draft.scope.side(ref[0]) is side]
+    candidates = dict.fromkeys([*timed, *draft.parts.band_columns])
+    return [ref for ref in candidates if draft.scope.side(ref[0]) is side]
 
 
 def compared_refs(draft: Draft, side: Side) -> list[Ref]:
     """Columns of a side that bands and the residual look at."""
-    found = [ref for part in draft.parts.bands for ref in part.refs]
+    candidates = [ref for part in draft.parts.bands for ref in part.refs]
     if draft.residual is not None:
         mentioned = [ref for conjunct in draft.conjuncts for ref in refs(conjunct.expr)]
-        found += [ref for ref in mentioned if joined_name(*ref) in draft.residual.columns]
-    return [ref for ref in dict.fromkeys(found) if draft.scope.side(ref[0]) is side]
+        candidates += [ref for ref in mentioned if joined_name(*ref) in draft.residual.columns]
+    return [ref for ref in dict.fromkeys(candidates) if draft.scope.side(ref[0]) is side]
 
 
 def _column(name: str) -> Expr:

@@ -74,11 +74,11 @@ class StageFeed:
             "filter": [*above, *(over_source(expr, own) for expr in filters)],
             "condition": [over_source(expr, own) for expr in conditions],
         }
-        names = {kind: [ours(f"{kind}{n}") for n, _ in enumerate(found, 1)] for kind, found in asked.items()}
+        names = {kind: [ours(f"{kind}{n}") for n, _ in enumerate(exprs, 1)] for kind, exprs in asked.items()}
         truths = {
             name: _truth(expr)
-            for kind, found in asked.items()
-            for name, expr in zip(names[kind], found, strict=True)
+            for kind, exprs in asked.items()
+            for name, expr in zip(names[kind], exprs, strict=True)
         }
         copied: dict[str, str] = {}
         computed: dict[str, Expr] = {}
@@ -87,14 +87,14 @@ class StageFeed:
             held = self._column(expr)
             if held is not None:
                 copied[name] = held
-            elif (found := self._computed(expr)) is not None:
+            elif (compiled := self._computed(expr)) is not None:
                 computed[name] = expr
-                exact.append(found)
+                exact.append(compiled)
         return FeedPlan(
             node=self.stage.root.number,
             copied=tuple(copied.items()),
             computed=tuple((name, after_join(expr)) for name, expr in computed.items()),
-            computed_exact=tuple((found.tree, found.type) for found in exact),
+            computed_exact=tuple((value.tree, value.type) for value in exact),
             beneath=tuple(names["beneath"]),
             filters=tuple(names["filter"]),
             conditions=tuple(names["condition"]),
@@ -118,15 +118,15 @@ class StageFeed:
         return joined_name(aliases[0], self.derived.column(aliases[0], expr))
 
     def _computed(self, expr: Expr) -> Exact | None:
-        found = in_tasks(
+        compiled = in_tasks(
             Conjunct(expr, text_of(expr)),
             self.stage.rows,
             *(_OF_GROUPS if self.stage.query.aggregation is not None else _of_joins(self.i)),
         )
-        if isinstance(found, PlanError):
-            self.errors.append(found)
+        if isinstance(compiled, PlanError):
+            self.errors.append(compiled)
             return None
-        return found
+        return compiled
 
 
 def _of_joins(i: Input) -> tuple[str, str]:

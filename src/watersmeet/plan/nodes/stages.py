@@ -69,23 +69,23 @@ def named(query: Query) -> Query:
     Raises:
         PlanError: two inputs have one name all the same.
     """
-    found = _named(query, "")
-    times = Counter(_aliases(found))
+    renamed = _named(query, "")
+    times = Counter(_aliases(renamed))
     twice = [alias for alias, number in times.items() if number > 1]
     if twice:
         raise PlanError(
             f'two inputs are named "{twice[0]}"', code="duplicate-name", hint="give one of them another name"
         )
-    return found
+    return renamed
 
 
 def _aliases(query: Query) -> list[str]:
-    found = []
+    aliases = []
     for i in query.inputs:
-        found.append(i.alias)
+        aliases.append(i.alias)
         for stage in i.stages:
-            found += _aliases(stage)
-    return found
+            aliases += _aliases(stage)
+    return aliases
 
 
 def _named(query: Query, prefix: str) -> Query:

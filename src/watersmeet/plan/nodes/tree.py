@@ -56,7 +56,9 @@ class Node:
     def scope(self) -> Scope:
         inputs = [self.inputs(side) for side in self.sides]
         joined = frozenset(side for side in self.sides if isinstance(self.side(side), Node))
-        return Scope(tuple(i for each in inputs for i in each), len(inputs[0]), joined, self.time_zone)
+        return Scope(
+            tuple(i for side_inputs in inputs for i in side_inputs), len(inputs[0]), joined, self.time_zone
+        )
 
     def padded(self, side: Side) -> bool:
         """Rows of that side that never match are put out with NULLs for the other."""
@@ -68,8 +70,8 @@ class Node:
 
     def open_times(self, side: Side) -> frozenset[Ref]:
         """Event times beneath that side that may be NULL by themselves: a stage's join padded them."""
-        found = ((i, column) for i in self.inputs(side) for column in i.event_times)
-        return frozenset((i.alias, column) for i, column in found if may_be_null(i, column))
+        times = ((i, column) for i in self.inputs(side) for column in i.event_times)
+        return frozenset((i.alias, column) for i, column in times if may_be_null(i, column))
 
     @property
     def hides_right(self) -> bool:

@@ -38,7 +38,7 @@ def other_orders(
         return ()
     other = plan_query(insert.name, insert.sink, _declared_in(insert.query, rates), options)
     own = _declared(plan, rates)
-    found = []
+    orders = []
     for aliases in dict.fromkeys(frozenset(order) for order in (*other.reordered, *plan.reordered)):
         order = _order(other, aliases)
         keeps, instead_of = state_bytes(other, aliases), state_bytes(own, aliases)
@@ -47,23 +47,28 @@ def other_orders(
         if keeps < WORTH_A_WORD * instead_of:
             used = {source.name for source in _sources(other, aliases)}
             shown = {name: rate for name, rate in rates.items() if name in used}
-            found.append(Order(order, shown, keeps, instead_of))
-    return tuple(found)
+            orders.append(Order(order, shown, keeps, instead_of))
+    return tuple(orders)
 
 
 def _rates(plan: QueryPlan, measured: Mapping[str, MeasuredSide]) -> dict[str, float]:
     """Rows per second by source, as far as they are measured: of one that several inputs read, the most."""
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for _, both in side_forecasts(plan, measured):
-        for each in both:
-            if each.pace is None or not each.in_time or len(each.side.branches) != 1 or each.side.stages:
+        for forecast in both:
+            if (
+                forecast.pace is None
+                or not forecast.in_time
+                or len(forecast.side.branches) != 1
+                or forecast.side.stages
+            ):
                 continue
-            ((_, branch),) = each.side.sources
+            ((_, branch),) = forecast.side.sources
             if not branch.source.traits.own_rate:  # its rate is what it makes
-                rows, span = each.pace
+                rows, span = forecast.pace
                 rate = rows * 1_000_000 / span
-                found[branch.source.name] = max(rate, found.get(branch.source.name, 0.0))
-    return {name: rate for name, rate in found.items() if rate > 0}
+                rates[branch.source.name] = max(rate, rates.get(branch.source.name, 0.0))
+    return {name: rate for name, rate in rates.items() if rate > 0}
 
 
 def _order(plan: QueryPlan, aliases: frozenset[str]) -> tuple[str, ...]:
@@ -84,9 +89,11 @@ def _with_rate(source: Source, rates: Mapping[str, float]) -> Source:
 def _declared(plan: QueryPlan, rates: Mapping[str, float]) -> QueryPlan:
     """The plan, as if its sources declared these rates."""
 
-    def branch(found: BranchPlan | FeedPlan) -> BranchPlan | FeedPlan:
+    def branch(planned: BranchPlan | FeedPlan) -> BranchPlan | FeedPlan:
         return (
-            replace(found, source=_with_rate(found.source, rates)) if isinstance(found, BranchPlan) else found
+            replace(planned, source=_with_rate(planned.source, rates))
+            if isinstance(planned, BranchPlan)
+            else planned
         )
 
     nodes = [
@@ -99,10 +106,10 @@ def _declared(plan: QueryPlan, rates: Mapping[str, float]) -> QueryPlan:
 def _declared_in(query: Query, rates: Mapping[str, float]) -> Query:
     """The query, likewise."""
 
-    def branch(found: Branch | StageBranch) -> Branch | StageBranch:
-        if isinstance(found, StageBranch):
-            return replace(found, stage=_declared_in(found.stage, rates))
-        return replace(found, source=_with_rate(found.source, rates))
+    def branch(written: Branch | StageBranch) -> Branch | StageBranch:
+        if isinstance(written, StageBranch):
+            return replace(written, stage=_declared_in(written.stage, rates))
+        return replace(written, source=_with_rate(written.source, rates))
 
     def declared(i: Input) -> Input:
         return replace(i, branches=tuple(map(branch, i.branches)))

@@ -107,31 +107,31 @@ class SideForecast:
 
 def flows(query: QueryPlan) -> list[dict[str, Behind]]:
     """Per node, the keys whose watermarks leave it, and how far they are behind."""
-    found: list[dict[str, Behind]] = []
+    by_node: list[dict[str, Behind]] = []
     for node in query.nodes:
-        found.append(_flows(node, query, incoming(query, node, found)))
-    return found
+        by_node.append(_flows(node, query, incoming(query, node, by_node)))
+    return by_node
 
 
 @singledispatch
-def _flows(node: NodePlan, query: QueryPlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
+def _flows(node: NodePlan, query: QueryPlan, behinds: Mapping[str, Behind]) -> dict[str, Behind]:
     """What leaves a node of the watermarks that come. One that keeps no rows lets them pass."""
-    return {key: known[key] for key in node.watermark_keys if key in known}
+    return {key: behinds[key] for key in node.watermark_keys if key in behinds}
 
 
 @_flows.register
-def _(node: JoinPlan, query: QueryPlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
-    found = {key: _leaving(query, node, key, known) for key in node.watermark_keys if key in known}
-    return {key: behind for key, behind in found.items() if behind is not None}
+def _(node: JoinPlan, query: QueryPlan, behinds: Mapping[str, Behind]) -> dict[str, Behind]:
+    leaving = {key: _leaving(query, node, key, behinds) for key in node.watermark_keys if key in behinds}
+    return {key: behind for key, behind in leaving.items() if behind is not None}
 
 
 @_flows.register
-def _(node: AggregatePlan, query: QueryPlan, known: Mapping[str, Behind]) -> dict[str, Behind]:
+def _(node: AggregatePlan, query: QueryPlan, behinds: Mapping[str, Behind]) -> dict[str, Behind]:
     """A window's end is behind as the time is, its start by its length more; how long a session gets, nobody
     knows."""
-    if node.time_key not in known:
+    if node.time_key not in behinds:
         return {}
-    most = known[node.time_key].at_most
+    most = behinds[node.time_key].at_most
     unknown = most is None or node.kind is WindowKind.SESSION
     start = None if unknown or most is None else most + node.size
     return {WINDOW_START: Behind(start), WINDOW_END: Behind(most)}
@@ -139,16 +139,16 @@ def _(node: AggregatePlan, query: QueryPlan, known: Mapping[str, Behind]) -> dic
 
 def incoming(query: QueryPlan, node: NodePlan, beneath: list[dict[str, Behind]]) -> dict[str, Behind]:
     """The keys whose watermarks come to a node; ``beneath``: what leaves the nodes before it."""
-    known: dict[str, Behind] = {}
+    behinds: dict[str, Behind] = {}
     for side in node.sides:
         if side.feed is not None:
-            known |= beneath[side.feed.node]
+            behinds |= beneath[side.feed.node]
             continue
         for place, column in enumerate(side.event_times):
-            found = _of_branches(query, side, place, column, beneath)
-            if found is not None:
-                known[side.watermark_key(column)] = found
-    return known
+            behind = _of_branches(query, side, place, column, beneath)
+            if behind is not None:
+                behinds[side.watermark_key(column)] = behind
+    return behinds
 
 
 def _of_branches(
@@ -156,14 +156,14 @@ def _of_branches(
 ) -> Behind | None:
     """How far W of an input's event time is behind: as far as the branch that is furthest behind. None: some
     branch has no watermark there."""
-    found: list[int | None] = [lag_of(query, side, branch, place) for _, branch in side.sources]
+    lags: list[int | None] = [lag_of(query, side, branch, place) for _, branch in side.sources]
     for _, feed in side.stages:
         told = beneath[feed.node].get(dict(feed.event_times)[column])
         if told is None:
             return None
-        found.append(told.at_most)
-    known = [each for each in found if each is not None]
-    return Behind(max(known) if len(known) == len(found) else None)
+        lags.append(told.at_most)
+    finite = [lag for lag in lags if lag is not None]
+    return Behind(max(finite) if len(finite) == len(lags) else None)
 
 
 def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> int | None:
@@ -176,11 +176,11 @@ def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> 
     return lag + query.options.allowed_lateness + day
 
 
-def _leaving(query: QueryPlan, join: JoinPlan, key: str, known: Mapping[str, Behind]) -> Behind | None:
+def _leaving(query: QueryPlan, join: JoinPlan, key: str, behinds: Mapping[str, Behind]) -> Behind | None:
     """The watermark of ``key`` as it leaves the join; None: none does."""
-    came = known[key].at_most
-    bounds = [b for b in join.bounds if b.evicted == key and b.by in known]
-    held = _first_release(bounds, _as_asked(join, known))
+    came = behinds[key].at_most
+    bounds = [b for b in join.bounds if b.evicted == key and b.by in behinds]
+    held = _first_release(bounds, _as_asked(join, behinds))
     if query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None:
         if held is None:
             return None
@@ -194,23 +194,23 @@ def _leaving(query: QueryPlan, join: JoinPlan, key: str, known: Mapping[str, Beh
     return Behind(None if after is None or came is None else after, bound)
 
 
-def _as_asked(join: JoinPlan, known: Mapping[str, Behind]) -> Mapping[str, Behind]:
+def _as_asked(join: JoinPlan, behinds: Mapping[str, Behind]) -> Mapping[str, Behind]:
     """Of an ASOF join, with the watermark of its left time as far behind as left rows that wait hold it."""
     if join.asof is None:
-        return known
+        return behinds
     band = join.bands[0]
     left, right = join.left.watermark_key(band.left.column), join.right.watermark_key(band.right.column)
-    if left not in known or right not in known or band.upper is None:
-        return known
-    parts = (known[left].at_most, known[right].at_most)
+    if left not in behinds or right not in behinds or band.upper is None:
+        return behinds
+    parts = (behinds[left].at_most, behinds[right].at_most)
     if parts[0] is None or parts[1] is None:
-        return {**known, left: Behind(None)}
-    return {**known, left: Behind(max(parts[0], parts[1] + band.upper))}
+        return {**behinds, left: Behind(None)}
+    return {**behinds, left: Behind(max(parts[0], parts[1] + band.upper))}
 
 
-def _first_release(bounds: list[Bound], known: Mapping[str, Behind]) -> tuple[Bound, int | None] | None:
+def _first_release(bounds: list[Bound], behinds: Mapping[str, Behind]) -> tuple[Bound, int | None] | None:
     """The bound that releases a row first, and how long after the row's time (None: cannot be said)."""
-    told = [(b, b.c + behind) for b in bounds if (behind := known[b.by].at_most) is not None]
+    told = [(b, b.c + behind) for b in bounds if (behind := behinds[b.by].at_most) is not None]
     if told:
         return min(told, key=lambda pair: pair[1])
     return (bounds[0], None) if bounds else None
@@ -221,30 +221,34 @@ def side_forecasts(
 ) -> list[tuple[JoinPlan, tuple[SideForecast, SideForecast]]]:
     """Both sides of every join. ``measured``: by the sides' names."""
     leaving, run = flows(query), measured or {}
-    found = []
+    forecasts = []
     for node in query.every(JoinPlan):
-        known = incoming(query, node, leaving)
-        left, right = (_with(_side(node, side, known), run) for side in Side)
-        found.append((node, (left, right)))
-    return found
+        behinds = incoming(query, node, leaving)
+        left, right = (_with(_side(node, side, behinds), run) for side in Side)
+        forecasts.append((node, (left, right)))
+    return forecasts
 
 
 def _with(forecast: SideForecast, run: Mapping[str, MeasuredSide]) -> SideForecast:
     """The forecast by what was measured of the side."""
-    found = run.get(forecast.side.name)
-    if found is None:
+    measured_side = run.get(forecast.side.name)
+    if measured_side is None:
         return forecast
-    row = forecast.row if found.row_bytes is None else RowBytes(found.row_bytes, (), measured=True)
-    return replace(forecast, measured=found, row=row)
+    row = (
+        forecast.row
+        if measured_side.row_bytes is None
+        else RowBytes(measured_side.row_bytes, (), measured=True)
+    )
+    return replace(forecast, measured=measured_side, row=row)
 
 
-def _side(join: JoinPlan, side: Side, known: Mapping[str, Behind]) -> SideForecast:
+def _side(join: JoinPlan, side: Side, behinds: Mapping[str, Behind]) -> SideForecast:
     plan = join.side(side)
     keys = {plan.watermark_key(column) for column in plan.event_times}
-    bounds = [b for b in join.bounds if b.evicted in keys and b.by in known]
+    bounds = [b for b in join.bounds if b.evicted in keys and b.by in behinds]
     timed = [b for b in bounds if key_in_time(join, b.evicted)]
-    known = _as_asked(join, known)
-    held = _first_release(timed or bounds, known)
+    behinds = _as_asked(join, behinds)
+    held = _first_release(timed or bounds, behinds)
     bound, after = held if held is not None else (None, None)
     if not join.matchable:
         bound, after = None, 0
@@ -257,7 +261,7 @@ def _side(join: JoinPlan, side: Side, known: Mapping[str, Behind]) -> SideForeca
         side=plan,
         kept=None if after is None else max(after, 0),
         bound=bound,
-        behind=None if by is None or by not in known else known[by].at_most,
+        behind=None if by is None or by not in behinds else behinds[by].at_most,
         in_time=in_time,
         rate=None if plan.stages else _rate([branch.source for _, branch in plan.sources]),
         row=row_bytes(join, side),
@@ -280,7 +284,7 @@ def window_forecasts(
     closes: for at most their size and what the watermark is behind; how long a session lasts, nobody
     knows."""
     leaving = flows(query)
-    found = []
+    forecasts = []
     for node in query.every(AggregatePlan):
         behind = incoming(query, node, leaving)[node.time_key].at_most
         unknown = behind is None or node.kind is WindowKind.SESSION
@@ -297,8 +301,8 @@ def window_forecasts(
             panes=None if node.keeps_rows or kept is None else -(-kept // node.pane),
             timed_by=node.time,
         )
-        found.append((node, _with(forecast, measured or {})))
-    return found
+        forecasts.append((node, _with(forecast, measured or {})))
+    return forecasts
 
 
 def key_in_time(node: NodePlan, key: str) -> bool:
@@ -325,15 +329,15 @@ def state_bytes(query: QueryPlan, aliases: frozenset[str] | None = None) -> floa
     """
     total, rates = 0.0, dict[int, float]()
     for join, both in side_forecasts(query):
-        own = [_rate_in(each, rates) for each in both]
+        own = [_rate_in(side, rates) for side in both]
         if own[0] is not None and own[1] is not None and both[0].in_time:
             rates[join.number] = _rate_out(join, own[0], own[1])
         if aliases is not None and not aliases.issuperset(i.alias for s in join.sides for i in s.inputs):
             continue
-        for each, rate in zip(both, own, strict=True):
-            if rate is None or each.kept is None or not each.in_time:
+        for forecast, rate in zip(both, own, strict=True):
+            if rate is None or forecast.kept is None or not forecast.in_time:
                 return None
-            total += (each.rows(rate) or 0.0) * each.row.bytes
+            total += (forecast.rows(rate) or 0.0) * forecast.row.bytes
     return total
 
 
@@ -341,8 +345,8 @@ def _rate_in(side: SideForecast, beneath: Mapping[int, float]) -> float | None:
     """Rows per second of a side; None: not all that comes is declared. ``beneath``: of the joins' rows."""
     declared = [branch.source.rows_per_second for _, branch in side.side.sources]
     rates = [*declared, *(beneath.get(feed.node) for feed in side.side.feeds)]
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if rates and len(known) == len(rates) else None
+    finite = [rate for rate in rates if rate is not None]
+    return sum(finite) if rates and len(finite) == len(rates) else None
 
 
 def _rate_out(join: JoinPlan, left: float, right: float) -> float:
@@ -361,9 +365,9 @@ def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
     """What a row of the side takes in a run: its slot, an order per time that releases, the kept columns."""
     plan = join.side(side)
     releasing = {b.evicted for b in join.bounds} & {plan.watermark_key(c) for c in plan.event_times}
-    found = _bytes(plan, len(releasing if join.asof is None else plan.event_times), _types(join, side))
+    size = _bytes(plan, len(releasing if join.asof is None else plan.event_times), _types(join, side))
     is_sought = join.asof is not None and side is Side.RIGHT
-    return replace(found, bytes=found.bytes + CAME_BYTES) if is_sought else found
+    return replace(size, bytes=size.bytes + CAME_BYTES) if is_sought else size
 
 
 def _bytes(plan: SidePlan, orders: int, types: Mapping[str, SqlType]) -> RowBytes:

@@ -57,4 +57,4 @@ def _is_sure(side: Relation, holding: Sequence[Expr]) -> bool:
 
 
 def _conjuncts(condition: Expr) -> list[Expr]:
-    return [each.expr for each in split(condition)]
+    return [conjunct.expr for conjunct in split(condition)]

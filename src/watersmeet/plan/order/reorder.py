@@ -75,11 +75,11 @@ def _ordered(choice: _Choice, names: frozenset[str], planned: Callable[[Query], 
             if connected and cost is None:
                 break  # nothing says which is better
             asked = _with_relation(base, names, _replaced(own.relation, top, other))
-            found = planned(asked)
-            expected = None if found is None else state_bytes(found, names)
-            if found is None or (connected and (cost is None or expected is None or expected >= cost)):
+            candidate = planned(asked)
+            expected = None if candidate is None else state_bytes(candidate, names)
+            if candidate is None or (connected and (cost is None or expected is None or expected >= cost)):
                 continue
-            best, plan, connected, cost = asked, found, True, expected
+            best, plan, connected, cost = asked, candidate, True, expected
     if best is choice.query:
         return choice
     order = tuple(i.alias for i in _stage(best, names).inputs)
@@ -92,7 +92,7 @@ def _names(query: Query) -> frozenset[str]:
 
 
 def _stage(query: Query, names: frozenset[str]) -> Query:
-    return next(each for each in query.every if _names(each) == names)
+    return next(stage for stage in query.every if _names(stage) == names)
 
 
 def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Query:

@@ -48,7 +48,7 @@ def compute(compiler: Compiler, function: str, left: Exact, right: Exact) -> Exa
 def quotient(compiler: Compiler, left: Exact, right: Exact) -> Exact:
     """``/``."""
     if not _of_decimals(left, right):
-        return call("divide", DOUBLE, *(_real(each) for each in (left, right)))
+        return call("divide", DOUBLE, *(_real(operand) for operand in (left, right)))
     divisor = _type(right)
     digits, scale = quotient_parts(_type(left), divisor)
     if digits > MOST_DIGITS or scale + 1 + divisor.digits > MOST_DIGITS:
@@ -107,7 +107,7 @@ def _is_literal(value: Exact) -> bool:
 
 
 def _as_decimals(*values: Exact) -> list[Exact]:
-    return [_as_decimal(each) for each in values]
+    return [_as_decimal(value) for value in values]
 
 
 def _as_decimal(value: Exact) -> Exact:
@@ -119,7 +119,7 @@ def _as_decimal(value: Exact) -> Exact:
 
 def _in_64_bits(left: Exact, right: Exact) -> list[Exact]:
     own = _as_decimals(left, right)
-    common = one_type([each.type for each in own])
+    common = one_type([operand.type for operand in own])
     if as_decimal(common).digits > _IN_64_BITS:
         raise NotExact("a remainder of DECIMALs of more than 18 digits")
-    return [widened(each, common) for each in own]
+    return [widened(operand, common) for operand in own]

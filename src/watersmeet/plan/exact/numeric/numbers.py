@@ -52,7 +52,7 @@ def _zeroifnull(compiler: Compiler, value: Exact) -> Exact:
     if not value.type.is_number:
         raise NotExact(f"zeroifnull of {value.type}")
     alike = compiler.alike([value, constant(0, INT)])
-    return Exact(("first", tuple(each.tree for each in alike)), alike[0].type)
+    return Exact(("first", tuple(choice.tree for choice in alike)), alike[0].type)
 
 
 def _to_decimal(compiler: Compiler, value: Exact) -> Exact:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 _SMALL = (TINYINT, SMALLINT, INT, VOID)
 
 
-def places(found: Exact) -> int:
+def places(count: Exact) -> int:
     """The constant number of digits to round to. Raises: NotExact."""
-    value = constant_value(found)
-    if found.type not in INTEGERS or abs(value) > 38:
+    value = constant_value(count)
+    if count.type not in INTEGERS or abs(value) > 38:
         raise NotExact("rounding to this number of digits")
     return int(value)
 

@@ -52,17 +52,17 @@ def zone_of(value: Exact) -> str:
 
 
 def _make_date(compiler: Compiler, *fields: Exact) -> Exact:
-    return call("make_date", DATE, *(compiler.as_int(each) for each in fields))
+    return call("make_date", DATE, *(compiler.as_int(field) for field in fields))
 
 
 def _make(to: SqlType, fails: bool) -> Rule:
     def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-        found = compiler.all(nodes)
-        if len(found) not in ((6,) if to == TIMESTAMP_NTZ else (6, 7)):
+        values = compiler.all(nodes)
+        if len(values) not in ((6,) if to == TIMESTAMP_NTZ else (6, 7)):
             raise NotExact("this number of arguments is not on the list")
-        zone = zone_of(found[6]) if len(found) == 7 else compiler.zone
-        fields = [compiler.as_int(each) for each in found[:5]]
-        wall = call("make_wall", TIMESTAMP_NTZ, *fields, seconds_of(found[5], 16))
+        zone = zone_of(values[6]) if len(values) == 7 else compiler.zone
+        fields = [compiler.as_int(value) for value in values[:5]]
+        wall = call("make_wall", TIMESTAMP_NTZ, *fields, seconds_of(values[5], 16))
         wall = wall if fails else or_null(wall, _NO_TIME)
         return wall if to == TIMESTAMP_NTZ else call("wall_to_timestamp", to, wall, options=[zone])
 
@@ -121,15 +121,15 @@ def _elsewhere(function: str) -> Callable[[Compiler, Exact, Exact], Exact]:
 
 
 def _convert(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) not in (2, 3):
+    values = compiler.all(nodes)
+    if len(values) not in (2, 3):
         raise NotExact("this number of arguments is not on the list")
-    source = zone_of(found[0]) if len(found) == 3 else compiler.zone
-    wall = compiler.cast_to(found[-1], TIMESTAMP_NTZ) if found[-1].type in TIMES else None
+    source = zone_of(values[0]) if len(values) == 3 else compiler.zone
+    wall = compiler.cast_to(values[-1], TIMESTAMP_NTZ) if values[-1].type in TIMES else None
     if wall is None:
-        raise NotExact(f"{found[-1].type} as TIMESTAMP_NTZ")
+        raise NotExact(f"{values[-1].type} as TIMESTAMP_NTZ")
     instant = call("wall_to_timestamp", TIMESTAMP, wall, options=[source])
-    return call("timestamp_to_wall", TIMESTAMP_NTZ, instant, options=[zone_of(found[-2])])
+    return call("timestamp_to_wall", TIMESTAMP_NTZ, instant, options=[zone_of(values[-2])])
 
 
 FUNCTIONS: dict[str, Rule] = {

@@ -97,7 +97,7 @@ def difference(compiler: Compiler, end: Exact, start: Exact) -> Exact:
     if end.type == start.type == DATE:
         return call("date_difference", INTERVAL_OF_DAYS, end, start)
     if {end.type, start.type} == {TIMESTAMP, TIMESTAMP_NTZ}:  # on the wall, also in a gap
-        end, start = (compiler.cast_to(each, TIMESTAMP_NTZ) for each in (end, start))
+        end, start = (compiler.cast_to(moment, TIMESTAMP_NTZ) for moment in (end, start))
         return call("time_between", INTERVAL, end, start, options=[UTC])
     a, b = compiler.alike([end, start])
     _, zone = compiler.on_clock(a)
@@ -131,28 +131,28 @@ _TYPES = {"year": INT, "month": TINYINT, "day": INT, "hour": TINYINT, "minute": 
 def part_of_interval(part: str, interval: Exact) -> Exact:
     """EXTRACT, of a part that its type has."""
     fields = ("year", "month") if interval.type.is_of_months else ("day", "hour", "minute", "second")
-    first, last = (fields.index(each.lower()) for each in interval_fields(interval.type))
+    first, last = (fields.index(field.lower()) for field in interval_fields(interval.type))
     if part not in fields[first : last + 1]:
         raise NotExact(f"{part} of {interval.type}")
     return call("interval_part", _TYPES.get(part, decimal(8, 6)), interval, options=[part])
 
 
 def _make_days(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) > 4:
+    values = compiler.all(nodes)
+    if len(values) > 4:
         raise NotExact("this number of arguments is not on the list")
-    whole = [compiler.as_int(each) for each in found[:3]]
+    whole = [compiler.as_int(value) for value in values[:3]]
     whole += [constant(0, INT)] * (3 - len(whole))
-    seconds = seconds_of(found[3], 18) if len(found) > 3 else constant("0", decimal(18, 6))
+    seconds = seconds_of(values[3], 18) if len(values) > 3 else constant("0", decimal(18, 6))
     return call("make_days", INTERVAL, *whole, seconds)
 
 
 def _make_months(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = [compiler.as_int(each) for each in compiler.all(nodes)]
-    if len(found) > 2:
+    numbers = [compiler.as_int(value) for value in compiler.all(nodes)]
+    if len(numbers) > 2:
         raise NotExact("this number of arguments is not on the list")
-    found += [constant(0, INT)] * (2 - len(found))
-    return call("make_months", INTERVAL_OF_MONTHS, *found)
+    numbers += [constant(0, INT)] * (2 - len(numbers))
+    return call("make_months", INTERVAL_OF_MONTHS, *numbers)
 
 
 def seconds_of(number: Exact, digits: int) -> Exact:
@@ -168,16 +168,16 @@ def seconds_of(number: Exact, digits: int) -> Exact:
 
 
 def _bucket(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) not in (2, 3):
+    values = compiler.all(nodes)
+    if len(values) not in (2, 3):
         raise NotExact("this number of arguments is not on the list")
-    size, time = found[:2]
+    size, time = values[:2]
     if not size.type.is_interval or size.tree[0] != "constant" or not size.tree[1] or size.tree[1] < 0:
         raise NotExact("a size that is no constant INTERVAL above 0")
     if time.type not in (TIMESTAMP, TIMESTAMP_NTZ):
         raise NotExact(f"a bucket of {time.type}")
-    origin = found[2] if len(found) == 3 else constant(0, TIMESTAMP_NTZ)
-    if any(each and each[0] == "column" for each in _leaves(origin.tree)):
+    origin = values[2] if len(values) == 3 else constant(0, TIMESTAMP_NTZ)
+    if any(leaf and leaf[0] == "column" for leaf in _leaves(origin.tree)):
         raise NotExact("an origin that is not constant")
     origin = compiler.cast_to(origin, time.type)
     _, zone = compiler.on_clock(time)
@@ -188,7 +188,7 @@ def _bucket(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
 def _leaves(tree: object) -> list[tuple[object, ...]]:
     if not isinstance(tree, tuple):
         return []
-    return [tree, *(leaf for each in tree for leaf in _leaves(each))]
+    return [tree, *(leaf for branch in tree for leaf in _leaves(branch))]
 
 
 FUNCTIONS: dict[str, Rule] = {

@@ -33,23 +33,23 @@ _FIELD_MONTHS = {"YEAR": 12, "MONTH": 1}
 def time_cast(value: Exact, to: SqlType, zone: str) -> Exact:
     """Where one of the types is a time or an interval, and none is text. Raises: NotExact."""
     own = value.type
-    found = None
+    converted = None
     if own in TIMES and to in TIMES:
-        found = _between_times(value, to, zone)
+        converted = _between_times(value, to, zone)
     elif own == TIMESTAMP:
-        found = _as_number(value, to)
+        converted = _as_number(value, to)
     elif to == TIMESTAMP:
-        found = _of_number(value)
+        converted = _of_number(value)
     elif own.is_interval and to.is_interval:
-        found = _between_intervals(value, to)
+        converted = _between_intervals(value, to)
     elif own.is_interval and to in INTEGERS:
-        found = _whole(call("interval_count", BIGINT, value, options=[_unit(own)]), to)
+        converted = _whole(call("interval_count", BIGINT, value, options=[_unit(own)]), to)
     elif own in INTEGERS and to.is_interval:
         kind = ("type", INTERVAL_OF_MONTHS if to.is_of_months else INTERVAL)
-        found = call("interval_of_count", to, value, options=[_unit(to), kind])
-    if found is None:
+        converted = call("interval_of_count", to, value, options=[_unit(to), kind])
+    if converted is None:
         raise NotExact(f"a cast from {own} to {to}")
-    return found
+    return converted
 
 
 def _unit(type_: SqlType) -> int:

@@ -77,17 +77,17 @@ def read_pattern(pattern: str) -> str:
         raise NotExact(f"the pattern {pattern!r} is read by Spark")
     for kind, group in groupby(pieces, key=lambda piece: piece[0]):
         run = list(group)
-        if kind == "#" and len(run) > 1 and any(len(each) == 2 or each[1] == "S" for each in run):
+        if kind == "#" and len(run) > 1 and any(len(piece) == 2 or piece[1] == "S" for piece in run):
             raise NotExact(f"the pattern {pattern!r} is read by Spark")
         # Case is passed over, and which letters are one then is a matter of their alphabets.
-        if kind == "=" and any(c.isalpha() and c not in "TZ" for each in run for c in each[1:]):
+        if kind == "=" and any(c.isalpha() and c not in "TZ" for piece in run for c in piece[1:]):
             raise NotExact(f"the pattern {pattern!r} is read by Spark")
     return _APART.join(pieces)
 
 
-def _check(pieces: Sequence[str], known: dict[str, Sequence[int]], pattern: str) -> None:
+def _check(pieces: Sequence[str], lengths: dict[str, Sequence[int]], pattern: str) -> None:
     for piece in pieces:
-        if piece[0] == "#" and len(piece) - 1 not in known.get(piece[1], ()):
+        if piece[0] == "#" and len(piece) - 1 not in lengths.get(piece[1], ()):
             raise NotExact(f"{piece[1:]} in the pattern {pattern!r} is not on the list")
 
 
@@ -98,10 +98,10 @@ def _pattern(value: Exact) -> str:
 
 
 def _format(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) != 2:
+    values = compiler.all(nodes)
+    if len(values) != 2:
         raise NotExact("this number of arguments is not on the list")
-    return _formatted(compiler, compiler.as_timestamp(found[0]), _pattern(found[1]))
+    return _formatted(compiler, compiler.as_timestamp(values[0]), _pattern(values[1]))
 
 
 def _formatted(compiler: Compiler, time: Exact, pattern: str) -> Exact:
@@ -109,26 +109,26 @@ def _formatted(compiler: Compiler, time: Exact, pattern: str) -> Exact:
 
 
 def _from_unixtime(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) not in (1, 2):
+    values = compiler.all(nodes)
+    if len(values) not in (1, 2):
         raise NotExact("this number of arguments is not on the list")
-    if found[0].type not in INTEGERS:
-        raise NotExact(f"from_unixtime of {found[0].type}")
-    seconds = call("wrapped_seconds", TIMESTAMP, widened(found[0], BIGINT))
-    return _formatted(compiler, seconds, _pattern(found[1]) if len(found) == 2 else _USUAL)
+    if values[0].type not in INTEGERS:
+        raise NotExact(f"from_unixtime of {values[0].type}")
+    seconds = call("wrapped_seconds", TIMESTAMP, widened(values[0], BIGINT))
+    return _formatted(compiler, seconds, _pattern(values[1]) if len(values) == 2 else _USUAL)
 
 
 def _parsed(to: SqlType, fails: bool) -> Rule:
     """`to_date`, `to_timestamp`, …: of a text with a pattern; without one, a cast."""
 
     def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-        found = compiler.all(nodes)
-        if len(found) == 1:
-            value = compiler.cast_to(found[0], to)
-            return value if fails or value is found[0] else or_null(value)
-        if len(found) != 2 or found[0].type != STRING:
+        values = compiler.all(nodes)
+        if len(values) == 1:
+            value = compiler.cast_to(values[0], to)
+            return value if fails or value is values[0] else or_null(value)
+        if len(values) != 2 or values[0].type != STRING:
             raise NotExact("what is no text is not read by a pattern")
-        wall = _wall(found[0], _pattern(found[1]), fails)
+        wall = _wall(values[0], _pattern(values[1]), fails)
         return wall if to == TIMESTAMP_NTZ else compiler.cast_to(compiler.cast_to(wall, TIMESTAMP), to)
 
     return rule
@@ -140,12 +140,12 @@ def _wall(text: Exact, pattern: str, fails: bool) -> Exact:
 
 
 def _unix_timestamp(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) not in (1, 2):
+    values = compiler.all(nodes)
+    if len(values) not in (1, 2):
         raise NotExact("this number of arguments is not on the list")
-    value = found[0]
+    value = values[0]
     if value.type == STRING:
-        wall = _wall(value, _pattern(found[1]) if len(found) == 2 else _USUAL, True)
+        wall = _wall(value, _pattern(values[1]) if len(values) == 2 else _USUAL, True)
         value = compiler.cast_to(wall, TIMESTAMP)
     return unix_timestamp(compiler, value)
 

@@ -100,10 +100,10 @@ def _date_part(compiler: Compiler, field: Exact, value: Exact) -> Exact:
 
 
 def _text(value: Exact) -> str:
-    found = constant_value(value)
+    text = constant_value(value)
     if value.type != STRING:
         raise NotExact("a unit that is no text")
-    return str(found)
+    return str(text)
 
 
 def _name(part: str, names: Sequence[str]) -> Callable[[Compiler, Exact], Exact]:
@@ -125,13 +125,13 @@ def _add_months(compiler: Compiler, date: Exact, months: Exact) -> Exact:
 
 
 def _months_between(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    found = compiler.all(nodes)
-    if len(found) not in (2, 3):
+    values = compiler.all(nodes)
+    if len(values) not in (2, 3):
         raise NotExact("this number of arguments is not on the list")
-    rounded = constant_value(found[2]) if len(found) == 3 else True
+    rounded = constant_value(values[2]) if len(values) == 3 else True
     if not isinstance(rounded, bool):
         raise NotExact("months_between with what is no BOOLEAN")
-    times = [compiler.as_timestamp(each) for each in found[:2]]
+    times = [compiler.as_timestamp(value) for value in values[:2]]
     return call("months_between", DOUBLE, *times, options=[rounded, compiler.zone])
 
 
@@ -209,9 +209,9 @@ def _datediff(compiler: Compiler, end: Exact, start: Exact) -> Exact:
 def _timestampdiff(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if len(nodes) != 3:
         raise NotExact("this number of arguments is not on the list")
-    unit, found = _unit(nodes[0]), compiler.all(nodes[1:])
+    unit, values = _unit(nodes[0]), compiler.all(nodes[1:])
     # Spark takes both as TIMESTAMPs, whatever they are.
-    times = [compiler.as_timestamp(each) for each in found]
+    times = [compiler.as_timestamp(value) for value in values]
     options = [_UNIT_US.get(unit) or _UNIT_MONTHS.get(unit), compiler.zone]
     if options[0] is None:
         raise NotExact(f"{unit} is no unit")
