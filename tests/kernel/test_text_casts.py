@@ -10,7 +10,7 @@ from tests.support.columns import column
 from watersmeet.errors import EngineError
 from watersmeet.kernel.expressions.evaluate import tree_of, values
 from watersmeet.plan.exact import NotExact, exact
-from watersmeet.plan.scope import Scope
+from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Input
 
 COLUMNS = (column("s", "STRING"), column("n", "INT"), column("x", "DOUBLE"))
@@ -18,7 +18,7 @@ COLUMNS = (column("s", "STRING"), column("n", "INT"), column("x", "DOUBLE"))
 
 def computed(text: str, **columns: list) -> list:
     rows = pa.table({name: pa.array(each) for name, each in columns.items()})
-    scope = Scope((Input("", COLUMNS, (), ()),), time_zone="UTC")
+    scope = JoinInputs((Input("", COLUMNS, (), ()),), time_zone="UTC")
     return values(
         tree_of(exact(sqlglot.parse_one(text, dialect="spark"), scope).tree), rows, text
     ).to_pylist()

@@ -8,7 +8,7 @@ from tests.plan.building import INTS, STAMPS, bounds, joined, planned, stream
 from watersmeet.errors import PlanError, SeveralErrors
 from watersmeet.event_time import Side, holds
 from watersmeet.plan.conditions.linear import linear_form
-from watersmeet.plan.scope import Scope, Unit
+from watersmeet.plan.join_inputs import JoinInputs, Unit
 
 H = 3_600_000_000
 D = 24 * H
@@ -110,7 +110,7 @@ def test_dates(on, lower, upper, exact):
     ],
 )
 def test_a_date_and_an_interval_are_a_date_by_the_units_as_in_spark(text, unit):
-    scope = Scope((stream("l", STAMPS), stream("r", STAMPS)))
+    scope = JoinInputs((stream("l", STAMPS), stream("r", STAMPS)))
     form = linear_form(sqlglot.parse_one(text, dialect="spark"), scope)
     assert form is not None
     assert form.unit is unit

@@ -17,6 +17,7 @@ from watersmeet.plan.conditions.conjuncts import join_all
 from watersmeet.plan.conditions.placement import place
 from watersmeet.plan.conditions.residual import after_join
 from watersmeet.plan.identity.fingerprint import fingerprint_of
+from watersmeet.plan.join_inputs import JoinInputs, check_event_times
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.nodes.aggregate import check_calls
@@ -25,7 +26,6 @@ from watersmeet.plan.nodes.chain import Understood, plan_nodes
 from watersmeet.plan.nodes.join import draft_of
 from watersmeet.plan.nodes.stages import FoldedQuery
 from watersmeet.plan.nodes.tree import Tree, tree_of
-from watersmeet.plan.scope import Scope, check_event_times
 from watersmeet.spec.model import Expr, Options, OutputColumn, OutputMode, Sink
 
 Problems = Sequence[PlanError]
@@ -47,9 +47,9 @@ class Planning:
     plan: QueryPlan = field(init=False)
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> JoinInputs:
         """All inputs, those of stages too."""
-        return Scope(self.tree.inputs, time_zone=self.options.time_zone)
+        return JoinInputs(self.tree.inputs, time_zone=self.options.time_zone)
 
     @property
     def where(self) -> Expr | None:

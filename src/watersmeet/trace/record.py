@@ -15,9 +15,9 @@ from watersmeet.engine.driver.late import lateness_of
 from watersmeet.engine.replay import CaseOutput, CaseStep, shown_time
 from watersmeet.event_time import Side, Watermark
 from watersmeet.plan.explain.durations import distance
+from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, MatchPlan
-from watersmeet.plan.scope import unit_of_type
 from watersmeet.types.sql_type import SqlType
 
 Row = dict[str, Any]

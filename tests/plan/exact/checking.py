@@ -23,7 +23,7 @@ from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.kernel.expressions.evaluate import native, tree_of, values
 from watersmeet.kernel.expressions.functions import base
 from watersmeet.plan.exact import Exact, compiled
-from watersmeet.plan.scope import Scope
+from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Input
 from watersmeet.zones import zone
 
@@ -175,7 +175,7 @@ def ours(
 def compiled_text(text: str, types: Mapping[str, str], zone_name: str) -> Exact:
     columns = tuple(column(f"{name}{n}", type_) for name, type_ in types.items() for n in (1, 2))
     expr = sqlglot.parse_one(text, dialect=Watersmeet).transform(with_fields)
-    return compiled(expr, Scope((Input("", columns, (), ()),), time_zone=zone_name))
+    return compiled(expr, JoinInputs((Input("", columns, (), ()),), time_zone=zone_name))
 
 
 def with_fields(node: sqlglot.exp.Expression) -> sqlglot.exp.Expression:

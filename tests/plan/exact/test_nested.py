@@ -14,7 +14,7 @@ from tests.support.columns import column
 from watersmeet.errors import EngineError
 from watersmeet.kernel.expressions.evaluate import fits, tree_of, values
 from watersmeet.plan.exact import NotExact, exact
-from watersmeet.plan.scope import Scope
+from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Input
 from watersmeet.types.parser import sql_type
 
@@ -121,7 +121,8 @@ def test_a_column_of_another_type_than_planned_does_not_fit():
 def compiled(text: str, types: dict[str, str]):
     columns = tuple(column(name, type_) for name, type_ in types.items())
     return exact(
-        sqlglot.parse_one(text, dialect="spark").transform(with_fields), Scope((Input("", columns, (), ()),))
+        sqlglot.parse_one(text, dialect="spark").transform(with_fields),
+        JoinInputs((Input("", columns, (), ()),)),
     )
 
 

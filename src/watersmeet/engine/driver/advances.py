@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shown_time
+from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.scope import unit_of_type
 from watersmeet.watermark.tracker import BranchRules, InputState, Seen
 
 

@@ -15,10 +15,10 @@ from watersmeet.kernel.slots import BORDER_BITS, Slots
 from watersmeet.names import DIFF, FLAG, PARTITION, SHOWN_DIFF
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.exact import NotExact, exact
+from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
-from watersmeet.plan.scope import Scope, refs
 from watersmeet.spec.model import Expr, Input, Source
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import UNKNOWN, VOID
@@ -33,17 +33,17 @@ def near_borders(hashes: Slots) -> Slots:
     return (moved + np.uint64(MIN_TIME & 0xFFFF_FFFF_FFFF_FFFF)).view(np.int64)
 
 
-def source_scope(source: Source, zone: str = UTC) -> Scope:
+def source_scope(source: Source, zone: str = UTC) -> JoinInputs:
     """A scope in which bare column names are the source's columns."""
     inputs = (Input(alias="", columns=source.columns, event_times=(), branches=()),)
-    return Scope(inputs, time_zone=zone)
+    return JoinInputs(inputs, time_zone=zone)
 
 
-def row_scope(node: NodePlan, zone: str = UTC) -> Scope:
+def row_scope(node: NodePlan, zone: str = UTC) -> JoinInputs:
     """A scope in which the names of columns of a node's rows (``alias.column``, one identifier) are bare
     columns."""
     inputs = (Input(alias="", columns=node.columns, event_times=(), branches=()),)
-    return Scope(inputs, time_zone=zone)
+    return JoinInputs(inputs, time_zone=zone)
 
 
 def declared_schema(side: SidePlan) -> pa.Schema:
@@ -154,7 +154,7 @@ def _shown(expr: Expr) -> str:
     return text_of(expr).replace("`", "")
 
 
-def _computed(name: str, expr: Expr, scope: Scope, zoned: bool = False, *, words: str) -> Computed:
+def _computed(name: str, expr: Expr, scope: JoinInputs, zoned: bool = False, *, words: str) -> Computed:
     try:
         expression = exact(expr, scope)
     except NotExact as why:

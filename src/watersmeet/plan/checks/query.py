@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from watersmeet.errors import PlanError
 from watersmeet.names import SHOWN_DIFF, is_node_alias
+from watersmeet.plan.join_inputs import JoinInputs, name_of
 from watersmeet.plan.model.sides import joined_name
-from watersmeet.plan.scope import Scope, name_of
 from watersmeet.spec.model import OnIdle, Options, OutputColumn, OutputMode, Sink
 
 
 def check_query(
-    outputs: Sequence[OutputColumn], sink: Sink, options: Options, scope: Scope
+    outputs: Sequence[OutputColumn], sink: Sink, options: Options, scope: JoinInputs
 ) -> list[PlanError]:
     """What is wrong with a query whatever it joins; ``scope``: all inputs, those of stages too."""
     return [
@@ -24,7 +24,7 @@ def check_query(
     ]
 
 
-def _append(scope: Scope, options: Options) -> list[PlanError]:
+def _append(scope: JoinInputs, options: Options) -> list[PlanError]:
     changing = [i for i in scope.inputs if i.changes and not i.stages]
     if not changing or options.output_mode is OutputMode.CHANGELOG:
         return []
@@ -38,7 +38,7 @@ def _append(scope: Scope, options: Options) -> list[PlanError]:
     ]
 
 
-def _read_as_streams(scope: Scope) -> list[PlanError]:
+def _read_as_streams(scope: JoinInputs) -> list[PlanError]:
     """Tables that are named like streams."""
     errors = []
     for i in scope.inputs:
@@ -74,7 +74,7 @@ def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:
     ]
 
 
-def _our_names(outputs: Sequence[OutputColumn], options: Options, scope: Scope) -> list[PlanError]:
+def _our_names(outputs: Sequence[OutputColumn], options: Options, scope: JoinInputs) -> list[PlanError]:
     """Names of users that would be taken for others."""
     errors = [
         PlanError(
@@ -112,7 +112,7 @@ def _our_names(outputs: Sequence[OutputColumn], options: Options, scope: Scope) 
     return errors
 
 
-def _follow(scope: Scope) -> list[PlanError]:
+def _follow(scope: JoinInputs) -> list[PlanError]:
     following = [s for i in scope.inputs for s in i.sources if s.on_idle is OnIdle.FOLLOW]
     times = [(i.alias, column) for i in scope.inputs if i.sources for column in i.event_times]
     if not following or len({scope.unit(ref).is_time for ref in times}) < 2:

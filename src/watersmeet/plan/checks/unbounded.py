@@ -18,9 +18,9 @@ from watersmeet.event_time import Side
 from watersmeet.plan.conditions.bounds import links_of
 from watersmeet.plan.conditions.classify import OPERATORS, classify
 from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
+from watersmeet.plan.join_inputs import JoinInputs, Ref, Unit, name_of, refs
 from watersmeet.plan.nodes.join import Draft, bounds_in
 from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, LookupNode, Node, PassNode
-from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -56,7 +56,7 @@ def check_bounded(
         stages: what leaves those beneath its inputs, by (alias, branch).
     """
     inputs = tuple(i for draft in drafts for i in draft.scope.inputs if not i.as_of)
-    scope = Scope(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
+    scope = JoinInputs(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
     streams = [i for i in scope.inputs if not i.is_table]
     if len(streams) == 1 and len(scope.inputs) > 1:
         return Outflow(frozenset(), (_beside_tables(streams[0], scope),))
@@ -91,7 +91,7 @@ class _Arriving:
     bounds: Sequence[Bound]
     coming: Mapping[Side, set[str]]
     tight: Mapping[Side, set[str]]
-    scope: Scope
+    scope: JoinInputs
     conjuncts: Sequence[Conjunct]
 
 
@@ -261,7 +261,7 @@ def _times(i: Input) -> str:
     return f"event-time columns: {columns or 'none'}"
 
 
-def _beside_tables(stream: Input, scope: Scope) -> PlanError:
+def _beside_tables(stream: Input, scope: JoinInputs) -> PlanError:
     table = next(i for i in scope.inputs if i.is_table)
     return PlanError(
         f"state would grow without limit: rows of {_named(stream)} could never be dropped, "
@@ -289,7 +289,7 @@ def _refusal(i: Input, join: Join, given: _Arriving) -> PlanError:
     )
 
 
-def _hint(i: Input, scope: Scope, join: Join) -> str:
+def _hint(i: Input, scope: JoinInputs, join: Join) -> str:
     if not i.event_times:
         return (
             f"give {i.alias} an event-time column (WATERMARK FOR … AS … - INTERVAL '10' SECOND, or "
@@ -345,7 +345,7 @@ def _inside(i: Input) -> str:
     return f"{i.alias} is {alias} inside of {view}"
 
 
-def example_distance(evicted: Ref, by: Ref, scope: Scope) -> str | None:
+def example_distance(evicted: Ref, by: Ref, scope: JoinInputs) -> str | None:
     """A distance of two event times, as SQL text; None: they are of different kinds."""
     units = {scope.unit(evicted), scope.unit(by)}
     if units == {Unit.INTEGER}:
@@ -355,7 +355,7 @@ def example_distance(evicted: Ref, by: Ref, scope: Scope) -> str | None:
     return "INTERVAL '1' HOUR" if units <= {Unit.TIMESTAMP, Unit.DATE} else None
 
 
-def why_not(conjunct: Conjunct, i: Input, scope: Scope, joined: Collection[str]) -> str | None:
+def why_not(conjunct: Conjunct, i: Input, scope: JoinInputs, joined: Collection[str]) -> str | None:
     """Why a conjunct that mentions ``i`` and a time bounds nothing; None: no need to say.
 
     Args:
@@ -369,7 +369,7 @@ def why_not(conjunct: Conjunct, i: Input, scope: Scope, joined: Collection[str])
     return None if reason is None else f"{text_of(conjunct.expr)} does not count: {reason}"
 
 
-def _looks_like_time(ref: Ref, scope: Scope) -> bool:
+def _looks_like_time(ref: Ref, scope: JoinInputs) -> bool:
     return scope.is_event_time(ref) or scope.unit(ref).is_time
 
 
@@ -378,7 +378,7 @@ def _reason(
     mentioned: Sequence[Ref],
     aliases: Sequence[str],
     i: Input,
-    scope: Scope,
+    scope: JoinInputs,
     joined: Collection[str],
 ) -> str | None:
     expr = conjunct.expr
@@ -405,10 +405,10 @@ def _reason(
 
 
 def _of_two_times(
-    expr: exp.Expression, aliases: Sequence[str], i: Input, scope: Scope, joined: Collection[str]
+    expr: exp.Expression, aliases: Sequence[str], i: Input, scope: JoinInputs, joined: Collection[str]
 ) -> str | None:
     """Why a comparison of event times of two inputs or more does not let rows of ``i`` go."""
-    own = Scope(tuple(scope.input(alias) for alias in aliases), time_zone=scope.time_zone)
+    own = JoinInputs(tuple(scope.input(alias) for alias in aliases), time_zone=scope.time_zone)
     parts, errors = classify([Conjunct(expr, "")], own)
     if not parts.times and not errors:
         return "it is not of the form one time ± a constant"

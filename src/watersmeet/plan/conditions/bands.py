@@ -36,8 +36,8 @@ from watersmeet.plan.conditions.numbers import (
     sum_of,
 )
 from watersmeet.plan.conditions.overflow import sums_of
+from watersmeet.plan.join_inputs import JoinInputs, Ref
 from watersmeet.plan.model.conditions import Bands
-from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
 from watersmeet.types.sql_type import STRING
 
@@ -66,7 +66,7 @@ def is_decided(part: BandPart) -> bool:
     return (part.band if isinstance(part, RealPart) else part).comparison is not None
 
 
-def value_bands(parts: Sequence[BandPart], scope: Scope) -> Bands:
+def value_bands(parts: Sequence[BandPart], scope: JoinInputs) -> Bands:
     """The bands of a join: of exact ones one per pair of columns, of others one per conjunct."""
     exact = [part for part in parts if isinstance(part, IntervalPart)]
     inexact = [part for part in exact if not part.is_exact]
@@ -100,7 +100,7 @@ def _number(part: IntervalPart, end: int) -> Fraction:
     return Fraction(end, 10**part.measure.places)
 
 
-def text_part(conjunct: Conjunct, op: Operator, scope: Scope) -> IntervalPart | None:
+def text_part(conjunct: Conjunct, op: Operator, scope: JoinInputs) -> IntervalPart | None:
     """A comparison of texts of both sides, or None where it is none: candidates by the first bytes."""
     left, right = conjunct.expr.this.unnest(), conjunct.expr.expression.unnest()
     if not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
@@ -118,7 +118,7 @@ def text_part(conjunct: Conjunct, op: Operator, scope: Scope) -> IntervalPart | 
     return IntervalPart(conjunct, *refs, ends, is_exact=True, span=0, comparison=None, measure=TEXT)
 
 
-def number_part(conjunct: Conjunct, op: Operator, scope: Scope) -> BandPart | None:
+def number_part(conjunct: Conjunct, op: Operator, scope: JoinInputs) -> BandPart | None:
     """A conjunct over numbers that are not all integers, or None where it is no band."""
     left, right = sum_of(conjunct.expr.this, scope), sum_of(conjunct.expr.expression, scope)
     if left is None or right is None or set(left.terms) & set(right.terms):
@@ -143,7 +143,7 @@ class _Numbers:
 
     conjunct: Conjunct
     op: Operator
-    scope: Scope
+    scope: JoinInputs
     left: Sum
     right: Sum
     plus: Ref

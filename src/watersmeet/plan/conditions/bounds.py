@@ -21,7 +21,7 @@ from watersmeet.event_time import (
     TimeSum,
 )
 from watersmeet.plan.conditions.intervals import IntervalPart, bands_of
-from watersmeet.plan.scope import Ref, Scope, name_of
+from watersmeet.plan.join_inputs import JoinInputs, Ref, name_of
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ Links = dict[tuple[Ref, Ref], Link]
 """By (evicted, by)."""
 
 
-def time_bands(times: Sequence[IntervalPart], scope: Scope) -> tuple[ExactBand, ...]:
+def time_bands(times: Sequence[IntervalPart], scope: JoinInputs) -> tuple[ExactBand, ...]:
     """One band per pair of columns, the most selective first: closed before half open, then the narrowest."""
     return tuple(sorted(bands_of(times, scope), key=_width))
 
@@ -181,7 +181,7 @@ def _both(one: str, two: str) -> str:
     return " and ".join(dict.fromkeys([*one.split(" and "), *two.split(" and ")])) if one != two else one
 
 
-def bounds_of(links: Links, scope: Scope, nullable: frozenset[Ref] | None = None) -> tuple[Bound, ...]:
+def bounds_of(links: Links, scope: JoinInputs, nullable: frozenset[Ref] | None = None) -> tuple[Bound, ...]:
     """The postpone map of a join, between its two sides, in the query's order of the evicted columns.
 
     Args:

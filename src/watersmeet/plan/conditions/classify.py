@@ -25,7 +25,7 @@ from watersmeet.plan.conditions.forms import LinearForm
 from watersmeet.plan.conditions.intervals import Ends, IntervalPart
 from watersmeet.plan.conditions.linear import compared, linear_form
 from watersmeet.plan.conditions.overflow import sums_of
-from watersmeet.plan.scope import Ref, Scope, Unit, name_of, refs
+from watersmeet.plan.join_inputs import JoinInputs, Ref, Unit, name_of, refs
 from watersmeet.spec.model import Expr
 
 OPERATORS: dict[type[Expr], Operator] = {
@@ -63,7 +63,7 @@ class Parts:
     band_columns: tuple[Ref, ...] = ()
 
 
-def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[PlanError]]:
+def classify(conjuncts: Iterable[Conjunct], scope: JoinInputs) -> tuple[Parts, list[PlanError]]:
     """The parts of a condition, and what is wrong with its types."""
     times: list[IntervalPart] = []
     keys: list[KeyPart] = []
@@ -120,20 +120,20 @@ def classify(conjuncts: Iterable[Conjunct], scope: Scope) -> tuple[Parts, list[P
     return parts, errors
 
 
-def _with_types(error: PlanError, conjunct: Conjunct, scope: Scope) -> PlanError:
+def _with_types(error: PlanError, conjunct: Conjunct, scope: JoinInputs) -> PlanError:
     """The error with the types of the columns that the conjunct mentions."""
     types = ", ".join(f"{name_of(ref)} is {scope.column(ref).type}" for ref in refs(conjunct.expr))
     return PlanError(f"{error.message} ({types})", code=error.code, hint=error.hint)
 
 
-def _difference(expr: Expr, scope: Scope) -> LinearForm | None:
+def _difference(expr: Expr, scope: JoinInputs) -> LinearForm | None:
     if type(expr) not in OPERATORS:
         return None
     left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
     return None if left is None or right is None else compared(left, right, expr, scope)
 
 
-def _pair(difference: LinearForm, scope: Scope) -> tuple[Ref, Ref] | None:
+def _pair(difference: LinearForm, scope: JoinInputs) -> tuple[Ref, Ref] | None:
     """(column with sign +1, column with sign −1), one of each side, when nothing else is left."""
     if sorted(difference.terms.values()) != [-1, 1]:
         return None
@@ -141,7 +141,7 @@ def _pair(difference: LinearForm, scope: Scope) -> tuple[Ref, Ref] | None:
     return (plus, minus) if scope.side(plus[0]) is not scope.side(minus[0]) else None
 
 
-def _time_part(conjunct: Conjunct, difference: LinearForm, scope: Scope) -> IntervalPart | None:
+def _time_part(conjunct: Conjunct, difference: LinearForm, scope: JoinInputs) -> IntervalPart | None:
     pair = _pair(difference, scope)
     if pair is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
         return None
@@ -150,7 +150,7 @@ def _time_part(conjunct: Conjunct, difference: LinearForm, scope: Scope) -> Inte
     return replace(_interval(conjunct, difference, pair, scope), is_zoned=difference.zoned)
 
 
-def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: Scope) -> BandPart | None:
+def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: JoinInputs) -> BandPart | None:
     """A band of integers or times by the difference, of other numbers by their sums."""
     if type(conjunct.expr) not in OPERATORS or isinstance(conjunct.expr, exp.NullSafeEQ):
         return None
@@ -164,7 +164,7 @@ def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: Scope) 
 
 
 def _interval(
-    conjunct: Conjunct, difference: LinearForm, pair: tuple[Ref, Ref], scope: Scope
+    conjunct: Conjunct, difference: LinearForm, pair: tuple[Ref, Ref], scope: JoinInputs
 ) -> IntervalPart:
     """``difference op 0``, with difference = plus - minus + e, low <= e <= high."""
     op, expr = OPERATORS[type(conjunct.expr)], conjunct.expr
@@ -179,7 +179,7 @@ def _interval(
     return IntervalPart(conjunct, left, right, ends, difference.is_exact, difference.span, comparison)
 
 
-def _key_part(conjunct: Conjunct, scope: Scope) -> KeyPart | None:
+def _key_part(conjunct: Conjunct, scope: JoinInputs) -> KeyPart | None:
     expr = conjunct.expr
     if not isinstance(expr, exp.EQ | exp.NullSafeEQ):
         return None

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from watersmeet.plan.scope import Scope
+from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.types.common import common_type
@@ -21,7 +21,7 @@ from watersmeet.types.sql_type import BIGINT, DOUBLE, PLAIN, UNKNOWN, Field, Sql
 _WIDEST_DECIMAL = decimal(38, 18)
 
 
-def typed(expr: Expr, scope: Scope) -> Expr:
+def typed(expr: Expr, scope: JoinInputs) -> Expr:
     """A copy of ``expr`` whose nodes carry their types, from the declared types of its columns."""
     copy = expr.copy()
     for column in copy.find_all(exp.Column):
@@ -45,7 +45,7 @@ def _literal_type(literal: exp.Literal) -> SqlType:
         return UNKNOWN
 
 
-def type_of(expr: Expr, scope: Scope) -> SqlType | None:
+def type_of(expr: Expr, scope: JoinInputs) -> SqlType | None:
     """The Spark type of ``expr``, or None when it is not known.
 
     Only columns and casts are known exactly. A computed number is given the widest type of its kind: cast to

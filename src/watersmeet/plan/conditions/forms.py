@@ -16,7 +16,7 @@ from sqlglot import exp
 from watersmeet.errors import PlanError
 from watersmeet.event_time import TimeConstant, TimeExpr, TimeFloor, TimeSum
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.scope import Ref, Unit
+from watersmeet.plan.join_inputs import Ref, Unit
 from watersmeet.spec.model import Expr
 
 Sign = Literal[1, -1]

@@ -11,7 +11,7 @@ from watersmeet.conditions import ExactBand, IntegerSum, mirrored
 from watersmeet.event_time import MAX_TIME, Operator, TimeComparison
 from watersmeet.measure import WHOLE, Measure, Measured
 from watersmeet.plan.conditions.conjuncts import Conjunct
-from watersmeet.plan.scope import Ref, Scope
+from watersmeet.plan.join_inputs import JoinInputs, Ref
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class IntervalPart:
         return self.conjunct.text
 
 
-def bands_of(parts: Iterable[IntervalPart], scope: Scope) -> tuple[ExactBand, ...]:
+def bands_of(parts: Iterable[IntervalPart], scope: JoinInputs) -> tuple[ExactBand, ...]:
     """One band per pair of columns and measure, in the order in which they are first mentioned."""
     together: dict[tuple[Measured, Measured], list[IntervalPart]] = {}
     for part in parts:

@@ -12,7 +12,7 @@ from watersmeet.event_time import Side
 from watersmeet.plan.conditions.classify import KeyPart
 from watersmeet.plan.conditions.coercion import is_declared, one_type, spelt, type_of
 from watersmeet.plan.exact import NotExact, compiled
-from watersmeet.plan.scope import Scope
+from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Expr
 from watersmeet.types.compared import tightest_type
 from watersmeet.types.intervals import is_interval, is_of_days
@@ -38,7 +38,7 @@ class Equality:
         return self.left if side is Side.LEFT else self.right
 
 
-def keys_of(parts: Sequence[KeyPart], scope: Scope) -> tuple[tuple[Equality, ...], list[PlanError]]:
+def keys_of(parts: Sequence[KeyPart], scope: JoinInputs) -> tuple[tuple[Equality, ...], list[PlanError]]:
     """The keys, each once, and those whose types cannot be compared."""
     keys: list[Equality] = []
     errors: list[PlanError] = []
@@ -57,7 +57,7 @@ def keys_of(parts: Sequence[KeyPart], scope: Scope) -> tuple[tuple[Equality, ...
     return tuple(keys), errors
 
 
-def _one_type(part: KeyPart, scope: Scope) -> tuple[PlanError | None, Expr, Expr]:
+def _one_type(part: KeyPart, scope: JoinInputs) -> tuple[PlanError | None, Expr, Expr]:
     text = part.conjunct.text
     (one, left), (other, right) = (_moved_date(expr, scope) for expr in (part.first, part.second))
     for expr, type_ in ((one, left), (other, right)):
@@ -98,7 +98,7 @@ def _one_nested_type(
     return None, first, second
 
 
-def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, SqlType | None]:
+def _moved_date(expr: Expr, scope: JoinInputs) -> tuple[Expr, SqlType | None]:
     """``expr`` and its type; of a DATE plus or minus an interval Spark's: a DATE if the interval's units are
     days and weeks, which is said by a cast, and else a TIMESTAMP, though it be whole days long."""
     plain = expr.unnest()
@@ -111,7 +111,7 @@ def _moved_date(expr: Expr, scope: Scope) -> tuple[Expr, SqlType | None]:
     return expr, _known_type(expr, scope)
 
 
-def _known_type(expr: Expr, scope: Scope) -> SqlType | None:
+def _known_type(expr: Expr, scope: JoinInputs) -> SqlType | None:
     """The type of a key: exact of what tasks compute, but of numbers the widest of their kind does.
 
     Of a DECIMAL of unknown digits none: in the widest type it could be rounded. Keys of unknown types are

@@ -23,7 +23,7 @@ from watersmeet.plan.conditions.forms import (
     widened,
     wrong_types,
 )
-from watersmeet.plan.scope import Ref, Scope, Unit
+from watersmeet.plan.join_inputs import JoinInputs, Ref, Unit
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import read_number
 from watersmeet.spec.time_zones import UTC
@@ -42,7 +42,7 @@ _MONDAY = 3 * DAY_US
 """1970-01-01 was a Thursday: weeks begin three days before it."""
 
 
-def linear_form(expr: Expr, scope: Scope) -> LinearForm | None:
+def linear_form(expr: Expr, scope: JoinInputs) -> LinearForm | None:
     """The linear form of ``expr``, or None. Raises PlanError[wrong-types]."""
     match expr:
         case exp.Paren():
@@ -80,7 +80,7 @@ def linear_form(expr: Expr, scope: Scope) -> LinearForm | None:
     return None
 
 
-def _counted(expr: Expr, unit: Unit, size: int, scope: Scope) -> LinearForm | None:
+def _counted(expr: Expr, unit: Unit, size: int, scope: JoinInputs) -> LinearForm | None:
     operand = linear_form(expr, scope)
     if operand is None or not operand.unit.is_time:
         return None
@@ -88,7 +88,7 @@ def _counted(expr: Expr, unit: Unit, size: int, scope: Scope) -> LinearForm | No
     return replace(floored(operand, size), unit=unit, wall=False)
 
 
-def _instant(form: LinearForm, scope: Scope) -> LinearForm:
+def _instant(form: LinearForm, scope: JoinInputs) -> LinearForm:
     """A time as an instant: midnight, of a DATE, on the zone's clock."""
     if not form.wall or scope.time_zone == UTC:
         return replace(form, wall=False) if form.wall else form
@@ -96,7 +96,7 @@ def _instant(form: LinearForm, scope: Scope) -> LinearForm:
     return widened(form, -own.greatest, -own.least, wall=False)
 
 
-def _wall(form: LinearForm, scope: Scope) -> LinearForm:
+def _wall(form: LinearForm, scope: JoinInputs) -> LinearForm:
     """A time as the zone's clock shows it."""
     if form.wall or scope.time_zone == UTC:
         return form if form.wall else replace(form, wall=True)
@@ -104,7 +104,7 @@ def _wall(form: LinearForm, scope: Scope) -> LinearForm:
     return widened(form, own.least, own.greatest, wall=True)
 
 
-def _over_changes(form: LinearForm | None, scope: Scope) -> LinearForm | None:
+def _over_changes(form: LinearForm | None, scope: JoinInputs) -> LinearForm | None:
     """Of what Spark counts on the zone's clock: between two instants the clock may be changed."""
     if form is None or scope.time_zone == UTC:
         return form
@@ -114,7 +114,7 @@ def _over_changes(form: LinearForm | None, scope: Scope) -> LinearForm | None:
 
 
 def _sum(
-    left: LinearForm | None, right: LinearForm | None, sign: Literal[1, -1], expr: Expr, scope: Scope
+    left: LinearForm | None, right: LinearForm | None, sign: Literal[1, -1], expr: Expr, scope: JoinInputs
 ) -> LinearForm | None:
     """Days are added, and two times subtracted, on the clock of the job's zone."""
     if left is None or right is None:
@@ -133,7 +133,7 @@ def _sum(
     return _over_changes(total, scope) if whole and not total.wall else total
 
 
-def compared(left: LinearForm, right: LinearForm, expr: Expr, scope: Scope) -> LinearForm | None:
+def compared(left: LinearForm, right: LinearForm, expr: Expr, scope: JoinInputs) -> LinearForm | None:
     """``left - right`` for a comparison, or None where the two do not count the same."""
     if left.unit.is_time and right.unit.is_time:
         if left.wall is not right.wall:
@@ -157,7 +157,7 @@ def compared(left: LinearForm, right: LinearForm, expr: Expr, scope: Scope) -> L
     return add(left, right, -1, expr)
 
 
-def _column(ref: Ref, scope: Scope) -> LinearForm:
+def _column(ref: Ref, scope: JoinInputs) -> LinearForm:
     tree = TimeColumn(scope.side(ref[0]), scope.column_name(ref))
     type_ = scope.column(ref).type
     bits, wall = type_.bits or 64, type_ in (DATE, TIMESTAMP_NTZ)
@@ -169,7 +169,7 @@ def _literal(text: str) -> LinearForm:
     return constant(-int(number.value), Unit.INTEGER) if number.is_whole else constant(0, Unit.NUMBER)
 
 
-def _cast(operand: LinearForm | None, cast: exp.Cast, scope: Scope) -> LinearForm | None:
+def _cast(operand: LinearForm | None, cast: exp.Cast, scope: JoinInputs) -> LinearForm | None:
     if operand is None:
         return None
     target = sql_type(cast.to.sql(dialect="spark"))
@@ -190,7 +190,7 @@ def _cast(operand: LinearForm | None, cast: exp.Cast, scope: Scope) -> LinearFor
     return None
 
 
-def _to_date(operand: LinearForm | None, scope: Scope) -> LinearForm | None:
+def _to_date(operand: LinearForm | None, scope: JoinInputs) -> LinearForm | None:
     if operand is None or not operand.unit.is_time:
         return None
     if operand.unit is Unit.DATE:
@@ -198,7 +198,7 @@ def _to_date(operand: LinearForm | None, scope: Scope) -> LinearForm | None:
     return replace(floored(_wall(operand, scope), DAY_US), unit=Unit.DATE)
 
 
-def _truncated(operand: LinearForm | None, unit: str, scope: Scope) -> LinearForm | None:
+def _truncated(operand: LinearForm | None, unit: str, scope: JoinInputs) -> LinearForm | None:
     if operand is None or not operand.unit.is_time:
         return None
     size = unit_us(unit)
@@ -213,7 +213,7 @@ def _truncated(operand: LinearForm | None, unit: str, scope: Scope) -> LinearFor
     return replace(floored(operand, size), unit=Unit.TIMESTAMP)
 
 
-def _added(expr: Expr, scope: Scope) -> LinearForm | None:
+def _added(expr: Expr, scope: JoinInputs) -> LinearForm | None:
     """timestampadd(unit, n, time); date_add(date, n)."""
     operand, count = linear_form(expr.this, scope), linear_form(expr.expression, scope)
     size = unit_us(expr.text("unit") or "DAY")

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from watersmeet.plan.scope import Ref, Scope, Unit
+from watersmeet.plan.join_inputs import JoinInputs, Ref, Unit
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.types import sql_type as sql
@@ -63,7 +63,7 @@ def number_type(type_: SqlType) -> NumberType | None:
     return {sql.FLOAT: FLOAT, sql.DOUBLE: DOUBLE}.get(type_)
 
 
-def sum_of(expr: Expr, scope: Scope) -> Sum | None:
+def sum_of(expr: Expr, scope: JoinInputs) -> Sum | None:
     """``expr`` as a sum, or None where it is something else."""
     match expr:
         case exp.Paren():
@@ -99,7 +99,7 @@ def literal(text: str) -> Sum | None:
     return Sum({}, -number.value, abs(number.value), own.places)
 
 
-def _cast(cast: exp.Cast, scope: Scope) -> Sum | None:
+def _cast(cast: exp.Cast, scope: JoinInputs) -> Sum | None:
     """Casts that keep the order and every value, or the nearest double of it."""
     target = number_type(sql_type(cast.to.sql(dialect="spark")))
     if target is None:

@@ -16,7 +16,7 @@ from watersmeet.event_time import MAX_TIME, MIN_TIME
 from watersmeet.measure import Measure, Measured
 from watersmeet.plan.conditions.forms import LinearForm
 from watersmeet.plan.conditions.linear import linear_form
-from watersmeet.plan.scope import Ref, Scope
+from watersmeet.plan.join_inputs import JoinInputs, Ref
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.types.parser import sql_type
@@ -30,13 +30,13 @@ _COUNTS: dict[type[Expr], int] = {
 _SUMS = (exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Neg, exp.Cast)
 
 
-def sums_of(condition: Expr, scope: Scope, measure: Measure) -> tuple[IntegerSum, ...]:
+def sums_of(condition: Expr, scope: JoinInputs, measure: Measure) -> tuple[IntegerSum, ...]:
     """The sums of a conjunct that some values of its columns, counted by ``measure``, bring out of their
     type."""
     return tuple(dict.fromkeys(_sums(condition, scope, measure)))
 
 
-def _sums(condition: Expr, scope: Scope, measure: Measure) -> Iterator[IntegerSum]:
+def _sums(condition: Expr, scope: JoinInputs, measure: Measure) -> Iterator[IntegerSum]:
     for node in condition.walk():
         if not isinstance(node, _SUMS):
             continue
@@ -56,7 +56,7 @@ def _sums(condition: Expr, scope: Scope, measure: Measure) -> Iterator[IntegerSu
         yield _sum(form, least, most, scope, measure)
 
 
-def _sum(form: LinearForm, least: int, most: int, scope: Scope, measure: Measure) -> IntegerSum:
+def _sum(form: LinearForm, least: int, most: int, scope: JoinInputs, measure: Measure) -> IntegerSum:
     terms = [
         (scope.side(ref[0]), Measured(scope.column_name(ref), measure), factor)
         for ref, factor in form.terms.items()
@@ -68,13 +68,13 @@ def _ends(bits: int, scale: int = 1) -> tuple[int, int]:
     return -(1 << (bits - 1)) * scale, ((1 << (bits - 1)) - 1) * scale
 
 
-def _declared(ref: Ref, scope: Scope) -> tuple[int, int]:
+def _declared(ref: Ref, scope: JoinInputs) -> tuple[int, int]:
     """The least and the greatest value that a column can have."""
     bits = scope.column(ref).type.bits
     return _ends(bits) if bits else (MIN_TIME, MAX_TIME)
 
 
-def _bits(expr: Expr, scope: Scope) -> int | None:
+def _bits(expr: Expr, scope: JoinInputs) -> int | None:
     """The width of an integer in Spark; None: it is none."""
     match expr:
         case exp.Paren():

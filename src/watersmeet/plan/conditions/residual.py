@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypedDict
 
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.plan.conditions.conjuncts import Conjunct, join_all
 from watersmeet.plan.exact import Exact, NotExact, Tree, exact, exact_condition
+from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.sides import joined_name
-from watersmeet.plan.scope import Scope, refs
 from watersmeet.spec.model import Expr
 
 _OF_THE_CLOCK = (
@@ -39,7 +40,27 @@ class Residual:
     why: tuple[str, ...] = ()
 
 
-def residual_of(conjuncts: Sequence[Conjunct], scope: Scope) -> tuple[Residual | None, list[PlanError]]:
+class ResidualFields(TypedDict):
+    """What plans say of a residual; see `MatchPlan`."""
+
+    residual: Expr | None
+    residual_exact: Tree | None
+    residual_columns: tuple[str, ...]
+    residual_why: tuple[str, ...]
+
+
+def residual_fields(residual: Residual | None) -> ResidualFields:
+    if residual is None:
+        return ResidualFields(residual=None, residual_exact=None, residual_columns=(), residual_why=())
+    return ResidualFields(
+        residual=residual.expr,
+        residual_exact=residual.exact,
+        residual_columns=residual.columns,
+        residual_why=residual.why,
+    )
+
+
+def residual_of(conjuncts: Sequence[Conjunct], scope: JoinInputs) -> tuple[Residual | None, list[PlanError]]:
     """The AND of ``conjuncts``, ready to run; and the conjuncts that nobody can compute twice alike.
 
     One conjunct that tasks do not compute gives the whole to Spark: which of them fails on a value, and which
@@ -76,7 +97,9 @@ ON_BOTH = "a condition over both inputs"
 ON_ONE = "compute it from one input alone, as a column of a view, and compare the columns"
 
 
-def in_tasks(conjunct: Conjunct, scope: Scope, where: str = ON_BOTH, hint: str = ON_ONE) -> Exact | PlanError:
+def in_tasks(
+    conjunct: Conjunct, scope: JoinInputs, where: str = ON_BOTH, hint: str = ON_ONE
+) -> Exact | PlanError:
     """What tasks compute of an expression over rows that Spark does not see, or why they cannot.
 
     Args:

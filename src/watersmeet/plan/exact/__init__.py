@@ -25,7 +25,7 @@ from sqlglot.errors import SqlglotError
 from watersmeet.plan.exact.compiler import Compiler
 from watersmeet.plan.exact.functions import FUNCTIONS, OPERATORS
 from watersmeet.plan.exact.values import Exact, NotExact, Tree, widened
-from watersmeet.plan.scope import Ref, Scope
+from watersmeet.plan.join_inputs import JoinInputs, Ref
 from watersmeet.spec.grammar import GrammarParser, SparkGrammar
 from watersmeet.spec.model import Expr
 from watersmeet.types.sql_type import BOOLEAN, VOID
@@ -46,7 +46,7 @@ class _Names(SparkGrammar):
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
 
 
-def exact(expr: Expr, scope: Scope) -> Exact:
+def exact(expr: Expr, scope: JoinInputs) -> Exact:
     """``expr`` for tasks, as a column. Raises: NotExact."""
     expression = compiled(expr, scope)
     if any(part.is_interval for part in expression.type.every):  # also within an ARRAY
@@ -54,7 +54,7 @@ def exact(expr: Expr, scope: Scope) -> Exact:
     return expression
 
 
-def compiled(expr: Expr, scope: Scope) -> Exact:
+def compiled(expr: Expr, scope: JoinInputs) -> Exact:
     """``expr`` for tasks, of whatever type. Raises: NotExact."""
     if isinstance(expr, exp.Column):  # most are, and need not be written and read again
         return Compiler(scope, [(expr.table, expr.name)], "c").of(exp.column("c0"))
@@ -78,7 +78,7 @@ def compiled(expr: Expr, scope: Scope) -> Exact:
     return Compiler(scope, refs, prefix).of(tree)
 
 
-def exact_condition(expr: Expr, scope: Scope) -> Exact:
+def exact_condition(expr: Expr, scope: JoinInputs) -> Exact:
     """The same, of a condition."""
     condition = exact(expr, scope)
     if condition.type not in (BOOLEAN, VOID):

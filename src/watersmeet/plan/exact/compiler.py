@@ -30,8 +30,8 @@ from watersmeet.plan.exact.values import (
     turned,
     widened,
 )
+from watersmeet.plan.join_inputs import JoinInputs, Ref
 from watersmeet.plan.model.sides import joined_name
-from watersmeet.plan.scope import Ref, Scope
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.spec.time_zones import UTC
@@ -54,7 +54,7 @@ from watersmeet.types.sql_type import (
 class Compiler:
     """Compiles one expression, whose columns are the ``refs``, in the zone of ``scope``."""
 
-    def __init__(self, scope: Scope, refs: Sequence[Ref], prefix: str) -> None:
+    def __init__(self, scope: JoinInputs, refs: Sequence[Ref], prefix: str) -> None:
         """``prefix``: of the names that stand for ``refs``, before their numbers."""
         self._scope = scope
         self._refs = refs

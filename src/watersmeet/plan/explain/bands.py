@@ -9,9 +9,9 @@ from watersmeet.conditions import ExactBand, RealBand
 from watersmeet.event_time import Side
 from watersmeet.measure import TEXT
 from watersmeet.plan.explain.durations import shifted
+from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import joined_name
-from watersmeet.plan.scope import unit_of_type
 
 
 def band_lines(join: MatchPlan) -> Iterator[str]:

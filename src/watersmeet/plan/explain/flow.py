@@ -7,11 +7,11 @@ from functools import singledispatch
 
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.explain.words import kind_name, node_name
+from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import Behind, flows, incoming, key_in_time
-from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import WatermarkRule, WindowKind
 from watersmeet.types.sql_type import DATE
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, LookupPlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
-from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import Input, JoinKind, Sink
 
 INDENT = "  "

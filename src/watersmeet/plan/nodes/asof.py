@@ -19,9 +19,9 @@ from watersmeet.plan.checks.unbounded import example_distance
 from watersmeet.plan.conditions.classify import OPERATORS
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
 from watersmeet.plan.conditions.intervals import IntervalPart, common_ends, comparisons_of
+from watersmeet.plan.join_inputs import name_of
 from watersmeet.plan.nodes.join import Draft
 from watersmeet.plan.nodes.tree import Node
-from watersmeet.plan.scope import name_of
 from watersmeet.spec.model import Input, Options, OutputMode
 
 CODE = "asof-condition"

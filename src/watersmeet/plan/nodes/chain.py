@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
-from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.conditions import Key
+from watersmeet.conditions import ExactBand, Key
 from watersmeet.errors import PlanError
-from watersmeet.event_time import Side
+from watersmeet.event_time import Side, TimeComparison
 from watersmeet.names import node_alias, ours
 from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
 from watersmeet.plan.conditions.flags import SideConditions
 from watersmeet.plan.conditions.intervals import comparisons_of, slack_of
 from watersmeet.plan.conditions.keys import Equality, bare
 from watersmeet.plan.conditions.placement import Conditions
-from watersmeet.plan.conditions.residual import after_join
+from watersmeet.plan.conditions.residual import ResidualFields, after_join, residual_fields
 from watersmeet.plan.identity.fingerprint import table_fingerprint
-from watersmeet.plan.model.conditions import KeyPlan
+from watersmeet.plan.join_inputs import refs
+from watersmeet.plan.model.conditions import Bands, Careful, KeyPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
     JoinPlan,
@@ -49,8 +49,7 @@ from watersmeet.plan.nodes.tree import (
     PassNode,
     Tree,
 )
-from watersmeet.plan.scope import refs
-from watersmeet.spec.model import Expr, Input, StageBranch
+from watersmeet.spec.model import Expr, Input, JoinKind, StageBranch
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,25 @@ class _Ready:
     draft: Draft
     sides: Mapping[Side, SidePlan]
     filters: tuple[tuple[str, str], ...]
+
+
+class MatchFields(ResidualFields):
+    """What the plans of all kinds that match have; see `MatchPlan`."""
+
+    number: int
+    filters: tuple[tuple[str, str], ...]
+    kind: JoinKind
+    keys: tuple[KeyPlan, ...]
+    bands: tuple[ExactBand, ...]
+    comparisons: tuple[TimeComparison, ...]
+    rechecks: tuple[TimeComparison, ...]
+    slack: int
+    matchable: bool
+    one_sided: tuple[tuple[str, str], ...]
+    recheck_texts: tuple[str, ...]
+    warnings: tuple[str, ...]
+    values: Bands
+    careful: Careful | None
 
 
 @dataclass
@@ -244,32 +262,29 @@ class _Chain:
             table_fingerprint=table_fingerprint(table, self.keys[node.number]),
         )
 
-    def _matched(self, node: MatchNode, ready: _Ready) -> dict[str, Any]:
+    def _matched(self, node: MatchNode, ready: _Ready) -> MatchFields:
         """What every `MatchPlan` says of its condition, and where it stands."""
         draft, sides = ready.draft, ready.sides
-        parts, residual = draft.parts, draft.residual
+        parts = draft.parts
         decided = [part for part in parts.times if not part.is_zoned]
         rechecked = [part for part in decided if not part.is_exact]
-        return {
-            "number": node.number,
-            "filters": ready.filters,
-            "kind": node.kind,
-            "keys": self.keys[node.number],
-            "bands": draft.bands,
-            "comparisons": comparisons_of(decided),
-            "rechecks": comparisons_of(rechecked),
-            "slack": slack_of(parts.times),
-            "residual": None if residual is None else residual.expr,
-            "residual_exact": None if residual is None else residual.exact,
-            "residual_columns": () if residual is None else residual.columns,
-            "residual_why": () if residual is None else residual.why,
-            "matchable": draft.matchable,
-            "one_sided": tuple((sides[side].title, conjunct.text) for side, conjunct in parts.one_sided),
-            "recheck_texts": tuple(dict.fromkeys(part.conjunct.text for part in rechecked)),
-            "warnings": draft.warnings,
-            "values": draft.values,
-            "careful": draft.careful,
-        }
+        return MatchFields(
+            **residual_fields(draft.residual),
+            number=node.number,
+            filters=ready.filters,
+            kind=node.kind,
+            keys=self.keys[node.number],
+            bands=draft.bands,
+            comparisons=comparisons_of(decided),
+            rechecks=comparisons_of(rechecked),
+            slack=slack_of(parts.times),
+            matchable=draft.matchable,
+            one_sided=tuple((sides[side].title, conjunct.text) for side, conjunct in parts.one_sided),
+            recheck_texts=tuple(dict.fromkeys(part.conjunct.text for part in rechecked)),
+            warnings=draft.warnings,
+            values=draft.values,
+            careful=draft.careful,
+        )
 
     @_planned.register
     def _(self, node: AggregateNode, ready: _Ready) -> NodePlan:

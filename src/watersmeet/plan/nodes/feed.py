@@ -20,9 +20,9 @@ from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
 from watersmeet.plan.conditions.keys import Equality, bare
 from watersmeet.plan.conditions.residual import after_join, in_tasks
 from watersmeet.plan.exact import Exact
+from watersmeet.plan.join_inputs import JoinInputs, Ref, refs
 from watersmeet.plan.model.sides import FeedPlan, joined_name
 from watersmeet.plan.nodes.tree import Node
-from watersmeet.plan.scope import Ref, Scope, refs
 from watersmeet.spec.model import Expr
 
 
@@ -56,7 +56,7 @@ class Feed:
     errors: list[PlanError] = field(default_factory=list)
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> JoinInputs:
         return self.node.scope
 
     def key(self, number: int, equality: Equality) -> str:

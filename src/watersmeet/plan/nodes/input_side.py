@@ -13,11 +13,11 @@ from watersmeet.names import FLAG
 from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.flags import SideConditions, flag_of, over_source
 from watersmeet.plan.conditions.keys import bare
+from watersmeet.plan.join_inputs import Ref, refs
 from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
 from watersmeet.plan.nodes.columns import Kept, branch_columns, kept_columns, source_columns
 from watersmeet.plan.nodes.join import Draft
-from watersmeet.plan.scope import Ref, refs
 from watersmeet.spec.model import Branch, Expr, Input
 from watersmeet.types.sql_type import UNKNOWN, VOID
 

@@ -23,9 +23,9 @@ from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.constants import constant_is_true
 from watersmeet.plan.conditions.keys import Equality, keys_of
 from watersmeet.plan.conditions.residual import Residual, residual_of
+from watersmeet.plan.join_inputs import JoinInputs, Ref, name_of
 from watersmeet.plan.model.conditions import Bands, Careful
 from watersmeet.plan.nodes.tree import JoinNode, Node
-from watersmeet.plan.scope import Ref, Scope, name_of
 from watersmeet.spec.model import JoinKind
 
 
@@ -37,7 +37,7 @@ class Draft:
     """
 
     node: Node
-    scope: Scope
+    scope: JoinInputs
     conjuncts: tuple[Conjunct, ...]
     parts: Parts
     keys: tuple[Equality, ...]
@@ -114,7 +114,7 @@ def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[Pla
     return draft, [*errors, *wrong_keys, *wrong_residuals]
 
 
-def _careful(parts: Parts, whole: Residual, scope: Scope) -> Careful:
+def _careful(parts: Parts, whole: Residual, scope: JoinInputs) -> Careful:
     return Careful(
         sums=tuple(dict.fromkeys(added for part in parts.bands for added in part.sums)),
         values=value_bands([part for part in parts.bands if not part.sums], scope),
@@ -172,7 +172,7 @@ def _constants(constants: Sequence[Conjunct]) -> tuple[list[str], list[Conjunct]
 
 
 def _empty_intervals(
-    inverted: Sequence[tuple[Ref, Ref]], bands: Sequence[ExactBand], scope: Scope
+    inverted: Sequence[tuple[Ref, Ref]], bands: Sequence[ExactBand], scope: JoinInputs
 ) -> list[str]:
     by_columns = {(band.left.column, band.right.column): band for band in bands}
     empty = {

@@ -19,11 +19,11 @@ from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
 from watersmeet.plan.conditions.flags import over_source
 from watersmeet.plan.conditions.residual import after_join, in_tasks
 from watersmeet.plan.exact import Exact
+from watersmeet.plan.join_inputs import name_of
 from watersmeet.plan.model.sides import FeedPlan, joined_name
 from watersmeet.plan.nodes.feed import Derived
 from watersmeet.plan.nodes.stages import columns_of
 from watersmeet.plan.nodes.tree import Tree
-from watersmeet.plan.scope import name_of
 from watersmeet.spec.model import Expr, Input, StageBranch
 from watersmeet.spec.stages import time_of
 

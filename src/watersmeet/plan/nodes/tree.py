@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from watersmeet.event_time import Side
-from watersmeet.plan.scope import Ref, Scope, refs
+from watersmeet.plan.join_inputs import JoinInputs, Ref, refs
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -53,10 +53,10 @@ class Node:
         return tuple(visible_inputs(self._part(side)))
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> JoinInputs:
         inputs = [self.inputs(side) for side in self.sides]
         joined = frozenset(side for side in self.sides if isinstance(self.side(side), Node))
-        return Scope(
+        return JoinInputs(
             tuple(i for side_inputs in inputs for i in side_inputs), len(inputs[0]), joined, self.time_zone
         )
 
@@ -192,14 +192,14 @@ class Tree:
         return self.nodes[-1]
 
     @property
-    def rows(self) -> Scope:
+    def rows(self) -> JoinInputs:
         """What expressions over the rows that leave it may mention. The result of a group has plain names:
         those of an input named ""."""
         aggregation = self.query.aggregation
         if aggregation is None:
-            return Scope(tuple(visible_inputs(self.query.relation)), time_zone=self.time_zone)
+            return JoinInputs(tuple(visible_inputs(self.query.relation)), time_zone=self.time_zone)
         groups = Input("", aggregation.columns, (WINDOW_START, WINDOW_END), ())
-        return Scope((groups,), time_zone=self.time_zone)
+        return JoinInputs((groups,), time_zone=self.time_zone)
 
     @property
     def padded(self) -> frozenset[str]:

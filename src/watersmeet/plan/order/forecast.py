@@ -17,11 +17,11 @@ from sqlglot import exp
 
 from watersmeet.conditions import Bound
 from watersmeet.event_time import DAY_US, Side
+from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, NodePlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan, joined_name
 from watersmeet.plan.order.measured import MeasuredSide
-from watersmeet.plan.scope import unit_of_type
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Source, WatermarkRule, WindowKind
 from watersmeet.types.sql_type import DATE, DOUBLE, UNKNOWN, SqlType
 

@@ -21,9 +21,9 @@ from typing import TypeGuard
 from sqlglot import exp
 
 from watersmeet.plan.conditions.conjuncts import join_all
+from watersmeet.plan.join_inputs import refs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.order.forecast import state_bytes
-from watersmeet.plan.scope import refs
 from watersmeet.spec.model import (
     Expr,
     Input,

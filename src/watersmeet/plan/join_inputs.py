@@ -59,7 +59,7 @@ def unit_of_type(type_: SqlType) -> Unit:
 
 
 @dataclass(frozen=True)
-class Scope:
+class JoinInputs:
     """The inputs that a condition may mention, in the query's order; the first ``split`` of them stand on the
     left side of the join at hand, the others on its right side. ``joined``: the sides that are rows of a
     join. ``time_zone``: the job's."""
@@ -117,7 +117,7 @@ def name_of(ref: Ref) -> str:
     return f"{ref[0]}.{ref[1]}" if ref[0] else ref[1]
 
 
-def check_event_times(scope: Scope) -> list[PlanError]:
+def check_event_times(scope: JoinInputs) -> list[PlanError]:
     """Event-time columns whose type cannot be an event time."""
     return [
         PlanError(
