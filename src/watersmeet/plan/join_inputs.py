@@ -64,22 +64,22 @@ class JoinInputs:
     left side of the join at hand, the others on its right side. ``joined``: the sides that are rows of a
     join. ``time_zone``: the job's."""
 
-    inputs: tuple[Input, ...]
+    in_order: tuple[Input, ...]
     split: int = 1
     joined: frozenset[Side] = frozenset()
     time_zone: str = UTC
 
     def input(self, alias: str) -> Input:
-        return next(i for i in self.inputs if i.alias == alias)
+        return next(i for i in self.in_order if i.alias == alias)
 
     def position(self, alias: str) -> int:
-        return next(n for n, i in enumerate(self.inputs) if i.alias == alias)
+        return next(n for n, i in enumerate(self.in_order) if i.alias == alias)
 
     def side(self, alias: str) -> Side:
         return Side.LEFT if self.position(alias) < self.split else Side.RIGHT
 
     def of_side(self, side: Side) -> tuple[Input, ...]:
-        return self.inputs[: self.split] if side is Side.LEFT else self.inputs[self.split :]
+        return self.in_order[: self.split] if side is Side.LEFT else self.in_order[self.split :]
 
     def column_name(self, ref: Ref) -> str:
         """The name of a column among those of its side: as declared for an input, ``alias.column`` for the
@@ -100,7 +100,7 @@ class JoinInputs:
     def mentioned(self, expr: Expr) -> list[str]:
         """The aliases that ``expr`` mentions, in the order of the query."""
         aliases = {alias for alias, _ in refs(expr)}
-        return [i.alias for i in self.inputs if i.alias in aliases]
+        return [i.alias for i in self.in_order if i.alias in aliases]
 
     def sides(self, expr: Expr) -> list[Side]:
         """The sides that ``expr`` mentions, the left one first."""
@@ -117,15 +117,15 @@ def name_of(ref: Ref) -> str:
     return f"{ref[0]}.{ref[1]}" if ref[0] else ref[1]
 
 
-def check_event_times(scope: JoinInputs) -> list[PlanError]:
+def check_event_times(inputs: JoinInputs) -> list[PlanError]:
     """Event-time columns whose type cannot be an event time."""
     return [
         PlanError(
-            f"{i.alias}.{column} cannot be an event time: it is {scope.column((i.alias, column)).type}",
+            f"{i.alias}.{column} cannot be an event time: it is {inputs.column((i.alias, column)).type}",
             code="wrong-types",
             hint="event times are TIMESTAMP, DATE or an integer type; cast the column in a view",
         )
-        for i in scope.inputs
+        for i in inputs.in_order
         for column in i.event_times
-        if scope.unit((i.alias, column)) in (Unit.OTHER, Unit.NUMBER)
+        if inputs.unit((i.alias, column)) in (Unit.OTHER, Unit.NUMBER)
     ]

@@ -47,7 +47,7 @@ class Planning:
     plan: QueryPlan = field(init=False)
 
     @property
-    def scope(self) -> JoinInputs:
+    def join_inputs(self) -> JoinInputs:
         """All inputs, those of stages too."""
         return JoinInputs(self.tree.inputs, time_zone=self.options.time_zone)
 
@@ -77,12 +77,12 @@ def tree_grown(query: Planning) -> Problems:
 
 def event_times_legal(query: Planning) -> Problems:
     """Event times have types that are times."""
-    return check_event_times(query.scope)
+    return check_event_times(query.join_inputs)
 
 
 def query_legal(query: Planning) -> Problems:
     """Names, updates in append mode, and inputs that follow others: whatever the query joins."""
-    return check_query(query.asked.outputs, query.sink, query.options, query.scope)
+    return check_query(query.asked.outputs, query.sink, query.options, query.join_inputs)
 
 
 def aggregates_legal(query: Planning) -> Problems:

@@ -33,14 +33,14 @@ def near_borders(hashes: Slots) -> Slots:
     return (moved + np.uint64(MIN_TIME & 0xFFFF_FFFF_FFFF_FFFF)).view(np.int64)
 
 
-def source_scope(source: Source, zone: str = UTC) -> JoinInputs:
-    """A scope in which bare column names are the source's columns."""
+def source_inputs(source: Source, zone: str = UTC) -> JoinInputs:
+    """Inputs of which bare column names are the source's columns."""
     inputs = (Input(alias="", columns=source.columns, event_times=(), branches=()),)
     return JoinInputs(inputs, time_zone=zone)
 
 
-def row_scope(node: NodePlan, zone: str = UTC) -> JoinInputs:
-    """A scope in which the names of columns of a node's rows (``alias.column``, one identifier) are bare
+def row_inputs(node: NodePlan, zone: str = UTC) -> JoinInputs:
+    """Inputs of which the names of columns of a node's rows (``alias.column``, one identifier) are bare
     columns."""
     inputs = (Input(alias="", columns=node.columns, event_times=(), branches=()),)
     return JoinInputs(inputs, time_zone=zone)
@@ -68,18 +68,18 @@ class BranchEvaluator:
     of the source that it mentions. ``where``: begins what its expressions are called in messages."""
 
     def __init__(self, side: SidePlan, branch: BranchPlan, zone: str = UTC, where: str = "") -> None:
-        scope = source_scope(branch.source, zone)
+        inputs = source_inputs(branch.source, zone)
         declared = {column.name: column for column in side.input.columns}
         self._plain = {name: expr.name for name, expr in branch.columns if expr.key == "column"}
         self._computed = [
-            _computed(name, expr, scope, words=where + words_of(branch, name, expr))
+            _computed(name, expr, inputs, words=where + words_of(branch, name, expr))
             for name, expr in branch.columns
             if name not in self._plain
         ]
         self._flag = None
         if branch.flag is not None:
             words = where + words_of(branch, FLAG, branch.flag)
-            self._flag = _computed(FLAG, branch.flag, scope, words=words)
+            self._flag = _computed(FLAG, branch.flag, inputs, words=words)
         self._casts = {
             name: arrow_type_of(declared[name])
             for name, _ in branch.columns
@@ -115,14 +115,14 @@ class Projection:
     """The query's filter after the last node and its output columns. ``zoned``: TIMESTAMPs carry UTC."""
 
     def __init__(self, query: QueryPlan, changelog: bool, *, zoned: bool = False) -> None:
-        scope = row_scope(query.root, query.options.time_zone)
+        inputs = row_inputs(query.root, query.options.time_zone)
         where = f'INSERT "{query.name}": '
         self._names = [*(output.name for output in query.outputs), *([SHOWN_DIFF] if changelog else [])]
         self._outputs = [
             _computed(
                 f"c{n}",
                 output.expr,
-                scope,
+                inputs,
                 zoned,
                 words=f"{where}the column {output.name} = {_shown(output.expr)}",
             )
@@ -131,7 +131,7 @@ class Projection:
         self._where = None
         if query.where is not None:
             words = f"{where}the condition {_shown(query.where)}"
-            self._where = _computed(FLAG, query.where, scope, words=words)
+            self._where = _computed(FLAG, query.where, inputs, words=words)
         self._changelog = changelog
 
     def __call__(self, rows: pa.Table) -> tuple[list[str], pa.Table]:
@@ -154,9 +154,9 @@ def _shown(expr: Expr) -> str:
     return text_of(expr).replace("`", "")
 
 
-def _computed(name: str, expr: Expr, scope: JoinInputs, zoned: bool = False, *, words: str) -> Computed:
+def _computed(name: str, expr: Expr, inputs: JoinInputs, zoned: bool = False, *, words: str) -> Computed:
     try:
-        expression = exact(expr, scope)
+        expression = exact(expr, inputs)
     except NotExact as why:
         raise EngineError(
             f"the in-process engine does not compute {text_of(expr)}: {why}",

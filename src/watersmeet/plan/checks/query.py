@@ -12,20 +12,20 @@ from watersmeet.spec.model import OnIdle, Options, OutputColumn, OutputMode, Sin
 
 
 def check_query(
-    outputs: Sequence[OutputColumn], sink: Sink, options: Options, scope: JoinInputs
+    outputs: Sequence[OutputColumn], sink: Sink, options: Options, inputs: JoinInputs
 ) -> list[PlanError]:
-    """What is wrong with a query whatever it joins; ``scope``: all inputs, those of stages too."""
+    """What is wrong with a query whatever it joins; ``inputs``: all inputs, those of stages too."""
     return [
-        *_append(scope, options),
+        *_append(inputs, options),
         *_names(outputs, sink),
-        *_our_names(outputs, options, scope),
-        *_follow(scope),
-        *_read_as_streams(scope),
+        *_our_names(outputs, options, inputs),
+        *_follow(inputs),
+        *_read_as_streams(inputs),
     ]
 
 
-def _append(scope: JoinInputs, options: Options) -> list[PlanError]:
-    changing = [i for i in scope.inputs if i.changes and not i.stages]
+def _append(inputs: JoinInputs, options: Options) -> list[PlanError]:
+    changing = [i for i in inputs.in_order if i.changes and not i.stages]
     if not changing or options.output_mode is OutputMode.CHANGELOG:
         return []
     names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in changing)
@@ -38,10 +38,10 @@ def _append(scope: JoinInputs, options: Options) -> list[PlanError]:
     ]
 
 
-def _read_as_streams(scope: JoinInputs) -> list[PlanError]:
+def _read_as_streams(inputs: JoinInputs) -> list[PlanError]:
     """Tables that are named like streams."""
     errors = []
-    for i in scope.inputs:
+    for i in inputs.in_order:
         source = next((s for s in i.sources if s.traits.snapshot or s.refresh_us is not None), None)
         if source is None or i.as_of:
             continue
@@ -74,7 +74,7 @@ def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:
     ]
 
 
-def _our_names(outputs: Sequence[OutputColumn], options: Options, scope: JoinInputs) -> list[PlanError]:
+def _our_names(outputs: Sequence[OutputColumn], options: Options, inputs: JoinInputs) -> list[PlanError]:
     """Names of users that would be taken for others."""
     errors = [
         PlanError(
@@ -82,7 +82,7 @@ def _our_names(outputs: Sequence[OutputColumn], options: Options, scope: JoinInp
             code="reserved-name",
             hint="give the input another alias",
         )
-        for i in scope.inputs
+        for i in inputs.in_order
         if is_node_alias(i.alias)
     ]
     if options.output_mode is OutputMode.CHANGELOG:
@@ -97,7 +97,7 @@ def _our_names(outputs: Sequence[OutputColumn], options: Options, scope: JoinInp
             if output.name.lower() == SHOWN_DIFF
         ]
     joined: dict[str, str] = {}
-    for i in scope.inputs:
+    for i in inputs.in_order:
         for column in i.columns:
             name, owner = joined_name(i.alias, column.name), f'column "{column.name}" of "{i.alias}"'
             other = joined.setdefault(name, owner)
@@ -112,15 +112,15 @@ def _our_names(outputs: Sequence[OutputColumn], options: Options, scope: JoinInp
     return errors
 
 
-def _follow(scope: JoinInputs) -> list[PlanError]:
-    following = [s for i in scope.inputs for s in i.sources if s.on_idle is OnIdle.FOLLOW]
-    times = [(i.alias, column) for i in scope.inputs if i.sources for column in i.event_times]
-    if not following or len({scope.unit(ref).is_time for ref in times}) < 2:
+def _follow(inputs: JoinInputs) -> list[PlanError]:
+    following = [s for i in inputs.in_order for s in i.sources if s.on_idle is OnIdle.FOLLOW]
+    times = [(i.alias, column) for i in inputs.in_order if i.sources for column in i.event_times]
+    if not following or len({inputs.unit(ref).is_time for ref in times}) < 2:
         return []
     return [
         PlanError(
             f'"{following[0].name}" cannot follow the other inputs while it is idle: their event times are '
-            f"of different units ({', '.join(f'{name_of(ref)} {scope.column(ref).type}' for ref in times)})",
+            f"of different units ({', '.join(f'{name_of(ref)} {inputs.column(ref).type}' for ref in times)})",
             code="follow-units",
             hint="leave out on_idle = 'follow', or cast the event times to one type",
         )

@@ -55,11 +55,11 @@ def check_bounded(
         conjuncts: all of the query.
         stages: what leaves those beneath its inputs, by (alias, branch).
     """
-    inputs = tuple(i for draft in drafts for i in draft.scope.inputs if not i.as_of)
-    scope = JoinInputs(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
-    streams = [i for i in scope.inputs if not i.is_table]
-    if len(streams) == 1 and len(scope.inputs) > 1:
-        return Outflow(frozenset(), (_beside_tables(streams[0], scope),))
+    inputs = tuple(i for draft in drafts for i in draft.join_inputs.in_order if not i.as_of)
+    all_inputs = JoinInputs(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
+    streams = [i for i in all_inputs.in_order if not i.is_table]
+    if len(streams) == 1 and len(all_inputs.in_order) > 1:
+        return Outflow(frozenset(), (_beside_tables(streams[0], all_inputs),))
     problems = _Problems()
     put_out: dict[int, set[str]] = {}
     tight_out: dict[int, set[str]] = {}
@@ -69,7 +69,7 @@ def check_bounded(
         tight = {side: _available(draft, side, tight_out, stages) for side in node.sides}
         put_out[node.number] = _put_out(node, bounds, coming, options.watermark_rule)
         tight_out[node.number] = _put_out(node, bounds, tight, WatermarkRule.TIGHT)
-        _check(node, _Arriving(draft, bounds, coming, tight, scope, conjuncts), problems)
+        _check(node, _Arriving(draft, bounds, coming, tight, all_inputs, conjuncts), problems)
     return Outflow(frozenset(put_out[drafts[-1].node.number]), tuple(problems.of_inputs or problems.joined))
 
 
@@ -84,14 +84,14 @@ class _Problems:
 @dataclass(frozen=True)
 class _Arriving:
     """What comes to a node. ``coming``, ``tight``: per side the keys whose watermark comes, by the query's
-    rule and by the rule ``tight``. ``bounds``: of the node's sides; ``scope``, ``conjuncts``: of the query.
+    rule and by the rule ``tight``. ``bounds``: of the node's sides; ``inputs``, ``conjuncts``: of the query.
     """
 
     draft: Draft
     bounds: Sequence[Bound]
     coming: Mapping[Side, set[str]]
     tight: Mapping[Side, set[str]]
-    scope: JoinInputs
+    join_inputs: JoinInputs
     conjuncts: Sequence[Conjunct]
 
 
@@ -261,8 +261,8 @@ def _times(i: Input) -> str:
     return f"event-time columns: {columns or 'none'}"
 
 
-def _beside_tables(stream: Input, scope: JoinInputs) -> PlanError:
-    table = next(i for i in scope.inputs if i.is_table)
+def _beside_tables(stream: Input, inputs: JoinInputs) -> PlanError:
+    table = next(i for i in inputs.in_order if i.is_table)
     return PlanError(
         f"state would grow without limit: rows of {_named(stream)} could never be dropped, "
         f'for a row of the table "{table.alias}" may still come at any time; {_times(stream)}',
@@ -277,27 +277,30 @@ def _first_time(i: Input) -> str:
 
 
 def _refusal(i: Input, join: Join, given: _Arriving) -> PlanError:
-    joined, scope = {source_input.alias for source_input in given.draft.scope.inputs}, given.scope
-    why = (why_not(conjunct, i, scope, joined) for conjunct in given.conjuncts)
+    joined, inputs = (
+        {source_input.alias for source_input in given.draft.join_inputs.in_order},
+        given.join_inputs,
+    )
+    why = (why_not(conjunct, i, inputs, joined) for conjunct in given.conjuncts)
     reasons = list(dict.fromkeys(reason for reason in why if reason is not None))
     but = "; but " + "; ".join(reasons) if reasons else ""
     return PlanError(
         f"state would grow without limit: rows of {_named(i)} could never be dropped, for no condition "
         f"bounds them by the watermark of another input; {_times(i)}{but}",
         code="unbounded-state",
-        hint=_hint(i, scope, join),
+        hint=_hint(i, inputs, join),
     )
 
 
-def _hint(i: Input, scope: JoinInputs, join: Join) -> str:
+def _hint(i: Input, inputs: JoinInputs, join: Join) -> str:
     if not i.event_times:
         return (
             f"give {i.alias} an event-time column (WATERMARK FOR … AS … - INTERVAL '10' SECOND, or "
             "IMPOSE_ORDER), on every branch of a UNION ALL"
         )
-    others = [o for o in scope.inputs if o.alias != i.alias and o.event_times]
+    others = [o for o in inputs.in_order if o.alias != i.alias and o.event_times]
     if not others:
-        names = ", ".join(o.alias for o in scope.inputs if o.alias != i.alias)
+        names = ", ".join(o.alias for o in inputs.in_order if o.alias != i.alias)
         return (
             f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by"
             f" it; or, if {names} can be read as a table, JOIN … FOR SYSTEM_TIME AS OF {_first_time(i)}"
@@ -305,7 +308,7 @@ def _hint(i: Input, scope: JoinInputs, join: Join) -> str:
     for other in others:
         for column in i.event_times:
             for by in other.event_times:
-                distance = example_distance((i.alias, column), (other.alias, by), scope)
+                distance = example_distance((i.alias, column), (other.alias, by), inputs)
                 if distance is not None:
                     bound = f"{i.alias}.{column} >= {other.alias}.{by} - {distance}"
                     views = [source_input.alias.rpartition(".")[0] for source_input in (i, other)]
@@ -345,9 +348,9 @@ def _inside(i: Input) -> str:
     return f"{i.alias} is {alias} inside of {view}"
 
 
-def example_distance(evicted: Ref, by: Ref, scope: JoinInputs) -> str | None:
+def example_distance(evicted: Ref, by: Ref, inputs: JoinInputs) -> str | None:
     """A distance of two event times, as SQL text; None: they are of different kinds."""
-    units = {scope.unit(evicted), scope.unit(by)}
+    units = {inputs.unit(evicted), inputs.unit(by)}
     if units == {Unit.INTEGER}:
         return "10"
     if units == {Unit.DATE}:
@@ -355,22 +358,22 @@ def example_distance(evicted: Ref, by: Ref, scope: JoinInputs) -> str | None:
     return "INTERVAL '1' HOUR" if units <= {Unit.TIMESTAMP, Unit.DATE} else None
 
 
-def why_not(conjunct: Conjunct, i: Input, scope: JoinInputs, joined: Collection[str]) -> str | None:
+def why_not(conjunct: Conjunct, i: Input, inputs: JoinInputs, joined: Collection[str]) -> str | None:
     """Why a conjunct that mentions ``i`` and a time bounds nothing; None: no need to say.
 
     Args:
         joined: the inputs that the join of ``i`` has at either side.
     """
     mentioned = refs(conjunct.expr)
-    aliases = scope.mentioned(conjunct.expr)
-    if i.alias not in aliases or not any(_looks_like_time(ref, scope) for ref in mentioned):
+    aliases = inputs.mentioned(conjunct.expr)
+    if i.alias not in aliases or not any(_looks_like_time(ref, inputs) for ref in mentioned):
         return None
-    reason = _reason(conjunct, mentioned, aliases, i, scope, joined)
+    reason = _reason(conjunct, mentioned, aliases, i, inputs, joined)
     return None if reason is None else f"{text_of(conjunct.expr)} does not count: {reason}"
 
 
-def _looks_like_time(ref: Ref, scope: JoinInputs) -> bool:
-    return scope.is_event_time(ref) or scope.unit(ref).is_time
+def _looks_like_time(ref: Ref, inputs: JoinInputs) -> bool:
+    return inputs.is_event_time(ref) or inputs.unit(ref).is_time
 
 
 def _reason(
@@ -378,12 +381,12 @@ def _reason(
     mentioned: Sequence[Ref],
     aliases: Sequence[str],
     i: Input,
-    scope: JoinInputs,
+    inputs: JoinInputs,
     joined: Collection[str],
 ) -> str | None:
     expr = conjunct.expr
     if len(aliases) == 1:
-        others = [ref for ref in mentioned if not scope.is_event_time(ref)]
+        others = [ref for ref in mentioned if not inputs.is_event_time(ref)]
         return f"it mentions {i.alias} alone" if others or len(mentioned) > 1 else None
     if isinstance(expr, exp.Or):
         return "it is an OR, and either arm may be the one that holds"
@@ -393,22 +396,22 @@ def _reason(
         return None
     if any(is_calendar(interval) for interval in expr.find_all(exp.Interval)):
         return "months and years have no fixed length"
-    times = [ref for ref in mentioned if scope.is_event_time(ref)]
-    without = [ref for ref in mentioned if not scope.is_event_time(ref)]
+    times = [ref for ref in mentioned if inputs.is_event_time(ref)]
+    without = [ref for ref in mentioned if not inputs.is_event_time(ref)]
     if len({ref[0] for ref in times}) > 1:
         if without:
             return f"its distance is not constant ({', '.join(map(name_of, without))})"
-        return _of_two_times(expr, aliases, i, scope, joined)
+        return _of_two_times(expr, aliases, i, inputs, joined)
     if without:
         return f"{', '.join(map(name_of, without))} has no watermark"
     return None
 
 
 def _of_two_times(
-    expr: exp.Expression, aliases: Sequence[str], i: Input, scope: JoinInputs, joined: Collection[str]
+    expr: exp.Expression, aliases: Sequence[str], i: Input, inputs: JoinInputs, joined: Collection[str]
 ) -> str | None:
     """Why a comparison of event times of two inputs or more does not let rows of ``i`` go."""
-    own = JoinInputs(tuple(scope.input(alias) for alias in aliases), time_zone=scope.time_zone)
+    own = JoinInputs(tuple(inputs.input(alias) for alias in aliases), time_zone=inputs.time_zone)
     parts, errors = classify([Conjunct(expr, "")], own)
     if not parts.times and not errors:
         return "it is not of the form one time ± a constant"

@@ -66,12 +66,12 @@ def is_decided(part: BandPart) -> bool:
     return (part.band if isinstance(part, RealPart) else part).comparison is not None
 
 
-def value_bands(parts: Sequence[BandPart], scope: JoinInputs) -> Bands:
+def value_bands(parts: Sequence[BandPart], inputs: JoinInputs) -> Bands:
     """The bands of a join: of exact ones one per pair of columns, of others one per conjunct."""
     exact = [part for part in parts if isinstance(part, IntervalPart)]
     inexact = [part for part in exact if not part.is_exact]
     return Bands(
-        exact=bands_of(exact, scope),
+        exact=bands_of(exact, inputs),
         real=tuple(dict.fromkeys(part.band for part in parts if isinstance(part, RealPart))),
         comparisons=comparisons_of(exact),
         rechecks=comparisons_of(inexact),
@@ -100,40 +100,40 @@ def _number(part: IntervalPart, end: int) -> Fraction:
     return Fraction(end, 10**part.measure.places)
 
 
-def text_part(conjunct: Conjunct, op: Operator, scope: JoinInputs) -> IntervalPart | None:
+def text_part(conjunct: Conjunct, op: Operator, inputs: JoinInputs) -> IntervalPart | None:
     """A comparison of texts of both sides, or None where it is none: candidates by the first bytes."""
     left, right = conjunct.expr.this.unnest(), conjunct.expr.expression.unnest()
     if not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
         return None
     refs = ((left.table, left.name), (right.table, right.name))
-    if any(scope.column(ref).type != STRING for ref in refs):
+    if any(inputs.column(ref).type != STRING for ref in refs):
         return None
-    if scope.side(refs[0][0]) is scope.side(refs[1][0]):
+    if inputs.side(refs[0][0]) is inputs.side(refs[1][0]):
         return None
     ends = Ends.where(op, 0, 0).closed()  # of first - second; texts that differ may begin alike
-    if scope.side(refs[0][0]) is Side.RIGHT:
+    if inputs.side(refs[0][0]) is Side.RIGHT:
         refs = refs[::-1]
     else:
         ends = ends.mirrored()
     return IntervalPart(conjunct, *refs, ends, is_exact=True, span=0, comparison=None, measure=TEXT)
 
 
-def number_part(conjunct: Conjunct, op: Operator, scope: JoinInputs) -> BandPart | None:
+def number_part(conjunct: Conjunct, op: Operator, inputs: JoinInputs) -> BandPart | None:
     """A conjunct over numbers that are not all integers, or None where it is no band."""
-    left, right = sum_of(conjunct.expr.this, scope), sum_of(conjunct.expr.expression, scope)
+    left, right = sum_of(conjunct.expr.this, inputs), sum_of(conjunct.expr.expression, inputs)
     if left is None or right is None or set(left.terms) & set(right.terms):
         return None
     terms = {**left.terms, **{ref: -factor for ref, factor in right.terms.items()}}
     if sorted(terms.values()) != [-1, 1]:
         return None
     plus, minus = sorted(terms, key=lambda ref: -terms[ref])
-    if scope.side(plus[0]) is scope.side(minus[0]):
+    if inputs.side(plus[0]) is inputs.side(minus[0]):
         return None
-    types = [number_type(scope.column(ref).type) for ref in (plus, minus)]
+    types = [number_type(inputs.column(ref).type) for ref in (plus, minus)]
     one, other = types
     if one is None or other is None:
         return None
-    draft = _Numbers(conjunct, op, scope, left, right, plus, minus, (one, other))
+    draft = _Numbers(conjunct, op, inputs, left, right, plus, minus, (one, other))
     return (draft.exact() or draft.real()) if draft.keeps_places() else None
 
 
@@ -143,7 +143,7 @@ class _Numbers:
 
     conjunct: Conjunct
     op: Operator
-    scope: JoinInputs
+    join_inputs: JoinInputs
     left: Sum
     right: Sum
     plus: Ref
@@ -183,7 +183,7 @@ class _Numbers:
         e = int(self.constant * 10**places)
         ends = Ends.where(self.op, e, e)
         left, right = self.minus, self.plus
-        if self.scope.side(self.plus[0]) is Side.LEFT:
+        if self.join_inputs.side(self.plus[0]) is Side.LEFT:
             left, right, ends = right, left, ends.mirrored()
         return IntervalPart(
             self.conjunct,
@@ -198,7 +198,7 @@ class _Numbers:
                 self._tree(self.conjunct.expr.expression, measure),
             ),
             measure=measure,
-            sums=sums_of(self.conjunct.expr, self.scope, measure),
+            sums=sums_of(self.conjunct.expr, self.join_inputs, measure),
         )
 
     def real(self) -> RealPart:
@@ -210,11 +210,11 @@ class _Numbers:
         lower = -constant if self.op in (">", ">=", "=") else None
         upper = -constant if self.op in ("<", "<=", "=") else None
         left, right = self.minus, self.plus
-        if self.scope.side(self.plus[0]) is Side.LEFT:
+        if self.join_inputs.side(self.plus[0]) is Side.LEFT:
             left, right = right, left
             lower, upper = mirrored(lower, upper)
         falls = {
-            self.scope.side(ref[0])
+            self.join_inputs.side(ref[0])
             for operand in (self.left, self.right)
             for ref, factor in operand.terms.items()
             if factor < 0
@@ -238,17 +238,17 @@ class _Numbers:
             else None,
             text=self.conjunct.text,
         )
-        sums = sums_of(self.conjunct.expr, self.scope, REAL)
+        sums = sums_of(self.conjunct.expr, self.join_inputs, REAL)
         return RealPart(self.conjunct, band, (left, right), sums)
 
     def _measured(self, ref: Ref, measure: Measure) -> Measured:
-        return Measured(self.scope.column_name(ref), measure)
+        return Measured(self.join_inputs.column_name(ref), measure)
 
     def _tree(self, expr: Expr, measure: Measure) -> TimeExpr:
         match expr:
             case exp.Column():
                 ref = (expr.table, expr.name)
-                return TimeColumn(self.scope.side(ref[0]), self._measured(ref, measure).name)
+                return TimeColumn(self.join_inputs.side(ref[0]), self._measured(ref, measure).name)
             case exp.Neg():
                 return TimeSum(TimeConstant(0), self._tree(expr.this, measure), -1)
             case exp.Add() | exp.Sub():
@@ -262,7 +262,7 @@ class _Numbers:
         match expr:
             case exp.Column():
                 ref = (expr.table, expr.name)
-                return RealColumn(self.scope.side(ref[0]), self._measured(ref, REAL))
+                return RealColumn(self.join_inputs.side(ref[0]), self._measured(ref, REAL))
             case exp.Neg():
                 return RealSum(0.0, self._real_tree(expr.this), -1)
             case exp.Add() | exp.Sub():

@@ -61,9 +61,9 @@ Links = dict[tuple[Ref, Ref], Link]
 """By (evicted, by)."""
 
 
-def time_bands(times: Sequence[IntervalPart], scope: JoinInputs) -> tuple[ExactBand, ...]:
+def time_bands(times: Sequence[IntervalPart], inputs: JoinInputs) -> tuple[ExactBand, ...]:
     """One band per pair of columns, the most selective first: closed before half open, then the narrowest."""
-    return tuple(sorted(bands_of(times, scope), key=_width))
+    return tuple(sorted(bands_of(times, inputs), key=_width))
 
 
 def _width(band: ExactBand) -> tuple[int, int]:
@@ -181,14 +181,14 @@ def _both(one: str, two: str) -> str:
     return " and ".join(dict.fromkeys([*one.split(" and "), *two.split(" and ")])) if one != two else one
 
 
-def bounds_of(links: Links, scope: JoinInputs, nullable: frozenset[Ref] | None = None) -> tuple[Bound, ...]:
+def bounds_of(links: Links, inputs: JoinInputs, nullable: frozenset[Ref] | None = None) -> tuple[Bound, ...]:
     """The postpone map of a join, between its two sides, in the query's order of the evicted columns.
 
     Args:
         links: of all joins whose conditions hold for its matches.
         nullable: see `closed`.
     """
-    here = {i.alias for i in scope.inputs}
+    here = {i.alias for i in inputs.in_order}
     bounds = [
         Bound(
             name_of(evicted),
@@ -200,10 +200,10 @@ def bounds_of(links: Links, scope: JoinInputs, nullable: frozenset[Ref] | None =
             high=link.high,
         )
         for (evicted, by), link in closed(links, nullable).items()
-        if {evicted[0], by[0]} <= here and scope.side(evicted[0]) is not scope.side(by[0])
+        if {evicted[0], by[0]} <= here and inputs.side(evicted[0]) is not inputs.side(by[0])
     ]
     order = {
         name_of((i.alias, c.name)): n
-        for n, (i, c) in enumerate((i, c) for i in scope.inputs for c in i.columns)
+        for n, (i, c) in enumerate((i, c) for i in inputs.in_order for c in i.columns)
     }
     return tuple(sorted(bounds, key=lambda bound: (order[bound.evicted], order[bound.by])))

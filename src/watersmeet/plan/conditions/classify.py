@@ -63,7 +63,7 @@ class Parts:
     band_columns: tuple[Ref, ...] = ()
 
 
-def classify(conjuncts: Iterable[Conjunct], scope: JoinInputs) -> tuple[Parts, list[PlanError]]:
+def classify(conjuncts: Iterable[Conjunct], inputs: JoinInputs) -> tuple[Parts, list[PlanError]]:
     """The parts of a condition, and what is wrong with its types."""
     times: list[IntervalPart] = []
     keys: list[KeyPart] = []
@@ -75,7 +75,7 @@ def classify(conjuncts: Iterable[Conjunct], scope: JoinInputs) -> tuple[Parts, l
     band_columns: list[Ref] = []
     errors: list[PlanError] = []
     for conjunct in conjuncts:
-        sides = scope.sides(conjunct.expr)
+        sides = inputs.sides(conjunct.expr)
         if not sides:
             constants.append(conjunct)
             continue
@@ -83,12 +83,12 @@ def classify(conjuncts: Iterable[Conjunct], scope: JoinInputs) -> tuple[Parts, l
             one_sided.append((sides[0], conjunct))
             continue
         try:
-            difference = _difference(conjunct.expr, scope)
-            time = None if difference is None else _time_part(conjunct, difference, scope)
+            difference = _difference(conjunct.expr, inputs)
+            time = None if difference is None else _time_part(conjunct, difference, inputs)
         except PlanError as error:
-            errors.append(_with_types(error, conjunct, scope))
+            errors.append(_with_types(error, conjunct, inputs))
             continue
-        key = _key_part(conjunct, scope)
+        key = _key_part(conjunct, inputs)
         if time is not None:
             times.append(time)
         if time is not None and not time.is_zoned:
@@ -96,7 +96,7 @@ def classify(conjuncts: Iterable[Conjunct], scope: JoinInputs) -> tuple[Parts, l
         if key is not None:
             keys.append(key)
         else:
-            band = None if time is not None else _band_part(conjunct, difference, scope)
+            band = None if time is not None else _band_part(conjunct, difference, inputs)
             if band is not None:
                 bands.append(band)
                 band_columns += band.refs
@@ -106,7 +106,7 @@ def classify(conjuncts: Iterable[Conjunct], scope: JoinInputs) -> tuple[Parts, l
             elif band.sums:
                 careful.append(conjunct)
             if difference is not None and not isinstance(conjunct.expr, exp.NullSafeEQ):
-                band_columns += _pair(difference, scope) or ()
+                band_columns += _pair(difference, inputs) or ()
     parts = Parts(
         tuple(times),
         tuple(keys),
@@ -120,70 +120,70 @@ def classify(conjuncts: Iterable[Conjunct], scope: JoinInputs) -> tuple[Parts, l
     return parts, errors
 
 
-def _with_types(error: PlanError, conjunct: Conjunct, scope: JoinInputs) -> PlanError:
+def _with_types(error: PlanError, conjunct: Conjunct, inputs: JoinInputs) -> PlanError:
     """The error with the types of the columns that the conjunct mentions."""
-    types = ", ".join(f"{name_of(ref)} is {scope.column(ref).type}" for ref in refs(conjunct.expr))
+    types = ", ".join(f"{name_of(ref)} is {inputs.column(ref).type}" for ref in refs(conjunct.expr))
     return PlanError(f"{error.message} ({types})", code=error.code, hint=error.hint)
 
 
-def _difference(expr: Expr, scope: JoinInputs) -> LinearForm | None:
+def _difference(expr: Expr, inputs: JoinInputs) -> LinearForm | None:
     if type(expr) not in OPERATORS:
         return None
-    left, right = linear_form(expr.this, scope), linear_form(expr.expression, scope)
-    return None if left is None or right is None else compared(left, right, expr, scope)
+    left, right = linear_form(expr.this, inputs), linear_form(expr.expression, inputs)
+    return None if left is None or right is None else compared(left, right, expr, inputs)
 
 
-def _pair(difference: LinearForm, scope: JoinInputs) -> tuple[Ref, Ref] | None:
+def _pair(difference: LinearForm, inputs: JoinInputs) -> tuple[Ref, Ref] | None:
     """(column with sign +1, column with sign −1), one of each side, when nothing else is left."""
     if sorted(difference.terms.values()) != [-1, 1]:
         return None
     plus, minus = sorted(difference.terms, key=lambda ref: -difference.terms[ref])
-    return (plus, minus) if scope.side(plus[0]) is not scope.side(minus[0]) else None
+    return (plus, minus) if inputs.side(plus[0]) is not inputs.side(minus[0]) else None
 
 
-def _time_part(conjunct: Conjunct, difference: LinearForm, scope: JoinInputs) -> IntervalPart | None:
-    pair = _pair(difference, scope)
+def _time_part(conjunct: Conjunct, difference: LinearForm, inputs: JoinInputs) -> IntervalPart | None:
+    pair = _pair(difference, inputs)
     if pair is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
         return None
-    if not all(scope.is_event_time(ref) for ref in difference.mentioned):
+    if not all(inputs.is_event_time(ref) for ref in difference.mentioned):
         return None
-    return replace(_interval(conjunct, difference, pair, scope), is_zoned=difference.zoned)
+    return replace(_interval(conjunct, difference, pair, inputs), is_zoned=difference.zoned)
 
 
-def _band_part(conjunct: Conjunct, difference: LinearForm | None, scope: JoinInputs) -> BandPart | None:
+def _band_part(conjunct: Conjunct, difference: LinearForm | None, inputs: JoinInputs) -> BandPart | None:
     """A band of integers or times by the difference, of other numbers by their sums."""
     if type(conjunct.expr) not in OPERATORS or isinstance(conjunct.expr, exp.NullSafeEQ):
         return None
     if difference is None or difference.unit in (Unit.NUMBER, Unit.OTHER):
         operator = OPERATORS[type(conjunct.expr)]
-        return number_part(conjunct, operator, scope) or text_part(conjunct, operator, scope)
-    pair = _pair(difference, scope)
+        return number_part(conjunct, operator, inputs) or text_part(conjunct, operator, inputs)
+    pair = _pair(difference, inputs)
     if pair is None or difference.mentioned != frozenset(pair) or difference.zoned:
         return None
-    return replace(_interval(conjunct, difference, pair, scope), sums=sums_of(conjunct.expr, scope, WHOLE))
+    return replace(_interval(conjunct, difference, pair, inputs), sums=sums_of(conjunct.expr, inputs, WHOLE))
 
 
 def _interval(
-    conjunct: Conjunct, difference: LinearForm, pair: tuple[Ref, Ref], scope: JoinInputs
+    conjunct: Conjunct, difference: LinearForm, pair: tuple[Ref, Ref], inputs: JoinInputs
 ) -> IntervalPart:
     """``difference op 0``, with difference = plus - minus + e, low <= e <= high."""
     op, expr = OPERATORS[type(conjunct.expr)], conjunct.expr
     ends = Ends.where(op, difference.low, difference.high)
     right, left = pair
-    if scope.side(right[0]) is Side.LEFT:
+    if inputs.side(right[0]) is Side.LEFT:
         left, right, ends = right, left, ends.mirrored()
-    one, other = linear_form(expr.this, scope), linear_form(expr.expression, scope)
+    one, other = linear_form(expr.this, inputs), linear_form(expr.expression, inputs)
     assert one is not None
     assert other is not None
     comparison = TimeComparison(one.tree, op, other.tree)
     return IntervalPart(conjunct, left, right, ends, difference.is_exact, difference.span, comparison)
 
 
-def _key_part(conjunct: Conjunct, scope: JoinInputs) -> KeyPart | None:
+def _key_part(conjunct: Conjunct, inputs: JoinInputs) -> KeyPart | None:
     expr = conjunct.expr
     if not isinstance(expr, exp.EQ | exp.NullSafeEQ):
         return None
-    left, right = scope.sides(expr.this), scope.sides(expr.expression)
+    left, right = inputs.sides(expr.this), inputs.sides(expr.expression)
     if len(left) != 1 or len(right) != 1:
         return None
     first, second = expr.this, expr.expression

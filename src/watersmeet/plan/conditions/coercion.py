@@ -21,11 +21,13 @@ from watersmeet.types.sql_type import BIGINT, DOUBLE, PLAIN, UNKNOWN, Field, Sql
 _WIDEST_DECIMAL = decimal(38, 18)
 
 
-def typed(expr: Expr, scope: JoinInputs) -> Expr:
+def typed(expr: Expr, inputs: JoinInputs) -> Expr:
     """A copy of ``expr`` whose nodes carry their types, from the declared types of its columns."""
     copy = expr.copy()
     for column in copy.find_all(exp.Column):
-        column.type = exp.DataType.build(str(scope.column((column.table, column.name)).type), dialect="spark")
+        column.type = exp.DataType.build(
+            str(inputs.column((column.table, column.name)).type), dialect="spark"
+        )
     for literal in copy.find_all(exp.Literal):
         if not literal.is_string:
             literal.type = exp.DataType.build(str(_literal_type(literal)), dialect="spark")
@@ -45,15 +47,15 @@ def _literal_type(literal: exp.Literal) -> SqlType:
         return UNKNOWN
 
 
-def type_of(expr: Expr, scope: JoinInputs) -> SqlType | None:
+def type_of(expr: Expr, inputs: JoinInputs) -> SqlType | None:
     """The Spark type of ``expr``, or None when it is not known.
 
     Only columns and casts are known exactly. A computed number is given the widest type of its kind: cast to
     that, it is what it is, whatever Spark makes of the computation.
     """
     if isinstance(expr, exp.Column):
-        return _in_capitals(scope.column((expr.table, expr.name)).type)
-    type_ = typed(expr, scope).type
+        return _in_capitals(inputs.column((expr.table, expr.name)).type)
+    type_ = typed(expr, inputs).type
     if type_ is None or type_.is_type(exp.DType.UNKNOWN, exp.DType.NULL):
         return None
     exact_type = _in_capitals(sql_type(type_.sql(dialect="spark")))

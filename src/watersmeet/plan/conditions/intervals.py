@@ -87,11 +87,11 @@ class IntervalPart:
         return self.conjunct.text
 
 
-def bands_of(parts: Iterable[IntervalPart], scope: JoinInputs) -> tuple[ExactBand, ...]:
+def bands_of(parts: Iterable[IntervalPart], inputs: JoinInputs) -> tuple[ExactBand, ...]:
     """One band per pair of columns and measure, in the order in which they are first mentioned."""
     together: dict[tuple[Measured, Measured], list[IntervalPart]] = {}
     for part in parts:
-        left, right = (Measured(scope.column_name(ref), part.measure) for ref in part.refs)
+        left, right = (Measured(inputs.column_name(ref), part.measure) for ref in part.refs)
         together.setdefault((left, right), []).append(part)
     return tuple(
         ExactBand(left, right, ends.lower, ends.upper, tuple(dict.fromkeys(part.text for part in same)))

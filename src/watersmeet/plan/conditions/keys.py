@@ -38,7 +38,7 @@ class Equality:
         return self.left if side is Side.LEFT else self.right
 
 
-def keys_of(parts: Sequence[KeyPart], scope: JoinInputs) -> tuple[tuple[Equality, ...], list[PlanError]]:
+def keys_of(parts: Sequence[KeyPart], inputs: JoinInputs) -> tuple[tuple[Equality, ...], list[PlanError]]:
     """The keys, each once, and those whose types cannot be compared."""
     keys: list[Equality] = []
     errors: list[PlanError] = []
@@ -48,18 +48,18 @@ def keys_of(parts: Sequence[KeyPart], scope: JoinInputs) -> tuple[tuple[Equality
         if identity in seen:
             continue
         seen.add(identity)
-        error, first, second = _one_type(part, scope)
+        error, first, second = _one_type(part, inputs)
         if error is not None:
             errors.append(error)
             continue
-        is_open = None in (type_of(first, scope), type_of(second, scope))
+        is_open = None in (type_of(first, inputs), type_of(second, inputs))
         keys.append(Equality(first, second, part.null_safe, is_open, part.conjunct.text))
     return tuple(keys), errors
 
 
-def _one_type(part: KeyPart, scope: JoinInputs) -> tuple[PlanError | None, Expr, Expr]:
+def _one_type(part: KeyPart, inputs: JoinInputs) -> tuple[PlanError | None, Expr, Expr]:
     text = part.conjunct.text
-    (one, left), (other, right) = (_moved_date(expr, scope) for expr in (part.first, part.second))
+    (one, left), (other, right) = (_moved_date(expr, inputs) for expr in (part.first, part.second))
     for expr, type_ in ((one, left), (other, right)):
         if type_ is not None and type_.name in _UNHASHABLE:
             wrong = _wrong(f"{spelt(expr, type_)} cannot be compared by equality: {text}")
@@ -98,30 +98,30 @@ def _one_nested_type(
     return None, first, second
 
 
-def _moved_date(expr: Expr, scope: JoinInputs) -> tuple[Expr, SqlType | None]:
+def _moved_date(expr: Expr, inputs: JoinInputs) -> tuple[Expr, SqlType | None]:
     """``expr`` and its type; of a DATE plus or minus an interval Spark's: a DATE if the interval's units are
     days and weeks, which is said by a cast, and else a TIMESTAMP, though it be whole days long."""
     plain = expr.unnest()
     if isinstance(plain, (exp.Add, exp.Sub)):
         for date, step in ((plain.this, plain.expression), (plain.expression, plain.this)):
-            if is_interval(step) and type_of(date, scope) == DATE:
+            if is_interval(step) and type_of(date, inputs) == DATE:
                 if not is_of_days(step):
                     return expr, TIMESTAMP
                 return exp.cast(expr.copy(), "DATE", dialect="spark"), DATE
-    return expr, _known_type(expr, scope)
+    return expr, _known_type(expr, inputs)
 
 
-def _known_type(expr: Expr, scope: JoinInputs) -> SqlType | None:
+def _known_type(expr: Expr, inputs: JoinInputs) -> SqlType | None:
     """The type of a key: exact of what tasks compute, but of numbers the widest of their kind does.
 
     Of a DECIMAL of unknown digits none: in the widest type it could be rounded. Keys of unknown types are
     compared as they come, and refused if they come as different ones.
     """
-    type_ = type_of(expr, scope)
+    type_ = type_of(expr, inputs)
     if is_declared(expr):
         return type_
     try:
-        exact = compiled(expr, scope).type
+        exact = compiled(expr, inputs).type
     except NotExact:
         return None if type_ is not None and type_.is_decimal else type_
     if type_ is None or exact.is_decimal or not exact.is_number:

@@ -63,23 +63,23 @@ def number_type(type_: SqlType) -> NumberType | None:
     return {sql.FLOAT: FLOAT, sql.DOUBLE: DOUBLE}.get(type_)
 
 
-def sum_of(expr: Expr, scope: JoinInputs) -> Sum | None:
+def sum_of(expr: Expr, inputs: JoinInputs) -> Sum | None:
     """``expr`` as a sum, or None where it is something else."""
     match expr:
         case exp.Paren():
-            return sum_of(expr.this, scope)
+            return sum_of(expr.this, inputs)
         case exp.Column():
             ref = (expr.table, expr.name)
-            return Sum({ref: 1}) if scope.unit(ref) in (Unit.INTEGER, Unit.NUMBER) else None
+            return Sum({ref: 1}) if inputs.unit(ref) in (Unit.INTEGER, Unit.NUMBER) else None
         case exp.Literal():
             return None if expr.is_string else literal(expr.this)
         case exp.Neg():
-            return _added(Sum({}), sum_of(expr.this, scope), -1)
+            return _added(Sum({}), sum_of(expr.this, inputs), -1)
         case exp.Add() | exp.Sub():
-            left, right = sum_of(expr.this, scope), sum_of(expr.expression, scope)
+            left, right = sum_of(expr.this, inputs), sum_of(expr.expression, inputs)
             return _added(left, right, 1 if isinstance(expr, exp.Add) else -1)
         case exp.Cast():
-            return _cast(expr, scope)
+            return _cast(expr, inputs)
     return None
 
 
@@ -99,7 +99,7 @@ def literal(text: str) -> Sum | None:
     return Sum({}, -number.value, abs(number.value), own.places)
 
 
-def _cast(cast: exp.Cast, scope: JoinInputs) -> Sum | None:
+def _cast(cast: exp.Cast, inputs: JoinInputs) -> Sum | None:
     """Casts that keep the order and every value, or the nearest double of it."""
     target = number_type(sql_type(cast.to.sql(dialect="spark")))
     if target is None:
@@ -112,11 +112,11 @@ def _cast(cast: exp.Cast, scope: JoinInputs) -> Sum | None:
         if target.whole is not None and (number.places > target.places or number.size >= 10**target.whole):
             return None
         return Sum(number.terms, number.constant, number.size, number.places, has_real=target.is_real)
-    operand = sum_of(cast.this, scope)
+    operand = sum_of(cast.this, inputs)
     if operand is None or target == FLOAT:
         return None
     if target.whole is not None:
-        types = [number_type(scope.column(ref).type) for ref in operand.terms]
+        types = [number_type(inputs.column(ref).type) for ref in operand.terms]
         if len(types) != 1 or operand.size or types[0] is None or types[0].whole is None:
             return None
         if types[0].whole > target.whole or types[0].places > target.places:

@@ -30,35 +30,35 @@ _COUNTS: dict[type[Expr], int] = {
 _SUMS = (exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Neg, exp.Cast)
 
 
-def sums_of(condition: Expr, scope: JoinInputs, measure: Measure) -> tuple[IntegerSum, ...]:
+def sums_of(condition: Expr, inputs: JoinInputs, measure: Measure) -> tuple[IntegerSum, ...]:
     """The sums of a conjunct that some values of its columns, counted by ``measure``, bring out of their
     type."""
-    return tuple(dict.fromkeys(_sums(condition, scope, measure)))
+    return tuple(dict.fromkeys(_sums(condition, inputs, measure)))
 
 
-def _sums(condition: Expr, scope: JoinInputs, measure: Measure) -> Iterator[IntegerSum]:
+def _sums(condition: Expr, inputs: JoinInputs, measure: Measure) -> Iterator[IntegerSum]:
     for node in condition.walk():
         if not isinstance(node, _SUMS):
             continue
-        bits = _bits(node, scope)
+        bits = _bits(node, inputs)
         if bits is None:
             continue
-        form = linear_form(node, scope)
+        form = linear_form(node, inputs)
         if form is None:
             continue
         least, most = _ends(bits, form.unit.scale)
         low, high = form.low, form.high
         for ref, factor in form.terms.items():
-            ends = sorted(end * factor for end in _declared(ref, scope))
+            ends = sorted(end * factor for end in _declared(ref, inputs))
             low, high = low + ends[0], high + ends[1]
         if least <= low and high <= most:
             continue
-        yield _sum(form, least, most, scope, measure)
+        yield _sum(form, least, most, inputs, measure)
 
 
-def _sum(form: LinearForm, least: int, most: int, scope: JoinInputs, measure: Measure) -> IntegerSum:
+def _sum(form: LinearForm, least: int, most: int, inputs: JoinInputs, measure: Measure) -> IntegerSum:
     terms = [
-        (scope.side(ref[0]), Measured(scope.column_name(ref), measure), factor)
+        (inputs.side(ref[0]), Measured(inputs.column_name(ref), measure), factor)
         for ref, factor in form.terms.items()
     ]
     return IntegerSum(tuple(terms), form.low, form.high, least, most)
@@ -68,25 +68,25 @@ def _ends(bits: int, scale: int = 1) -> tuple[int, int]:
     return -(1 << (bits - 1)) * scale, ((1 << (bits - 1)) - 1) * scale
 
 
-def _declared(ref: Ref, scope: JoinInputs) -> tuple[int, int]:
+def _declared(ref: Ref, inputs: JoinInputs) -> tuple[int, int]:
     """The least and the greatest value that a column can have."""
-    bits = scope.column(ref).type.bits
+    bits = inputs.column(ref).type.bits
     return _ends(bits) if bits else (MIN_TIME, MAX_TIME)
 
 
-def _bits(expr: Expr, scope: JoinInputs) -> int | None:
+def _bits(expr: Expr, inputs: JoinInputs) -> int | None:
     """The width of an integer in Spark; None: it is none."""
     match expr:
         case exp.Paren():
-            return _bits(expr.this, scope)
+            return _bits(expr.this, inputs)
         case exp.Column():
-            return scope.column((expr.table, expr.name)).type.bits or None
+            return inputs.column((expr.table, expr.name)).type.bits or None
         case exp.Literal() if not expr.is_string:
             return _literal_bits(expr)
         case exp.Neg():
-            return _bits(expr.this, scope)
+            return _bits(expr.this, inputs)
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
-            left, right = _bits(expr.this, scope), _bits(expr.expression, scope)
+            left, right = _bits(expr.this, inputs), _bits(expr.expression, inputs)
             return None if left is None or right is None else max(left, right)
         case exp.IntDiv():
             return 64

@@ -51,7 +51,7 @@ def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None)
     }
     for node in nodes:
         for conjunct in split(node.match) + split(node.on):
-            sides = node.scope.sides(conjunct.expr)
+            sides = node.join_inputs.sides(conjunct.expr)
             if len(sides) == 1 and not node.padded(sides[0]):
                 _into_side(conjunct, node, sides[0], conditions)
             else:
@@ -84,7 +84,7 @@ def _sunk(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
 @_sunk.register
 def _(node: PassNode, conjunct: Conjunct, conditions: Conditions) -> bool:
     child = node.side(Side.LEFT)
-    if not node.scope.sides(conjunct.expr) or (isinstance(child, Input) and child.stages):
+    if not node.join_inputs.sides(conjunct.expr) or (isinstance(child, Input) and child.stages):
         return False  # above a stage Spark can ask anything, beneath it only what tasks can compute
     _into_side(conjunct, node, Side.LEFT, conditions)
     return True
@@ -98,7 +98,7 @@ def _(node: AggregateNode, conjunct: Conjunct, conditions: Conditions) -> bool:
 
 @_sunk.register
 def _(node: MatchNode, conjunct: Conjunct, conditions: Conditions) -> bool:
-    sides = node.scope.sides(conjunct.expr)
+    sides = node.join_inputs.sides(conjunct.expr)
     if len(sides) == 1:
         if node.padded(sides[0].other):
             return False

@@ -60,7 +60,7 @@ def residual_fields(residual: Residual | None) -> ResidualFields:
     )
 
 
-def residual_of(conjuncts: Sequence[Conjunct], scope: JoinInputs) -> tuple[Residual | None, list[PlanError]]:
+def residual_of(conjuncts: Sequence[Conjunct], inputs: JoinInputs) -> tuple[Residual | None, list[PlanError]]:
     """The AND of ``conjuncts``, ready to run; and the conjuncts that nobody can compute twice alike.
 
     One conjunct that tasks do not compute gives the whole to Spark: which of them fails on a value, and which
@@ -75,7 +75,7 @@ def residual_of(conjuncts: Sequence[Conjunct], scope: JoinInputs) -> tuple[Resid
     why: list[str] = []
     for conjunct in conjuncts:
         try:
-            trees.append(exact_condition(conjunct.expr, scope).tree)
+            trees.append(exact_condition(conjunct.expr, inputs).tree)
         except NotExact as reason:
             why.append(str(reason))
     tree = None if why else reduce(lambda left, right: ("and", left, right), trees)
@@ -98,7 +98,7 @@ ON_ONE = "compute it from one input alone, as a column of a view, and compare th
 
 
 def in_tasks(
-    conjunct: Conjunct, scope: JoinInputs, where: str = ON_BOTH, hint: str = ON_ONE
+    conjunct: Conjunct, inputs: JoinInputs, where: str = ON_BOTH, hint: str = ON_ONE
 ) -> Exact | PlanError:
     """What tasks compute of an expression over rows that Spark does not see, or why they cannot.
 
@@ -109,7 +109,7 @@ def in_tasks(
     if problem is not None:
         return problem
     try:
-        return exact(conjunct.expr, scope)
+        return exact(conjunct.expr, inputs)
     except NotExact as why:
         return PlanError(
             f"{conjunct.text} cannot be used in {where}: {why}", code="residual-function", hint=hint

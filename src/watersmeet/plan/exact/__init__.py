@@ -46,18 +46,18 @@ class _Names(SparkGrammar):
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
 
 
-def exact(expr: Expr, scope: JoinInputs) -> Exact:
+def exact(expr: Expr, inputs: JoinInputs) -> Exact:
     """``expr`` for tasks, as a column. Raises: NotExact."""
-    expression = compiled(expr, scope)
+    expression = compiled(expr, inputs)
     if any(part.is_interval for part in expression.type.every):  # also within an ARRAY
         raise NotExact(f"it is {expression.type}, which no column of rows between joins is")
     return expression
 
 
-def compiled(expr: Expr, scope: JoinInputs) -> Exact:
+def compiled(expr: Expr, inputs: JoinInputs) -> Exact:
     """``expr`` for tasks, of whatever type. Raises: NotExact."""
     if isinstance(expr, exp.Column):  # most are, and need not be written and read again
-        return Compiler(scope, [(expr.table, expr.name)], "c").of(exp.column("c0"))
+        return Compiler(inputs, [(expr.table, expr.name)], "c").of(exp.column("c0"))
     refs: list[Ref] = []
     used = {node.name.lower() for node in expr.find_all(exp.Identifier)}
     prefix = "c"
@@ -75,12 +75,12 @@ def compiled(expr: Expr, scope: JoinInputs) -> Exact:
     except SqlglotError as error:
         raise NotExact(str(error).split("\n")[0]) from None
     assert isinstance(tree, exp.Expression)
-    return Compiler(scope, refs, prefix).of(tree)
+    return Compiler(inputs, refs, prefix).of(tree)
 
 
-def exact_condition(expr: Expr, scope: JoinInputs) -> Exact:
+def exact_condition(expr: Expr, inputs: JoinInputs) -> Exact:
     """The same, of a condition."""
-    condition = exact(expr, scope)
+    condition = exact(expr, inputs)
     if condition.type not in (BOOLEAN, VOID):
         raise NotExact(f"it is {condition.type}, and no condition")
     return widened(condition, BOOLEAN)

@@ -52,16 +52,16 @@ from watersmeet.types.sql_type import (
 
 
 class Compiler:
-    """Compiles one expression, whose columns are the ``refs``, in the zone of ``scope``."""
+    """Compiles one expression, whose columns are the ``refs``, in the zone of ``inputs``."""
 
-    def __init__(self, scope: JoinInputs, refs: Sequence[Ref], prefix: str) -> None:
+    def __init__(self, inputs: JoinInputs, refs: Sequence[Ref], prefix: str) -> None:
         """``prefix``: of the names that stand for ``refs``, before their numbers."""
-        self._scope = scope
+        self._scope = inputs
         self._refs = refs
         self._prefix = prefix
         self._variables: dict[str, Exact] = {}
         self._named = 0
-        self.zone = scope.time_zone
+        self.zone = inputs.time_zone
 
     def of(self, node: Expr) -> Exact:
         rule = _RULES.get(type(node))

@@ -62,7 +62,7 @@ def groups_of(node: AggregateNode, feed: Feed | None) -> Groups:
             own, column = expr, ""
             if isinstance(expr, exp.Column):
                 ref = (expr.table, expr.name)
-                column = joined_name(*ref) if as_it_is or not node.scope.is_event_time(ref) else ""
+                column = joined_name(*ref) if as_it_is or not node.join_inputs.is_event_time(ref) else ""
             column = column or feed.held(expr, name)
         else:
             assert isinstance(child, Input)

@@ -169,7 +169,7 @@ def _closed_parts(times: Sequence[IntervalPart]) -> Iterator[IntervalPart]:
 
 def _without_watermark(draft: Draft, conjunct: Conjunct) -> str:
     columns = ((column.table, column.name) for column in conjunct.expr.find_all(exp.Column) if column.table)
-    names = [name_of(ref) for ref in dict.fromkeys(columns) if not draft.scope.is_event_time(ref)]
+    names = [name_of(ref) for ref in dict.fromkeys(columns) if not draft.join_inputs.is_event_time(ref)]
     if type(conjunct.expr) not in OPERATORS or not names:
         return ""
     return f" ({', '.join(names)} {'has' if len(names) == 1 else 'have'} no watermark)"
@@ -189,7 +189,7 @@ def _waits_for_ever(draft: Draft) -> Iterator[PlanError]:
         return
     left, right = _names(draft)
     first, second = _deciding(draft).refs
-    distance = example_distance(first, second, draft.scope) or "…"
+    distance = example_distance(first, second, draft.join_inputs) or "…"
     yield PlanError(
         f"state would grow without limit: a row of {left} without a later one of {right} would wait for "
         f"ever, for nothing says how much later than {name_of(first)} {name_of(second)} may be",

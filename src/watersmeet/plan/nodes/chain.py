@@ -74,7 +74,7 @@ def plan_nodes(query: Understood, after: Iterable[Expr]) -> tuple[tuple[NodePlan
 
 
 def _any_column(draft: Draft) -> str:
-    first = draft.scope.inputs[0]
+    first = draft.join_inputs.in_order[0]
     return joined_name(first.alias, (*first.event_times, first.columns[0].name)[0])
 
 
@@ -175,7 +175,7 @@ class _Chain:
         expr, i = equality.expr(side), draft.node.side(side)
         if equality.is_open and isinstance(i, Input) and i.stages:
             self.errors.append(open_key(expr))
-        plain = isinstance(expr, exp.Column) and not draft.scope.is_event_time((expr.table, expr.name))
+        plain = isinstance(expr, exp.Column) and not draft.join_inputs.is_event_time((expr.table, expr.name))
         return str(expr.name) if plain and not equality.is_open else ours(f"key{number + 1}")
 
     def _plan_feed(self, draft: Draft, side: Side, feed: Feed) -> None:

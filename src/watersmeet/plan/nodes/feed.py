@@ -56,13 +56,13 @@ class Feed:
     errors: list[PlanError] = field(default_factory=list)
 
     @property
-    def scope(self) -> JoinInputs:
-        return self.node.scope
+    def join_inputs(self) -> JoinInputs:
+        return self.node.join_inputs
 
     def key(self, number: int, equality: Equality) -> str:
         """The column that holds a key's values on this side."""
         expr = equality.expr(self.side)
-        if isinstance(expr, exp.Column) and not self.scope.is_event_time((expr.table, expr.name)):
+        if isinstance(expr, exp.Column) and not self.join_inputs.is_event_time((expr.table, expr.name)):
             return joined_name(expr.table, expr.name)
         if equality.is_open:
             self.errors.append(open_key(expr))
@@ -75,11 +75,11 @@ class Feed:
 
     def held(self, expr: Expr, name: str, conjunct: Conjunct | None = None) -> str:
         """The column that holds ``expr``: ``name``, if it has to be computed of the rows."""
-        aliases = self.scope.mentioned(expr)
+        aliases = self.join_inputs.mentioned(expr)
         if len(aliases) == 1 and aliases[0] not in self.node.nullable(self.side):
             return joined_name(aliases[0], self.derived.column(aliases[0], expr))
         if not isinstance(expr, exp.Column):
-            compiled = in_tasks(conjunct or Conjunct(expr, text_of(expr)), self.scope)
+            compiled = in_tasks(conjunct or Conjunct(expr, text_of(expr)), self.join_inputs)
             if isinstance(compiled, PlanError):
                 self.errors.append(compiled)
                 return name

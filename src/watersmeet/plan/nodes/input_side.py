@@ -195,7 +195,7 @@ def never_null(draft: Draft, side: Side) -> list[Ref]:
     """Columns of a side whose NULL lets its rows match nothing: those of bounds and bands."""
     timed = [ref for part in draft.parts.times for ref in part.refs]
     candidates = dict.fromkeys([*timed, *draft.parts.band_columns])
-    return [ref for ref in candidates if draft.scope.side(ref[0]) is side]
+    return [ref for ref in candidates if draft.join_inputs.side(ref[0]) is side]
 
 
 def compared_refs(draft: Draft, side: Side) -> list[Ref]:
@@ -204,7 +204,7 @@ def compared_refs(draft: Draft, side: Side) -> list[Ref]:
     if draft.residual is not None:
         mentioned = [ref for conjunct in draft.conjuncts for ref in refs(conjunct.expr)]
         candidates += [ref for ref in mentioned if joined_name(*ref) in draft.residual.columns]
-    return [ref for ref in dict.fromkeys(candidates) if draft.scope.side(ref[0]) is side]
+    return [ref for ref in dict.fromkeys(candidates) if draft.join_inputs.side(ref[0]) is side]
 
 
 def _column(name: str) -> Expr:

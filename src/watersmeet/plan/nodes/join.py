@@ -37,7 +37,7 @@ class Draft:
     """
 
     node: Node
-    scope: JoinInputs
+    join_inputs: JoinInputs
     conjuncts: tuple[Conjunct, ...]
     parts: Parts
     keys: tuple[Equality, ...]
@@ -81,32 +81,36 @@ class Draft:
             f"no pair can satisfy {text}: nothing can match"
             for text in dict.fromkeys((*texts, *self.values.inverted))
         ]
-        return (*_empty_intervals(inverted_pairs(self.links), self.bands, self.scope), *empty, *self.never)
+        return (
+            *_empty_intervals(inverted_pairs(self.links), self.bands, self.join_inputs),
+            *empty,
+            *self.never,
+        )
 
 
 def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[PlanError]]:
     """The join's condition taken apart, and what is wrong with it."""
-    scope = node.scope
-    parts, errors = classify(conjuncts, scope)
-    keys, wrong_keys = keys_of(parts.keys, scope)
+    inputs = node.join_inputs
+    parts, errors = classify(conjuncts, inputs)
+    keys, wrong_keys = keys_of(parts.keys, inputs)
     never, undecided = _constants(parts.constants)
-    residual, wrong_residuals = residual_of([*parts.residuals, *undecided], scope)
+    residual, wrong_residuals = residual_of([*parts.residuals, *undecided], inputs)
     careful = None
     if any(part.sums for part in parts.bands):
-        whole, _ = residual_of([*parts.careful, *undecided], scope)
+        whole, _ = residual_of([*parts.careful, *undecided], inputs)
         if whole is not None:
-            careful = _careful(parts, whole, scope)
+            careful = _careful(parts, whole, inputs)
             if whole.exact is None:  # Spark is asked one condition of all pairs
                 residual = whole
     draft = Draft(
         node=node,
-        scope=scope,
+        join_inputs=inputs,
         conjuncts=tuple(conjuncts),
         parts=parts,
         keys=keys,
         residual=residual,
-        bands=time_bands(parts.times, scope),
-        values=value_bands(parts.bands, scope),
+        bands=time_bands(parts.times, inputs),
+        values=value_bands(parts.bands, inputs),
         links=links_of(parts.times),
         never=tuple(never),
         careful=careful,
@@ -114,10 +118,10 @@ def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[Pla
     return draft, [*errors, *wrong_keys, *wrong_residuals]
 
 
-def _careful(parts: Parts, whole: Residual, scope: JoinInputs) -> Careful:
+def _careful(parts: Parts, whole: Residual, inputs: JoinInputs) -> Careful:
     return Careful(
         sums=tuple(dict.fromkeys(added for part in parts.bands for added in part.sums)),
-        values=value_bands([part for part in parts.bands if not part.sums], scope),
+        values=value_bands([part for part in parts.bands if not part.sums], inputs),
         residual=whole.expr,
         exact=whole.exact,
         columns=whole.columns,
@@ -142,7 +146,7 @@ def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
     """
     node = draft.node
     if node.is_asof:
-        return bounds_of(draft.links, draft.scope)
+        return bounds_of(draft.links, draft.join_inputs)
     joins = [other.node for other in drafts if isinstance(other.node, JoinNode)]
     inner = all(join.kind is JoinKind.INNER for join in joins)  # others have no times: they only drop rows
     beneath = {below.number for below in node.beneath}
@@ -155,7 +159,7 @@ def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
     ]
     links = together(pool)
     nullable = frozenset(ref for side in node.sides for ref in draft.may_be_null(side))
-    return bounds_of(links, draft.scope, None if inner else nullable)
+    return bounds_of(links, draft.join_inputs, None if inner else nullable)
 
 
 def _constants(constants: Sequence[Conjunct]) -> tuple[list[str], list[Conjunct]]:
@@ -172,7 +176,7 @@ def _constants(constants: Sequence[Conjunct]) -> tuple[list[str], list[Conjunct]
 
 
 def _empty_intervals(
-    inverted: Sequence[tuple[Ref, Ref]], bands: Sequence[ExactBand], scope: JoinInputs
+    inverted: Sequence[tuple[Ref, Ref]], bands: Sequence[ExactBand], inputs: JoinInputs
 ) -> list[str]:
     by_columns = {(band.left.column, band.right.column): band for band in bands}
     empty = {
@@ -181,12 +185,12 @@ def _empty_intervals(
         if band.lower is not None and band.upper is not None and band.lower > band.upper
     }
     for pair in inverted:
-        left, right = sorted(pair, key=lambda ref: scope.position(ref[0]))
-        empty.add((scope.column_name(left), scope.column_name(right)))
+        left, right = sorted(pair, key=lambda ref: inputs.position(ref[0]))
+        empty.add((inputs.column_name(left), inputs.column_name(right)))
     warnings = []
     for columns in sorted(empty):
         names = [
-            column if side in scope.joined else name_of((scope.of_side(side)[0].alias, column))
+            column if side in inputs.joined else name_of((inputs.of_side(side)[0].alias, column))
             for side, column in zip(Side, columns, strict=True)
         ]
         texts = " and ".join(by_columns[columns].texts)

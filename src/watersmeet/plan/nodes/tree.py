@@ -53,7 +53,7 @@ class Node:
         return tuple(visible_inputs(self._part(side)))
 
     @property
-    def scope(self) -> JoinInputs:
+    def join_inputs(self) -> JoinInputs:
         inputs = [self.inputs(side) for side in self.sides]
         joined = frozenset(side for side in self.sides if isinstance(self.side(side), Node))
         return JoinInputs(
