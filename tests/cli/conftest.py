@@ -44,7 +44,7 @@ def tick(number: int, **account: int) -> SimpleNamespace:
     counts = {"in": account.get("in", 0)}
     retained = account.pop("retained", 0)
     query = SimpleNamespace(
-        inputs={"a.t": 5 + number},
+        input_watermarks={"a.t": 5 + number},
         state={"a": retained},
         counts={"a": counts},
         account={"a": account},
