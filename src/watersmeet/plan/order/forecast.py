@@ -114,24 +114,26 @@ def flows(query: QueryPlan) -> list[dict[str, Behind]]:
 
 
 @singledispatch
-def _flows(node: NodePlan, query: QueryPlan, behinds: Mapping[str, Behind]) -> dict[str, Behind]:
+def _flows(node: NodePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
     """What leaves a node of the watermarks that come. One that keeps no rows lets them pass."""
-    return {key: behinds[key] for key in node.watermark_keys if key in behinds}
+    return {key: behind_by_key[key] for key in node.watermark_keys if key in behind_by_key}
 
 
 @_flows.register
-def _(node: JoinPlan, query: QueryPlan, behinds: Mapping[str, Behind]) -> dict[str, Behind]:
-    leaving = {key: _leaving(query, node, key, behinds) for key in node.watermark_keys if key in behinds}
+def _(node: JoinPlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
+    leaving = {
+        key: _leaving(query, node, key, behind_by_key) for key in node.watermark_keys if key in behind_by_key
+    }
     return {key: behind for key, behind in leaving.items() if behind is not None}
 
 
 @_flows.register
-def _(node: AggregatePlan, query: QueryPlan, behinds: Mapping[str, Behind]) -> dict[str, Behind]:
+def _(node: AggregatePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
     """A window's end is behind as the time is, its start by its length more; how long a session gets, nobody
     knows."""
-    if node.time_key not in behinds:
+    if node.time_key not in behind_by_key:
         return {}
-    most = behinds[node.time_key].at_most
+    most = behind_by_key[node.time_key].at_most
     unknown = most is None or node.kind is WindowKind.SESSION
     start = None if unknown or most is None else most + node.size
     return {WINDOW_START: Behind(start), WINDOW_END: Behind(most)}
@@ -139,16 +141,16 @@ def _(node: AggregatePlan, query: QueryPlan, behinds: Mapping[str, Behind]) -> d
 
 def incoming(query: QueryPlan, node: NodePlan, beneath: list[dict[str, Behind]]) -> dict[str, Behind]:
     """The keys whose watermarks come to a node; ``beneath``: what leaves the nodes before it."""
-    behinds: dict[str, Behind] = {}
+    behind_by_key: dict[str, Behind] = {}
     for side in node.sides:
         if side.feed is not None:
-            behinds |= beneath[side.feed.node]
+            behind_by_key |= beneath[side.feed.node]
             continue
         for place, column in enumerate(side.event_times):
             behind = _of_branches(query, side, place, column, beneath)
             if behind is not None:
-                behinds[side.watermark_key(column)] = behind
-    return behinds
+                behind_by_key[side.watermark_key(column)] = behind
+    return behind_by_key
 
 
 def _of_branches(
@@ -176,11 +178,13 @@ def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> 
     return lag + query.options.allowed_lateness + day
 
 
-def _leaving(query: QueryPlan, join: JoinPlan, key: str, behinds: Mapping[str, Behind]) -> Behind | None:
+def _leaving(
+    query: QueryPlan, join: JoinPlan, key: str, behind_by_key: Mapping[str, Behind]
+) -> Behind | None:
     """The watermark of ``key`` as it leaves the join; None: none does."""
-    came = behinds[key].at_most
-    bounds = [b for b in join.bounds if b.evicted == key and b.by in behinds]
-    held = _first_release(bounds, _as_asked(join, behinds))
+    came = behind_by_key[key].at_most
+    bounds = [b for b in join.bounds if b.evicted == key and b.by in behind_by_key]
+    held = _first_release(bounds, _as_asked(join, behind_by_key))
     if query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None:
         if held is None:
             return None
@@ -194,23 +198,25 @@ def _leaving(query: QueryPlan, join: JoinPlan, key: str, behinds: Mapping[str, B
     return Behind(None if after is None or came is None else after, bound)
 
 
-def _as_asked(join: JoinPlan, behinds: Mapping[str, Behind]) -> Mapping[str, Behind]:
+def _as_asked(join: JoinPlan, behind_by_key: Mapping[str, Behind]) -> Mapping[str, Behind]:
     """Of an ASOF join, with the watermark of its left time as far behind as left rows that wait hold it."""
     if join.asof is None:
-        return behinds
+        return behind_by_key
     band = join.bands[0]
     left, right = join.left.watermark_key(band.left.column), join.right.watermark_key(band.right.column)
-    if left not in behinds or right not in behinds or band.upper is None:
-        return behinds
-    parts = (behinds[left].at_most, behinds[right].at_most)
+    if left not in behind_by_key or right not in behind_by_key or band.upper is None:
+        return behind_by_key
+    parts = (behind_by_key[left].at_most, behind_by_key[right].at_most)
     if parts[0] is None or parts[1] is None:
-        return {**behinds, left: Behind(None)}
-    return {**behinds, left: Behind(max(parts[0], parts[1] + band.upper))}
+        return {**behind_by_key, left: Behind(None)}
+    return {**behind_by_key, left: Behind(max(parts[0], parts[1] + band.upper))}
 
 
-def _first_release(bounds: list[Bound], behinds: Mapping[str, Behind]) -> tuple[Bound, int | None] | None:
+def _first_release(
+    bounds: list[Bound], behind_by_key: Mapping[str, Behind]
+) -> tuple[Bound, int | None] | None:
     """The bound that releases a row first, and how long after the row's time (None: cannot be said)."""
-    told = [(b, b.c + behind) for b in bounds if (behind := behinds[b.by].at_most) is not None]
+    told = [(b, b.c + behind) for b in bounds if (behind := behind_by_key[b.by].at_most) is not None]
     if told:
         return min(told, key=lambda pair: pair[1])
     return (bounds[0], None) if bounds else None
@@ -223,8 +229,8 @@ def side_forecasts(
     leaving, run = flows(query), measured or {}
     forecasts = []
     for node in query.every(JoinPlan):
-        behinds = incoming(query, node, leaving)
-        left, right = (_with(_side(node, side, behinds), run) for side in Side)
+        behind_by_key = incoming(query, node, leaving)
+        left, right = (_with(_side(node, side, behind_by_key), run) for side in Side)
         forecasts.append((node, (left, right)))
     return forecasts
 
@@ -242,13 +248,13 @@ def _with(forecast: SideForecast, run: Mapping[str, MeasuredSide]) -> SideForeca
     return replace(forecast, measured=measured_side, row=row)
 
 
-def _side(join: JoinPlan, side: Side, behinds: Mapping[str, Behind]) -> SideForecast:
+def _side(join: JoinPlan, side: Side, behind_by_key: Mapping[str, Behind]) -> SideForecast:
     plan = join.side(side)
     keys = {plan.watermark_key(column) for column in plan.event_times}
-    bounds = [b for b in join.bounds if b.evicted in keys and b.by in behinds]
+    bounds = [b for b in join.bounds if b.evicted in keys and b.by in behind_by_key]
     timed = [b for b in bounds if key_in_time(join, b.evicted)]
-    behinds = _as_asked(join, behinds)
-    held = _first_release(timed or bounds, behinds)
+    behind_by_key = _as_asked(join, behind_by_key)
+    held = _first_release(timed or bounds, behind_by_key)
     bound, after = held if held is not None else (None, None)
     if not join.matchable:
         bound, after = None, 0
@@ -261,7 +267,7 @@ def _side(join: JoinPlan, side: Side, behinds: Mapping[str, Behind]) -> SideFore
         side=plan,
         kept=None if after is None else max(after, 0),
         bound=bound,
-        behind=None if by is None or by not in behinds else behinds[by].at_most,
+        behind=None if by is None or by not in behind_by_key else behind_by_key[by].at_most,
         in_time=in_time,
         rate=None if plan.stages else _rate([branch.source for _, branch in plan.sources]),
         row=row_bytes(join, side),
