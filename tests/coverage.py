@@ -1,0 +1,98 @@
+"""A pytest plugin: how much of the package the tests run, lines and branches, and a floor under it.
+
+``-p tests.coverage --coverage-floor 90`` fails a run of less than 90 %; with ``--coverage-json FILE`` it says
+of each file what was run and what was missed. What other processes run, those of the command line and
+Spark's workers, does not count. Slipcover takes its probes out of code that has run, so that a long run costs
+next to nothing: importing the package takes each process some seconds more, and that is all.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "watersmeet"
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("coverage")
+    group.addoption("--coverage-floor", type=float, metavar="PERCENT", help="least share of the package")
+    group.addoption("--coverage-json", type=Path, metavar="FILE", help="where to say what was missed")
+
+
+def pytest_configure(config):
+    if config.getoption("--coverage-floor") is None:
+        return
+    if config.getoption("numprocesses", None):  # the others run the tests
+        config.pluginmanager.register(Floor(config), "coverage-floor")
+    else:
+        config.pluginmanager.register(Probes(config), "coverage-probes")
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Floor(config), "coverage-floor")
+
+
+class Probes:
+    """In a process that runs tests: what it ran of the package."""
+
+    def __init__(self, config):
+        import slipcover
+
+        self.config = config
+        self.slipcover = slipcover.Slipcover(branch=True, source=[str(PACKAGE)])
+        matcher = slipcover.FileMatcher(sources=[str(PACKAGE)])
+        self.imports = slipcover.ImportManager(self.slipcover, matcher)
+        self.imports.__enter__()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session):
+        text = json.dumps(self.slipcover.get_coverage())
+        if hasattr(self.config, "workeroutput"):
+            self.config.workeroutput["coverage"] = text
+        else:
+            self.config.pluginmanager.get_plugin("coverage-floor").take(text)
+
+    def pytest_unconfigure(self):
+        self.imports.__exit__()
+
+
+class Floor:
+    """In the process that people look at: what all of them ran together."""
+
+    def __init__(self, config):
+        self.floor = config.getoption("--coverage-floor")
+        self.file = config.getoption("--coverage-json")
+        self.report = None
+
+    @property
+    def percent(self):
+        return 0.0 if self.report is None else self.report["summary"]["percent_covered"]
+
+    def take(self, text):
+        import slipcover
+
+        of_process = json.loads(text)
+        if self.report is None:
+            self.report = of_process
+        else:
+            slipcover.merge_coverage(self.report, of_process)
+
+    def pytest_testnodedown(self, node):
+        text = getattr(node, "workeroutput", {}).get("coverage")
+        if text is not None:  # a process that died fails the run anyway
+            self.take(text)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session):
+        if self.file is not None:
+            self.file.write_text(json.dumps(self.report))
+        if session.exitstatus == pytest.ExitCode.OK and self.percent < self.floor:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        terminalreporter.write_line(
+            f"coverage: {self.percent:.2f} % of lines and branches, {self.floor} at least"
+        )
+        if self.percent < self.floor:
+            terminalreporter.write_line("FAILED: the tests run less of the package than before", red=True)
