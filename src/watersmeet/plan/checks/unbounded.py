@@ -252,7 +252,7 @@ def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound], place: st
 def _named(i: Input) -> str:
     sources = " and ".join(f'"{name}"' for name in dict.fromkeys(source.name for source in i.sources))
     made_of = [f"source {sources}"] if sources else []
-    made_of += [" with ".join(beneath.alias for beneath in stage.inputs) for stage in i.stages]
+    made_of += [" with ".join(stage_input.alias for stage_input in stage.inputs) for stage in i.stages]
     return f'input "{i.alias}" ({" and ".join(made_of)})'
 
 

@@ -41,19 +41,19 @@ class Link:
     low: int = MIN_TIME
     high: int = MAX_TIME
 
-    def then(self, beneath: Link) -> Link:
+    def then(self, further: Link) -> Link:
         """The chain of this link and of one that bounds its ``by``."""
 
         def cut(value: int) -> int:
             return min(max(value - self.c, self.low), self.high)
 
         return Link(
-            self.c + beneath.c,
-            _both(self.text, beneath.text),
-            self.span + beneath.span,
-            self.plain and beneath.plain,
-            cut(beneath.low),
-            cut(beneath.high),
+            self.c + further.c,
+            _both(self.text, further.text),
+            self.span + further.span,
+            self.plain and further.plain,
+            cut(further.low),
+            cut(further.high),
         )
 
 

@@ -180,9 +180,9 @@ def _total(sides: Sequence[SideForecast]) -> Iterator[str]:
     if not any(not side.side.feeds for side in counted) or None in row_counts:
         return
     total = sum((rows or 0.0) * side.row.bytes for rows, side in zip(row_counts, counted, strict=True))
-    beneath = "" if len(counted) == len(rows) else ", and what is kept of joined rows"
-    beneath += "" if len(rows) == len(sides) else ", and partial aggregates"
-    yield f"together: {size_of(total)}{beneath}"
+    besides = "" if len(counted) == len(rows) else ", and what is kept of joined rows"
+    besides += "" if len(rows) == len(sides) else ", and partial aggregates"
+    yield f"together: {size_of(total)}{besides}"
 
 
 def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:

@@ -46,13 +46,14 @@ def origins_of(nodes: Sequence[NodePlan]) -> dict[tuple[int, str], Origins]:
     return all_origins
 
 
-def side_origins(side: SidePlan, beneath: Sequence[Origins] = ()) -> Origins:
-    """Of one side. ``beneath``: per node, of the columns that leave it."""
+def side_origins(side: SidePlan, rows_of_nodes: Sequence[Origins] = ()) -> Origins:
+    """Of one side. ``rows_of_nodes``: per node, of the columns that leave it."""
     if side.feed is not None:
-        return _fed(side.feed, beneath)
+        return _fed(side.feed, rows_of_nodes)
     types = {column.name: str(column.type) for column in side.input.columns}
     branches = [
-        _fed(branch, beneath) if isinstance(branch, FeedPlan) else _read(branch) for branch in side.branches
+        _fed(branch, rows_of_nodes) if isinstance(branch, FeedPlan) else _read(branch)
+        for branch in side.branches
     ]
     origins = {}
     for name in dict.fromkeys(name for branch in branches for name in branch):
@@ -88,9 +89,9 @@ def _read(branch: BranchPlan) -> Origins:
     }
 
 
-def _fed(feed: FeedPlan, beneath: Sequence[Origins]) -> Origins:
+def _fed(feed: FeedPlan, rows_of_nodes: Sequence[Origins]) -> Origins:
     """Of the columns that come from a node beneath."""
-    rows = beneath[feed.node]
+    rows = rows_of_nodes[feed.node]
     origins = {name: rows[column] for name, column in feed.copied}
     return origins | {name: _made(expr, rows) for name, expr in feed.computed}
 

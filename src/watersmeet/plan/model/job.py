@@ -50,14 +50,14 @@ class QueryPlan:
     def sides(self) -> tuple[SidePlan, ...]:
         """The sides that are inputs, in the query's order, those of stages before what they feed."""
 
-        def beneath(node: NodePlan) -> Iterator[SidePlan]:
+        def sides_of(node: NodePlan) -> Iterator[SidePlan]:
             for side in node.sides:
                 for feed in side.feeds:
-                    yield from beneath(self.nodes[feed.node])
+                    yield from sides_of(self.nodes[feed.node])
                 if side.feed is None:
                     yield side
 
-        return tuple(beneath(self.root))
+        return tuple(sides_of(self.root))
 
     @property
     def accounted(self) -> tuple[SidePlan, ...]:

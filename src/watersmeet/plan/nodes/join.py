@@ -131,8 +131,8 @@ def _careful(parts: Parts, whole: Residual, inputs: JoinInputs) -> Careful:
 def looks_above(draft: Draft, drafts: Sequence[Draft], bounds: Sequence[Bound]) -> bool:
     """Whether some of a join's ``bounds`` follow from joins above it: then a row that is released may still
     meet this join's own condition, though nothing can come of it."""
-    beneath = {node.number for node in draft.node.beneath}
-    own = bounds_in(draft, [other for other in drafts if other.node.number in beneath])
+    numbers = {node.number for node in draft.node.beneath}
+    own = bounds_in(draft, [other for other in drafts if other.node.number in numbers])
     smallest = {(bound.evicted, bound.by): bound.c for bound in own}
     return any(smallest.get((bound.evicted, bound.by)) != bound.c for bound in bounds)
 
@@ -149,13 +149,13 @@ def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
         return bounds_of(draft.links, draft.join_inputs)
     joins = [other.node for other in drafts if isinstance(other.node, JoinNode)]
     inner = all(join.kind is JoinKind.INNER for join in joins)  # others have no times: they only drop rows
-    beneath = {below.number for below in node.beneath}
+    numbers = {below.number for below in node.beneath}
     pool = [
         other.links
         for other in drafts
         if inner
         or other is draft
-        or (other.node.number in beneath and not other.node.hides_right)  # there is no partner any more
+        or (other.node.number in numbers and not other.node.hides_right)  # there is no partner any more
     ]
     links = together(pool)
     nullable = frozenset(ref for side in node.sides for ref in draft.may_be_null(side))

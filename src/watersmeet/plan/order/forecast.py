@@ -139,28 +139,28 @@ def _(node: AggregatePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]
     return {WINDOW_START: Behind(start), WINDOW_END: Behind(most)}
 
 
-def incoming(query: QueryPlan, node: NodePlan, beneath: list[dict[str, Behind]]) -> dict[str, Behind]:
-    """The keys whose watermarks come to a node; ``beneath``: what leaves the nodes before it."""
+def incoming(query: QueryPlan, node: NodePlan, of_nodes: list[dict[str, Behind]]) -> dict[str, Behind]:
+    """The keys whose watermarks come to a node; ``of_nodes``: what leaves the nodes before it."""
     behind_by_key: dict[str, Behind] = {}
     for side in node.sides:
         if side.feed is not None:
-            behind_by_key |= beneath[side.feed.node]
+            behind_by_key |= of_nodes[side.feed.node]
             continue
         for place, column in enumerate(side.event_times):
-            behind = _of_branches(query, side, place, column, beneath)
+            behind = _of_branches(query, side, place, column, of_nodes)
             if behind is not None:
                 behind_by_key[side.watermark_key(column)] = behind
     return behind_by_key
 
 
 def _of_branches(
-    query: QueryPlan, side: SidePlan, place: int, column: str, beneath: list[dict[str, Behind]]
+    query: QueryPlan, side: SidePlan, place: int, column: str, of_nodes: list[dict[str, Behind]]
 ) -> Behind | None:
     """How far W of an input's event time is behind: as far as the branch that is furthest behind. None: some
     branch has no watermark there."""
     lags: list[int | None] = [lag_of(query, side, branch, place) for _, branch in side.sources]
     for _, feed in side.stages:
-        told = beneath[feed.node].get(dict(feed.event_times)[column])
+        told = of_nodes[feed.node].get(dict(feed.event_times)[column])
         if told is None:
             return None
         lags.append(told.at_most)
@@ -347,10 +347,10 @@ def state_bytes(query: QueryPlan, aliases: frozenset[str] | None = None) -> floa
     return total
 
 
-def _rate_in(side: SideForecast, beneath: Mapping[int, float]) -> float | None:
-    """Rows per second of a side; None: not all that comes is declared. ``beneath``: of the joins' rows."""
+def _rate_in(side: SideForecast, rate_of_node: Mapping[int, float]) -> float | None:
+    """Rows per second of a side; None: not all that comes is declared. ``rate_of_node``: of joined rows."""
     declared = [branch.source.rows_per_second for _, branch in side.side.sources]
-    rates = [*declared, *(beneath.get(feed.node) for feed in side.side.feeds)]
+    rates = [*declared, *(rate_of_node.get(feed.node) for feed in side.side.feeds)]
     finite = [rate for rate in rates if rate is not None]
     return sum(finite) if rates and len(finite) == len(rates) else None
 

@@ -100,7 +100,7 @@ def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Q
     if _names(query) == names:
         return replace(query, relation=relation)
 
-    def beneath(i: Input) -> Input:
+    def with_relation(i: Input) -> Input:
         branches = [
             replace(branch, stage=_with_relation(branch.stage, names, relation))
             if isinstance(branch, StageBranch)
@@ -109,7 +109,7 @@ def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Q
         ]
         return replace(i, branches=tuple(branches))
 
-    return replace(query, relation=with_inputs(query.relation, beneath))
+    return replace(query, relation=with_inputs(query.relation, with_relation))
 
 
 def _clusters(relation: Relation) -> Iterator[Join]:
@@ -136,13 +136,13 @@ def _parts(relation: Relation) -> list[Relation]:
 
 
 def _conditions(query: Query) -> list[Expr]:
-    def beneath(relation: Relation) -> list[Expr]:
+    def conjuncts_of(relation: Relation) -> list[Expr]:
         if isinstance(relation, Input):
             return []
         own = [*_written(relation.on), *_written(relation.where)]
-        return beneath(relation.left) + beneath(relation.right) + own
+        return conjuncts_of(relation.left) + conjuncts_of(relation.right) + own
 
-    return beneath(query.relation) + _written(query.where)
+    return conjuncts_of(query.relation) + _written(query.where)
 
 
 def _written(condition: Expr | None) -> list[Expr]:
