@@ -12,14 +12,6 @@ from watersmeet.testing.cases import check_case, load_cases
 
 CASES = Path(__file__).parents[1] / "cases"
 
-NOT_YET = {
-    # joins of more than two inputs whose results may be taken back
-    "flink-F50-F51-three-way-changelog",
-    "flink-F52-left-left",
-    "materialize-2.7-delta-join-auto",
-    "materialize-2.7-delta-join-delta",
-}
-
 WAYS = {
     "1": (1, None, False),
     "7": (7, None, False),
@@ -30,11 +22,7 @@ WAYS = {
 
 def all_cases() -> list[Any]:
     return [
-        pytest.param(
-            case,
-            id=f"{path.stem}-{case['case']}",
-            marks=[pytest.mark.xfail(reason="not yet")] if case["case"] in NOT_YET else [],
-        )
+        pytest.param(case, id=f"{path.stem}-{case['case']}")
         for path in sorted(CASES.glob("*.json"))
         for case in load_cases(path)
     ]
@@ -46,8 +34,3 @@ def test_case(case: dict[str, Any], way: str, tmp_path: Path) -> None:
     partitions, hash_seed, stored = WAYS[way]
     outputs = replay_case(case, partitions, hash_seed, str(tmp_path) if stored else None)
     assert check_case(case, outputs) == []
-
-
-def test_the_list_of_what_is_not_yet_names_cases() -> None:
-    known = {case["case"] for path in CASES.glob("*.json") for case in load_cases(path)}
-    assert known >= NOT_YET

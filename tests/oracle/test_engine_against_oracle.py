@@ -149,3 +149,10 @@ def test_engine_agrees_on_changes(seed: int, chunk: int) -> None:
     """Streams and tables with deletes, as a changelog."""
     first = seed + 10**6
     run_chunk(range(first + chunk, first + CASES, CHUNKS), random_case, changes=True)
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_engine_agrees_on_changes_of_many_inputs(seed: int, chunk: int) -> None:
+    """Chains and trees of joins over streams and tables with deletes."""
+    first = seed + 2 * 10**6
+    run_chunk(range(first + chunk, first + CASES // 2, CHUNKS), random_multiway_case, changes=True)

@@ -280,10 +280,15 @@ def test_what_may_still_match_is_counted_per_input() -> None:
     ]
 
 
-def test_changelog_of_many_inputs_is_unsupported() -> None:
-    with pytest.raises(Unsupported):
-        run_case(
-            case(
-                "SELECT a.t AS a FROM a JOIN b ON a.t = b.t JOIN c ON c.t = a.t", [], output_mode="changelog"
-            )
+def test_rows_of_joins_are_taken_back() -> None:
+    """A pad of the first join goes through the second, and is taken back there, too."""
+    found = run_case(
+        case(
+            "SELECT a.t AS a, b.t AS b, c.t AS c FROM a LEFT JOIN b ON a.t = b.t LEFT JOIN c ON c.t = b.t",
+            [{"rows": rows(a=[{"t": 1}], c=[{"t": 1}])}, {"rows": rows(b=[{"t": 1}])}],
+            output_mode="changelog",
         )
+    )
+    assert found[0]["rows"] == [{"a": 1, "b": None, "c": None, "_diff": 1}]
+    assert sorted(row["_diff"] for row in found[1]["rows"]) == [-1, 1]
+    assert {"a": 1, "b": 1, "c": 1, "_diff": 1} in found[1]["rows"]

@@ -6,7 +6,8 @@ several inputs of one side, keys of two inputs, WHERE above inner and outer join
 
 Keywords fix a draw: ``inputs``, ``kinds`` (those that joins are drawn from), ``semi`` (whether some of those
 become SEMI or ANTI, if no ``kinds`` are given), ``asof`` (one of them, or more, is an ASOF join), ``time``
-(as for `random_case`), ``shape`` (plain, comma, self, using, union, triangle), ``rule``, ``plan``.
+(as for `random_case`), ``shape`` (plain, comma, self, using, union, triangle), ``rule``, ``plan``, ``changes``
+(changelog with deletes), ``tables`` (of changes: tables instead of streams).
 """
 
 from __future__ import annotations
@@ -44,14 +45,18 @@ class Node:
 
 
 def random_multiway_case(seed: int, **profile: Any) -> dict[str, Any]:
-    """A case of 2 to 4 inputs in the format of semantics.md, section 6; without ``expect``; append mode."""
+    """A case of 2 to 4 inputs in the format of semantics.md, section 6; without ``expect``."""
     rng = random.Random(seed)
     asof = profile.get("asof", False)
+    changes = profile.get("changes", False)
+    tables = changes and profile.get("tables", rng.random() < 0.5)
     inputs = profile.get("inputs") or rng.choices([2, 3, 4], [60, 30, 10] if asof else [5, 60, 35])[0]
     time = profile.get("time") or rng.choices(
         ["BIGINT", "INT", "TIMESTAMP", "DATE", "MIXED", "EXTREME"],
         [38, 8, 28, 12, 14, 12],
     )[0]  # fmt: skip
+    if tables and time == "EXTREME":  # only event times saturate, and a table has none
+        time = "BIGINT"
     draft = Draft(rng, draw_times(rng, time, inputs), inputs)
     draft.shape = (
         profile.get("shape")
@@ -60,6 +65,8 @@ def random_multiway_case(seed: int, **profile: Any) -> dict[str, Any]:
             [62, 0, 8, 8, 12, 0] if asof else [62, 5, 8, 8, 8, 9],
         )[0]
     )
+    if tables and draft.shape == "union":
+        draft.shape = "plain"
     kinds = profile.get("kinds") or rng.choice(
         [["INNER"], KINDS, KINDS, ["INNER", "LEFT"], ["INNER", *KINDS]]
     )
@@ -68,20 +75,23 @@ def random_multiway_case(seed: int, **profile: Any) -> dict[str, Any]:
     _draw_inputs(draft)
     root = _draw_tree(draft, kinds)
     may_be_other = draft.shape not in ("comma", "triangle")
-    if may_be_other and profile.get("semi", "kinds" not in profile and draft.chance(0.25)):
+    may_be_semi = "kinds" not in profile and not changes
+    if may_be_other and profile.get("semi", may_be_semi and draft.chance(0.25)):
         _draw_left_only(draft, root)
     if asof:
         _draw_asof(draft, root)
     _draw_conditions(draft, root)
     where = _draw_where(draft, root)
     case: dict[str, Any] = {"case": f"random-multiway-{seed}"}
-    declared, lags = declare_streams(draft, changes=False, tables=False)
-    case["streams"] = declared
+    declared, lags = declare_streams(draft, changes, tables)
+    case["tables" if tables else "streams"] = declared
     case["query"] = _query(draft, root, where)
     options = _draw_options(draft, profile)
+    if changes:
+        options["output_mode"] = "changelog"
     if options:
         case["options"] = options
-    case["steps"] = draw_steps(draft, declared, lags, changes=False)
+    case["steps"] = draw_steps(draft, declared, lags, changes)
     return case
 
 

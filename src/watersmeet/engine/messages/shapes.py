@@ -20,6 +20,7 @@ from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.elsewhere import Elsewhere
 from watersmeet.kernel.expressions.evaluate import Computed
 from watersmeet.kernel.joined import JoinedColumn
+from watersmeet.kernel.lasting import PairBound
 from watersmeet.kernel.pairs import Condition, PairTest
 from watersmeet.kernel.partial import Partials
 from watersmeet.names import DIFF, ours
@@ -300,10 +301,12 @@ class MatchShape(NodeShape):
 @dataclass(frozen=True, kw_only=True)
 class JoinShape(MatchShape):
     """Rows of both sides are kept. ``broadcast``: the side of which every task has all rows; see
-    `engine.nodes.broadcast`. ``reach``: of an ASOF join."""
+    `engine.nodes.broadcast`. ``reach``: of an ASOF join. ``lasting``: what pairs have to meet, besides the
+    condition, to come to a result in changelog mode; see `kernel.lasting`."""
 
     broadcast: Side | None = None
     reach: Reach | None = None
+    lasting: tuple[PairBound, ...] = ()
 
     def is_broadcast(self, place: int) -> bool:
         return self.broadcast is not None and place_of(self.broadcast) == place

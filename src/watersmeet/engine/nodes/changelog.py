@@ -38,6 +38,7 @@ from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import Mask, Side, below
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
+from watersmeet.kernel.lasting import lasting
 from watersmeet.kernel.pairs import Condition, find
 from watersmeet.kernel.pieces import held_by, whole
 from watersmeet.kernel.probe import Rows
@@ -57,11 +58,12 @@ _SAMPLES = 5
 @dataclass
 class Change:
     """Inserts or deletes of one side. ``matches``: per row, how many live partners it has (inserts: after the
-    tick; deletes: before it)."""
+    tick; deletes: before it). ``released``: of deletes, which rows were released before the tick."""
 
     rows: SortedRows
     diff: int
     matches: npt.NDArray[np.int64]
+    released: Mask
 
 
 def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice]) -> Iterator[pa.RecordBatch]:
@@ -139,13 +141,15 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
     inserts = None
     if len(added):
         sorted_rows, _ = sort_rows(take_rows(batch, added), buckets[added], own.task.layout, own.work.index)
-        inserts = Change(sorted_rows, 1, np.zeros(len(sorted_rows), dtype=np.int64))
+        zeros = np.zeros(len(sorted_rows), dtype=np.int64)
+        inserts = Change(sorted_rows, 1, zeros, zeros.astype(np.bool_))
     deletes = None
     if len(gone):
         needles, order = sort_rows(take_rows(batch, gone), buckets[gone], own.task.layout, own.work.index)
         taken = _take_away(own, needles, -net[gone][order], report)
         if len(taken):
-            deletes = Change(needles_at(needles, taken), -1, np.zeros(len(taken), dtype=np.int64))
+            zeros = np.zeros(len(taken), dtype=np.int64)
+            deletes = Change(needles_at(needles, taken), -1, zeros, _released(own, needles, taken))
     return inserts, deletes
 
 
@@ -221,11 +225,11 @@ def _plain(value: Any) -> Any:
 
 
 def _equality(side: SideShape) -> Condition:
-    """Rows equal in every kept column, NULLs equal."""
+    """Rows equal in every stored column, NULLs equal."""
     exact = [index for index in side.layout.indexes if index.measure != REAL]
     decided = {index.column for index in exact if index.measure.tells_apart}
     return Condition(
-        keys=tuple(Key(name, name, null_safe=True) for name in side.schema.names if name not in decided),
+        keys=tuple(Key(name, name, null_safe=True) for name in side.stored_schema.names if name not in decided),
         bands=tuple(ExactBand(index, index, 0, 0) for index in exact),
         comparisons=(),
         rechecks=(),
@@ -254,6 +258,9 @@ def _pairs(
         return
     for needle, row in find(shape.condition, change.rows, side, piece.looked_up):
         alive = ~marks("gone", row)
+        if shape.lasting:
+            known = piece.alive(row) & ~change.released[needle]
+            alive &= known | _lasting(shape, side, change.rows, needle, piece.rows, row)
         needle, row = needle[alive], row[alive]
         if not len(row):
             continue
@@ -274,6 +281,10 @@ def _new_pairs(
     if inserts is None or change is None:
         return
     for needle, row in find(shape.condition, inserts.rows, Side.LEFT, change.rows):
+        if shape.lasting:
+            keep = ~change.released[row]
+            keep |= _lasting(shape, Side.LEFT, inserts.rows, needle, change.rows, row)
+            needle, row = needle[keep], row[keep]
         np.add.at(inserts.matches, needle, change.diff)
         if change.diff > 0:
             np.add.at(change.matches, row, 1)
@@ -292,7 +303,21 @@ def _count_lost_partners(shape: JoinShape, right: Change | None, left: SideSlice
         lost = piece.newly("gone")
         if len(lost):
             for needle, row in find(shape.condition, right.rows, Side.RIGHT, piece.rows):
-                np.add.at(right.matches, needle[places_among(row, lost) >= 0], 1)
+                counts = places_among(row, lost) >= 0
+                if shape.lasting:
+                    known = piece.alive(row) & ~right.released[needle]
+                    counts &= known | _lasting(shape, Side.RIGHT, right.rows, needle, piece.rows, row)
+                np.add.at(right.matches, needle[counts], 1)
+
+
+def _lasting(
+    shape: JoinShape, side: Side, needles: SortedRows, needle: Rows, rows: SortedRows, row: Rows
+) -> Mask:
+    """Which pairs of needles (rows of ``side``) and rows of the other side may come to a result. It is asked
+    of released rows only: others meet whatever their condition says."""
+    if side is Side.LEFT:
+        return lasting(shape.lasting, needles, needle, rows, row)
+    return lasting(shape.lasting, rows, row, needles, needle)
 
 
 def _pad_changes(

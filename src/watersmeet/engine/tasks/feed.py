@@ -22,7 +22,7 @@ from watersmeet.engine.tasks.write import SideWriter
 from watersmeet.event_time import MAX_TIME, NEVER, Mask, below
 from watersmeet.kernel.batches import size
 from watersmeet.kernel.times import to_canonical
-from watersmeet.names import is_ours
+from watersmeet.names import DIFF, is_ours
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import Missed
 
@@ -36,7 +36,8 @@ class FeedWriter:
         self._writer = writer
         self._work = work
         self._store = store
-        self._stored = shape.side.stored_schema
+        stored = shape.side.stored_schema
+        self._stored = stored.append(pa.field(DIFF, pa.int64())) if shape.side.changes else stored
         self._late: list[pa.RecordBatch] = []
         self._report = FeedReport()
 
@@ -119,6 +120,9 @@ class FeedWriter:
         for column in self._shape.computed:
             arrays.append(column.of(table))
             names.append(column.name)
+        if self._side.changes:
+            arrays.append(rows.column(DIFF))
+            names.append(DIFF)
         if not self._shape.of_stage:
             return pa.RecordBatch.from_arrays(arrays, names=names)
         types = {field.name: field.type for field in self._side.schema}
@@ -139,6 +143,8 @@ class FeedWriter:
                 column = pc.fill_null(column, MAX_TIME) if column.null_count else column
             arrays.append(column)
         arrays += [rows.column(name).is_null() for name in self._side.nullable]
+        if self._side.changes:
+            arrays.append(rows.column(DIFF))
         return pa.RecordBatch.from_arrays(arrays, schema=self._stored)
 
 

@@ -253,10 +253,11 @@ class RunSlice:
 
     def search(self, condition: Condition, needles: SortedRows, side: Side) -> Search | None:
         """Where needles (rows of ``side``) have candidates in the slice; see `kernel.pairs.Search`."""
-        alive = self._alive if self._hidden_below else None
+        alive = self.alive if self._hidden_below else None
         return Search.of(condition, needles, side, self.looked_up, alive)
 
-    def _alive(self, rows: Rows) -> Mask:
+    def alive(self, rows: Rows) -> Mask:
+        """Which of these rows look-ups see."""
         keep = np.ones(len(rows), dtype=np.bool_)
         for column, limit in self._hidden_below.items():
             keep &= ~below(self.rows.times(column)[rows], limit)

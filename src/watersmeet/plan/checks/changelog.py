@@ -29,14 +29,6 @@ def check_changelog(tree: Tree) -> list[PlanError]:
                 hint="SET output_mode = append, or declare the table's changes as a stream of updates",
             )
         ]
-    if len(tree.nodes) > 1:
-        return [
-            PlanError(
-                f"joins of more than two inputs ({names}) are not run yet in output_mode changelog",
-                code="not-yet",
-                hint="join two of them into a sink, and that with the third",
-            )
-        ]
     hinted = [i.alias for i in tree.inputs if i.broadcast]
     if hinted:
         return [

@@ -72,9 +72,9 @@ class Oracle:
         options = case.get("options", {})
         self.query: Query = read_query(case)
         self.changelog = options.get("output_mode", "append") == "changelog"
-        if self.changelog and len(self.query.joins) != 1:
-            raise Unsupported("a changelog of more than two inputs, or of one")
-        if self.changelog and self.query.joins[-1].left_only:
+        if self.changelog and not self.query.joins:
+            raise Unsupported("a changelog of one input")
+        if self.changelog and any(join.left_only for join in self.query.joins):
             raise Unsupported("a changelog of a SEMI or ANTI join")
         if self.changelog and any(join.asof for join in self.query.joins):
             raise Refused("a changelog of an ASOF join")

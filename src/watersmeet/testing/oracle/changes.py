@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from watersmeet.testing.oracle.join import Changes, Entry, JoinState
 from watersmeet.testing.oracle.sql import Rows
 from watersmeet.testing.oracle.values import bag_key
 
 
 class ChangingJoin(JoinState):
-    """A join whose rows may be deleted; it puts pads out at once and takes them back."""
+    """A join whose rows may be deleted; it puts pads out at once and takes them back.
+
+    A row that was released may still be deleted, as long as the delete is not late: what it was part of is
+    taken back. ``gone``: those rows, per side; nobody else looks at them, and they are not retained.
+    """
 
     pads_when_released = False
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.gone: tuple[list[Entry], list[Entry]] = ([], [])
+
+    def _let_go(self, side: int, entry: Entry, unmatched: str) -> Changes:
+        self.gone[side].append(entry)
+        return super()._let_go(side, entry, unmatched)
 
     def _key(self, side: int, rows: Rows) -> tuple[object, ...]:
         """Equal rows of a side have equal keys."""
@@ -19,8 +33,9 @@ class ChangingJoin(JoinState):
     def match(self, new: tuple[Changes, Changes]) -> Changes:
         """The output diffs of a tick: pairs, and pads put out or taken back."""
         out: Changes = []
+        everyone = tuple(kept + gone for kept, gone in zip(self.kept, self.gone, strict=True))
         for side in (0, 1):
-            entries = {self._key(side, e.rows): e for e in self.kept[side]}
+            entries = {self._key(side, e.rows): e for e in everyone[side]}
             for rows, diff in new[side]:
                 if self._never(side, rows):
                     if self.plan.pads[side]:
@@ -31,15 +46,16 @@ class ChangingJoin(JoinState):
                 if key not in entries:
                     entries[key] = Entry(rows, 0)
                     self.kept[side].append(entries[key])
+                    everyone[side].append(entries[key])
                 entries[key].delta += diff
         for side in (0, 1):
-            for entry in self.kept[side]:
+            for entry in everyone[side]:
                 if entry.count + entry.delta < 0:
                     self.counts[side]["not_there"] -= entry.count + entry.delta
                     entry.delta = -entry.count
-        before = {id(e): e.matches for side in self.kept for e in side}
-        for left in self.kept[0]:
-            for right in self.kept[1]:
+        before = {id(e): e.matches for side in everyone for e in side}
+        for left in everyone[0]:
+            for right in everyone[1]:
                 joined = self._matches(left.rows, right.rows)
                 if joined is None:
                     continue
@@ -52,7 +68,7 @@ class ChangingJoin(JoinState):
                         entry.matches += other.count
                         before[id(entry)] = 0
         for side in (0, 1):
-            for entry in self.kept[side]:
+            for entry in everyone[side]:
                 total = entry.count + entry.delta
                 if self.plan.pads[side]:
                     was = entry.count if before[id(entry)] == 0 else 0
@@ -60,5 +76,6 @@ class ChangingJoin(JoinState):
                     if now != was:
                         out.append((self._padded(side, entry.rows), now - was))
                 entry.count, entry.delta = total, 0
-            self.kept[side][:] = [e for e in self.kept[side] if e.count]
+            for entries_of in (self.kept, self.gone):
+                entries_of[side][:] = [e for e in entries_of[side] if e.count]
         return out

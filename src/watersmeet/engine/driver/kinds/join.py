@@ -11,8 +11,9 @@ from watersmeet.engine.driver.kinds.base import CommonFields, Decided, Held, Inc
 from watersmeet.engine.driver.kinds.condition import condition_of, held_to_match
 from watersmeet.engine.messages.shapes import JoinShape, SideShape
 from watersmeet.engine.messages.work import NodeWork
-from watersmeet.event_time import NEVER, Side, Watermark
+from watersmeet.event_time import NEVER, Side, TimeColumn, Watermark
 from watersmeet.kernel.asof import Reach
+from watersmeet.kernel.lasting import PairBound
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan
@@ -31,6 +32,7 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
             condition=condition_of(query, node, dict(zip(Side, sides, strict=True))),
             broadcast=node.broadcast,
             reach=_reach(node),
+            lasting=_pair_bounds(node) if common["changelog"] and node.looks_above else (),
         )
 
     def held(self, query: QueryPlan, node: JoinPlan, side: SidePlan) -> Held:
@@ -82,3 +84,12 @@ def _nearest_keys(node: JoinPlan) -> tuple[str, str]:
 
 def _reach(node: JoinPlan) -> Reach | None:
     return None if node.asof is None else Reach(node.bands[0], node.asof, node.slack)
+
+
+def _pair_bounds(node: JoinPlan) -> tuple[PairBound, ...]:
+    times = {
+        node.side(side).watermark_key(column): TimeColumn(side, column)
+        for side in Side
+        for column in node.side(side).event_times
+    }
+    return tuple(PairBound(times[bound.evicted], times[bound.by], bound) for bound in node.bounds)
