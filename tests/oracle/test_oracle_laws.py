@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
-import decimal
 import random
 import re
 from collections.abc import Callable
@@ -13,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from tests.support.duckdb_batch import answer, fill
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.testing.cases import bag, check_case
@@ -238,43 +237,16 @@ def test_ended_join_equals_duckdbs_batch_join(seed: int, draw: Draw, time: str) 
         got = all_rows(run_case(case))
         event_times = {name: list(stream["time"]) for name, stream in case["streams"].items()}
         for name, stream in case["streams"].items():
-            columns = stream["columns"]
-            declared = ", ".join(f"{c} {'VARCHAR' if t == 'STRING' else t}" for c, t in columns.items())
-            connection.execute(f"CREATE OR REPLACE TABLE {name} ({declared})")
-            for step in case["steps"]:
-                for stream_name, row, *_ in step.get("rows", []):
-                    timed = all(row.get(t) is not None for t in event_times[name])
-                    if stream_name == name and timed:
-                        marks = ", ".join("?" * len(columns))
-                        connection.execute(
-                            f"INSERT INTO {name} VALUES ({marks})", [row.get(c) for c in columns]
-                        )
+            arrived = [
+                row for step in case["steps"] for source, row, *_ in step.get("rows", []) if source == name
+            ]
+            timed = [row for row in arrived if all(row.get(t) is not None for t in event_times[name])]
+            fill(connection, name, stream["columns"], timed)
         try:
-            answer = connection.execute(as_duckdb(case["query"]))
-        except duckdb.BinderException:  # DATE - DATE is an integer there, an interval in Spark
+            rows = answer(connection, case["query"])
+        except duckdb.BinderException:
             continue
         compared += 1
-        names = [d[0] for d in answer.description or []]
-        rows = [dict(zip(names, map(as_json, row), strict=True)) for row in answer.fetchall()]
         assert bag(rows, changelog=False) == got, case
     connection.close()
     assert compared > CASES // 10
-
-
-def as_duckdb(query: str) -> str:
-    """Spark's SQL as DuckDB takes it: intervals spelt out, null-safe equality by its standard name, SEMI and
-    ANTI without LEFT."""
-
-    def interval(found: re.Match[str]) -> str:
-        days, clock = found.group(1), found.group(2)
-        return f"(INTERVAL '{days}' DAY + INTERVAL '{clock}')"
-
-    query = re.sub(r"INTERVAL '(-?\d+) ([\d:.]+)' DAY TO SECOND", interval, query)
-    query = re.sub(r"\bLEFT (SEMI|ANTI)\b", r"\1", query)
-    return query.replace("<=>", "IS NOT DISTINCT FROM")
-
-
-def as_json(value: Any) -> Any:
-    if isinstance(value, datetime.datetime | datetime.date):
-        return value.isoformat()
-    return str(value) if isinstance(value, decimal.Decimal) else value

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from watersmeet.testing.cases import check_case
-from watersmeet.testing.oracle.case import Unsupported, may_still_match, run_case
+from watersmeet.testing.oracle.case import may_still_match, run_case
 from watersmeet.testing.oracle.query import read_query
 
 COLUMNS = {"t": "BIGINT", "k": "BIGINT", "v": "BIGINT"}

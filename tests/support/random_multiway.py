@@ -6,8 +6,8 @@ several inputs of one side, keys of two inputs, WHERE above inner and outer join
 
 Keywords fix a draw: ``inputs``, ``kinds`` (those that joins are drawn from), ``semi`` (whether some of those
 become SEMI or ANTI, if no ``kinds`` are given), ``asof`` (one of them, or more, is an ASOF join), ``time``
-(as for `random_case`), ``shape`` (plain, comma, self, using, union, triangle), ``rule``, ``plan``, ``changes``
-(changelog with deletes), ``tables`` (of changes: tables instead of streams).
+(as for `random_case`), ``shape`` (plain, comma, self, using, union, triangle), ``rule``, ``plan``,
+``changes`` (changelog with deletes), ``tables`` (of changes: tables instead of streams).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.random_steps import declare_streams, draw_steps
 KINDS = ["INNER", "LEFT", "RIGHT", "FULL"]
 LEFT_ONLY = ("SEMI", "ANTI")
 ASOF = ("ASOF", "ASOF LEFT")
-NAMES = (["a", "b", "c", "d"], ["o", "d", "r", "s"], ["x1", "x2", "x3", "x4"])
+NAMES = (["a", "b", "c", "d", "e"], ["o", "d", "r", "s", "q"], ["x1", "x2", "x3", "x4", "x5"])
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Node:
 
 
 def random_multiway_case(seed: int, **profile: Any) -> dict[str, Any]:
-    """A case of 2 to 4 inputs in the format of semantics.md, section 6; without ``expect``."""
+    """A case of 2 to 4 inputs (5 if ``inputs`` says so) as in semantics.md, section 6; without ``expect``."""
     rng = random.Random(seed)
     asof = profile.get("asof", False)
     changes = profile.get("changes", False)

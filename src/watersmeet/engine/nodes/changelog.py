@@ -229,7 +229,9 @@ def _equality(side: SideShape) -> Condition:
     exact = [index for index in side.layout.indexes if index.measure != REAL]
     decided = {index.column for index in exact if index.measure.tells_apart}
     return Condition(
-        keys=tuple(Key(name, name, null_safe=True) for name in side.stored_schema.names if name not in decided),
+        keys=tuple(
+            Key(name, name, null_safe=True) for name in side.stored_schema.names if name not in decided
+        ),
         bands=tuple(ExactBand(index, index, 0, 0) for index in exact),
         comparisons=(),
         rechecks=(),

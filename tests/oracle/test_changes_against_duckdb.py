@@ -1,0 +1,66 @@
+"""Joins over changing tables: at every tick the sum of all diffs is the join of what the tables hold then.
+
+DuckDB joins the contents anew after every tick; it shares nothing with the engine, nor with the oracle.
+``WATERSMEET_RANDOM_CASES`` says how many cases (a quarter of it).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.support.duckdb_batch import answer, fill
+from tests.support.random_multiway import random_multiway_case
+from watersmeet.engine.local import replay_case
+from watersmeet.testing.cases import bag
+
+CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 4
+CHUNKS = 4
+PARTITIONS = (1, 2, 3, 7)
+
+
+def problems(
+    case: dict[str, Any], partitions: int, connection: duckdb.DuckDBPyConnection
+) -> list[str] | None:
+    """Where the sums are not the join; None: DuckDB does not take the query."""
+    lines = replay_case(case, partitions=partitions)
+    contents: dict[str, Counter[str]] = {name: Counter() for name in case["tables"]}
+    sums: Counter[Any] = Counter()
+    for step, line in zip(case["steps"], lines, strict=True):
+        for name, row, *diff in step.get("rows", []):
+            contents[name][json.dumps(row, sort_keys=True)] += diff[0] if diff else 1
+        for name, table in case["tables"].items():
+            rows = [json.loads(row) for row in contents[name].elements()]
+            fill(connection, name, table["columns"], rows)
+        try:
+            wanted = bag(answer(connection, case["query"]), changelog=False)
+        except duckdb.BinderException:
+            return None
+        for row, diff in bag(line["rows"], changelog=True).items():
+            sums[row] += diff
+        found = Counter({row: total for row, total in sums.items() if total})
+        if found != wanted:
+            more = [row for row in {*found, *wanted} if found[row] != wanted[row]]
+            return [f"step {line['step']}: {row}: {found[row]}, wanted {wanted[row]}" for row in more]
+    return []
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_sums_of_changes_are_the_join(seed: int, chunk: int) -> None:
+    """Two to five tables, joins of every kind, self joins, bands; deletes, duplicates and restarts."""
+    connection, compared = duckdb.connect(), 0
+    connection.execute("SET threads = 1")
+    for number in range(seed + chunk, seed + CASES, CHUNKS):
+        drawn = {} if number % 5 else {"inputs": 5}
+        case = random_multiway_case(number, changes=True, tables=True, **drawn)
+        case["options"].pop("max_rows", None)
+        found = problems(case, PARTITIONS[number % len(PARTITIONS)], connection)
+        compared += found is not None
+        assert not found, (found, json.dumps(case))
+    connection.close()
+    assert compared > CASES // CHUNKS // 2
