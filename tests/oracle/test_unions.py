@@ -28,6 +28,13 @@ def test_engine_agrees_on_unions(seed: int, chunk: int) -> None:
     run_chunk(range(seed + chunk, seed + CASES, CHUNKS), random_union_case)
 
 
+@pytest.mark.parametrize("chunk", range(2))
+def test_engine_agrees_on_unions_of_changes(seed: int, chunk: int) -> None:
+    """Joins above UNION ALLs of joins, of streams and of tables with deletes."""
+    first = seed + 10**6
+    run_chunk(range(first + chunk, first + CASES, 2), random_union_case, changes=True)
+
+
 def test_what_is_drawn(seed: int) -> None:
     """The draws reach what they are for; else agreement would say little."""
     seen: Counter[str] = Counter()

@@ -6,7 +6,8 @@ above: nothing, a filter, joins with streams or with another UNION ALL. Streams 
 idle and come back, so that rows of a branch may be late for the union.
 
 Keywords fix a draw: ``time`` (BIGINT, INT, TIMESTAMP, DATE), ``shape`` (top, filter, join, two, three),
-``rule``.
+``rule``, ``changes`` (changelog with deletes; no SEMI and ANTI joins), ``tables`` (of changes: tables instead of
+streams).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class _Union:
     columns: tuple[str, ...]
     used: list[str] = field(default_factory=list)
     names: int = 0
+    kinds: tuple[str, ...] = KINDS
 
     def name(self) -> str:
         """A new alias."""
@@ -39,30 +41,36 @@ class _Union:
 
 
 def random_union_case(seed: int, **profile: Any) -> dict[str, Any]:
-    """A case in the format of semantics.md, section 6; without ``expect``; append mode."""
+    """A case in the format of semantics.md, section 6; without ``expect``."""
     rng = random.Random(seed)
+    changes = profile.get("changes", False)
+    tables = changes and profile.get("tables", rng.random() < 0.5)
     time = profile.get("time") or rng.choices(["BIGINT", "INT", "TIMESTAMP", "DATE"], [45, 10, 30, 15])[0]
     draft = Draft(rng, draw_times(rng, time, len(STREAMS)), len(STREAMS))
     draft.aliases, draft.streams = list(STREAMS), list(STREAMS)
     for declared_columns in draft.columns:
         declared_columns.update(t=draft.times.kinds[0], k="STRING", v="BIGINT")
     columns = ("t", "k", "v", *(["s"] if draft.chance(0.4) else []), *(["tag"] if draft.chance(0.2) else []))
-    made = _Union(draft, columns)
+    made = _Union(draft, columns, kinds=KINDS[:5] if changes else KINDS)
     shape = (
         profile.get("shape")
-        or rng.choices(["top", "filter", "join", "two", "three"], [20, 15, 40, 15, 10])[0]
+        or rng.choices(
+            ["top", "filter", "join", "two", "three"],
+            [0 if changes else 20, 0 if changes else 15, 40, 15, 10],
+        )[0]
     )
     case: dict[str, Any] = {"case": f"random-union-{seed}", "query": _query(made, shape)}
-    declared, lags = declare_streams(draft, changes=False, tables=False)
-    case["streams"] = {name: stream for name, stream in declared.items() if name in made.used}
-    for stream in case["streams"].values():
-        if stream["time"]["t"]["lag"] is not None and draft.chance(0.3):
+    declared, lags = declare_streams(draft, changes, tables)
+    used = {name: stream for name, stream in declared.items() if name in made.used}
+    case["tables" if tables else "streams"] = used
+    for stream in used.values():
+        if not tables and stream["time"]["t"]["lag"] is not None and draft.chance(0.3):
             stream.setdefault("idle_timeout", rng.choice([2, 5]))
     case["options"] = _options(draft, profile)
-    steps = draw_steps(
-        draft, case["streams"], {n: g for n, g in lags.items() if n in made.used}, changes=False
-    )
-    case["steps"] = [_with_idle(draft, step, made.used) for step in steps]
+    if changes:
+        case["options"]["output_mode"] = "changelog"
+    steps = draw_steps(draft, used, {n: g for n, g in lags.items() if n in made.used}, changes)
+    case["steps"] = steps if tables else [_with_idle(draft, step, made.used) for step in steps]
     return case
 
 
@@ -97,7 +105,7 @@ def _query(made: _Union, shape: str) -> str:
     for _ in range(2 if shape == "three" else 1):
         other = made.name()
         right = f"({_branches(made, 0)}) {other}" if shape == "two" else f"{_stream(made)} {other}"
-        kind = rng.choice(KINDS)
+        kind = rng.choice(made.kinds)
         text += f" {kind} JOIN {right} ON {_condition(draft, rng.choice(joined), other)}"
         if "SEMI" not in kind and "ANTI" not in kind:
             joined.append(other)
@@ -155,7 +163,7 @@ def _joined(made: _Union, depth: int) -> str:
         if depth == 0 and draft.chance(0.15)
         else f"{_stream(made)} {first}"
     )
-    kind = rng.choice(KINDS)
+    kind = rng.choice(made.kinds)
     text = f"{left} {kind} JOIN {_stream(made)} {second} ON {_condition(draft, first, second)}"
     seen = [first] if "SEMI" in kind or "ANTI" in kind else [first, second]
     if len(seen) == 2 and draft.chance(0.15):

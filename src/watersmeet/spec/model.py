@@ -157,7 +157,9 @@ class Input:
 
     @property
     def is_table(self) -> bool:
-        return self.as_of or (not self.stages and all(source.is_table for source in self.sources))
+        """Its rows are kept until they are deleted: those of tables, and of joins of tables."""
+        beneath = (i.is_table for stage in self.stages for i in stage.inputs)
+        return self.as_of or (all(source.is_table for source in self.sources) and all(beneath))
 
     @property
     def changes(self) -> bool:

@@ -79,6 +79,7 @@ CHOSEN = {
     ],
     "updates": [
         "risingwave-R5-full-non-equi",
+        "flink-F52-left-left",
         "kafka-K1-eager-nulls-as-changelog",
         "stream-delete-brings-the-pad-back",
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
 from watersmeet.plan.nodes.tree import Tree
 
 
@@ -11,14 +12,6 @@ def check_changelog(tree: Tree) -> list[PlanError]:
     names = ", ".join(i.alias for i in tree.inputs)
     if any(part.query.aggregation is not None for part in tree.every):
         return [PlanError("windows are not run yet in output_mode changelog", code="not-yet")]
-    if len(tree.every) > 1:
-        return [
-            PlanError(
-                f"UNION ALL of joins ({names}) is not run yet in output_mode changelog",
-                code="not-yet",
-                hint="write one INSERT per branch, into the same sink",
-            )
-        ]
     lookups = [i.alias for i in tree.inputs if i.as_of]
     if lookups:
         return [
@@ -39,7 +32,9 @@ def check_changelog(tree: Tree) -> list[PlanError]:
                 hint="leave out the hint, or SET output_mode = append",
             )
         ]
-    if tree.root.passes and any(i.changes for i in tree.inputs):
+    if tree.root.passes and any(
+        source.changes or source.is_table for i in tree.root.inputs(Side.LEFT) for source in i.sources
+    ):
         return [
             PlanError(
                 f"a query without a join over rows that may be taken back ({names}) is not run yet",

@@ -72,8 +72,6 @@ class Oracle:
         options = case.get("options", {})
         self.query: Query = read_query(case)
         self.changelog = options.get("output_mode", "append") == "changelog"
-        if self.changelog and not self.query.joins:
-            raise Unsupported("a changelog of one input")
         if self.changelog and any(join.left_only for join in self.query.joins):
             raise Unsupported("a changelog of a SEMI or ANTI join")
         if self.changelog and any(join.asof for join in self.query.joins):
@@ -82,8 +80,6 @@ class Oracle:
         rules = Rules({}, 0, options.get("watermark_rule", "tight"), self.changelog, options.get("max_rows"))
         self.root = Block(self.query, rules)
         self.blocks = self.root.every
-        if self.changelog and len(self.blocks) > 1:
-            raise Unsupported("a changelog of a UNION ALL of joins")
         used = {
             branch.stream: None
             for block in self.blocks

@@ -91,7 +91,10 @@ def read_source(node: exp.Expression, case: dict[str, Any], read_stage: ReadStag
         if not kinds:
             kinds = dict(zip(names, own, strict=True))
         branches += [_renamed(branch, list(kinds)) for branch in branches_read]
-    tables = [isinstance(b, Branch) and b.stream in case.get("tables", {}) for b in branches]
+    tables = [
+        b.stream in case.get("tables", {}) if isinstance(b, Branch) else all(s.table for s in b.query.inputs)
+        for b in branches
+    ]
     as_of = node.args.get("version") is not None
     if as_of and not (all(tables) and len(branches) == 1):
         raise Unsupported(f"FOR SYSTEM_TIME AS OF of what is no table: {node.sql()}")
