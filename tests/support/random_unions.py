@@ -6,7 +6,7 @@ above: nothing, a filter, joins with streams or with another UNION ALL. Streams 
 idle and come back, so that rows of a branch may be late for the union.
 
 Keywords fix a draw: ``time`` (BIGINT, INT, TIMESTAMP, DATE), ``shape`` (top, filter, join, two, three),
-``rule``, ``changes`` (changelog with deletes; no SEMI and ANTI joins), ``tables`` (of changes: tables instead of
+``rule``, ``changes`` (changelog with deletes; no SEMI and ANTI joins), ``tables`` (of changes: tables, not
 streams).
 """
 
