@@ -261,8 +261,8 @@ def _pairs(
     for needle, row in find(shape.condition, change.rows, side, piece.looked_up):
         alive = ~marks("gone", row)
         if shape.lasting:
-            known = piece.alive(row) & ~change.released[needle]
-            alive &= known | _lasting(shape, side, change.rows, needle, piece.rows, row)
+            in_sight = piece.alive(row) & ~change.released[needle]
+            alive &= in_sight | _lasting(shape, side, change.rows, needle, piece.rows, row)
         needle, row = needle[alive], row[alive]
         if not len(row):
             continue
@@ -307,8 +307,8 @@ def _count_lost_partners(shape: JoinShape, right: Change | None, left: SideSlice
             for needle, row in find(shape.condition, right.rows, Side.RIGHT, piece.rows):
                 counts = places_among(row, lost) >= 0
                 if shape.lasting:
-                    known = piece.alive(row) & ~right.released[needle]
-                    counts &= known | _lasting(shape, Side.RIGHT, right.rows, needle, piece.rows, row)
+                    in_sight = piece.alive(row) & ~right.released[needle]
+                    counts &= in_sight | _lasting(shape, Side.RIGHT, right.rows, needle, piece.rows, row)
                 np.add.at(right.matches, needle[counts], 1)
 
 
