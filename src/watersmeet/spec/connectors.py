@@ -75,5 +75,8 @@ def connector_of(name: str) -> Connector:
         ) from None
 
 
-OF_ALL_SOURCES = ("idle_timeout", "on_idle", "max_ahead", "partitions", "rows_per_second", "refresh")
+OF_ALL_SOURCES = (
+    "idle_timeout", "on_idle", "max_ahead", "partitions", "rows_per_second", "refresh",
+    "op.column", "op.insert", "op.delete", "diff.column",
+)  # fmt: skip
 """What any source may say; none of these is left among a source's options once it has been read."""

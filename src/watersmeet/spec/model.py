@@ -54,12 +54,28 @@ class OnIdle(Enum):
 
 
 @dataclass(frozen=True)
+class ChangeColumn:
+    """A column of a source's records that says what becomes of their rows: one of ``inserts`` or of
+    ``deletes``; where there are none of these, how often a row comes (below zero: goes)."""
+
+    column: str
+    inserts: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
+
+    @property
+    def is_diff(self) -> bool:
+        """It holds a number."""
+        return not self.inserts
+
+
+@dataclass(frozen=True)
 class Source:
     """A declared stream (or table), before any view: where its rows come from and what they look like.
 
     ``connector`` is lower case: ``kafka``, ``file``, ``generator``, ``memory``. ``options`` are the user's,
     keys as written. ``event_times`` are those declared on the source itself (WATERMARK FOR). A table
-    (``is_table``) has none and keeps its rows until they are deleted. ``changes``: rows carry diffs (+1, −1).
+    (``is_table``) has none and keeps its rows until they are deleted. ``changes``: rows carry diffs (+1, −1);
+    ``change_column``: which column says it, and is none of the rows' (None: they come with their diffs).
     ``partitions`` are the declared ones (see `first_partitions`). ``rows_per_second``: how many
     are expected, for forecasts alone. ``refresh_us``: read as a table, it is looked at no more often; None:
     as its connector has it.
@@ -78,6 +94,13 @@ class Source:
     changes: bool = False
     rows_per_second: float | None = None
     refresh_us: int | None = None
+    change_column: ChangeColumn | None = None
+
+    @property
+    def row_columns(self) -> tuple[Column, ...]:
+        """The columns of its rows."""
+        said_by = None if self.change_column is None else self.change_column.column
+        return tuple(column for column in self.columns if column.name != said_by)
 
     @property
     def traits(self) -> Connector:

@@ -25,7 +25,8 @@ from watersmeet.engine.values import HeldTables, arrow_type, to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.spec.model import Column, OutputMode
+from watersmeet.spec.changes import diff_of
+from watersmeet.spec.model import Column, OutputMode, Source
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.store import Store
 
@@ -198,7 +199,9 @@ class LocalJob:
             self._watcher.began(start)
         tables = {
             name: to_table(
-                self._sources[name].columns, [row for row, _ in given], [diff for _, diff in given]
+                self._sources[name].columns,
+                [row for row, _ in given],
+                [diff * _said(self._sources[name], row) for row, diff in given],
             )
             for name, given in rows.items()
             if given and name in self._sources
@@ -290,6 +293,24 @@ def _check_aggregates(query: QueryPlan, shapes: Sequence[NodeShape]) -> None:
                 code="aggregate-function",
                 hint="run it on Spark: watersmeet run, or replay --engine spark",
             )
+
+
+def _said(source: Source, row: Row) -> int:
+    """How often the row comes by what it says itself. Raises: EngineError, when that is nothing known."""
+    change = source.change_column
+    if change is None:
+        return 1
+    value = row.get(change.column)
+    diff = diff_of(change, value)
+    if diff is None:
+        raise EngineError(
+            f'a row of "{source.name}" does not say what becomes of it: "{change.column}" is {value!r}',
+            code="bad-value",
+            hint=None
+            if change.is_diff
+            else f"inserts are {', '.join(change.inserts)}; deletes are {', '.join(change.deletes)}",
+        )
+    return diff
 
 
 def _left_over(changes: Sequence[tuple[Row, int]]) -> list[Row]:

@@ -20,11 +20,18 @@ from sqlglot.tokens import TokenType
 
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.front.ddl.durations import lag_of
-from watersmeet.front.ddl.options import infers, is_same_option, of_the_connector, source_fields
+from watersmeet.front.ddl.options import (
+    SourceFields,
+    changes_of,
+    infers,
+    is_same_option,
+    of_the_connector,
+    source_fields,
+)
 from watersmeet.front.text.place import Refused
 from watersmeet.front.text.tokens import Cursor, parse_tokens
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
-from watersmeet.spec.model import Column, EventTime, Sink, Source
+from watersmeet.spec.model import ChangeColumn, Column, EventTime, Sink, Source
 from watersmeet.types.parser import parse_type
 from watersmeet.types.sql_type import INTEGERS, TIMES
 
@@ -316,6 +323,12 @@ def _source(
             start,
             "leave WATERMARK FOR out, or 'refresh'",
         )
+    change = changes_of(
+        options,
+        listed.columns,
+        lambda message, hint: text.error(f'"{name}": {message}', "bad-option", start, hint),
+    )
+    _check_changes(name, change, connector, times, fields, cursor, start)
     return Source(
         name,
         tuple(listed.columns),
@@ -326,6 +339,33 @@ def _source(
         fields.idle_timeout_us,
         fields.on_idle,
         fields.max_ahead_us,
+        is_table=change is not None and not times,
+        changes=change is not None,
         rows_per_second=fields.rows_per_second,
         refresh_us=fields.refresh_us,
+        change_column=change,
     )
+
+
+def _check_changes(
+    name: str,
+    change: ChangeColumn | None,
+    connector: str,
+    times: Sequence[EventTime],
+    fields: SourceFields,
+    cursor: Cursor,
+    start: int,
+) -> None:
+    if change is None:
+        return
+    traits, said = connector_of(connector), f'"{name}" says what changes by "{change.column}"'
+    if traits.snapshot or traits.own_rate:
+        what = "tells no changes" if traits.snapshot else "makes rows by itself"
+        hint = "leave 'op.column' and 'diff.column' out"
+        raise cursor.text.error(f"{said}, and a {connector} source {what}", "bad-option", start, hint)
+    if fields.refresh_us is not None:
+        hint = "leave 'refresh' out, or what says the changes"
+        raise cursor.text.error(f"{said}, so it is never read as a whole", "bad-option", start, hint)
+    if any(time.column == change.column for time in times):
+        hint = "a time of the row is its event time"
+        raise cursor.text.error(f"{said}, which is no column of its rows", "wrong-type", start, hint)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from watersmeet.errors import SqlError
 from watersmeet.front.ddl.durations import duration_us
+from watersmeet.spec.changes import OPTIONS, change_column
 from watersmeet.spec.connectors import connector_of
-from watersmeet.spec.model import OnIdle
+from watersmeet.spec.model import ChangeColumn, Column, OnIdle
 from watersmeet.spec.secrets import guarded
 
 GENERATOR_ROWS_PER_SECOND = "1000"
@@ -47,6 +48,14 @@ def of_the_connector(options: Mapping[str, str]) -> dict[str, str]:
     return {key: guarded(key, value) for key, value in options.items() if _plain(key) not in _OURS}
 
 
+def changes_of(
+    options: Mapping[str, str], columns: Sequence[Column], error: OptionError
+) -> ChangeColumn | None:
+    """The column of the records that says what becomes of rows; see `spec.changes`."""
+    named = {_CHANGES[_plain(key)]: value for key, value in options.items() if _plain(key) in _CHANGES}
+    return change_column(named, columns, error)
+
+
 COLUMNS = "columns"
 """``'columns' = 'infer'``: names and types are read from the files."""
 
@@ -61,7 +70,10 @@ def infers(options: Mapping[str, str], error: OptionError) -> bool:
     return written is not None
 
 
-_OURS = ("connector", COLUMNS, *(field.name.removesuffix("_us") for field in fields(SourceFields)))
+_CHANGES = {name.replace(".", "_"): name for name in OPTIONS}
+_OURS = (
+    "connector", COLUMNS, *(field.name.removesuffix("_us") for field in fields(SourceFields)), *_CHANGES
+)  # fmt: skip
 
 
 def is_same_option(one: str, other: str) -> bool:

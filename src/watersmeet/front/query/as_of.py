@@ -67,6 +67,12 @@ def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text) -> No
             "rows of a stream meet the newest row of another one by ASOF JOIN; a table is declared without"
             " WATERMARK FOR, and read as a whole",
         )
+    if source.change_column is not None:
+        raise text.not_supported(
+            f'"{item.name}" FOR SYSTEM_TIME AS OF, whose records are changes, is',
+            item,
+            "join it as it changes: SET output_mode = changelog, and leave FOR SYSTEM_TIME AS OF out",
+        )
     if not source.traits.tables:
         raise text.error(
             f'"{item.name}" cannot be read as a table: a {source.connector} source has no end',

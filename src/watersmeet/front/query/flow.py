@@ -74,10 +74,10 @@ class FlowError(Exception):
 
 def flow_of(source: Source) -> Flow:
     """The source as declared; its own event times are ordered."""
-    position = {column.name: i for i, column in enumerate(source.columns)}
+    position = {column.name: i for i, column in enumerate(source.row_columns)}
     lags = {position[time.column]: time.lag for time in source.event_times}
-    columns = tuple(column_node(column.name) for column in source.columns)
-    return Flow(source.columns, (Way(source, columns, lags=lags),))
+    columns = tuple(column_node(column.name) for column in source.row_columns)
+    return Flow(source.row_columns, (Way(source, columns, lags=lags),))
 
 
 def stage_flow(relation: Join, columns: Sequence[Column], values: Sequence[Expr], sql: str) -> Flow:

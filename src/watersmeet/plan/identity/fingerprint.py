@@ -143,4 +143,8 @@ def _digests(origins: Origins, columns: Iterable[str]) -> list[str]:
 def _reads(source: Source) -> list[str]:
     """What the source reads, as written: offsets of one path or topic mean nothing for another."""
     named = {key.lower(): value for key, value in source.options.items()}
-    return [f"{key}={named[key]}" for key in ("path", "topic", "topics", "subscribepattern") if key in named]
+    change = source.change_column
+    said = [] if change is None else [f"changes={change.column}", *change.inserts, "-", *change.deletes]
+    return [
+        f"{key}={named[key]}" for key in ("path", "topic", "topics", "subscribepattern") if key in named
+    ] + said

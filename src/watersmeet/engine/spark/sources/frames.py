@@ -27,6 +27,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from watersmeet.engine.files import csv_header
 from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.sources import generator, kafka
+from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.views import BROKEN
@@ -62,11 +63,16 @@ def read(spark: SparkSession, source: Source, *, sources: int = 1, trigger_s: fl
             code="unknown-connector",
             hint=near_names(source.connector, _READERS),
         )
-    return _READERS[source.connector](spark, source, sources, trigger_s)
+    return with_changes(_READERS[source.connector](spark, source, sources, trigger_s), source)
+
+
+def may_be_broken(source: Source) -> bool:
+    """Whether a record of ``source`` can be broken."""
+    return parses(source) or source.change_column is not None
 
 
 def parses(source: Source) -> bool:
-    """Whether a record of ``source`` can be broken."""
+    """Whether records of ``source`` are parsed, and may not parse."""
     wanted = lowered(source.options).get("format", "").strip().lower()
     if source.traits.log:
         return wanted != "raw"

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
-from watersmeet.engine.spark.sources.frames import has_partitions, parses
+from watersmeet.engine.spark.sources.frames import has_partitions, may_be_broken
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
     LATE,
@@ -253,7 +253,7 @@ def _scanned(source: _Source, keep_broken: bool) -> tuple[DataFrame, SourceView]
     that they are."""
     name_of = {text: ours(str(number)) for number, text in enumerate(source.texts())}
     columns = [f"{text} AS {name}" for text, name in name_of.items()]
-    if parses(source.source):
+    if may_be_broken(source.source):
         told = BROKEN if keep_broken else f"IF({BROKEN} IS NULL, NULL, TRUE)"
         columns.append(f"{told} AS {BROKEN}")
     return source.frame.selectExpr(*columns), _view(source, name_of, keep_broken)
@@ -271,7 +271,7 @@ def _view(source: _Source, name_of: Mapping[str, str], keep_broken: bool) -> Sou
     late = None
     if source.late is not None:
         late = tuple((name.removeprefix(LATE), name_of[text]) for name, text in source.late.items())
-    return SourceView(source.source.name, branches, late, parses(source.source), keep_broken)
+    return SourceView(source.source.name, branches, late, may_be_broken(source.source), keep_broken)
 
 
 def _schemas(sources: Sequence[_Source]) -> dict[str, pa.Schema]:
