@@ -85,6 +85,7 @@ def test_how_late_rows_were_is_a_line_per_input():
 
 
 def test_deletes_of_rows_that_were_not_there_have_a_line():
-    found = Account((InputAccount.of("o", {"in": 1, "matched": 1, "missing_deletes": 1200}, retained=0),))
+    counts = {"in": 1204, "matched": 1, "deleted": 2, "missing_deletes": 1200}
+    found = Account((InputAccount.of("o", counts, retained=1),))
     assert found.adds_up()
     assert found.late_lines() == ["o: 1,200 deletes of rows that were not there: not applied"]

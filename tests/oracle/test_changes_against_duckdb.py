@@ -34,12 +34,12 @@ def problems(
     for step, line in zip(case["steps"], lines, strict=True):
         for name, row, *diff in step.get("rows", []):
             contents[name][json.dumps(row, sort_keys=True)] += diff[0] if diff else 1
-        for name, table in case["tables"].items():
-            rows = [json.loads(row) for row in contents[name].elements()]
-            fill(connection, name, table["columns"], rows)
         try:
+            for name, table in case["tables"].items():
+                rows = [json.loads(row) for row in contents[name].elements()]
+                fill(connection, name, table["columns"], rows)
             wanted = bag(answer(connection, case["query"]), changelog=False)
-        except duckdb.BinderException:
+        except (duckdb.BinderException, duckdb.InvalidInputException):  # half a character is no text there
             return None
         for row, diff in bag(line["rows"], changelog=True).items():
             sums[row] += diff
@@ -56,7 +56,8 @@ def test_sums_of_changes_are_the_join(seed: int, chunk: int) -> None:
     connection, compared = duckdb.connect(), 0
     connection.execute("SET threads = 1")
     for number in range(seed + chunk, seed + CASES, CHUNKS):
-        drawn = {} if number % 5 else {"inputs": 5}
+        drawn: dict[str, Any] = {} if number % 5 else {"inputs": 5}
+        drawn |= {"semi": True} if number % 3 == 0 else {}
         case = random_multiway_case(number, changes=True, tables=True, **drawn)
         case["options"].pop("max_rows", None)
         found = problems(case, PARTITIONS[number % len(PARTITIONS)], connection)

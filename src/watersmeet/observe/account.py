@@ -1,14 +1,15 @@
 """The account: every row that came in is in exactly one place, counted since the job's first tick.
 
     in = matched + padded + released unmatched + grouped + passed + unmatchable + filtered + late
-       + NULL time + ahead + broken + retained
+       + NULL time + ahead + broken + retained + deleted + deletes of nothing
 
 ``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
 those of which all windows have closed; ``retained`` the rows still in it, matched or not; ``passed`` those
-that no join takes: they go out as they come. A row that can match nothing counts as padded if its side is
-padded, else as unmatchable. What comes to an input from a join or from windows beneath counts like the rows
-of its sources. Rows that a filter beneath the ordering took away are not part of the stream and not of the
-account.
+that no join takes: they go out as they come. ``deleted`` counts rows that were deleted, and the deletes that
+did it; a change that stands for several rows counts as that many. A row that can match nothing counts as
+padded if its side is padded, else as unmatchable. What comes to an input from a join or from windows beneath
+counts like the rows of its sources. Rows that a filter beneath the ordering took away are not part of the
+stream and not of the account.
 
 >>> row = InputAccount.of("o", {"in": 5, "matched": 2, "late": 1, "padded": 1}, retained=1)
 >>> row.adds_up(), row.difference
@@ -42,9 +43,9 @@ class Lateness:
 
 @dataclass(frozen=True)
 class InputAccount:
-    """One input of one insert. Every field but ``input``, ``rows_in``, ``late_by`` and ``missing_deletes`` is
-    a place where rows ended; ``late_by``: how late the late rows were, per event-time column;
-    ``missing_deletes``: rows that were to be deleted and were not there."""
+    """One input of one insert. Every field but ``input``, ``rows_in`` and ``late_by`` is a place where rows
+    ended; ``late_by``: how late the late rows were, per event-time column. Of changes, ``deleted``: rows that
+    went, and the deletes that took them; ``missing_deletes``: deletes of rows that were not there."""
 
     input: str
     rows_in: int
@@ -60,6 +61,7 @@ class InputAccount:
     ahead: int = 0
     broken: int = 0
     retained: int = 0
+    deleted: int = 0
     missing_deletes: int = 0
     late_by: Mapping[str, Lateness] = field(default_factory=dict)
 
@@ -73,7 +75,6 @@ class InputAccount:
     ) -> InputAccount:
         """From an engine's counters, named as the fields; ``in`` is ``rows_in``, with broken records."""
         counted = {place: counts.get(place, 0) for place in PLACES if place != "retained"}
-        counted["missing_deletes"] = counts.get("missing_deletes", 0)
         return cls(name, counts.get("in", 0), retained=retained, late_by=late_by or {}, **counted)
 
     @property
@@ -101,13 +102,17 @@ class InputAccount:
         return f"{self.input}: {self.late:,} late {'; '.join(parts)}"
 
 
-_NO_PLACES = ("input", "rows_in", "late_by", "missing_deletes")
+_NO_PLACES = ("input", "rows_in", "late_by")
 PLACES: tuple[str, ...] = tuple(f.name for f in fields(InputAccount) if f.name not in _NO_PLACES)
 
 _BORDERS = 3
 """Of a table's column: a line, and a space at either side."""
 
-_LABELS = {"released_unmatched": "released unmatched", "null_time": "NULL time"}
+_LABELS = {
+    "released_unmatched": "released unmatched",
+    "null_time": "NULL time",
+    "missing_deletes": "deletes of nothing",
+}
 
 
 @dataclass(frozen=True)

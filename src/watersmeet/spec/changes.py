@@ -19,6 +19,9 @@ DELETES = ("D", "d", "-D", "-U", "DELETE", "delete")
 
 OPTIONS = ("op.column", "op.insert", "op.delete", "diff.column")
 
+MOST_TIMES = 1_000_000_000
+"""A diff beyond this is taken for no diff."""
+
 Problem = Callable[[str, str | None], WatersmeetError]
 
 
@@ -77,5 +80,5 @@ def diff_of(change: ChangeColumn, value: Any) -> int | None:
     if value is None:
         return None
     if change.is_diff:
-        return int(value)
+        return int(value) if abs(int(value)) <= MOST_TIMES else None
     return 1 if str(value) in change.inserts else -1 if str(value) in change.deletes else None

@@ -3,8 +3,8 @@
     Δout = ΔL × R_before + L_after × ΔR            (semantics.md, section 5, for two inputs)
 
 This tick's rows are summed per equal row first: what is left are inserts, which become a new run, and
-deletes, which take away one equal row each by a mark (``gone``). Rows of a padded side carry the count of
-their live matches; a pad goes out while it is 0 and is taken back when it rises.
+deletes, which take away one equal row each by a mark (``gone``). Rows carry the count of their live matches:
+a pad goes out while it is 0 and is taken back when it rises; the left row of a SEMI join the other way round.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.times import to_native
 from watersmeet.measure import REAL
 from watersmeet.names import DIFF, ours
+from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, places_among
 from watersmeet.state.run import sort_rows, write_run
@@ -85,8 +86,8 @@ def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice])
     marks = MarkWriter()
     for side in Side:
         own = slices[side]
-        if own.task.padded:
-            yield from _pad_changes(shape, side, own, inserts[side], deletes[side])
+        if own.task.padded or _leaves_matched(shape, side):
+            yield from _single_changes(shape, side, own, inserts[side], deletes[side])
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
             diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
             yield from with_diffs(pad(shape, side, batch, np.arange(low, high)), diffs)
@@ -133,6 +134,9 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
         int(pc.sum(summed.column(f"{DIFF}_sum")).as_py() or 0),
     )
     net = summed.column(f"{DIFF}_sum").to_numpy().astype(np.int64)
+    count(report, "deleted", int(np.abs(batch.column(DIFF).to_numpy()).sum() - np.abs(net).sum()))
+    most = int(np.maximum(net, 0).sum())
+    check_bytes(what, held_by(rows.batch) // len(batch) * most, own.task.memory, MOST_BYTES)
     buckets = summed.column(_BUCKET).to_numpy()
     firsts = summed.column(f"{_ROW}_min").to_numpy()
     batch = take_rows(batch.select(own.task.stored_schema.names), firsts)
@@ -189,10 +193,11 @@ def _take_away(
                 piece.mark("gone", row)
                 np.subtract.at(left_over, needle, 1)
                 report.released[piece.name] = report.released.get(piece.name, 0) + len(row)
-                count(report, "deleted", len(row))
+                count(report, "deleted", 2 * len(row))  # the row, and its delete
     # A row that was released cannot be found, but its partners are all still here: the delete applies.
     released = _released(own, needles, np.arange(len(needles)))
     missing = np.where(released, 0, left_over)
+    count(report, "deleted", int((left_over - missing).sum()))
     count(report, "missing_deletes", int(missing.sum()))
     report.missing = _as_json(own.task, take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]))
     effective = wanted - missing
@@ -269,6 +274,8 @@ def _pairs(
         np.add.at(change.matches, needle, 1)
         piece.add(row, change.diff)
         report.matches += len(row)
+        if shape.kind.hides_right:
+            continue
         if side is Side.LEFT:
             joined = put_out(shape, change.rows.batch, needle, piece.rows.batch, row)
         else:
@@ -291,6 +298,8 @@ def _new_pairs(
         if change.diff > 0:
             np.add.at(change.matches, row, 1)
         report.matches += len(row)
+        if shape.kind.hides_right:
+            continue
         yield from with_diffs(
             put_out(shape, inserts.rows.batch, needle, change.rows.batch, row),
             np.full(len(row), change.diff),
@@ -322,27 +331,34 @@ def _lasting(
     return lasting(shape.lasting, rows, row, needles, needle)
 
 
-def _pad_changes(
+def _leaves_matched(shape: JoinShape, side: Side) -> bool:
+    """Rows of the side leave while they have a match, not while they have none."""
+    return shape.kind is JoinKind.SEMI and side is Side.LEFT
+
+
+def _single_changes(
     shape: JoinShape,
     side: Side,
     own: SideSlice,
     inserts: Change | None,
     deletes: Change | None,
 ) -> Iterator[pa.RecordBatch]:
+    """Rows of one side alone, that come or go: pads, and what a SEMI or ANTI join puts out."""
+    sign = -1 if _leaves_matched(shape, side) else 1
     for piece in own.old:
         if "count" not in piece.touched:
             continue
         changed, old, new = piece.counts_changed()
         alive = ~piece.are("gone", changed)
         for rows, diff in (
-            (changed[alive & (old == 0) & (new > 0)], -1),
-            (changed[alive & (old > 0) & (new == 0)], 1),
+            (changed[alive & (old == 0) & (new > 0)], -sign),
+            (changed[alive & (old > 0) & (new == 0)], sign),
         ):
             if len(rows):
                 yield from with_diffs(pad(shape, side, piece.rows.batch, rows), np.full(len(rows), diff))
     for change in (inserts, deletes):
         if change is not None:
-            rows = np.flatnonzero(change.matches == 0)
+            rows = np.flatnonzero((change.matches == 0) == (sign > 0))
             if len(rows):
                 yield from with_diffs(
                     pad(shape, side, change.rows.batch, rows), np.full(len(rows), change.diff)

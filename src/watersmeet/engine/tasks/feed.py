@@ -17,6 +17,7 @@ from watersmeet.engine.messages.reports import FeedReport
 from watersmeet.engine.messages.shapes import FeedShape
 from watersmeet.engine.messages.work import NodeWork
 from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, missed_columns, write_aside
+from watersmeet.engine.tasks.diffs import standing_for, times_each
 from watersmeet.engine.tasks.memory import RUN_BYTES
 from watersmeet.engine.tasks.write import SideWriter
 from watersmeet.event_time import MAX_TIME, NEVER, Mask, below
@@ -40,9 +41,11 @@ class FeedWriter:
         self._stored = stored.append(pa.field(DIFF, pa.int64())) if shape.side.changes else stored
         self._late: list[pa.RecordBatch] = []
         self._report = FeedReport()
+        self._times_each: npt.NDArray[np.int64] | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Rows of the node: columns in native types."""
+        self._times_each = times_each(rows)
         rows = self._columns(rows)
         part = _all_true(rows, self._shape.beneath)
         self._count("in", part)
@@ -80,7 +83,8 @@ class FeedWriter:
             self._late = []
 
     def _count(self, what: str, mask: Mask) -> None:
-        rows = int(mask.sum()) if self._shape.of_stage or self._shape.timed is not None else 0
+        is_told = self._shape.of_stage or self._shape.timed is not None
+        rows = standing_for(mask, self._times_each) if is_told else 0
         if rows:
             self._report.counts[what] = self._report.counts.get(what, 0) + rows
 

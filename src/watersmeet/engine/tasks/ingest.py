@@ -17,6 +17,7 @@ from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.engine.messages.shapes import null_column
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.tasks.aside import missed_columns
+from watersmeet.engine.tasks.diffs import standing_for, times_each
 from watersmeet.engine.tasks.flags import flags_of
 from watersmeet.engine.tasks.nulls import null_time_error
 from watersmeet.engine.tasks.write import SideWriter
@@ -66,6 +67,7 @@ class IngestWriter:
             for column in self._side.layout.event_times
         }
         self.missed: Missed | None = None
+        self._times_each: npt.NDArray[np.int64] | None = None
         self.report = IngestReport(arrangement=arrangement, branch=branch)
 
     def add(self, batch: pa.RecordBatch) -> Judgement:
@@ -84,8 +86,9 @@ class IngestWriter:
             return judgement
         flags = flags_of(batch, self._side.not_null)
         part = flags != FLAG_BENEATH
-        self._count("beneath", batch.num_rows - int(part.sum()))
-        self._count("in", int(part.sum()))
+        self._times_each = times_each(batch)
+        self._count("beneath", ~part)
+        self._count("in", part)
         times, present_by_column = self._event_times(batch)
         judged = part
         if self._ahead_above is not None:
@@ -114,20 +117,20 @@ class IngestWriter:
                 self._start.sources[self._side.arrangement][self.report.branch], row, present_by_column
             )
         for code, reason in REASONS.items():
-            self._count(reason, int((judgement == code).sum()))
+            self._count(reason, judgement == code)
         on_time = part & (judgement == ON_TIME)
         filtered = on_time & (flags == FLAG_FILTERED)
-        self._count("filtered", int(filtered.sum()))
+        self._count("filtered", filtered)
         candidate = on_time & (flags == FLAG_CANDIDATE)
         unmatchable = on_time & ~filtered & ~candidate
         if unmatchable.any():
             if self._side.padded:
-                self._count("padded", int(unmatchable.sum()))
+                self._count("padded", unmatchable)
                 self._writer.pad(self._columns(batch, times, unmatchable))
             else:
-                self._count("unmatchable", int(unmatchable.sum()))
+                self._count("unmatchable", unmatchable)
         if candidate.any():
-            self._count("passed" if self._side.passes else "kept", int(candidate.sum()))
+            self._count("passed" if self._side.passes else "kept", candidate)
             if self._side.layout.ties is None:
                 self._writer.take(self._columns(batch, times, candidate))
             else:
@@ -147,7 +150,8 @@ class IngestWriter:
         self.report.runs, self.report.pads = self._writer.finish()
         return self.report.model_dump_json()
 
-    def _count(self, what: str, rows: int) -> None:
+    def _count(self, what: str, mask: Mask) -> None:
+        rows = standing_for(mask, self._times_each)
         if rows:
             self.report.counts[what] = self.report.counts.get(what, 0) + rows
 

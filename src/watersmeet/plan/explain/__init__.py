@@ -99,6 +99,12 @@ def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str
     i = side.input
     kind = "table" if branch.source.is_table else branch.source.connector
     yield f"{side.name}: {branch.source.name} ({kind})"
+    change = branch.source.change_column
+    if change is not None and change.is_diff:
+        yield f"{INDENT}changes: {change.column} says how often a row comes (below zero: goes)"
+    elif change is not None:
+        inserts, deletes = ", ".join(change.inserts), ", ".join(change.deletes)
+        yield f"{INDENT}changes: {change.column} says insert ({inserts}) or delete ({deletes})"
     if branch.beneath is not None:
         yield f"{INDENT}filter before ordering: {text_of(branch.beneath)}"
     if branch.above is not None:

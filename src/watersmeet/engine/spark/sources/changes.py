@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.names import DIFF
+from watersmeet.spec.changes import MOST_TIMES
 from watersmeet.spec.model import ChangeColumn, Source
 
 
@@ -26,7 +27,8 @@ def with_changes(frame: DataFrame, source: Source) -> DataFrame:
 def diff_sql(change: ChangeColumn) -> str:
     """How often the row comes (below zero: goes), as Spark SQL; NULL where the column does not say it."""
     if change.is_diff:
-        return f"CAST({quoted(change.column)} AS BIGINT)"
+        diff = f"CAST({quoted(change.column)} AS BIGINT)"
+        return f"IF({diff} BETWEEN -{MOST_TIMES} AND {MOST_TIMES}, {diff}, NULL)"
     arms = (
         f"WHEN CAST({quoted(change.column)} AS STRING) IN ({', '.join(map(literal, values))}) THEN {diff}L"
         for values, diff in ((change.inserts, 1), (change.deletes, -1))

@@ -1,0 +1,103 @@
+"""Sources whose records say what becomes of rows: what is declared, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import watersmeet
+from watersmeet.errors import EngineError, WatersmeetError
+from watersmeet.plan.explain import explain
+from watersmeet.spec.model import ChangeColumn, Job
+
+TABLE = "CREATE TABLE c (k BIGINT, v STRING, op STRING, n INT) WITH ('connector' = 'memory'{}); "
+JOINED = """SET output_mode = changelog;
+    CREATE TABLE o (k BIGINT, d SMALLINT) WITH ('connector' = 'memory', 'diff.column' = 'D');
+    INSERT INTO out SELECT c.*, o.k AS ok FROM c JOIN o ON c.k = o.k;"""
+SINK = "CREATE SINK out WITH ('connector' = 'memory'); "
+
+
+def read(options: str, columns: str | None = None, connector: str = "memory") -> Job:
+    table = TABLE.format(options).replace("memory", connector)
+    if columns is not None:
+        table = table.replace("k BIGINT, v STRING, op STRING, n INT", columns)
+    return watersmeet.parse_job(SINK + table + JOINED)
+
+
+def test_the_column_that_says_it_is_none_of_the_rows() -> None:
+    job = read(", 'op.column' = 'OP', 'op.insert' = 'new, again', 'op.delete' = 'old'")
+    query = job.inserts[0].query
+    assert [column.name for column in query.inputs[0].columns] == ["k", "v", "n"]
+    assert [output.name for output in query.outputs] == ["k", "v", "n", "ok"]
+    sources = [i.sources[0] for i in query.inputs]
+    assert sources[0].change_column == ChangeColumn("op", ("new", "again"), ("old",))
+    assert sources[1].change_column == ChangeColumn("d")
+    assert all(source.changes and source.is_table for source in sources)
+    text = explain(watersmeet.plan_job(job))
+    assert "changes: op says insert (new, again) or delete (old)" in text
+    assert "changes: d says how often a row comes" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (", 'op.column' = 'opp'", 'names no column: "opp"'),
+        (", 'op.column' = 'op', 'diff.column' = 'n'", "both say what changes"),
+        (", 'op.insert' = 'I'", "without 'op.column'"),
+        (", 'diff.column' = 'v'", "a diff is a whole number"),
+        (", 'diff.column' = 'n', 'op.delete' = 'D'", "are values of 'op.column'"),
+        (", 'op.column' = 'op', 'op.insert' = 'D,x'", "'D' is an insert and a delete"),
+        (
+            ", 'op.column' = 'op', 'refresh' = '1 minute', 'path' = 'x', 'format' = 'json'",
+            "never read as a whole",
+        ),
+        (", 'op.colum' = 'op', 'path' = 'x', 'format' = 'json'", "op.column"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: str, words: str) -> None:
+    with pytest.raises(WatersmeetError) as caught:
+        watersmeet.plan_job(read(options, connector="file" if "path" in options else "memory"))
+    assert words in str(caught.value)
+
+
+def test_other_columns_that_cannot_say_it() -> None:
+    for columns, words in [
+        ("op STRING", "there is no other column"),
+        ("k BIGINT, op DOUBLE", "cannot say what was done"),
+        ("k BIGINT, t TIMESTAMP, op BIGINT, WATERMARK FOR op AS op", "which is no column of its rows"),
+    ]:
+        with pytest.raises(WatersmeetError) as caught:
+            read(", 'op.column' = 'op'", columns)
+        assert words in str(caught.value)
+
+
+def test_it_is_not_read_as_of_a_time_nor_in_append_mode() -> None:
+    stream = """CREATE TABLE s (k BIGINT, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
+        CREATE TABLE c (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');"""
+    as_of = "SELECT s.k FROM s JOIN c FOR SYSTEM_TIME AS OF s.t ON s.k = c.k"
+    with pytest.raises(WatersmeetError, match="whose records are changes"):
+        watersmeet.parse_job(stream + as_of)
+    both = "CREATE TABLE d (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');"
+    with pytest.raises(WatersmeetError, match="output_mode append cannot be kept"):
+        watersmeet.plan_job(watersmeet.parse_job(stream + both + "SELECT c.k FROM c JOIN d ON c.k = d.k"))
+
+
+def test_changes_in_process() -> None:
+    job = watersmeet.LocalJob(watersmeet.plan_job(read(", 'op.column' = 'op'")), watersmeet.MemoryStore())
+
+    def tick(**rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
+        output = job.tick({name: [(row, 1) for row in given] for name, given in rows.items()})
+        return sorted(tuple(row.values()) for row in output.rows["out"])
+
+    row = {"k": 1, "v": "a", "n": 5}
+    assert tick(c=[{**row, "op": "c"}], o=[{"k": 1, "d": 2}]) == [(1, "a", 5, 1, 1), (1, "a", 5, 1, 1)]
+    assert tick(o=[{"k": 1, "d": -1}]) == [(1, "a", 5, 1, -1)]
+    assert tick(c=[{**row, "op": "d"}, {**row, "v": "b", "op": "c"}]) == [
+        (1, "a", 5, 1, -1),
+        (1, "b", 5, 1, 1),
+    ]
+    for wrong in ({"k": 1, "d": None}, {"k": 1, "d": 2 * 10**9}):
+        with pytest.raises(EngineError, match=r"does not say what becomes of it|is no SMALLINT"):
+            tick(o=[wrong])
+    with pytest.raises(EngineError, match="inserts are I, i, c"):
+        tick(c=[{**row, "op": "u"}])
+    assert tick(o=[{"k": 1, "d": -1}]) == [(1, "b", 5, 1, -1)]
