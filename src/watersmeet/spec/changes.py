@@ -10,7 +10,7 @@ from typing import Any
 
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.spec.model import ChangeColumn, Column
-from watersmeet.types.sql_type import INTEGERS
+from watersmeet.types.sql_type import INTEGERS, STRING
 
 INSERTS = ("I", "i", "c", "r", "+I", "+U", "INSERT", "insert")
 """What says that a row comes, if ``'op.insert'`` does not. 'u' is not among them: it is an update, whose old
@@ -62,7 +62,7 @@ def change_column(
                 f'"{column.name}" is {column.type}, and a diff is a whole number', "declare it BIGINT"
             )
         return ChangeColumn(column.name)
-    if column.type != "STRING" and column.type not in INTEGERS:
+    if column.type != STRING and column.type not in INTEGERS:
         hint = "declare it STRING, or as an integer"
         raise error(f'"{column.name}" is {column.type} and cannot say what was done', hint)
     inserts, deletes = (
