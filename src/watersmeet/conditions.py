@@ -2,7 +2,7 @@
 row an ASOF join takes.
 
 Plain frozen values over names of columns. How planning comes to them is in `plan.conditions`, what look-ups
-do with them in `kernel.bands`. Comparisons of times are those of `event_time`, where arithmetic on times is.
+do with them in `kernel.match.bands`. Comparisons of times are those of `event_time`, with their arithmetic.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def test_every_option_of_sources_and_sinks_is_known():
     """As far as the code lists them."""
     from watersmeet.engine.spark.sources import generator, kafka
     from watersmeet.sinks import kafka as kafka_sink
-    from watersmeet.spec.options import GENERATOR
+    from watersmeet.spec.options.names import GENERATOR
 
     sources, sinks = section(README, "Sources"), section(README, "Sinks")
     for name in (*GENERATOR, *kafka.METADATA, *kafka.FORMATS, *generator.KINDS):

@@ -88,7 +88,7 @@ def test_nothing_enters_that_must_not():
         ("watersmeet.engine.tasks.slice", "import os\nos.scandir('/')"),
         ("watersmeet.engine.nodes.join", "import pathlib\n[*pathlib.Path('/').rglob('*')]"),
         ("watersmeet.engine.driver.driver", "import time\nnow = time.time()"),
-        ("watersmeet.kernel.pairs", "open('x')"),
+        ("watersmeet.kernel.match.pairs", "open('x')"),
         ("watersmeet.engine.tasks.slice", "def f():\n    from sqlglot import exp"),
         ("watersmeet.plan.planner", "from datetime import datetime\ndatetime.now()"),
     ],

@@ -117,7 +117,7 @@ def test_only_the_grammar_reads_the_text_of_a_type():
 
 def test_a_decimal_of_digits_is_written_in_one_place():
     found = {name for name, source, _ in modules() if WROTE.search(source)}
-    assert found - {"front/query/operators.py"} == set(WRITTEN)  # which shows what is no type
+    assert found - {"front/query/expressions/operators.py"} == set(WRITTEN)  # which shows what is no type
 
 
 def test_there_is_one_table_of_types():

@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 from sqlglot.errors import SqlglotError
 
-from watersmeet.front.query.functions import check_calls
+from watersmeet.front.query.expressions.functions import check_calls
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
 from watersmeet.spec.functions import FORMS, OPERATORS, scalar_functions, signature_of

@@ -16,8 +16,8 @@ from watersmeet.engine.local.evaluate import near_borders
 from watersmeet.engine.local.job import LocalJob
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.files import sink_problems
 from watersmeet.spec.model import Sink
+from watersmeet.spec.options.files import sink_problems
 from watersmeet.state.store import LocalStore, MemoryStore
 
 ENDS = [-(2**63), -(2**63) + 1, -(2**63) + 3, -1, 0, 1, 2**62, 2**63 - 3, 2**63 - 2, 2**63 - 1]

@@ -10,9 +10,9 @@ import pytest
 
 from watersmeet.conditions import ExactBand, Key, RealBand, RealColumn, RealComparison, RealSum
 from watersmeet.event_time import Side, TimeColumn, TimeComparison, TimeConstant, TimeSum
-from watersmeet.kernel.bands import reals_hold
-from watersmeet.kernel.candidates import estimated
-from watersmeet.kernel.pairs import Condition, find, has_match, rows_matched
+from watersmeet.kernel.match.bands import reals_hold
+from watersmeet.kernel.match.candidates import estimated
+from watersmeet.kernel.match.pairs import Condition, find, has_match, rows_matched
 from watersmeet.measure import REAL, Measured
 from watersmeet.state.run import RunLayout, sort_rows
 

@@ -10,9 +10,9 @@ import pytest
 
 from watersmeet.conditions import IntegerSum
 from watersmeet.event_time import Side
-from watersmeet.kernel import overflow
+from watersmeet.kernel.match import overflow
+from watersmeet.kernel.match.overflow import leaves_type, may_leave_type, parts_leaving_type
 from watersmeet.kernel.ordinals import real_ordinals
-from watersmeet.kernel.overflow import leaves_type, may_leave_type, parts_leaving_type
 from watersmeet.measure import REAL, WHOLE, Measure, Measured
 
 DECIMAL = Measure("decimal", 2)

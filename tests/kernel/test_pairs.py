@@ -24,7 +24,7 @@ from watersmeet.event_time import (
 from watersmeet.kernel.expressions.evaluate import Condition as ExactCondition
 from watersmeet.kernel.expressions.evaluate import tree_of
 from watersmeet.kernel.joined import JoinedColumn, gather
-from watersmeet.kernel.pairs import Condition, find, has_match, rows_matched
+from watersmeet.kernel.match.pairs import Condition, find, has_match, rows_matched
 from watersmeet.measure import Measured
 from watersmeet.state.run import RunLayout, sort_rows
 

@@ -7,9 +7,9 @@ import pytest
 
 from watersmeet.conditions import ExactBand
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, saturate
-from watersmeet.kernel import probe
-from watersmeet.kernel.bands import distances
-from watersmeet.kernel.probe import Distances, expand, ranges
+from watersmeet.kernel.match import probe
+from watersmeet.kernel.match.bands import distances
+from watersmeet.kernel.match.probe import Distances, expand, ranges
 from watersmeet.kernel.slots import encode, offsets, shift_for
 from watersmeet.measure import Measured
 

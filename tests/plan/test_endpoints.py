@@ -8,8 +8,8 @@ from tests.support.columns import column
 from watersmeet.errors import PlanError, SeveralErrors, SpecError, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.files import READERS, WRITERS, sink_problems, source_problems
 from watersmeet.spec.model import Sink, Source
+from watersmeet.spec.options.files import READERS, WRITERS, sink_problems, source_problems
 
 
 def source(**options: str) -> Source:

@@ -9,9 +9,9 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.columns import column
-from watersmeet.spec.files import READERS, WRITERS, sink_problems, source_problems
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.option_values import Use, value_problem
+from watersmeet.spec.options.files import READERS, WRITERS, sink_problems, source_problems
+from watersmeet.spec.options.values import Use, value_problem
 
 PATTERNS = (
     "yyyy-MM-dd", "YYYY-MM-dd", "", "yyyyyyyyyyy", "u", "yyyy.SSSSSSSSSS", "#", "EEEEE", "MMMMM", "aa",

@@ -10,8 +10,8 @@ from watersmeet.errors import SqlError, WatersmeetError, flat_enough, near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl.create import Infer, declared_name, read_declaration
 from watersmeet.front.ddl.settings import Settings, read_set
+from watersmeet.front.query.expressions.functions import OWN_FUNCTIONS
 from watersmeet.front.query.flow import Flow, flow_of
-from watersmeet.front.query.functions import OWN_FUNCTIONS
 from watersmeet.front.query.inserts import insert_of, insert_target
 from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.select import build_query

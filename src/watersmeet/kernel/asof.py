@@ -27,9 +27,9 @@ from watersmeet.event_time import (
     saturate,
     saturating_add,
 )
-from watersmeet.kernel.equality import equal_pairs
+from watersmeet.kernel.match.equality import equal_pairs
+from watersmeet.kernel.match.probe import Distances, Rows, expand, ranges
 from watersmeet.kernel.pieces import Columns
-from watersmeet.kernel.probe import Distances, Rows, expand, ranges
 from watersmeet.kernel.slots import Slots
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.names import ours

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from watersmeet.event_time import Times
+from watersmeet.kernel.match.overflow import Spans
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.ordinals import Raw, Reals, ordinals_of, raw, reals
-from watersmeet.kernel.overflow import Spans
 from watersmeet.kernel.pieces import Columns
-from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.measure import Measured
 

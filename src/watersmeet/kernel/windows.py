@@ -22,7 +22,7 @@ from watersmeet.event_time import (
     Watermark,
     saturating_add,
 )
-from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.match.probe import Rows
 
 Numbers = npt.NDArray[np.int64]
 

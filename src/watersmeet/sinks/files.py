@@ -56,9 +56,9 @@ from watersmeet.sinks.part_mark import (
     read_mark,
     write_mark,
 )
-from watersmeet.spec.files import OURS, format_of, local_path, path_of, sink_problems
-from watersmeet.spec.formats import check_written
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.files import OURS, format_of, local_path, path_of, sink_problems
+from watersmeet.spec.options.formats import check_written
 from watersmeet.spec.told import untold_by
 
 ATTEMPTS = "_attempts"

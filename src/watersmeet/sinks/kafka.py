@@ -22,9 +22,9 @@ from watersmeet.sinks.base import (
     text_options_sql,
 )
 from watersmeet.sinks.part_mark import Identity
-from watersmeet.spec.formats import check_written
-from watersmeet.spec.kafka import sink_problems
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.formats import check_written
+from watersmeet.spec.options.kafka import sink_problems
 from watersmeet.types.sql_type import BINARY, STRING, SqlType
 
 FORMATS = ("json", "csv", "raw")

@@ -1,7 +1,7 @@
 """The connectors: their names as people write them, and what each can do. Who asks, asks for an ability.
 
 A new connector is a line here, and then what has it: a reader of streams (`engine.spark.sources.frames`), of
-tables (`engine.spark.sources.tables`), a sink (`sinks.registry`), its options (`spec.options`).
+tables (`engine.spark.sources.tables`), a sink (`sinks.registry`), its options (`spec.options.names`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Files of text are counted by their bytes: by the ends of lines (JSON), and those
 
 from __future__ import annotations
 
-from watersmeet.spec.files import format_of
 from watersmeet.spec.model import Sink
+from watersmeet.spec.options.files import format_of
 
 COUNTED = frozenset({"none", "uncompressed", "gzip", "bzip2", "deflate"})
 """Compressions of files of text that are undone to count."""

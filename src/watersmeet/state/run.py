@@ -34,9 +34,9 @@ import pyarrow as pa
 from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.batches import batches_in, one_batch
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.ordinals import ordinals_of
 from watersmeet.kernel.pieces import Columns, reordered, whole
-from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured

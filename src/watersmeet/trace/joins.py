@@ -21,7 +21,7 @@ from watersmeet.engine.values import to_json
 from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.batches import batches_in
 from watersmeet.kernel.joined import JoinedColumn, gather
-from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.names import DIFF, is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.nodes import MatchPlan

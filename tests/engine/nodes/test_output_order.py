@@ -16,7 +16,7 @@ import pytest
 from tests.support.ticks import QUERY, arriving, plan_of, stream
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.tasks import matches, results
-from watersmeet.kernel import probe
+from watersmeet.kernel.match import probe
 from watersmeet.state.store import MemoryStore
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ import pytest
 from tests.support.ticks import QUERY, arriving, plan_of
 from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
-from watersmeet.kernel import pairs
+from watersmeet.kernel.match import pairs
 from watersmeet.state.store import MemoryStore
 
 ROWS = 2_000

@@ -13,7 +13,7 @@ from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.spark.catalog import functions
 from watersmeet.engine.spark.catalog.kinds import kinds
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.query.functions import check_calls
+from watersmeet.front.query.expressions.functions import check_calls
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
 from watersmeet.spec.functions import (

@@ -20,7 +20,7 @@ from typing import Any
 from watersmeet.engine.files.table_files import Entry
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Column, Source
-from watersmeet.spec.option_values import separator_of
+from watersmeet.spec.options.values import separator_of
 
 csv.field_size_limit(1 << 30)
 """Python's is 128 KiB; Spark's reader has none."""

@@ -25,8 +25,8 @@ from watersmeet.engine.values import HeldTables, arrow_type, to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.spec.changes import diff_of
 from watersmeet.spec.model import Column, OutputMode, Source
+from watersmeet.spec.options.changes import diff_of
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.store import Store
 

@@ -17,8 +17,8 @@ from watersmeet.engine.values import HeldTables, arrow_type_of, to_table
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.kernel.embedded import connection
 from watersmeet.plan.model.sides import BranchPlan
-from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
 

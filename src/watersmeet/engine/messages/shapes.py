@@ -17,11 +17,11 @@ from pydantic import PlainSerializer, PlainValidator
 from watersmeet.event_time import Side
 from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
-from watersmeet.kernel.elsewhere import Elsewhere
 from watersmeet.kernel.expressions.evaluate import Computed
 from watersmeet.kernel.joined import JoinedColumn
-from watersmeet.kernel.lasting import PairBound
-from watersmeet.kernel.pairs import Condition, PairTest
+from watersmeet.kernel.match.elsewhere import Elsewhere
+from watersmeet.kernel.match.lasting import PairBound
+from watersmeet.kernel.match.pairs import Condition, PairTest
 from watersmeet.kernel.partial import Partials
 from watersmeet.names import DIFF, ours
 from watersmeet.spec.model import TASK_MEMORY, WINDOW_END, WINDOW_START, JoinKind, WindowKind
@@ -302,7 +302,7 @@ class MatchShape(NodeShape):
 class JoinShape(MatchShape):
     """Rows of both sides are kept. ``broadcast``: the side of which every task has all rows; see
     `engine.nodes.broadcast`. ``reach``: of an ASOF join. ``lasting``: what pairs have to meet, besides the
-    condition, to come to a result in changelog mode; see `kernel.lasting`."""
+    condition, to come to a result in changelog mode; see `kernel.match.lasting`."""
 
     broadcast: Side | None = None
     reach: Reach | None = None

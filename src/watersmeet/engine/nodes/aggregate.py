@@ -49,8 +49,8 @@ from watersmeet.event_time import (
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
 from watersmeet.kernel.batches import one_batch, size, take_rows
 from watersmeet.kernel.joined import gather
-from watersmeet.kernel.pairs import Condition, find
-from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.match.pairs import Condition, find
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.windows import MOST_PAIRS, Numbers, closing, sessions, window_times
 from watersmeet.measure import Measured

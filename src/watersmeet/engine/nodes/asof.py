@@ -33,8 +33,8 @@ from watersmeet.engine.tasks.results import (
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, NEVER, Mask, Side, Times, Watermark, below
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Sought, nearest
+from watersmeet.kernel.match.probe import Rows, expand, ranges
 from watersmeet.kernel.pieces import Columns, Parts
-from watersmeet.kernel.probe import Rows, expand, ranges
 from watersmeet.kernel.slots import Slots, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 

@@ -32,9 +32,9 @@ from watersmeet.engine.tasks.slice import (
     SideSlice,
 )
 from watersmeet.event_time import Mask, Side
-from watersmeet.kernel.pairs import find
+from watersmeet.kernel.match.pairs import find
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import reordered, together
-from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.marks import MarkWriter, read_marks
 from watersmeet.state.run import sort_rows

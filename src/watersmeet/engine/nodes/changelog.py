@@ -38,10 +38,10 @@ from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import Mask, Side, below
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
-from watersmeet.kernel.lasting import lasting
-from watersmeet.kernel.pairs import Condition, find
+from watersmeet.kernel.match.lasting import lasting
+from watersmeet.kernel.match.pairs import Condition, find
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import held_by, whole
-from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import BUCKET_MASK
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.times import to_native

@@ -16,9 +16,9 @@ from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.tasks.results import NO_ROWS, count, put_out
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import Mask, Side
-from watersmeet.kernel.pairs import find, has_match, rows_matched
+from watersmeet.kernel.match.pairs import find, has_match, rows_matched
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns
-from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.spec.model import JoinKind
 

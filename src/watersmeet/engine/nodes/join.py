@@ -27,8 +27,8 @@ from watersmeet.engine.tasks.results import count, least_alive, pad, pad_files
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, NewRows, SideSlice
 from watersmeet.event_time import Side
-from watersmeet.kernel.pairs import Search
-from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.match.pairs import Search
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.slots import order_of
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.marks import MarkWriter

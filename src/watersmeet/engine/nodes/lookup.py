@@ -26,8 +26,8 @@ from watersmeet.engine.tasks.results import (
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, NewRows, RunSlice, SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side
-from watersmeet.kernel.pairs import Search, has_match
-from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.match.pairs import Search, has_match
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
 

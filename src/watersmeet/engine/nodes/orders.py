@@ -13,7 +13,7 @@ from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.tasks.slice import NewRows, RunSlice, SideSlice
 from watersmeet.event_time import Side
-from watersmeet.kernel.candidates import estimated
+from watersmeet.kernel.match.candidates import estimated
 from watersmeet.kernel.sorted_rows import SortedRows
 
 FEW_PAIRS = 4_096

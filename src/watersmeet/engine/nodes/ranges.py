@@ -19,8 +19,8 @@ from watersmeet.engine.tasks.results import put_out
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import Side
-from watersmeet.kernel.overflow import Spans
-from watersmeet.kernel.pairs import Condition, find, has_match
+from watersmeet.kernel.match.overflow import Spans
+from watersmeet.kernel.match.pairs import Condition, find, has_match
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.run import Run
 

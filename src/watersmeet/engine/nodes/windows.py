@@ -13,8 +13,8 @@ from watersmeet.engine.tasks.memory import run_bytes
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import NEVER, Times, Watermark
 from watersmeet.kernel.batches import cuts, one_array
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns, row_sizes
-from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import BUCKET_MASK, Slots
 from watersmeet.kernel.times import to_native
 from watersmeet.names import ours

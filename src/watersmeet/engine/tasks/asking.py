@@ -1,7 +1,7 @@
 """The first pass of a task whose condition is computed elsewhere: what it would ask, and nothing is written.
 
 `questions` runs the same code as the tick's task, over a store that forgets what it is given. The answers
-come back as files, one per task and round; see `kernel.elsewhere`.
+come back as files, one per task and round; see `kernel.match.elsewhere`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from watersmeet.engine.tasks.share import Share
 from watersmeet.errors import StateError
 from watersmeet.event_time import Mask
 from watersmeet.kernel.batches import batches_of
-from watersmeet.kernel.elsewhere import ASK, HOLDS, Answers, Questions
+from watersmeet.kernel.match.elsewhere import ASK, HOLDS, Answers, Questions
 from watersmeet.state.store import Store
 
 AnswerFile = tuple[str, int]

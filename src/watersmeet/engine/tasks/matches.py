@@ -21,9 +21,9 @@ from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.tasks.results import put_out
 from watersmeet.event_time import Side
 from watersmeet.kernel.batches import cuts
-from watersmeet.kernel.pairs import Search
+from watersmeet.kernel.match.pairs import Search
+from watersmeet.kernel.match.probe import CHUNK, Rows
 from watersmeet.kernel.pieces import Columns, Parts
-from watersmeet.kernel.probe import CHUNK, Rows
 from watersmeet.kernel.slots import order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 

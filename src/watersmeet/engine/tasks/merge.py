@@ -19,9 +19,9 @@ import pyarrow as pa
 from watersmeet.engine.tasks.memory import run_bytes
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, take_rows
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.partial import ROWS
 from watersmeet.kernel.pieces import pieces_of, reordered, row_sizes, whole
-from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import BUCKET_MASK, Slots, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.manifest import LiveRun

@@ -18,8 +18,8 @@ from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import Side
 from watersmeet.kernel.batches import batches_in, cuts, narrowed_batch, same_rows, size, sizes
 from watersmeet.kernel.joined import gather, pair_sizes, pairs_bound
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns, Parts, row_sizes
-from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.times import to_canonical
 from watersmeet.names import DIFF
 from watersmeet.state.store import Store

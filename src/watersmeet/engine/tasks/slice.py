@@ -18,9 +18,9 @@ from watersmeet.engine.tasks.memory import run_bytes
 from watersmeet.engine.tasks.share import Share
 from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.pairs import Condition, Search, distinct, has_match, rows_matched
+from watersmeet.kernel.match.pairs import Condition, Search, distinct, has_match, rows_matched
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import together, whole
-from watersmeet.kernel.probe import Rows
 from watersmeet.kernel.slots import borders, order_of, slice_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.manifest import LiveRun
@@ -252,7 +252,7 @@ class RunSlice:
         return marked[0]
 
     def search(self, condition: Condition, needles: SortedRows, side: Side) -> Search | None:
-        """Where needles (rows of ``side``) have candidates in the slice; see `kernel.pairs.Search`."""
+        """Where needles (rows of ``side``) have candidates in the slice; see `kernel.match.pairs.Search`."""
         alive = self.alive if self._hidden_below else None
         return Search.of(condition, needles, side, self.looked_up, alive)
 
@@ -264,19 +264,19 @@ class RunSlice:
         return keep
 
     def partners(self, condition: Condition, needles: SortedRows, side: Side) -> Iterator[tuple[Rows, Rows]]:
-        """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.pairs.find`."""
+        """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.match.pairs.find`."""
         search = self.search(condition, needles, side)
         if search is not None:
             yield from search.pairs()
 
     def rows_with(self, condition: Condition, needles: SortedRows, side: Side) -> Rows:
-        """The rows of the slice that have a partner, ascending; see `kernel.pairs.rows_matched`."""
+        """The rows of the slice that have a partner, ascending; see `kernel.match.pairs.rows_matched`."""
         if not self._hidden_below:
             return rows_matched(condition, needles, side, self.looked_up)
         return distinct((row for _, row in self.partners(condition, needles, side)), len(self.rows))
 
     def has_match(self, condition: Condition, needles: SortedRows, side: Side) -> Mask:
-        """Which needles have a partner in the slice; see `kernel.pairs.has_match`."""
+        """Which needles have a partner in the slice; see `kernel.match.pairs.has_match`."""
         if not self._hidden_below:
             return has_match(condition, needles, side, self.looked_up)
         hits = np.zeros(len(needles), dtype=np.bool_)

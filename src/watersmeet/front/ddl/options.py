@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 
 from watersmeet.errors import SqlError
 from watersmeet.front.ddl.durations import duration_us
-from watersmeet.spec.changes import OPTIONS, change_column
 from watersmeet.spec.connectors import connector_of
 from watersmeet.spec.model import ChangeColumn, Column, OnIdle
+from watersmeet.spec.options.changes import OPTIONS, change_column
 from watersmeet.spec.secrets import guarded
 
 GENERATOR_ROWS_PER_SECOND = "1000"
@@ -51,7 +51,7 @@ def of_the_connector(options: Mapping[str, str]) -> dict[str, str]:
 def changes_of(
     options: Mapping[str, str], columns: Sequence[Column], error: OptionError
 ) -> ChangeColumn | None:
-    """The column of the records that says what becomes of rows; see `spec.changes`."""
+    """The column of the records that says what becomes of rows; see `spec.options.changes`."""
     named = {_CHANGES[_plain(key)]: value for key, value in options.items() if _plain(key) in _CHANGES}
     return change_column(named, columns, error)
 

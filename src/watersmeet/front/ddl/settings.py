@@ -21,7 +21,7 @@ from watersmeet.spec.model import (
     PlanChoice,
     WatermarkRule,
 )
-from watersmeet.spec.spark_settings import problem_of
+from watersmeet.spec.options.spark_settings import problem_of
 from watersmeet.spec.time_zones import hint_for, zone_named
 from watersmeet.types.intervals import IntervalError, trigger_ms
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from sqlglot import exp
 
-from watersmeet.front.query.checks import check_expression, check_grouped, function_name
+from watersmeet.front.query.expressions.checks import check_expression, check_grouped, function_name
 from watersmeet.front.query.inline import substituted
 from watersmeet.front.query.items import spark_name
 from watersmeet.front.query.scope import column_node, resolved

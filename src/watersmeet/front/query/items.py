@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from watersmeet.errors import near_names
-from watersmeet.front.query.checks import check_expression, is_repeatable
+from watersmeet.front.query.expressions.checks import check_expression, is_repeatable
 from watersmeet.front.query.scope import ResolvedColumn, Scope, fields_in, resolved
 from watersmeet.front.text.place import Text
 from watersmeet.spec.model import Expr

@@ -12,7 +12,7 @@ from functools import reduce
 from sqlglot import exp
 
 from watersmeet.front.query.as_of import is_as_of, table_as_of
-from watersmeet.front.query.checks import check_expression
+from watersmeet.front.query.expressions.checks import check_expression
 from watersmeet.front.query.flow import Flow, input_of
 from watersmeet.front.query.hints import with_hints, without_join
 from watersmeet.front.query.inline import both, operand

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from watersmeet.errors import near_names
-from watersmeet.front.query.functions import check_calls
+from watersmeet.front.query.expressions.functions import check_calls
 from watersmeet.front.query.inline import operand
 from watersmeet.front.text.place import Text
 from watersmeet.front.types.infer import field_type

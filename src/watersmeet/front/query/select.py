@@ -9,7 +9,7 @@ from sqlglot import exp
 from watersmeet.errors import SqlError
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.query.aggregates import aggregated
-from watersmeet.front.query.checks import check_clauses
+from watersmeet.front.query.expressions.checks import check_clauses
 from watersmeet.front.query.items import select_items
 from watersmeet.front.query.joins import leaf, part_of, rows_of
 from watersmeet.front.query.views import (

@@ -13,7 +13,7 @@ from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl.durations import lag_of
 from watersmeet.front.query.aggregates import aggregated
 from watersmeet.front.query.as_of import written_version
-from watersmeet.front.query.checks import UNNESTED, check_clauses, check_expression
+from watersmeet.front.query.expressions.checks import UNNESTED, check_clauses, check_expression
 from watersmeet.front.query.flow import (
     Flow,
     FlowError,

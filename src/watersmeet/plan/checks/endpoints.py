@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from watersmeet.errors import PlanError, WatersmeetError
-from watersmeet.spec.files import format_of, local_path, path_of, sink_problems, source_problems
-from watersmeet.spec.formats import type_problems
-from watersmeet.spec.kafka import records_of, servers_in, topics_in
 from watersmeet.spec.model import Insert, Job, Query, Sink, Source
-from watersmeet.spec.options import sink_option_problems, source_option_problems
+from watersmeet.spec.options.files import format_of, local_path, path_of, sink_problems, source_problems
+from watersmeet.spec.options.formats import type_problems
+from watersmeet.spec.options.kafka import records_of, servers_in, topics_in
+from watersmeet.spec.options.names import sink_option_problems, source_option_problems
 from watersmeet.spec.told import untold
 
 ASIDE = ("late_output", "broken_output")

@@ -12,12 +12,12 @@ from watersmeet.engine.driver.kinds.columns import is_changelog, joined
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
-from watersmeet.kernel.elsewhere import Elsewhere
 from watersmeet.kernel.expressions.evaluate import Condition as ExactCondition
 from watersmeet.kernel.expressions.evaluate import columns_of, fits, tree_of
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.joined import JoinedColumn
-from watersmeet.kernel.pairs import Condition, PairTest
+from watersmeet.kernel.match.elsewhere import Elsewhere
+from watersmeet.kernel.match.pairs import Condition, PairTest
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.conditions import Bands
 from watersmeet.plan.model.job import QueryPlan

@@ -13,7 +13,7 @@ from watersmeet.engine.messages.shapes import JoinShape, SideShape
 from watersmeet.engine.messages.work import NodeWork
 from watersmeet.event_time import NEVER, Side, TimeColumn, Watermark
 from watersmeet.kernel.asof import Reach
-from watersmeet.kernel.lasting import PairBound
+from watersmeet.kernel.match.lasting import PairBound
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan

@@ -38,7 +38,7 @@ from pyspark.sql import SparkSession
 from watersmeet.engine.spark.errors import readable
 from watersmeet.engine.spark.job.early import start_workers
 from watersmeet.errors import EngineError
-from watersmeet.spec.spark_settings import FIXED, TIME_ZONE, problem_of
+from watersmeet.spec.options.spark_settings import FIXED, TIME_ZONE, problem_of
 from watersmeet.spec.time_zones import UTC
 
 JARS_VARIABLE = "WATERSMEET_SPARK_JARS"

@@ -34,8 +34,8 @@ from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
-from watersmeet.spec.files import OF_SOURCES, format_of, local_path, path_of, source_problems
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import OF_SOURCES, format_of, local_path, path_of, source_problems
 
 BYTES_PER_TICK = str(32 << 20)
 

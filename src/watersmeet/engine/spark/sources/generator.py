@@ -22,7 +22,7 @@ from watersmeet.engine.spark.text import literal
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
 from watersmeet.spec.model import Column, Source
-from watersmeet.spec.options import source_option_problems
+from watersmeet.spec.options.names import source_option_problems
 from watersmeet.types.sql_type import BOOLEAN, INTEGERS, STRING, TIMES
 
 KINDS = ("time", "key", "sequence", "random")

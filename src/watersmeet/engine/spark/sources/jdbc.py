@@ -15,7 +15,7 @@ from watersmeet.engine.spark.sources.frames import check_columns
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
 from watersmeet.spec.model import Source
-from watersmeet.spec.options import JDBC, JDBC_PROPERTIES, source_option_problems
+from watersmeet.spec.options.names import JDBC, JDBC_PROPERTIES, source_option_problems
 from watersmeet.spec.secrets import without_secrets
 
 _DRIVERS = {

@@ -18,9 +18,9 @@ from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
-from watersmeet.spec.kafka import METADATA, READER, SOURCE_OURS, records_of, servers_text, topics_in
 from watersmeet.spec.model import Source
-from watersmeet.spec.options import source_option_problems
+from watersmeet.spec.options.kafka import METADATA, READER, SOURCE_OURS, records_of, servers_text, topics_in
+from watersmeet.spec.options.names import source_option_problems
 
 _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
 

@@ -12,8 +12,8 @@ from watersmeet.engine.spark.sources.tables import check_table_files
 from watersmeet.engine.spark.sources.topic_check import check_topics, is_plain
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import local_path, path_of
 
 
 def problems_of(plan: JobPlan, *, thorough: bool = False) -> list[WatersmeetError]:

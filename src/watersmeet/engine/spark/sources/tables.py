@@ -38,8 +38,8 @@ from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.tasks.write import Placing
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.files import format_of, local_path, path_of, source_problems
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
 

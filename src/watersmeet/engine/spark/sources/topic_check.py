@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from watersmeet.errors import EngineError
-from watersmeet.spec.kafka import servers_in, topics_in
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.kafka import servers_in, topics_in
 
 ANSWER_S = 3.0
 """How long one broker may take, connecting and answering."""

@@ -27,8 +27,8 @@ from watersmeet.engine.spark.properties import NODE, Answered, node_of, node_tex
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.tasks.asking import AnswerFile, AnswerWriter, question_schema
 from watersmeet.errors import EngineError
-from watersmeet.kernel.elsewhere import ASK, HOLDS
 from watersmeet.kernel.expressions.evaluate import guard_of
+from watersmeet.kernel.match.elsewhere import ASK, HOLDS
 from watersmeet.state.store import Store
 
 _FILE = "partition INT, name STRING, checksum BIGINT, asked BIGINT"

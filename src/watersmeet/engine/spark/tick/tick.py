@@ -31,7 +31,7 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.sinks.base import Sink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.spec.model import OutputMode
-from watersmeet.spec.spark_settings import FIXED
+from watersmeet.spec.options.spark_settings import FIXED
 
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 """The one such setting that says nothing else than what tasks write anyway."""

@@ -22,8 +22,8 @@ from watersmeet.engine.spark.sources.files.there import (
     shown,
 )
 from watersmeet.errors import EngineError
-from watersmeet.spec.files import format_of
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import format_of
 
 START = 64 << 10
 """Bytes of text that are looked at."""

@@ -33,9 +33,9 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
 )
 from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.errors import EngineError
-from watersmeet.spec.files import OF_SOURCES, format_of, local_path, path_of
 from watersmeet.spec.model import Column, Source
-from watersmeet.spec.option_values import separator_of
+from watersmeet.spec.options.files import OF_SOURCES, format_of, local_path, path_of
+from watersmeet.spec.options.values import separator_of
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
 from watersmeet.types import sql_type as sql
 from watersmeet.types.sql_type import PLAIN, SqlType

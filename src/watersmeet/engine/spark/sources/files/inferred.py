@@ -20,8 +20,8 @@ from watersmeet.engine.spark.sources.files.inferred_types import Seen, Told, typ
 from watersmeet.engine.spark.sources.files.there import There, files_of, shown
 from watersmeet.errors import EngineError, raise_all
 from watersmeet.names import is_ours
-from watersmeet.spec.files import format_of, local_path, path_of, source_problems
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import STRING, TIMESTAMP, SqlType
 

@@ -33,8 +33,8 @@ from watersmeet.engine.spark.sources.files.there import (
     stat_of,
 )
 from watersmeet.errors import EngineError, StateError
-from watersmeet.spec.files import warns_of_changes
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import warns_of_changes
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileList, FileRead
 from watersmeet.state.store import Store

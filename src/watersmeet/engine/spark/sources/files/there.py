@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 from watersmeet.engine.files.table_files import files_beneath, is_hidden, not_listed
 from watersmeet.errors import EngineError
-from watersmeet.spec.files import local_path, path_of
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import local_path, path_of
 
 FileStat = tuple[int, int]
 """Of a file: size, and the time of its last change in ns."""

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from watersmeet.errors import SpecError, near_names
-from watersmeet.spec.files import READERS, SPECIFIC_TO_FILES
-from watersmeet.spec.kafka_names import CONSUMER, PRODUCER
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.option_values import Use, value_problems
+from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
+from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
+from watersmeet.spec.options.values import Use, value_problems
 
 READER = (
     "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "failOnDataLoss",

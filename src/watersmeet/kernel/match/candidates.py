@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from watersmeet.event_time import Side
-from watersmeet.kernel.pairs import Condition
+from watersmeet.kernel.match.pairs import Condition
 from watersmeet.kernel.slots import BUCKET_MASK, TIME_MASK
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from sqlglot import exp
 
-from watersmeet.front.query.operators import Kind, Problem, shown
+from watersmeet.front.query.expressions.operators import Kind, Problem, shown
 from watersmeet.spec.functions import family_of
 from watersmeet.spec.model import Expr
 from watersmeet.types.compared import tightest_type

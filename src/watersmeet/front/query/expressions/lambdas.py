@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from watersmeet.front.query.operators import Kind, Problem, not_a_condition, shown
+from watersmeet.front.query.expressions.operators import Kind, Problem, not_a_condition, shown
 from watersmeet.front.types.infer import null_of
 from watersmeet.spec.functions import family_of
 from watersmeet.spec.model import Expr

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.front.query.operators import Kind, Problem, shown
+from watersmeet.front.query.expressions.operators import Kind, Problem, shown
 from watersmeet.spec.functions import family_of, signature_of
 from watersmeet.spec.java_patterns import PatternError, groups_of
 from watersmeet.spec.model import Expr

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.option_values import Use, value_problems
+from watersmeet.spec.options.values import Use, value_problems
 
 FORMATS = ("parquet", "json", "csv")
 LONGEST_NAME = 200

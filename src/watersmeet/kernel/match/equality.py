@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from watersmeet.event_time import Mask
 from watersmeet.kernel.batches import bound, cuts, sizes, taken
-from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.match.probe import Rows
 
 CHECKED_BYTES = 64 << 20
 """Of values that are compared at a time."""

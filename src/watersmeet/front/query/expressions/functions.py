@@ -15,17 +15,17 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import near_names
-from watersmeet.front.query.clock import clock_text
-from watersmeet.front.query.constants import constant_problem
-from watersmeet.front.query.lambdas import lambda_problem, variable_type, with_variables
-from watersmeet.front.query.operators import (
+from watersmeet.front.query.expressions.clock import clock_text
+from watersmeet.front.query.expressions.constants import constant_problem
+from watersmeet.front.query.expressions.lambdas import lambda_problem, variable_type, with_variables
+from watersmeet.front.query.expressions.operators import (
     Problem,
     comparisons,
     not_a_condition,
     operator_problem,
     shown,
 )
-from watersmeet.front.query.unlike import unlike_arguments, unlike_key, unlike_operands
+from watersmeet.front.query.expressions.unlike import unlike_arguments, unlike_key, unlike_operands
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
 from watersmeet.front.types.infer import field_type, null_of, number_type, type_of

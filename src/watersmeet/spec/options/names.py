@@ -1,13 +1,13 @@
-"""Names of the options of sources and sinks, but for files (`spec.files`): others are refused by name."""
+"""Names of options of sources and sinks, but for files (`spec.options.files`): others are refused by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from watersmeet.errors import SpecError, near_names
-from watersmeet.spec import kafka
 from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
+from watersmeet.spec.options import kafka
 
 JDBC = (
     "url", "dbtable", "query", "prepareQuery", "user", "password", "driver", "partitionColumn", "lowerBound",

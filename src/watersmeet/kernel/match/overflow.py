@@ -12,8 +12,8 @@ import numpy as np
 
 from watersmeet.conditions import IntegerSum
 from watersmeet.event_time import Mask, Side, Times
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.ordinals import ordinals_to_reals
-from watersmeet.kernel.probe import Rows
 from watersmeet.measure import Measure, Measured
 
 FEW = 1 << 18

@@ -15,8 +15,8 @@ import numpy as np
 
 from watersmeet.conditions import ExactBand, RealBand, RealColumn, RealComparison, RealExpr, RealSum, mirrored
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, Times
+from watersmeet.kernel.match.probe import Distances
 from watersmeet.kernel.ordinals import NAN_ORDINAL, Raw, Reals, real_ordinals
-from watersmeet.kernel.probe import Distances
 
 
 def distances(band: ExactBand, needles: Side, slack: int) -> Distances:

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from watersmeet.conditions import ExactBand, IntegerSum, Key, RealBand
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeComparison, Times, holds, saturating_add
-from watersmeet.kernel.bands import around, distances, reals_hold, within
 from watersmeet.kernel.batches import cuts
-from watersmeet.kernel.equality import CHECKED_BYTES, equal_pairs
 from watersmeet.kernel.joined import JoinedColumn, gather, pair_sizes, pairs_bound
+from watersmeet.kernel.match.bands import around, distances, reals_hold, within
+from watersmeet.kernel.match.equality import CHECKED_BYTES, equal_pairs
+from watersmeet.kernel.match.overflow import Spans, leaves_type, may_leave_type, parts_leaving_type
+from watersmeet.kernel.match.probe import Rows, expand, ranges
 from watersmeet.kernel.ordinals import ordinals_to_reals
-from watersmeet.kernel.overflow import Spans, leaves_type, may_leave_type, parts_leaving_type
-from watersmeet.kernel.probe import Rows, expand, ranges
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.names import ours

@@ -14,7 +14,7 @@ import numpy as np
 
 from watersmeet.conditions import Bound
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeColumn, Times, saturating_add
-from watersmeet.kernel.probe import Rows
+from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
 
 

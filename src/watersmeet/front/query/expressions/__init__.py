@@ -1,0 +1,1 @@
+"""Expressions of a query: what is refused in them before anything is planned."""

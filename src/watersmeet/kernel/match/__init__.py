@@ -1,0 +1,1 @@
+"""Look-ups and pairs: which rows of two sides meet by a condition."""
