@@ -1,4 +1,4 @@
-"""Rooms and pages stay small: at most 20 modules in a folder of the package, at most 500 lines in a module."""
+"""Rooms and pages stay small: at most 20 modules in a folder of the package, 500 lines in a module."""
 
 from __future__ import annotations
 

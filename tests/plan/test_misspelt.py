@@ -11,6 +11,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.front.ddl.options import SourceFields
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.spec.options import changes
 from watersmeet.spec.options.names import OF_ALL_SOURCES
 
 DECLARED = (
@@ -65,4 +66,4 @@ def test_the_name_that_is_meant_is_told(sql, meant):
 
 def test_the_options_of_all_sources_are_those_that_are_read():
     fields = {field.name.removesuffix("_us") for field in dataclasses.fields(SourceFields)}
-    assert set(OF_ALL_SOURCES) == fields
+    assert set(OF_ALL_SOURCES) == fields | set(changes.OPTIONS)
