@@ -32,6 +32,8 @@ from watersmeet.front.text.place import Refused
 from watersmeet.front.text.tokens import Cursor, parse_tokens
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 from watersmeet.spec.model import ChangeColumn, Column, EventTime, Sink, Source
+from watersmeet.spec.options.changes import DEBEZIUM
+from watersmeet.spec.options.kafka import records_of
 from watersmeet.types.parser import parse_type
 from watersmeet.types.sql_type import INTEGERS, TIMES
 
@@ -329,6 +331,14 @@ def _source(
         lambda message, hint: text.error(f'"{name}": {message}', "bad-option", start, hint),
     )
     _check_changes(name, change, connector, times, fields, cursor, start)
+    tells = traits.log and records_of(options) == DEBEZIUM
+    if tells and change is not None:
+        raise text.error(
+            f'"{name}" says what changes by its format, and by "{change.column}"',
+            "bad-option",
+            start,
+            "leave 'op.column' and 'diff.column' out",
+        )
     return Source(
         name,
         tuple(listed.columns),
@@ -339,8 +349,8 @@ def _source(
         fields.idle_timeout_us,
         fields.on_idle,
         fields.max_ahead_us,
-        is_table=change is not None and not times,
-        changes=change is not None,
+        is_table=(tells or change is not None) and not times,
+        changes=tells or change is not None,
         rows_per_second=fields.rows_per_second,
         refresh_us=fields.refresh_us,
         change_column=change,

@@ -11,7 +11,7 @@ from watersmeet.errors import PlanError, WatersmeetError
 from watersmeet.spec.model import Insert, Job, Query, Sink, Source
 from watersmeet.spec.options.files import format_of, local_path, path_of, sink_problems, source_problems
 from watersmeet.spec.options.formats import type_problems
-from watersmeet.spec.options.kafka import records_of, servers_in, topics_in
+from watersmeet.spec.options.kafka import parser_of, records_of, servers_in, topics_in
 from watersmeet.spec.options.names import sink_option_problems, source_option_problems
 from watersmeet.spec.told import untold
 
@@ -28,7 +28,7 @@ def check_sources(queries: Iterable[Query]) -> list[WatersmeetError]:
             continue
         errors += source_option_problems(source)
         if source.traits.log:
-            errors += type_problems(source, records_of(source.options))
+            errors += type_problems(source, parser_of(records_of(source.options)))
     return errors
 
 

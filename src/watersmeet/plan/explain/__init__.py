@@ -102,6 +102,8 @@ def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str
     change = branch.source.change_column
     if change is not None and change.is_diff:
         yield f"{INDENT}changes: {change.column} says how often a row comes (below zero: goes)"
+    elif change is None and branch.source.changes and branch.source.traits.log:
+        yield f"{INDENT}changes: as Debezium tells them"
     elif change is not None:
         inserts, deletes = ", ".join(change.inserts), ", ".join(change.deletes)
         yield f"{INDENT}changes: {change.column} says insert ({inserts}) or delete ({deletes})"

@@ -17,6 +17,9 @@ INSERTS = ("I", "i", "c", "r", "+I", "+U", "INSERT", "insert")
 row has to go as well."""
 DELETES = ("D", "d", "-D", "-U", "DELETE", "delete")
 
+DEBEZIUM = "debezium-json"
+"""The format of Kafka's records that tells changes by itself: with the row before, and after."""
+
 OPTIONS = ("op.column", "op.insert", "op.delete", "diff.column")
 
 MOST_TIMES = 1_000_000_000

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
+from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
 from watersmeet.spec.options.values import Use, value_problems
 
@@ -74,6 +75,11 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
             if name.removeprefix(_METADATA).lower() not in columns:
                 near = near_names(name.removeprefix(_METADATA), [c.name for c in source.columns])
                 yield SpecError(f'{what}: "{name}" is of no column', code="unknown-option", hint=near)
+            if source.changes and value.strip().lower() in ("offset", "timestamp"):
+                hint = "a row that goes equals the row that came, and its record has another: leave it out"
+                yield _wrong(what, name, value, hint)
+            elif records_of(source.options) == DEBEZIUM:
+                yield _wrong(what, name, value, "columns of Debezium's records are those of the table")
             if value.strip().lower() not in METADATA:
                 hint = near_names(value, METADATA) or f"it can be {', '.join(METADATA)}"
                 yield _wrong(what, name, value, hint)
@@ -131,7 +137,7 @@ def _of_parser(what: str, options: Mapping[str, str], parser: str) -> Iterator[S
     names = [f"{prefix}{name}" for name in READERS[parser] if name not in SPECIFIC_TO_FILES]
     lowered = {name.lower() for name in names}
     for name in given:
-        if parser != records_of(options):
+        if parser != parser_of(records_of(options)):
             message = f'{what}: option "{name}" is for the format {parser}, and it is {records_of(options)}'
             yield SpecError(message, code="unknown-option", hint=f"'format' = '{parser}', or leave it out")
         elif name.lower() not in lowered:
@@ -200,6 +206,11 @@ def servers_in(options: Mapping[str, str]) -> list[str]:
 def servers_text(options: Mapping[str, str]) -> str:
     """The same as it is written; empty when it is not said."""
     return (options.get("bootstrap.servers") or options.get("kafka.bootstrap.servers") or "").strip()
+
+
+def parser_of(format_: str) -> str:
+    """The parser of a format, whose options begin with its name and a dot."""
+    return "json" if format_ == DEBEZIUM else format_
 
 
 def records_of(options: Mapping[str, str]) -> str:

@@ -1,4 +1,5 @@
-"""Kafka topics as sources: value formats ``json``, ``csv`` and ``raw``, per-partition watermarks.
+"""Kafka topics as sources: value formats ``json``, ``csv``, ``raw`` and ``debezium-json``, per-partition
+watermarks.
 
 Options: ``bootstrap.servers``, ``topic`` (several with commas), ``format`` (json), ``startingOffsets``
 (earliest), ``maxOffsetsPerTrigger``; ``metadata.<column>`` = key | topic | partition | offset | timestamp
@@ -14,17 +15,27 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.spark.sources import debezium
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.kafka import METADATA, READER, SOURCE_OURS, records_of, servers_text, topics_in
+from watersmeet.spec.options.changes import DEBEZIUM
+from watersmeet.spec.options.kafka import (
+    METADATA,
+    READER,
+    SOURCE_OURS,
+    parser_of,
+    records_of,
+    servers_text,
+    topics_in,
+)
 from watersmeet.spec.options.names import source_option_problems
 
 _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
 
-FORMATS = ("json", "csv", "raw")
+FORMATS = ("json", "csv", "raw", DEBEZIUM)
 OFFSETS_PER_TICK = 500_000
 
 _SPARKS = {name.lower(): name for name in READER}
@@ -130,8 +141,10 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
         by_name |= {c.name: F.expr(f"CAST(value AS {c.type})").alias(c.name) for c in values}
         columns = [by_name[column.name] for column in source.columns]
         return raw.select(*columns, *tail, F.lit(None).cast("string").alias(BROKEN))
-    prefix = f"{wanted}."
+    prefix = f"{parser_of(wanted)}."
     parser = {k.removeprefix(prefix): v for k, v in source.options.items() if k.startswith(prefix)}
+    if wanted == DEBEZIUM:
+        return debezium.changes(raw, source, partition, parser)
     parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(parser.items()))
     schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in values)
