@@ -14,8 +14,8 @@ from difflib import get_close_matches
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
 from watersmeet.spec.options.changes import DEBEZIUM
+from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
 from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
 from watersmeet.spec.options.values import Use, value_problems
 
