@@ -1,7 +1,7 @@
 """Debezium's change events as JSON: each becomes the row that goes, the row that comes, or both.
 
 An event holds the row before and after, and what was done (``op``): ``c`` created, ``r`` read by a snapshot,
-``u`` updated, ``d`` deleted. With a schema beside it, it stands in ``payload``. A record without a value comes
+``u`` updated, ``d`` deleted. With a schema beside it, it is in ``payload``. A record without a value comes
 after a delete, for compaction, and says nothing. Source: Debezium's documentation, "Change event values".
 """
 
