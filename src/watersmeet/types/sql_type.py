@@ -189,6 +189,9 @@ DATE = SqlType("DATE")
 TIMESTAMP = SqlType("TIMESTAMP")
 TIMESTAMP_NTZ = SqlType("TIMESTAMP_NTZ")
 
+CALENDAR_INTERVAL = SqlType("INTERVAL")
+"""Of months, days and µs beside each other: neither of months alone nor of days and times."""
+
 INTEGERS = (TINYINT, SMALLINT, INT, BIGINT)
 """Those behind hold those before."""
 REALS = (FLOAT, DOUBLE)

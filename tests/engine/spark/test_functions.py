@@ -25,7 +25,7 @@ from watersmeet.spec.functions import (
     spark_version,
 )
 from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import INT, TIMESTAMP
+from watersmeet.types.sql_type import INT, TIMESTAMP, UNKNOWN
 
 pytestmark = pytest.mark.spark
 
@@ -89,7 +89,7 @@ def test_no_example_of_spark_s_own_pages_is_refused(spark):
             continue
         text = Text(example)
         for item in tree.expressions:
-            check_calls(item, lambda _: "UNKNOWN", text)
+            check_calls(item, lambda _: UNKNOWN, text)
         checked += 1
         # some patterns are written there for a parser that leaves a backslash as it is
         escaped = "\\" in example

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Column, Sink, Source
-from watersmeet.types.sql_type import STRING, SqlType
+from watersmeet.types.sql_type import CALENDAR_INTERVAL, STRING, SqlType
 
 _NOT_IN_CSV = ("ARRAY", "MAP", "STRUCT", "BINARY", "VARIANT", "VOID")
 
@@ -38,7 +38,7 @@ def check_written(sink: Sink, format_: str, columns: Iterable[Column]) -> None:
         SpecError: Spark has no form for such values, or one that nobody reads (``[61 62]``, ``{a -> 1}``).
     """
     for column in columns:
-        unheld = column.type.name == "INTERVAL" and format_ in ("parquet", "json", "csv")
+        unheld = column.type == CALENDAR_INTERVAL and format_ in ("parquet", "json", "csv")
         if unheld or (format_ == "csv" and column.type.name in _NOT_IN_CSV):
             what = "CSV" if format_ == "csv" else format_.capitalize() if unheld else format_
             raise SpecError(
