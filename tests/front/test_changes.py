@@ -81,6 +81,18 @@ def test_it_is_not_read_as_of_a_time_nor_in_append_mode() -> None:
         watersmeet.plan_job(watersmeet.parse_job(stream + both + "SELECT c.k FROM c JOIN d ON c.k = d.k"))
 
 
+def test_changes_beside_or_beneath_the_rows_of_a_join_are_not_read_in_append_mode() -> None:
+    streams = "".join(
+        f"CREATE TABLE {name} (t INT, op STRING, WATERMARK FOR t AS t) WITH ('connector' = 'memory'{says});"
+        for name, says in (("c", ", 'op.column' = 'op'"), ("l", ""), ("r", ""))
+    )
+    for joined, alone, words in (("l", "c", 'rows of "u" can'), ("c", "l", r'rows of "u\.1\.a" can')):
+        union = f"SELECT a.t FROM {joined} AS a JOIN r ON a.t = r.t UNION ALL SELECT e.t FROM {alone} AS e"
+        query = f"SELECT u.t FROM ({union}) u JOIN r ON u.t = r.t"
+        with pytest.raises(WatersmeetError, match=words):
+            watersmeet.plan_job(watersmeet.parse_job(streams + query))
+
+
 def test_changes_in_process() -> None:
     job = watersmeet.LocalJob(watersmeet.plan_job(read(", 'op.column' = 'op'")), watersmeet.MemoryStore())
 

@@ -25,7 +25,8 @@ def check_query(
 
 
 def _append(inputs: JoinInputs, options: Options) -> list[PlanError]:
-    changing = [i for i in inputs.in_order if i.changes and not i.stages]
+    # What is beneath a stage is told by the stage's own inputs, which are among these.
+    changing = [i for i in inputs.in_order if not i.as_of and any(s.changes or s.is_table for s in i.sources)]
     if not changing or options.output_mode is OutputMode.CHANGELOG:
         return []
     names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in changing)
