@@ -83,5 +83,9 @@ def diff_of(change: ChangeColumn, value: Any) -> int | None:
     if value is None:
         return None
     if change.is_diff:
-        return int(value) if abs(int(value)) <= MOST_TIMES else None
+        try:
+            times = int(value)
+        except (TypeError, ValueError, OverflowError):
+            return None
+        return times if abs(times) <= MOST_TIMES else None
     return 1 if str(value) in change.inserts else -1 if str(value) in change.deletes else None
