@@ -68,3 +68,12 @@ def test_units_that_differ_are_not_compared():
 
 def test_lateness_saturates():
     assert missed({"t": False}, ("t", [MIN_TIME, 0, 0], 0)) == {"t": ({"more": 1}, MAX_TIME)}
+
+
+def test_a_change_counts_as_often_as_it_stands_for_rows():
+    found = Missed(3, {"t": True})
+    times = np.array([5, 9, 10], dtype=np.int64)
+    found.note("t", times < 10, times, 10)
+    total: dict[str, LateBy] = {}
+    found.count(total, np.array([3, 2, 7], dtype=np.int64))
+    assert total == {"t": LateBy({"<10": 5}, most=5, integer=True)}

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from watersmeet.event_time import Mask, Times, Watermark, saturating_sub
 
@@ -29,10 +30,11 @@ class LateBy:
     most: int = 0
     integer: bool = False
 
-    def add(self, late_by: Times) -> None:
-        """Count rows by their lateness (all above 0)."""
+    def add(self, late_by: Times, times: npt.NDArray[np.int64] | None = None) -> None:
+        """Count rows by their lateness (all above 0). ``times``: how many rows each stands for; None: one."""
         borders, names = _buckets(self.integer)
-        counts = np.bincount(np.searchsorted(borders, late_by, side="right"), minlength=len(names))
+        counts = np.zeros(len(names), dtype=np.int64)
+        np.add.at(counts, np.searchsorted(borders, late_by, side="right"), 1 if times is None else times)
         self._put({name: int(rows) for name, rows in zip(names, counts, strict=True)})
         self.most = max(self.most, int(late_by.max(initial=0)))
 
@@ -75,12 +77,13 @@ class Missed:
         self.column[rows[chosen]] = self.columns.index(column)
         self.late_by[rows[chosen]] = by[chosen]
 
-    def count(self, total: dict[str, LateBy]) -> None:
-        """Add the rows to the columns' totals."""
+    def count(self, total: dict[str, LateBy], times: npt.NDArray[np.int64] | None = None) -> None:
+        """Add the rows to the columns' totals. ``times``: as `LateBy.add`, per row of the batch."""
         for number, column in enumerate(self.columns):
-            late_by = self.late_by[self.column == number]
-            if len(late_by):
-                total.setdefault(column, LateBy(integer=self._integer[column])).add(late_by)
+            chosen = self.column == number
+            if chosen.any():
+                late_by = total.setdefault(column, LateBy(integer=self._integer[column]))
+                late_by.add(self.late_by[chosen], None if times is None else times[chosen])
 
 
 def summed(totals: Sequence[Mapping[str, LateBy]]) -> dict[str, LateBy]:

@@ -105,7 +105,7 @@ class FeedWriter:
                 late_mask |= late
         if late_mask.any():
             self._count("late", late_mask)
-            missed.count(self._report.late)
+            missed.count(self._report.late, self._times_each)
             if self._work.keep_late:
                 names = [name for name in rows.schema.names if not is_ours(name)]
                 record = pa.StructArray.from_arrays([rows.column(name) for name in names], names=names)

@@ -107,7 +107,7 @@ class IngestWriter:
                 self.missed = self.missed or Missed(batch.num_rows, self._integer)
                 self.missed.note(column, late, values, self._late_below[column])
         if self.missed is not None:
-            self.missed.count(self.report.late)
+            self.missed.count(self.report.late, self._times_each)
         for present in present_by_column.values():
             if present is not None:
                 judgement[judged & ~present & (judgement != LATE)] = NULL_TIME
