@@ -14,6 +14,7 @@ from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.replay import replay_case
 from watersmeet.engine.tasks import slice as slice_module
+from watersmeet.errors import EngineError
 from watersmeet.state.store import MemoryStore
 
 Row = tuple[int, str | None, int]
@@ -89,6 +90,17 @@ def test_deleting_what_is_not_there_is_reported_and_not_applied():
     assert len(changes.missing) == 1
     assert changes.missing == (("l", '{"t": 1, "k": "a", "v": 0, "i": 1}'),)
     assert changes.tick([((1, "a", 1), 1)]) == {(1, None): 1}
+
+
+def test_what_goes_out_is_plus_or_minus_one_whether_a_row_can_match_or_not():
+    changes = Changes("LEFT", partitions=2)
+    rows = [(0, 1, None, 1, 3), (0, 2, "a", 2, 3), (0, 3, None, 3, 0), (0, 4, None, 4, -2)]
+    given = [({"t": t, "k": k, "i": i, "v": v}, diff) for v, t, k, i, diff in rows]
+    output = changes.job.tick({"l": given}).rows[QUERY]
+    assert sorted((row["a"], row["_diff"]) for row in output) == [(1, 1)] * 3 + [(2, 1)] * 3 + [(4, -1)] * 2
+    many = ({"t": 9, "k": None, "i": 9, "v": 0}, 10**9)
+    with pytest.raises(EngineError, match='the changes of "l" in a tick of one task are'):
+        changes.job.tick({"l": [many]})
 
 
 def test_both_partners_deleted_in_one_tick():

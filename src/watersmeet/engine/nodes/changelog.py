@@ -89,8 +89,7 @@ def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice])
         if own.task.padded or _leaves_matched(shape, side):
             yield from _single_changes(shape, side, own, inserts[side], deletes[side])
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
-            diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
-            yield from with_diffs(pad(shape, side, batch, np.arange(low, high)), diffs)
+            yield from _unmatchable(shape, side, own, batch, low, high)
         inserted = _write_inserts(own, inserts[side], share.tick, report.side(side), marks)
         _release(own, report.side(side))
         report.side(side).merged = merge_runs(own, share.tick, marks)
@@ -116,8 +115,9 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
     if own.new is None:
         return None, None
     rows = own.new.rows
-    what = f'the changes of "{own.task.name}" in a tick'
-    check_bytes(what, held_by(rows.batch), own.task.memory, MOST_BYTES)  # before there are copies of them
+    check_bytes(
+        _what(own), held_by(rows.batch), own.task.memory, MOST_BYTES
+    )  # before there are copies of them
     batch = whole(rows.batch)
     table = pa.Table.from_batches([batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
     # Arrow tells 0.0 from −0.0, and does not group by values with parts: numbers stand for such columns.
@@ -136,7 +136,7 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
     net = summed.column(f"{DIFF}_sum").to_numpy().astype(np.int64)
     count(report, "deleted", int(np.abs(batch.column(DIFF).to_numpy()).sum() - np.abs(net).sum()))
     most = int(np.maximum(net, 0).sum())
-    check_bytes(what, held_by(rows.batch) // len(batch) * most, own.task.memory, MOST_BYTES)
+    check_bytes(_what(own), held_by(rows.batch) // len(batch) * most, own.task.memory, MOST_BYTES)
     buckets = summed.column(_BUCKET).to_numpy()
     firsts = summed.column(f"{_ROW}_min").to_numpy()
     batch = take_rows(batch.select(own.task.stored_schema.names), firsts)
@@ -155,6 +155,10 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
             zeros = np.zeros(len(taken), dtype=np.int64)
             deletes = Change(needles_at(needles, taken), -1, zeros, _released(own, needles, taken))
     return inserts, deletes
+
+
+def _what(own: SideSlice) -> str:
+    return f'the changes of "{own.task.name}" in a tick'
 
 
 def _has_parts(kind: pa.DataType) -> bool:
@@ -363,6 +367,19 @@ def _single_changes(
                 yield from with_diffs(
                     pad(shape, side, change.rows.batch, rows), np.full(len(rows), change.diff)
                 )
+
+
+def _unmatchable(
+    shape: JoinShape, side: Side, own: SideSlice, batch: pa.RecordBatch, low: int, high: int
+) -> Iterator[pa.RecordBatch]:
+    """Pads of rows that can match nothing, as often as each comes or goes."""
+    diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
+    times = np.abs(diffs)
+    row_bytes = held_by(batch) // len(batch) + times.itemsize
+    check_bytes(_what(own), row_bytes * int(times.sum()), own.task.memory, MOST_BYTES)
+    rows = np.repeat(np.arange(low, high), times)
+    if len(rows):
+        yield from with_diffs(pad(shape, side, batch, rows), np.repeat(np.sign(diffs), times))
 
 
 def _write_inserts(
