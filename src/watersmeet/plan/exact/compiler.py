@@ -56,7 +56,7 @@ class Compiler:
 
     def __init__(self, inputs: JoinInputs, refs: Sequence[Ref], prefix: str) -> None:
         """``prefix``: of the names that stand for ``refs``, before their numbers."""
-        self._scope = inputs
+        self._inputs = inputs
         self._refs = refs
         self._prefix = prefix
         self._variables: dict[str, Exact] = {}
@@ -77,7 +77,7 @@ class Compiler:
         if not re.fullmatch(rf"{self._prefix}\d+", first):
             raise NotExact(f"{first} is no column")
         ref = self._refs[int(first.removeprefix(self._prefix))]
-        name, type_ = joined_name(*ref), self._scope.column(ref).type.nullable
+        name, type_ = joined_name(*ref), self._inputs.column(ref).type.nullable
         if not is_value(type_):
             raise NotExact(f"{name} is {type_}")
         column = Exact(("column", name, type_), type_)
