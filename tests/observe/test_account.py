@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from watersmeet.observe.account import PLACES, Account, InputAccount, Lateness
+from watersmeet.observe import account as account_module
+from watersmeet.observe.account import LABELS, PLACES, Account, InputAccount, Lateness
 
 
 def text_of(account: Account, width: int = 100) -> str:
@@ -23,6 +26,14 @@ def test_every_place_counts_once():
     row = InputAccount.of("o", {**counts, "in": sum(counts.values()) + retained}, retained)
     assert row.adds_up()
     assert {place: getattr(row, place) for place in PLACES} == {**counts, "retained": retained}
+
+
+def test_what_is_written_of_the_account_names_every_place_once():
+    page = Path(__file__).resolve().parents[2] / "docs" / "guarantees.md"
+    for text in (page.read_text(), account_module.__doc__):
+        sums = re.search(r"in = ([\w\s+]+)", text)[1].split("\n\n")[0]
+        named = [" ".join(place.split()) for place in sums.split("+")]
+        assert sorted(named) == sorted(LABELS.get(place, place) for place in PLACES)
 
 
 def test_counters_that_are_no_places_do_not_count():

@@ -108,7 +108,7 @@ PLACES: tuple[str, ...] = tuple(f.name for f in fields(InputAccount) if f.name n
 _BORDERS = 3
 """Of a table's column: a line, and a space at either side."""
 
-_LABELS = {
+LABELS = {
     "released_unmatched": "released unmatched",
     "null_time": "NULL time",
     "missing_deletes": "deletes of nothing",
@@ -170,7 +170,7 @@ class Account:
         for place in PLACES:
             values = [getattr(row, place) for row in self.inputs]
             if any(values) or place in ("matched", "late", "retained"):
-                lines.append(["  " + _LABELS.get(place, place), *(f"{value:,}" for value in values)])
+                lines.append(["  " + LABELS.get(place, place), *(f"{value:,}" for value in values)])
         verdicts = (
             "yes" if row.adds_up() else f"NO: {row.difference:+,} rows unaccounted" for row in self.inputs
         )
