@@ -93,6 +93,21 @@ def test_changes_beside_or_beneath_the_rows_of_a_join_are_not_read_in_append_mod
             watersmeet.plan_job(watersmeet.parse_job(streams + query))
 
 
+@pytest.mark.parametrize(
+    "call", ["uuid()", "1 + rand()", "monotonically_increasing_id()", "shuffle(array(1))"]
+)
+def test_what_is_taken_back_is_computed_again_to_the_same_value(call: str) -> None:
+    tables = """CREATE TABLE c (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');
+        CREATE TABLE d (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');"""
+    query = "SELECT c.k, {} AS x FROM c JOIN d ON c.k = d.k"
+    changelog = "SET output_mode = changelog;" + tables
+    with pytest.raises(WatersmeetError, match=r'in the column "x" gives another value each time'):
+        watersmeet.plan_job(watersmeet.parse_job(changelog + query.format(call)))
+    assert watersmeet.plan_job(watersmeet.parse_job(changelog + query.format("hash(c.k)")))
+    stream = tables.replace("op STRING)", "WATERMARK FOR k AS k)").replace(", 'op.column' = 'op'", "")
+    assert watersmeet.plan_job(watersmeet.parse_job(stream + query.format(call)))
+
+
 def test_changes_in_process() -> None:
     job = watersmeet.LocalJob(watersmeet.plan_job(read(", 'op.column' = 'op'")), watersmeet.MemoryStore())
 

@@ -96,7 +96,7 @@ def aggregates_legal(query: Planning) -> Problems:
 
 def changelog_run(query: Planning) -> Problems:
     """What is run where results may be taken back."""
-    return check_changelog(query.tree)
+    return check_changelog(query.tree, query.asked.outputs)
 
 
 def is_changelog(query: Planning) -> bool:

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from sqlglot import exp
+
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.plan.nodes.tree import Tree
+from watersmeet.spec.functions import signature_of
+from watersmeet.spec.model import Expr, OutputColumn
 
 
-def check_changelog(tree: Tree) -> list[PlanError]:
-    """What is not run yet where results may be taken back."""
+def check_changelog(tree: Tree, outputs: Sequence[OutputColumn]) -> list[PlanError]:
+    """What is not run, or not yet, where results may be taken back."""
+    return _not_run_yet(tree) + [
+        PlanError(
+            f'{name}() in the column "{output.name}" gives another value each time: what takes a row back in'
+            " output_mode changelog would not be equal to it",
+            code="nondeterministic",
+            hint="leave it out, or hash a column",
+        )
+        for output in outputs
+        if (name := _unsteady(output.expr)) is not None
+    ]
+
+
+def _unsteady(expr: Expr) -> str | None:
+    """The first function in it that gives another value when it is computed again."""
+    for node in expr.find_all(exp.Func):
+        name = node.name if isinstance(node, exp.Anonymous) else type(node).sql_name()
+        signature = signature_of(name)
+        if signature is not None and not signature.deterministic:
+            return name.lower()
+    return None
+
+
+def _not_run_yet(tree: Tree) -> list[PlanError]:
     names = ", ".join(i.alias for i in tree.inputs)
     if any(part.query.aggregation is not None for part in tree.every):
         return [PlanError("windows are not run yet in output_mode changelog", code="not-yet")]
