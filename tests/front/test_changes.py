@@ -46,6 +46,11 @@ def test_the_column_that_says_it_is_none_of_the_rows() -> None:
         (", 'diff.column' = 'v'", "a diff is a whole number"),
         (", 'diff.column' = 'n', 'op.delete' = 'D'", "are values of 'op.column'"),
         (", 'op.column' = 'op', 'op.insert' = 'D,x'", "'D' is an insert and a delete"),
+        (", 'op.column' = 'op', 'op.delete' = 'D,'", "option 'op.delete' has an empty word: 'D,'"),
+        (", 'op.column' = 'op', 'op.insert' = ''", "option 'op.insert' has an empty word: ''"),
+        (", 'op.column' = 'n'", "'I' of 'op.insert' is never a value of \"n\", which is INT"),
+        (", 'op.column' = 'n', 'op.insert' = '1'", "'D' of 'op.delete' is never a value"),
+        (", 'op.column' = 'n', 'op.insert' = '+1', 'op.delete' = '-1'", "'+1' of 'op.insert' is never"),
         (
             ", 'op.column' = 'op', 'refresh' = '1 minute', 'path' = 'x', 'format' = 'json'",
             "never read as a whole",
@@ -66,7 +71,7 @@ def test_other_columns_that_cannot_say_it() -> None:
         ("k BIGINT, t TIMESTAMP, op BIGINT, WATERMARK FOR op AS op", "which is no column of its rows"),
     ]:
         with pytest.raises(WatersmeetError) as caught:
-            read(", 'op.column' = 'op'", columns)
+            read(", 'op.column' = 'op', 'op.insert' = '1', 'op.delete' = '2'", columns)
         assert words in str(caught.value)
 
 

@@ -72,10 +72,29 @@ def change_column(
         tuple(value.strip() for value in written[name].split(",")) if name in written else default
         for name, default in (("op.insert", INSERTS), ("op.delete", DELETES))
     )
+    for name, values in (("op.insert", inserts), ("op.delete", deletes)):
+        if "" in values:
+            raise error(f"option '{name}' has an empty word: '{written[name]}'", "leave out the extra comma")
+        never = [value for value in values if not _is_a_value(value, column)]
+        if never:
+            raise error(
+                f"'{never[0]}' of '{name}' is never a value of \"{column.name}\", which is {column.type}",
+                f"say which numbers they are, plainly written: '{name}' = '1'",
+            )
     both = [value for value in inserts if value in deletes]
     if both:
         raise error(f"'{both[0]}' is an insert and a delete", "name it in one of 'op.insert' and 'op.delete'")
     return ChangeColumn(column.name, inserts, deletes)
+
+
+def _is_a_value(word: str, column: Column) -> bool:
+    """Whether a value of the column may be this word as a text: numbers have neither + nor leading zeros."""
+    if column.type == STRING:
+        return True
+    try:
+        return str(int(word)) == word
+    except ValueError:
+        return False
 
 
 def diff_of(change: ChangeColumn, value: Any) -> int | None:
