@@ -110,6 +110,17 @@ def test_both_partners_deleted_in_one_tick():
     assert not +changes.total
 
 
+@pytest.mark.parametrize("diff", [10**9, -(10**9)])
+def test_a_diff_of_more_rows_than_a_task_may_hold_is_refused(diff):
+    """A delete of a row that was released is applied as it is: it is not held to what is there."""
+    changes = Changes("LEFT")
+    changes.tick([((1, "a", 1), 1)])
+    changes.job.tick({}, advances={"r": {"t": 100}})
+    with pytest.raises(EngineError, match=r"it may hold 1\.0 GiB at once") as error:
+        changes.tick([((1, "a", 1), diff)])
+    assert error.value.code == "task-memory"
+
+
 def batch_join(kind: str, left: Counter[Row], right: Counter[Row]) -> Counter[Any]:
     found: Counter[Any] = Counter()
     matched: set[tuple[str, Row]] = set()

@@ -205,6 +205,8 @@ def _take_away(
     count(report, "missing_deletes", int(missing.sum()))
     report.missing = _as_json(own.task, take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]))
     effective = wanted - missing
+    held = held_by(needles.batch) // max(len(wanted), 1) * int(effective.sum())
+    check_bytes(f'the deletes of "{own.task.name}" in a tick', held, own.task.memory, MOST_BYTES)
     return np.repeat(np.arange(len(needles)), effective)
 
 
