@@ -52,6 +52,7 @@ def tick(number: int, **account: int) -> SimpleNamespace:
         late={},
         holding={},
         idle=(),
+        missing_deletes=(),
     )
     return SimpleNamespace(tick=number, queries={"q": query}, rows_in={"a": counts["in"]})
 

@@ -18,6 +18,7 @@ from watersmeet.spec.grammar import MisreadError
 from watersmeet.spec.java_patterns import PatternError, groups_of
 from watersmeet.spec.time_patterns import pattern_problem
 from watersmeet.spec.typed_literals import typed_problem
+from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +61,7 @@ def refusal(text: str) -> str | None:
     """What is said of an expression; None: it is taken."""
     (tree,) = sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet).expressions
     found = Text(text)
-    check_calls(tree, lambda column: COLUMNS.get(column.name, "UNKNOWN"), found)
+    check_calls(tree, lambda column: sql_type(COLUMNS.get(column.name, "UNKNOWN")), found)
     return found.problems[0].message if found.problems else None
 
 

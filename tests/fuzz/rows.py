@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from tests.fuzz.values import Drawer
 from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
 
 Row = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,17 +52,16 @@ def draw_rows(
     ]
 
 
-def arrow_type(declared: str) -> pa.DataType:
-    if declared.startswith("DECIMAL"):
-        precision, scale = (int(part) for part in declared[8:-1].split(","))
-        return pa.decimal128(precision, scale)
+def arrow_type(declared: SqlType) -> pa.DataType:
+    if declared.is_decimal:
+        return pa.decimal128(declared.digits, declared.scale)
     return {
         "STRING": pa.string(), "BINARY": pa.binary(), "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(),
         "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(), "FLOAT": pa.float32(),
         "DOUBLE": pa.float64(), "DATE": pa.date32(),
         "TIMESTAMP": pa.timestamp("us", "UTC"), "ARRAY<STRING>": pa.list_(pa.string()),
         "STRUCT<a: STRING, n: BIGINT>": pa.struct([("a", pa.string()), ("n", pa.int64())]),
-    }[declared]  # fmt: skip
+    }[str(declared)]  # fmt: skip
 
 
 def table_of(rows: Sequence[Row], columns: Mapping[str, str]) -> pa.Table:

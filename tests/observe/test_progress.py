@@ -50,6 +50,21 @@ def test_live_view_shows_counts_rates_and_watermarks():
         assert wanted in text
 
 
+def test_rows_of_deletes_of_nothing_are_told():
+    missed = replace(REPORT.inputs[1], missing_deletes=('{"k": "[b]"}', json.dumps({"k": "x" * 200})))
+    report = replace(REPORT, inputs=(REPORT.inputs[0], missed))
+    wanted = 'w: a delete of what is not there: {"k": "[b]"}'
+    plain, live, told = io.StringIO(), io.StringIO(), io.StringIO()
+    PlainProgress(plain).update(report)
+    lines = plain.getvalue().splitlines()
+    assert (len(lines), lines[1], max(map(len, lines))) == (3, wanted, 120)
+    with LiveProgress(Console(file=live, width=80, force_terminal=True), "job") as view:
+        view.update(report)
+    assert wanted in live.getvalue()
+    JsonProgress(told).update(report)
+    assert json.loads(told.getvalue())["inputs"][1]["missing_deletes"][0] == '{"k": "[b]"}'
+
+
 def test_plain_is_one_line_per_tick_of_one_unit_each():
     """Rows are those of the tick, the rate is one of the clock, and the least watermark has its distance."""
     out = io.StringIO()

@@ -153,6 +153,36 @@ def test_engine_agrees_on_changes(seed: int, chunk: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_engine_agrees_on_changes_of_many_inputs(seed: int, chunk: int) -> None:
-    """Chains and trees of joins over streams and tables with deletes."""
+    """Chains and trees of joins over streams and tables with deletes.
+
+    Output watermarks may lag behind the oracle's: a pair of joins beneath that comes to no result may stay
+    until it is released, where its row was released before it was deleted (`kernel.match.lasting`).
+    """
     first = seed + 2 * 10**6
-    run_chunk(range(first + chunk, first + CASES // 2, CHUNKS), random_multiway_case, changes=True)
+    for number in range(first + chunk, first + CASES // 2, CHUNKS):
+        case = random_multiway_case(number, changes=True)
+        check(case, PARTITIONS[(number // 2) % len(PARTITIONS)], "borders" if number % 2 else None, _lagging)
+
+
+def _lagging(case: dict[str, Any], partitions: int, hash_seed: str | None) -> list[str]:
+    """What the engine does otherwise than the oracle, but for watermarks that lag."""
+    if not case["steps"]:
+        return []
+    want, account = run_case_with_account(case)
+    if any(counts["not_there"] for counts in account.values()):
+        return []
+    got = local.replay_case(case, partitions=partitions, hash_seed=hash_seed)
+    ahead = []
+    reached: dict[str, Any] = {}
+    expected: dict[str, Any] = {}
+    for line, wanted in zip(got, want, strict=False):
+        reached |= line.get("watermarks", {})
+        expected |= wanted.get("watermarks", {})
+        ahead += [
+            f"step {wanted['step']}: the watermark of {key} is {mark}, not {expected.get(key)}"
+            for key, mark in reached.items()
+            if "watermarks" in wanted and not case["steps"][wanted["step"]].get("end")
+            if key not in expected or mark > expected[key]
+        ]
+    rows = [{k: v for k, v in line.items() if k != "watermarks"} for line in want]
+    return ahead + differences(case, rows, got, _compared)

@@ -35,6 +35,8 @@ class QueryResult(Protocol):
     def idle(self) -> Sequence[str]: ...
     @property
     def late(self) -> Mapping[str, Mapping[str, LateBy]]: ...
+    @property
+    def missing_deletes(self) -> Sequence[tuple[str, str]]: ...
 
 
 class LateBy(Protocol):
@@ -128,6 +130,9 @@ def report_of(
                     late_by=_lateness(query_result.late.get(alias, {})),
                     held_by=_held(query_result.holding.get(alias, ())),
                     idle=alias in query_result.idle,
+                    missing_deletes=tuple(
+                        text for owner, text in query_result.missing_deletes if owner == alias
+                    ),
                 )
             )
     rows_out = {query: own_result.rows_out for query, own_result in result.queries.items()}

@@ -34,7 +34,8 @@ class InputReport:
     ``late_in``, which are of this tick. ``rows_total``: all rows that came in.
 
     ``watermarks``: per event-time column; ``late_by``: how late the late rows were, likewise; ``held_by``:
-    the silent partitions that hold a watermark back; ``idle``: all its partitions are idle.
+    the silent partitions that hold a watermark back; ``idle``: all its partitions are idle;
+    ``missing_deletes``: some of the rows that this tick was to delete and that were not there, as JSON.
     """
 
     name: str
@@ -50,6 +51,7 @@ class InputReport:
     grouped: int = 0
     late_in: int = 0
     rows_total: int = 0
+    missing_deletes: tuple[str, ...] = ()
 
     @property
     def standstill(self) -> str | None:
@@ -166,6 +168,8 @@ class LiveProgress:
         self._recent.append(report)
         self._rows_in += report.read
         self._rows_out += report.written
+        for told in _missing(report):
+            self._live.console.print(told, markup=False, highlight=False)
         self._live.update(self._view(report), refresh=True)
 
     def _view(self, report: TickReport) -> RenderableType:
@@ -222,7 +226,8 @@ class PlainProgress(_Quiet):
         if report.behind:
             line += f", backlog {report.behind}"
         line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
-        print(line if len(line) <= LINE else f"{line[: LINE - 1]}…", file=self._out, flush=True)
+        for told in (line, *_missing(report)):
+            print(_cut(told), file=self._out, flush=True)
 
     def _watermark(self, report: TickReport) -> str:
         """The least one of the time axis; of integers, where there are no others."""
@@ -240,6 +245,19 @@ class PlainProgress(_Quiet):
             return ""
         behind = report.clock_us - int(mark)
         return f", {rounded_up(behind)} behind" if behind > 0 else ""
+
+
+def _missing(report: TickReport) -> list[str]:
+    """A line per input and row that was to be deleted and was not there, as far as they are told."""
+    return [
+        f"{row.name}: a delete of what is not there: {text}"
+        for row in report.inputs
+        for text in row.missing_deletes
+    ]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LINE else f"{line[: LINE - 1]}…"
 
 
 def _standstill(report: TickReport) -> str:

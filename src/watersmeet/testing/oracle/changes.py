@@ -13,7 +13,9 @@ class ChangingJoin(JoinState):
     """A join whose rows may be deleted; it puts pads out at once and takes them back.
 
     A row that was released may still be deleted, as long as the delete is not late: what it was part of is
-    taken back. ``gone``: those rows, per side; nobody else looks at them, and they are not retained.
+    taken back. ``gone``: those rows, per side; they are not retained, and rows that come later do not meet
+    them. ``missed``: of an entry, by id, the ids of those that were gone when it came; ``ever``: all entries
+    that there were, so that ids stay theirs.
     """
 
     pads_when_released = False
@@ -21,6 +23,8 @@ class ChangingJoin(JoinState):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.gone: tuple[list[Entry], list[Entry]] = ([], [])
+        self.missed: dict[int, set[int]] = {}
+        self.ever: list[Entry] = []
 
     def _let_go(self, side: int, entry: Entry, unmatched: str) -> Changes:
         self.gone[side].append(entry)
@@ -35,7 +39,12 @@ class ChangingJoin(JoinState):
         out: Changes = []
         everyone = tuple(kept + gone for kept, gone in zip(self.kept, self.gone, strict=True))
         for side in (0, 1):
-            entries = {self._key(side, e.rows): e for e in everyone[side]}
+            kept = {self._key(side, e.rows): e for e in self.kept[side]}
+            gone: dict[Any, list[Entry]] = {}
+            for entry in self.gone[side]:
+                gone.setdefault(self._key(side, entry.rows), []).append(entry)
+            came = {id(e) for e in self.gone[1 - side]}
+            net: dict[Any, tuple[Rows, int]] = {}
             for rows, diff in new[side]:
                 if self._never(side, rows):
                     if self.plan.pads[side]:
@@ -43,11 +52,21 @@ class ChangingJoin(JoinState):
                     self.counts[side]["padded" if self.plan.pads[side] else "filtered"] += 1
                     continue
                 key = self._key(side, rows)
-                if key not in entries:
-                    entries[key] = Entry(rows, 0)
-                    self.kept[side].append(entries[key])
-                    everyone[side].append(entries[key])
-                entries[key].delta += diff
+                net[key] = (rows, net.get(key, (rows, 0))[1] + diff)
+            for key, (rows, diff) in net.items():
+                if diff < 0 and key in gone:  # those that are retained go first
+                    there = kept[key].count if key in kept else 0
+                    for entry in gone[key]:
+                        taken = min(max(-diff - there, 0), entry.count)
+                        entry.delta -= taken
+                        diff += taken
+                if key not in kept:
+                    kept[key] = Entry(rows, 0)
+                    self.ever.append(kept[key])
+                    self.missed[id(kept[key])] = came
+                    self.kept[side].append(kept[key])
+                    everyone[side].append(kept[key])
+                kept[key].delta += diff
         for side in (0, 1):
             for entry in everyone[side]:
                 if entry.count + entry.delta < 0:
@@ -56,6 +75,8 @@ class ChangingJoin(JoinState):
         before = {id(e): e.matches for side in everyone for e in side}
         for left in everyone[0]:
             for right in everyone[1]:
+                if id(right) in self.missed[id(left)] or id(left) in self.missed[id(right)]:
+                    continue
                 joined = self._matches(left.rows, right.rows)
                 if joined is None:
                     continue
