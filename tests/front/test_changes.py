@@ -133,3 +133,17 @@ def test_changes_in_process() -> None:
     with pytest.raises(EngineError, match="inserts are I, i, c"):
         tick(c=[{**row, "op": "u"}])
     assert tick(o=[{"k": 1, "d": -1}]) == [(1, "b", 5, 1, -1)]
+
+
+@pytest.mark.parametrize(
+    "table", ["c", "(SELECT c.k FROM c JOIN c AS d ON c.k = d.k UNION ALL SELECT k FROM c)"]
+)
+def test_a_stream_beside_changing_tables_is_refused_with_what_can_be_done(table: str) -> None:
+    job = f"""SET output_mode = changelog;
+        CREATE TABLE s (k BIGINT, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
+        CREATE TABLE c (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');
+        SELECT s.k FROM s JOIN {table} AS u ON s.k = u.k"""
+    with pytest.raises(WatersmeetError) as caught:
+        watersmeet.plan_job(watersmeet.parse_job(job))
+    assert caught.value.code == "unbounded-state"
+    assert "say how rows of s change, too" in (caught.value.hint or "")

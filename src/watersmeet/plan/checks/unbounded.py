@@ -267,8 +267,19 @@ def _beside_tables(stream: Input, inputs: JoinInputs) -> PlanError:
         f"state would grow without limit: rows of {_named(stream)} could never be dropped, "
         f'for a row of the table "{table.alias}" may still come at any time; {_times(stream)}',
         code="unbounded-state",
-        hint=f"join the table as it is when the row comes: JOIN {table.sources[0].name} "
-        f"FOR SYSTEM_TIME AS OF {_first_time(stream)} AS {table.alias} ON …",
+        hint=_beside(stream, table),
+    )
+
+
+def _beside(stream: Input, table: Input) -> str:
+    if table.stages or any(source.change_column or source.traits.log for source in table.sources):
+        return (
+            f"say how rows of {stream.alias} change, too ('op.column' or 'diff.column'), and leave its event"
+            " times out: rows of a table are kept until they are deleted"
+        )
+    return (
+        f"join the table as it is when the row comes: JOIN {table.sources[0].name} "
+        f"FOR SYSTEM_TIME AS OF {_first_time(stream)} AS {table.alias} ON …"
     )
 
 
