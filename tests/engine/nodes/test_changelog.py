@@ -31,8 +31,8 @@ def query(kind: str) -> str:
 class Changes:
     """A changelog job, and the sum of what it has put out."""
 
-    def __init__(self, kind: str, partitions: int = 1) -> None:
-        plan = plan_of(query(kind), STREAMS, output_mode="changelog")
+    def __init__(self, kind: str, partitions: int = 1, **options: Any) -> None:
+        plan = plan_of(query(kind), STREAMS, output_mode="changelog", **options)
         self.job = LocalJob(plan, MemoryStore(), partitions=partitions)
         self.total: Counter[Any] = Counter()
 
@@ -119,6 +119,17 @@ def test_a_diff_of_more_rows_than_a_task_may_hold_is_refused(diff):
     with pytest.raises(EngineError, match=r"it may hold 1\.0 GiB at once") as error:
         changes.tick([((1, "a", 1), diff)])
     assert error.value.code == "task-memory"
+
+
+@pytest.mark.parametrize(("first", "diff"), [((), 100), ((1,), -100)])
+def test_copies_of_a_wide_row_are_weighed_as_that_row(first, diff):
+    """Among narrow ones, which come once: not the mean of all of them counts."""
+    changes = Changes("LEFT", max_task_memory=16 << 20)
+    wide = (1, "w" * 1_000_000, 1)
+    changes.tick([(wide, times) for times in first])
+    changes.job.tick({}, advances={"r": {"t": 100}})
+    with pytest.raises(EngineError, match=r"it may hold 16\.0 MiB at once"):
+        changes.tick([*(((2 + n, "a", n), diff // 100) for n in range(300)), (wide, diff)])
 
 
 def batch_join(kind: str, left: Counter[Row], right: Counter[Row]) -> Counter[Any]:

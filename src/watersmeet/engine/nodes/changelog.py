@@ -41,7 +41,7 @@ from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
 from watersmeet.kernel.match.lasting import lasting
 from watersmeet.kernel.match.pairs import Condition, find
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.pieces import held_by, whole
+from watersmeet.kernel.pieces import Columns, held_by, row_sizes, whole
 from watersmeet.kernel.slots import BUCKET_MASK
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.times import to_native
@@ -80,8 +80,8 @@ def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice])
         for piece in left.old:
             yield from _pairs(shape, Side.RIGHT, change, piece, piece.are, report)
         yield from _new_pairs(shape, inserts[Side.LEFT], change, report)
-    # A deleted right row's partners before the tick include left rows deleted in this tick.
-    _count_lost_partners(shape, deletes[Side.RIGHT], left)
+    if right.task.padded:
+        _count_lost_partners(shape, deletes[Side.RIGHT], left)
 
     marks = MarkWriter()
     for side in Side:
@@ -115,9 +115,8 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
     if own.new is None:
         return None, None
     rows = own.new.rows
-    check_bytes(
-        _what(own), held_by(rows.batch), own.task.memory, MOST_BYTES
-    )  # before there are copies of them
+    # Before there are copies of them.
+    check_bytes(_what(own), held_by(rows.batch), own.task.memory, MOST_BYTES)
     batch = whole(rows.batch)
     table = pa.Table.from_batches([batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
     # Arrow tells 0.0 from −0.0, and does not group by values with parts: numbers stand for such columns.
@@ -135,12 +134,10 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
     )
     net = summed.column(f"{DIFF}_sum").to_numpy().astype(np.int64)
     count(report, "deleted", int(np.abs(batch.column(DIFF).to_numpy()).sum() - np.abs(net).sum()))
-    most = int(np.maximum(net, 0).sum())
-    check_bytes(_what(own), held_by(rows.batch) // len(batch) * most, own.task.memory, MOST_BYTES)
     buckets = summed.column(_BUCKET).to_numpy()
     firsts = summed.column(f"{_ROW}_min").to_numpy()
     batch = take_rows(batch.select(own.task.stored_schema.names), firsts)
-    added = np.repeat(np.arange(len(net)), np.maximum(net, 0))
+    added = _repeated(own, batch, np.arange(len(net)), np.maximum(net, 0))
     gone = np.flatnonzero(net < 0)
     inserts = None
     if len(added):
@@ -159,6 +156,15 @@ def _changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change 
 
 def _what(own: SideSlice) -> str:
     return f'the changes of "{own.task.name}" in a tick'
+
+
+def _repeated(own: SideSlice, batch: Columns, rows: Rows, times: npt.NDArray[np.int64]) -> Rows:
+    """These rows, each as often as it comes or goes. Raises: EngineError, when so many copies do not fit."""
+    if times.max(initial=0) > 1:
+        of_rows = row_sizes(batch, batch.schema.names, rows) + rows.itemsize
+        held = int((of_rows.astype(np.float64) * times).sum())  # beyond int64 it may be
+        check_bytes(_what(own), held, own.task.memory, MOST_BYTES)
+    return np.repeat(rows, times)
 
 
 def _has_parts(kind: pa.DataType) -> bool:
@@ -204,10 +210,7 @@ def _take_away(
     count(report, "deleted", int((left_over - missing).sum()))
     count(report, "missing_deletes", int(missing.sum()))
     report.missing = _as_json(own.task, take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]))
-    effective = wanted - missing
-    held = held_by(needles.batch) // max(len(wanted), 1) * int(effective.sum())
-    check_bytes(f'the deletes of "{own.task.name}" in a tick', held, own.task.memory, MOST_BYTES)
-    return np.repeat(np.arange(len(needles)), effective)
+    return _repeated(own, needles.batch, np.arange(len(needles)), wanted - missing)
 
 
 def _released(own: SideSlice, among: SortedRows, rows: Rows) -> Mask:
@@ -313,18 +316,15 @@ def _new_pairs(
 
 
 def _count_lost_partners(shape: JoinShape, right: Change | None, left: SideSlice) -> None:
-    """Add the left rows that were deleted in this tick to the partners of the right ones that were."""
+    """Add the left rows that were deleted in this tick to the partners of the right ones that were: only so
+    is it known which of these had a pad. Where rows are padded, no bounds come from joins above."""
     if right is None:
         return
     for piece in left.old:
         lost = piece.newly("gone")
         if len(lost):
             for needle, row in find(shape.condition, right.rows, Side.RIGHT, piece.rows):
-                counts = places_among(row, lost) >= 0
-                if shape.lasting:
-                    in_sight = piece.alive(row) & ~right.released[needle]
-                    counts &= in_sight | _lasting(shape, Side.RIGHT, right.rows, needle, piece.rows, row)
-                np.add.at(right.matches, needle[counts], 1)
+                np.add.at(right.matches, needle[places_among(row, lost) >= 0], 1)
 
 
 def _lasting(
@@ -377,9 +377,7 @@ def _unmatchable(
     """Pads of rows that can match nothing, as often as each comes or goes."""
     diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
     times = np.abs(diffs)
-    row_bytes = held_by(batch) // len(batch) + times.itemsize
-    check_bytes(_what(own), row_bytes * int(times.sum()), own.task.memory, MOST_BYTES)
-    rows = np.repeat(np.arange(low, high), times)
+    rows = _repeated(own, batch, np.arange(low, high), times)
     if len(rows):
         yield from with_diffs(pad(shape, side, batch, rows), np.repeat(np.sign(diffs), times))
 
