@@ -30,13 +30,21 @@ PARTITIONS = (1, 2, 3, 7, 10)
 
 def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) -> list[str]:
     """What the engine does otherwise than the oracle; nothing if the oracle has no opinion."""
+    outcome = outcomes(case, partitions, hash_seed)
+    return [] if outcome is None else differences(case, *outcome, _compared)
+
+
+Lines = list[dict[str, Any]]
+
+
+def outcomes(case: dict[str, Any], partitions: int, hash_seed: str | None) -> tuple[Lines, Lines] | None:
+    """What the oracle says and what the engine does; None: the oracle has no opinion."""
     if not case["steps"]:
-        return []
+        return None
     want, account = run_case_with_account(case)
     if any(counts["not_there"] for counts in account.values()):
-        return []  # a delete of what is not there: reported, not applied; how is the surface's matter
-    got = local.replay_case(case, partitions=partitions, hash_seed=hash_seed)
-    return differences(case, want, got, _compared)
+        return None  # a delete of what is not there: reported, not applied; how is the surface's matter
+    return want, local.replay_case(case, partitions=partitions, hash_seed=hash_seed)
 
 
 def differences(
@@ -166,12 +174,10 @@ def test_engine_agrees_on_changes_of_many_inputs(seed: int, chunk: int) -> None:
 
 def _lagging(case: dict[str, Any], partitions: int, hash_seed: str | None) -> list[str]:
     """What the engine does otherwise than the oracle, but for watermarks that lag."""
-    if not case["steps"]:
+    outcome = outcomes(case, partitions, hash_seed)
+    if outcome is None:
         return []
-    want, account = run_case_with_account(case)
-    if any(counts["not_there"] for counts in account.values()):
-        return []
-    got = local.replay_case(case, partitions=partitions, hash_seed=hash_seed)
+    want, got = outcome
     ahead = []
     reached: dict[str, Any] = {}
     expected: dict[str, Any] = {}
