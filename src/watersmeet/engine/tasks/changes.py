@@ -1,0 +1,275 @@
+"""What a tick's changes come to for the rows of one side, in one hash range.
+
+They are summed per equal row first: what is left are inserts, which become a new run, and deletes, which take
+away one equal row each by a mark (``gone``). A delete of what is not there is counted, and not applied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.conditions import ExactBand, Key, RealBand
+from watersmeet.engine.messages.reports import SideReport, lower
+from watersmeet.engine.messages.shapes import SideShape
+from watersmeet.engine.tasks.memory import check_bytes
+from watersmeet.engine.tasks.merge import merge_runs
+from watersmeet.engine.tasks.results import count, least_alive
+from watersmeet.engine.tasks.slice import SideSlice
+from watersmeet.event_time import Mask, Side, below
+from watersmeet.kernel.aggregate import group_numbers
+from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
+from watersmeet.kernel.match.pairs import Condition, find
+from watersmeet.kernel.match.probe import Rows
+from watersmeet.kernel.pieces import Columns, held_by, row_sizes, whole
+from watersmeet.kernel.slots import BUCKET_MASK
+from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.kernel.times import to_native
+from watersmeet.measure import REAL
+from watersmeet.names import DIFF, ours
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import Marks, MarkWriter
+from watersmeet.state.run import sort_rows, write_run
+
+_BUCKET, _SAME, _ROW = ours("bucket"), ours("same"), ours("row")
+_SAMPLES = 5
+
+
+@dataclass
+class Change:
+    """Inserts or deletes of one side. ``matches``: per row, how many live partners it has (inserts: after the
+    tick; deletes: before it). ``released``: of deletes, which rows were released before the tick."""
+
+    rows: SortedRows
+    diff: int
+    matches: npt.NDArray[np.int64]
+    released: Mask
+
+
+def net_changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change | None]:
+    """This tick's rows, summed per equal row: inserts, and deletes after taking their rows away."""
+    if own.new is None:
+        return None, None
+    rows = own.new.rows
+    # Before there are copies of them.
+    check_bytes(_what(own), held_by(rows.batch), own.task.memory, MOST_BYTES)
+    batch = whole(rows.batch)
+    table = pa.Table.from_batches([batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
+    # Arrow tells 0.0 from −0.0, and does not group by values with parts: numbers stand for such columns.
+    numbered = [field.name for field in batch.schema if _has_parts(field.type) and field.name != DIFF]
+    keys = [name for name in table.column_names if name != DIFF and name not in numbered]
+    if numbered:
+        table = table.append_column(_SAME, pa.array(group_numbers(batch, numbered)))
+        keys.append(_SAME)
+    table = table.select([*keys, DIFF]).append_column(_ROW, pa.array(np.arange(len(batch))))
+    summed = table.group_by(keys, use_threads=False).aggregate([(DIFF, "sum"), (_ROW, "min")])
+    same_rows(
+        "sum changes up",
+        int(pc.sum(table.column(DIFF)).as_py() or 0),
+        int(pc.sum(summed.column(f"{DIFF}_sum")).as_py() or 0),
+    )
+    net = summed.column(f"{DIFF}_sum").to_numpy().astype(np.int64)
+    count(report, "deleted", int(np.abs(batch.column(DIFF).to_numpy()).sum() - np.abs(net).sum()))
+    buckets = summed.column(_BUCKET).to_numpy()
+    firsts = summed.column(f"{_ROW}_min").to_numpy()
+    batch = take_rows(batch.select(own.task.stored_schema.names), firsts)
+    added = repeated(own, batch, np.arange(len(net)), np.maximum(net, 0))
+    gone = np.flatnonzero(net < 0)
+    inserts = None
+    if len(added):
+        sorted_rows, _ = sort_rows(take_rows(batch, added), buckets[added], own.task.layout, own.work.index)
+        zeros = np.zeros(len(sorted_rows), dtype=np.int64)
+        inserts = Change(sorted_rows, 1, zeros, zeros.astype(np.bool_))
+    deletes = None
+    if len(gone):
+        needles, order = sort_rows(take_rows(batch, gone), buckets[gone], own.task.layout, own.work.index)
+        taken = _take_away(own, needles, -net[gone][order], report)
+        if len(taken):
+            zeros = np.zeros(len(taken), dtype=np.int64)
+            deletes = Change(needles_at(needles, taken), -1, zeros, released_before(own, needles, taken))
+    return inserts, deletes
+
+
+def _what(own: SideSlice) -> str:
+    return f'the changes of "{own.task.name}" in a tick'
+
+
+def repeated(own: SideSlice, batch: Columns, rows: Rows, times: npt.NDArray[np.int64]) -> Rows:
+    """These rows, each as often as it comes or goes. Raises: EngineError, when so many copies do not fit."""
+    if times.max(initial=0) > 1:
+        of_rows = row_sizes(batch, batch.schema.names, rows) + rows.itemsize
+        held = int((of_rows.astype(np.float64) * times).sum())  # beyond int64 it may be
+        check_bytes(_what(own), held, own.task.memory, MOST_BYTES)
+    return np.repeat(rows, times)
+
+
+def _has_parts(kind: pa.DataType) -> bool:
+    """Values that are equal without being the same: REAL numbers, and what may hold some."""
+    return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))
+
+
+def needles_at(rows: SortedRows, positions: Rows) -> SortedRows:
+    """The rows at ascending positions (repeats allowed), still sorted."""
+    return SortedRows(
+        rows.slots[positions],
+        rows.base,
+        rows.shift,
+        rows.greatest,
+        take_rows(rows.batch, positions),
+        rows.index,
+        rows.spans,
+        rows.by_value,
+    )
+
+
+def _take_away(
+    own: SideSlice, needles: SortedRows, wanted: npt.NDArray[np.int64], report: SideReport
+) -> Rows:
+    """Mark one equal live row as gone per delete; the needles that take effect, with repeats."""
+    equal = _equality(own.task)
+    left_over = wanted.copy()
+    for piece in own.old:
+        for needle, row in find(equal, needles, Side.LEFT, piece.rows):
+            alive = ~piece.are("gone", row) & ~released_before(own, piece.rows, row)
+            needle, row = needle[alive], row[alive]
+            first = np.searchsorted(needle, needle, side="left")
+            chosen = np.arange(len(needle)) - first < left_over[needle]
+            needle, row = needle[chosen], row[chosen]
+            if len(row):
+                piece.mark("gone", row)
+                np.subtract.at(left_over, needle, 1)
+                report.released[piece.name] = report.released.get(piece.name, 0) + len(row)
+                count(report, "deleted", 2 * len(row))  # the row, and its delete
+    # A row that was released cannot be found, but its partners are all still here: the delete applies.
+    released = released_before(own, needles, np.arange(len(needles)))
+    missing = np.where(released, 0, left_over)
+    count(report, "deleted", int((left_over - missing).sum()))
+    count(report, "missing_deletes", int(missing.sum()))
+    report.missing = _as_json(own.task, take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]))
+    return repeated(own, needles.batch, np.arange(len(needles)), wanted - missing)
+
+
+def released_before(own: SideSlice, among: SortedRows, rows: Rows) -> Mask:
+    """Which of these rows were released before this tick."""
+    released = np.zeros(len(rows), dtype=np.bool_)
+    for column in own.task.layout.releasing:
+        released |= below(among.times(column)[rows], own.work.old_limits.get(column, float("-inf")))
+    return released
+
+
+def _as_json(side: SideShape, rows: pa.RecordBatch) -> list[str]:
+    """The kept columns of stored rows, as a JSON object per row."""
+    columns = {f.name: to_native(rows.column(f.name), f.type).to_pylist() for f in side.schema}
+    return [
+        json.dumps({name: _plain(values[row]) for name, values in columns.items()}, ensure_ascii=False)
+        for row in range(rows.num_rows)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat()
+    return str(value)
+
+
+def _equality(side: SideShape) -> Condition:
+    """Rows equal in every stored column, NULLs equal."""
+    exact = [index for index in side.layout.indexes if index.measure != REAL]
+    decided = {index.column for index in exact if index.measure.tells_apart}
+    return Condition(
+        keys=tuple(
+            Key(name, name, null_safe=True) for name in side.stored_schema.names if name not in decided
+        ),
+        bands=tuple(ExactBand(index, index, 0, 0) for index in exact),
+        comparisons=(),
+        rechecks=(),
+        slack=0,
+        residual=None,
+        residual_columns=(),
+        reals=tuple(
+            RealBand(index, index, 0.0, 0.0, 0.0, 0.0, 2.0**1022, (), None)
+            for index in side.layout.indexes
+            if index.measure == REAL
+        ),
+    )
+
+
+def settle_changes(
+    own: SideSlice, inserts: Change | None, tick: int, report: SideReport, marks: MarkWriter
+) -> None:
+    """Write the inserts, release rows, merge runs, and note all that in the report. The marks that are given
+    to ``marks`` are in the report when `report_marks` was told what was written."""
+    inserted = _write_inserts(own, inserts, tick, report, marks)
+    _release(own, report)
+    report.merged = merge_runs(own, tick, marks)
+    merged_away = {name for group in own.work.merges for name in group}
+    for piece in own.old:
+        if piece.name not in merged_away:
+            piece.keep_marks(marks)
+    report.inserted = inserted
+    _least(own, inserts, report)
+
+
+def report_marks(own: SideSlice, written: Mapping[str, Marks], report: SideReport) -> None:
+    """Note the new marks of the slice's runs. ``written``: per run."""
+    fresh = {live.run.name: live for live in [*report.merged, *report.inserted]}
+    names = {piece.name for piece in own.old}
+    for name, marks in written.items():
+        if name in fresh:
+            fresh[name].marks = marks
+        elif name in names:
+            report.marks[name] = marks
+
+
+def _write_inserts(
+    own: SideSlice, inserts: Change | None, tick: int, report: SideReport, marks: MarkWriter
+) -> list[LiveRun]:
+    if inserts is None:
+        return []
+    run = write_run(own.store, own.task.arrangement, inserts.rows, own.task.layout, tick=tick)
+    if inserts.matches.any():
+        marks.add(run.name, "count", 0, inserts.matches)
+    gone = np.zeros(len(inserts.rows), dtype=np.bool_)
+    for column in own.task.layout.releasing:
+        gone |= below(inserts.rows.times(column), own.work.new_limits.get(column, float("-inf")))
+    _count_released(own, report, inserts.matches[gone])
+    return [LiveRun(run=run, released=int(gone.sum()))]
+
+
+def _release(own: SideSlice, report: SideReport) -> None:
+    for piece in own.old:
+        rows = own.released(piece, is_new=False)
+        rows = rows[~piece.are("gone", rows)]
+        if len(rows):
+            report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+            _count_released(own, report, piece.are("count", rows))
+
+
+def _count_released(own: SideSlice, report: SideReport, matches: npt.NDArray[np.int64]) -> None:
+    hits = int((matches > 0).sum())
+    count(report, "matched", hits)
+    count(report, "padded" if own.task.padded else "released_unmatched", len(matches) - hits)
+
+
+def _least(own: SideSlice, inserts: Change | None, report: SideReport) -> None:
+    """The least event times over this task's retained rows. Cost: see `least_alive`, and the inserts."""
+    least_alive(own, own.old, report)
+    if inserts is None:
+        return
+    live = np.ones(len(inserts.rows), dtype=np.bool_)
+    for releasing in own.task.layout.releasing:
+        limit = own.work.new_limits.get(releasing, float("-inf"))
+        live &= ~below(inserts.rows.times(releasing), limit)
+    if live.any():
+        for column in own.task.layout.event_times:
+            lower(report.least, column, int(inserts.rows.times(column)[live].min()))
