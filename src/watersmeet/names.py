@@ -55,8 +55,17 @@ DIFF = ours("diff")
 ROW = ours("row")
 """The number of a row of a case that is played on Spark."""
 
+TICK = ours("tick")
+"""The number of the tick that a row went out with."""
+
 SHOWN_DIFF = "_diff"
 """`DIFF` where users see it: in results of output_mode changelog."""
+
+SHOWN_TICK = "_tick"
+"""`TICK`, beside it."""
+
+CHANGE_COLUMNS = (SHOWN_DIFF, SHOWN_TICK)
+"""What results of output_mode changelog have behind the query's own columns, in this order; both BIGINT."""
 
 CASE_PARTITION = "_partition"
 """`PARTITION` of a row in case files."""

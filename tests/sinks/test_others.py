@@ -57,6 +57,7 @@ def test_kafka_settings_get_their_prefix():
         ({"format": "avro"}, [("a", "INT")], "unknown-format"),
         ({"key": "idd"}, [("id", "INT")], "unknown-column"),
         ({"format": "raw"}, [("a", "INT"), ("b", "INT")], "raw-needs-one-column"),
+        ({"format": "raw"}, [("a", "INT"), ("_diff", "BIGINT"), ("_tick", "BIGINT")], "raw-of-changes"),
     ],
 )
 def test_kafka_refuses_at_the_start(options, columns, code):

@@ -17,7 +17,7 @@ from watersmeet.engine.driver.results import QueryResult
 from watersmeet.errors import SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.event_time import DAY_US, Watermark
 from watersmeet.front.case_file import case_job
-from watersmeet.names import CASE_PARTITION, SHOWN_DIFF
+from watersmeet.names import CASE_PARTITION, SHOWN_TICK
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import OutputMode, Source
@@ -168,7 +168,7 @@ def _shown(plan: JobPlan, output: CaseOutput) -> dict[str, Any]:
             {"key": key, "watermark": marks.get(key), "advance": advance} for key, advance in wanted.items()
         ]
     return {
-        "rows": _summed(output.rows) if changelog else output.rows,
+        "rows": [_without_tick(row) for row in output.rows] if changelog else output.rows,
         "watermarks": shown_watermarks(plan, output.result.risen_watermarks),
         "late": [{"stream": stream, "row": _declared(sources, stream, row)} for stream, row in output.late],
         "state": dict(output.result.state),
@@ -176,26 +176,9 @@ def _shown(plan: JobPlan, output: CaseOutput) -> dict[str, Any]:
     }
 
 
-def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Diffs summed per row; rows whose sum is 0 fall away."""
-    sums: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        shown = [[name, _one_zero(value)] for name, value in row.items() if name != SHOWN_DIFF]
-        key = json.dumps(shown, default=str)
-        total = sums.setdefault(key, {**row, SHOWN_DIFF: 0})
-        total[SHOWN_DIFF] += row[SHOWN_DIFF]
-    return [row for row in sums.values() if row[SHOWN_DIFF]]
-
-
-def _one_zero(value: Any) -> Any:
-    """−0.0 is 0.0, inside of values with parts, too."""
-    if isinstance(value, float):
-        return value + 0.0
-    if isinstance(value, list | tuple):
-        return [_one_zero(element) for element in value]
-    if isinstance(value, dict):
-        return {name: _one_zero(field) for name, field in value.items()}
-    return value
+def _without_tick(row: dict[str, Any]) -> dict[str, Any]:
+    """A step says which tick it is."""
+    return {name: value for name, value in row.items() if name != SHOWN_TICK}
 
 
 def _declared(sources: Mapping[str, Source], stream: str, row: Row) -> dict[str, Any]:

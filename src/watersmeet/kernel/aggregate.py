@@ -186,6 +186,7 @@ def grouped(
     Of many groups, half of the time goes into that order: ``in_order`` False leaves it open.
 
     NULL is a value of a key like others, NaN is equal to NaN, and 0.0 to -0.0.
+    Keys may not be maps.
 
     Raises:
         EngineError: an aggregate fails on the values (a sum that is too great).
@@ -218,11 +219,11 @@ def grouped(
 
 
 def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """int64[n]: rows of equal keys have equal numbers."""
+    """int64[n]: rows of equal keys have equal numbers. Maps are equal whatever the order of their entries."""
     numbers = np.zeros(rows.num_rows, dtype=np.int64)
     if not keys or rows.num_rows == 0:
         return numbers
-    by = ", ".join(_key(name, rows.schema.field(name).type) for name in keys)
+    by = ", ".join(_comparable(name, rows.schema.field(name).type) for name in keys)
     table = pa.Table.from_batches([rows.select(list(dict.fromkeys(keys)))])
     table = table.append_column(_HIDDEN, pa.array(np.arange(rows.num_rows)))
     cursor = connection().cursor()
@@ -243,6 +244,45 @@ def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind) and pa.types.is_decimal(array.type) and array.type.scale != kind.scale:
         return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
     return array.cast(kind)
+
+
+def _comparable(name: str, kind: pa.DataType) -> str:
+    """Equal for equal values, whatever they are made of."""
+    return _in_order(quoted(name), kind) if _has_map(kind) else _key(name, kind)
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_map(kind)) or any(_has_map(field.type) for field in _fields(kind))
+
+
+def _fields(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(kind):
+        return list(kind)
+    return [kind.value_field] if _is_list(kind) else []
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _in_order(value: str, kind: pa.DataType, depth: int = 0) -> str:
+    """A value with the entries of each map in it as a list in the order of the keys. NULL stays NULL."""
+    inner = f"e{depth}"
+    if pa.types.is_map(kind):
+        key = _in_order(f"{inner}.key", kind.key_type, depth + 1)
+        item = _in_order(f"{inner}.value", kind.item_type, depth + 1)
+        entries = f"list_transform(map_entries({value}), lambda {inner}: {{'k': {key}, 'v': {item}}})"
+        return f"CASE WHEN {value} IS NULL THEN NULL ELSE list_sort({entries}) END"
+    if not _has_map(kind):
+        return value
+    if _is_list(kind):
+        element = _in_order(inner, kind.value_type, depth + 1)
+        return f"list_transform({value}, lambda {inner}: {element})"
+    fields = ", ".join(
+        f"f{n}: {_in_order(f'struct_extract_at({value}, {n + 1})', field.type, depth)}"
+        for n, field in enumerate(kind)
+    )
+    return f"CASE WHEN {value} IS NULL THEN NULL ELSE {{{fields}}} END"
 
 
 def _key(name: str, kind: pa.DataType) -> str:

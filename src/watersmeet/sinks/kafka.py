@@ -8,7 +8,7 @@ in json and csv values. Kafka's own settings go by their names, with or without 
 from __future__ import annotations
 
 from watersmeet.errors import SpecError, near_names, raise_all
-from watersmeet.names import SHOWN_DIFF
+from watersmeet.names import CHANGE_COLUMNS
 from watersmeet.sinks.base import (
     Frame,
     RowPrinter,
@@ -94,7 +94,14 @@ class KafkaSink(WithoutParts):
             return key, f"to_json(struct(*), {text_options_sql('json')})"
         if self._format == "csv":
             return key, f"to_csv(struct(*), {text_options_sql('csv')})"
-        values = [name for name in types if name not in (self._key, SHOWN_DIFF)]
+        if all(name in types for name in CHANGE_COLUMNS):
+            raise SpecError(
+                f'format raw of kafka sink "{self._spec.name}" has no place for {" and ".join(CHANGE_COLUMNS)},'
+                " which say whether a row comes or goes",
+                code="raw-of-changes",
+                hint="choose format json or csv",
+            )
+        values = [name for name in types if name != self._key]
         if len(values) != 1:
             raise SpecError(
                 f'format raw of kafka sink "{self._spec.name}" takes one column beside the key, '

@@ -47,6 +47,9 @@ class Changes:
         found: Counter[Any] = Counter()
         output = self.job.tick({"l": rows(left), "r": rows(right)})
         for row in output.rows[QUERY]:
+            assert row["_diff"] != 0
+            assert (row["a"], row["b"]) not in found, "summed per row before it leaves"
+            assert row["_tick"] == output.result.tick
             found[row["a"], row["b"]] += row["_diff"]
         self.missing = output.result.queries[QUERY].missing_deletes
         for pair, diff in found.items():
@@ -92,15 +95,38 @@ def test_deleting_what_is_not_there_is_reported_and_not_applied():
     assert changes.tick([((1, "a", 1), 1)]) == {(1, None): 1}
 
 
-def test_what_goes_out_is_plus_or_minus_one_whether_a_row_can_match_or_not():
+def test_equal_rows_of_a_tick_go_out_as_one_whether_they_can_match_or_not():
     changes = Changes("LEFT", partitions=2)
     rows = [(0, 1, None, 1, 3), (0, 2, "a", 2, 3), (0, 3, None, 3, 0), (0, 4, None, 4, -2)]
     given = [({"t": t, "k": k, "i": i, "v": v}, diff) for v, t, k, i, diff in rows]
     output = changes.job.tick({"l": given}).rows[QUERY]
-    assert sorted((row["a"], row["_diff"]) for row in output) == [(1, 1)] * 3 + [(2, 1)] * 3 + [(4, -1)] * 2
+    assert sorted((row["a"], row["_diff"]) for row in output) == [(1, 3), (2, 3), (4, -2)]
     many = ({"t": 9, "k": None, "i": 9, "v": 0}, 10**9)
     with pytest.raises(EngineError, match='the changes of "l" in a tick of one task are'):
         changes.job.tick({"l": [many]})
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_rows_that_the_projection_makes_equal_are_one_whatever_task_has_them(partitions):
+    """Of 40 keys, in all tasks: only how many matches there are is left of them."""
+    plan = plan_of(
+        "SELECT l.i AS a, r.i IS NULL AS lone FROM l LEFT JOIN r ON l.k = r.k AND r.t BETWEEN l.t AND l.t",
+        STREAMS,
+        output_mode="changelog",
+    )
+    job = LocalJob(plan, MemoryStore(), partitions=partitions)
+
+    def rows(diff):
+        return [({"t": 1, "k": f"k{n}", "i": n % 2, "v": 0}, diff) for n in range(40)]
+
+    def tick(**given):
+        return sorted(tuple(row.values()) for row in job.tick(given).rows[QUERY])
+
+    assert tick(l=rows(1)) == [(0, True, 20, 1), (1, True, 20, 1)]
+    assert tick(r=rows(1)[:10]) == [(0, False, 5, 2), (0, True, -5, 2), (1, False, 5, 2), (1, True, -5, 2)]
+    # Ten matches go and other ten come: nobody sees anything.
+    assert tick(r=[*rows(-1)[:10], *rows(1)[10:20]]) == []
+    assert tick(l=rows(-1)) == [(0, False, -5, 4), (0, True, -15, 4), (1, False, -5, 4), (1, True, -15, 4)]
 
 
 def test_both_partners_deleted_in_one_tick():

@@ -7,9 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.engine.spark.running import until_caught_up
+from watersmeet.errors import EngineError
 from watersmeet.observe.account import InputAccount
 
 pytestmark = pytest.mark.spark
@@ -49,10 +51,15 @@ SUMS = [
 def sums(folder: Path) -> dict[tuple[Any, ...], int]:
     """The rows of the sink, with the sums of their diffs."""
     total: Counter[tuple[Any, ...]] = Counter()
+    seen = set()
     for file in folder.glob("out/**/*.json"):
         for line in file.read_text().splitlines():
             row = json.loads(line, parse_float=str)
-            total[row.get("ck"), row.get("ok"), row.get("price")] += row["_diff"]
+            values = row.get("ck"), row.get("ok"), row.get("price")
+            assert row["_diff"] != 0
+            assert (row["_tick"], values) not in seen, "summed per row and tick"
+            seen.add((row["_tick"], values))
+            total[values] += row["_diff"]
     return {row: diff for row, diff in total.items() if diff}
 
 
@@ -72,3 +79,68 @@ def test_sums_of_changes_across_restarts(spark, tmp_path):
     assert (told["o"].deleted, told["o"].missing_deletes, told["c"].deleted) == (2, 1, 2)
     broken = [file.read_text() for file in tmp_path.glob("broken/**/*.json")]
     assert sum('"c"' in text for text in broken) >= 1
+
+
+HOSTILE = """
+SET output_mode = changelog;
+CREATE TABLE a (k BIGINT, what STRING, d INT)
+    WITH ('connector' = 'file', 'path' = '{folder}/a', 'format' = 'json', 'diff.column' = 'd');
+CREATE TABLE b (k BIGINT, d INT)
+    WITH ('connector' = 'file', 'path' = '{folder}/b', 'format' = 'json', 'diff.column' = 'd');
+CREATE TABLE out WITH ('connector' = 'file', 'path' = '{folder}/out', 'format' = 'parquet');
+INSERT INTO out SELECT CAST(a.what AS DOUBLE) AS r, array(CAST(a.what AS DOUBLE)) AS list,
+    named_struct('f', CAST(a.what AS FLOAT)) AS struct,
+    CASE WHEN a.k % 2 = 0 THEN map('x', 1, 'y', 2) ELSE map('y', 2, 'x', 1) END AS map
+    FROM a JOIN b ON a.k = b.k;
+"""
+
+
+def write_rows(folder: Path, table: str, tick: int, rows: list[dict[str, Any]]) -> None:
+    (folder / table).mkdir(exist_ok=True)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / table / f"{tick}.json").write_text(text)
+
+
+def test_rows_of_all_tasks_are_summed_by_what_sql_takes_for_equal(spark, tmp_path):
+    """100 keys in all tasks; what differs between them is no difference."""
+    words = {0: "0.0", 1: "-0.0", 2: "NaN", 3: "NaN", 4: None}
+    rows = [{"k": k, "what": words[k % 5], "d": 1} for k in range(100)]
+    write_rows(tmp_path, "a", 1, rows)
+    write_rows(tmp_path, "b", 1, [{"k": k, "d": 1} for k in range(100)])
+    until_caught_up(spark, HOSTILE.format(folder=tmp_path), tmp_path / "checkpoint")
+    # Those of one zero go, and as many of the other come.
+    write_rows(tmp_path, "a", 2, [{**row, "d": -1} for row in rows if row["what"] == "0.0"])
+    more = [{"k": k, "what": "-0.0", "d": 1} for k in range(100) if k % 5 == 0]
+    write_rows(tmp_path, "a", 3, [*more, {"k": 4, "what": None, "d": -1}])
+    until_caught_up(spark, HOSTILE.format(folder=tmp_path), tmp_path / "checkpoint")
+    found = sorted(
+        (
+            str(row["r"]),
+            str(row["list"]),
+            str(row["struct"]),
+            str(sorted(row["map"])),
+            row["_diff"],
+            row["_tick"],
+        )
+        for file in (tmp_path / "out").glob("**/*.parquet")
+        for row in pq.read_table(file).to_pylist()
+    )
+    entries = "[('x', 1), ('y', 2)]"
+    assert found == [
+        ("0.0", "[0.0]", "{'f': 0.0}", entries, 40, 1),
+        ("None", "[None]", "{'f': None}", entries, -1, 2),
+        ("None", "[None]", "{'f': None}", entries, 20, 1),
+        ("nan", "[nan]", "{'f': nan}", entries, 40, 1),
+    ]
+
+
+def test_values_that_nothing_tells_to_be_equal_are_refused_before_the_first_tick(spark, tmp_path):
+    for table in ("a", "b"):
+        write_rows(tmp_path, table, 1, [{"k": 1, "d": 1}])
+    text = HOSTILE.format(folder=tmp_path).replace(
+        "CAST(a.what AS DOUBLE) AS r", "array(parse_json(a.what)) AS r"
+    )
+    with pytest.raises(
+        EngineError, match='column "r" is ARRAY<VARIANT>, of which nothing tells equal values'
+    ):
+        until_caught_up(spark, text, tmp_path / "checkpoint")

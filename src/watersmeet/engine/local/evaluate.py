@@ -12,7 +12,8 @@ from watersmeet.event_time import MIN_TIME
 from watersmeet.kernel.batches import one_array
 from watersmeet.kernel.expressions.evaluate import Computed, tree_of
 from watersmeet.kernel.slots import BORDER_BITS, Slots
-from watersmeet.names import DIFF, FLAG, PARTITION, SHOWN_DIFF
+from watersmeet.kernel.summed import summed
+from watersmeet.names import CHANGE_COLUMNS, DIFF, FLAG, PARTITION, TICK
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.join_inputs import JoinInputs, refs
@@ -112,12 +113,13 @@ class BranchEvaluator:
 
 
 class Projection:
-    """The query's filter after the last node and its output columns. ``zoned``: TIMESTAMPs carry UTC."""
+    """The query's filter after the last node and its output columns. ``changelog``: summed per row, with
+    `CHANGE_COLUMNS`. ``zoned``: TIMESTAMPs carry UTC."""
 
     def __init__(self, query: QueryPlan, changelog: bool, *, zoned: bool = False) -> None:
         inputs = row_inputs(query.root, query.options.time_zone)
         where = f'INSERT "{query.name}": '
-        self._names = [*(output.name for output in query.outputs), *([SHOWN_DIFF] if changelog else [])]
+        self._names = [*(output.name for output in query.outputs), *(CHANGE_COLUMNS if changelog else ())]
         self._outputs = [
             _computed(
                 f"c{n}",
@@ -134,13 +136,15 @@ class Projection:
             self._where = _computed(FLAG, query.where, inputs, words=words)
         self._changelog = changelog
 
-    def __call__(self, rows: pa.Table) -> tuple[list[str], pa.Table]:
+    def __call__(self, rows: pa.Table, tick: int) -> tuple[list[str], pa.Table]:
         """(column names, which may repeat; the result)."""
         if self._where is not None:
             rows = rows.filter(pc.fill_null(self._where.of(rows), False))
         columns = {output.name: output.of(rows) for output in self._outputs}
         if self._changelog:
-            columns[DIFF] = rows.column(DIFF)
+            changes = summed(pa.table({**columns, DIFF: rows.column(DIFF)}), DIFF)
+            ticks = np.full(changes.num_rows, tick, dtype=np.int64)
+            return self._names, changes.append_column(TICK, pa.array(ticks))
         return self._names, pa.table(columns)
 
 

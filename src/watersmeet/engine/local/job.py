@@ -264,7 +264,7 @@ class LocalJob:
         if not batches:
             return None
         table = pa.Table.from_batches(batches, schema=task.schema).drop_columns([CONTROL])
-        return self._projections[query.name](table)
+        return self._projections[query.name](table, task.tick)
 
 
 def _known(columns: Sequence[Column]) -> tuple[Column, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from watersmeet.errors import PlanError
-from watersmeet.names import SHOWN_DIFF, is_node_alias
+from watersmeet.names import CHANGE_COLUMNS, is_node_alias
 from watersmeet.plan.join_inputs import JoinInputs, name_of
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.spec.model import OnIdle, Options, OutputColumn, OutputMode, Sink
@@ -89,13 +89,13 @@ def _our_names(outputs: Sequence[OutputColumn], options: Options, inputs: JoinIn
     if options.output_mode is OutputMode.CHANGELOG:
         errors += [
             PlanError(
-                f'the column "{output.name}" ({output.origin}) has the name of the one that says +1 or -1 in'
-                " output_mode changelog",
+                f'the column "{output.name}" ({output.origin}) has the name of one that results have in'
+                " output_mode changelog: _diff and _tick say how often a row comes or goes, and when",
                 code="reserved-name",
                 hint=f"give it another name: {output.origin} AS {output.name}_2",
             )
             for output in outputs
-            if output.name.lower() == SHOWN_DIFF
+            if output.name.lower() in CHANGE_COLUMNS
         ]
     joined: dict[str, str] = {}
     for i in inputs.in_order:

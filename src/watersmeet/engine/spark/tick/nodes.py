@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 from pyspark import Accumulator, TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -28,9 +29,11 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NODE, node_of, node_text
 from watersmeet.engine.spark.tick.counting import RowCounter
+from watersmeet.engine.spark.tick.summed import shown, summed
 from watersmeet.engine.spark.tick.taken import Takings, Took, check_taken
 from watersmeet.engine.spark.unresolved import naming
 from watersmeet.errors import EngineError
+from watersmeet.names import CHANGE_COLUMNS, TICK
 from watersmeet.sinks.base import ArrowPart, Sink
 from watersmeet.state.store import Store
 
@@ -71,9 +74,16 @@ class ToSink:
         for batch in task.run(partition, self.partitions):
             control = batch.column(CONTROL)
             if control.null_count == batch.num_rows:
-                yield batch.drop_columns([CONTROL])
+                batch = batch.drop_columns([CONTROL])
+                yield _with_tick(batch, task.tick) if self.shape.changelog else batch
             else:
                 self.reports.add([(task.work, self.shape.query, partition, control[0].as_py())])
+
+
+def _with_tick(batch: pa.RecordBatch, tick: int) -> pa.RecordBatch:
+    """Not a constant of Spark's plan, which would be compiled anew in every tick."""
+    ticks = pa.array(np.full(batch.num_rows, tick, dtype=np.int64))
+    return pa.RecordBatch.from_arrays([*batch.columns, ticks], names=[*batch.schema.names, TICK])
 
 
 def _owned(batches: Iterator[pa.RecordBatch]) -> list[int]:
@@ -163,14 +173,16 @@ class SinkFrame:
         self._sink = sink
         self._takings = takings
         self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Lists())
-        schema = from_arrow_schema(shape.row_schema)
+        changes = shape.changelog
+        row_schema = shape.row_schema.append(pa.field(TICK, pa.int64())) if changes else shape.row_schema
+        schema = from_arrow_schema(row_schema)
         numbers = spark.range(0, partitions, 1, partitions)
         staging = ToSink(shape, store, partitions, self._reports, plain)
         self._staging = numbers.mapInArrow(Carrying(staging), "_ STRING")
         self._staged = None if plain is None else staged_schema(shape, plain)
-        grouped = bool(shape.by_spark)
+        grouped = bool(shape.by_spark) or changes
         self._is_cut = grouped or where is not None
-        self._left_out = sink.leaves_out(len(outputs))
+        self._left_out = sink.leaves_out(len(outputs) + (len(CHANGE_COLUMNS) if changes else 0))
         told = sink.tells_rows and self._left_out is None
         self._counter = RowCounter(spark) if self._is_cut and not told else None
 
@@ -181,13 +193,18 @@ class SinkFrame:
             if where is not None:
                 with naming(f'INSERT "{self._query}", its filter {where}', tuple):
                     frame = frame.where(where)
+            with naming(f'INSERT "{self._query}"', partial(_one_by_one, frame, outputs)):
+                if changes:
+                    frame = summed(frame, outputs, self._query)
             if self._counter is not None:
                 frame = self._counter.over_groups(frame) if grouped else self._counter.over(frame)
             with naming(f'INSERT "{self._query}"', lambda: _one_by_one(frame, outputs)):
+                if changes:
+                    return shown(frame, outputs)
                 return frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
 
         self.frame = made()
-        self._anew = made if results is not None else None
+        self._anew = made if results is not None or changes else None
 
     def write(self, task: NodeTask, attempt: str) -> tuple[list[str], int | None]:
         """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there

@@ -17,14 +17,13 @@ from sqlglot import exp
 from watersmeet.engine.driver.driver import TickDriver, TickResult
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.spark.properties import START, start_text
-from watersmeet.engine.spark.text import quoted, sql_of
+from watersmeet.engine.spark.text import sql_of
 from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
 from watersmeet.engine.spark.tick.ingest import ASIDE, REPORT
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
-from watersmeet.names import DIFF, SHOWN_DIFF
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
@@ -278,8 +277,6 @@ class Ticks:
 
     def _sink_frame(self, query: QueryPlan) -> SinkFrame:
         outputs = [(sql_of(output.expr), output.name) for output in query.outputs]
-        if query.options.output_mode is OutputMode.CHANGELOG:
-            outputs.append((quoted(DIFF), SHOWN_DIFF))
         where = None if query.where is None else sql_of(query.where)
         shape = self.driver.shapes[query.name][query.root.number]
         results = results_of(query.root, shape)
