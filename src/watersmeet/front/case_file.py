@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,12 @@ from watersmeet.front.query.select import query_of
 from watersmeet.front.text.place import taken_name
 from watersmeet.front.types.columns import type_named
 from watersmeet.names import ROW, is_ours
-from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, Sink, Source
+from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, PrimaryKey, Sink, Source
+from watersmeet.spec.options.primary_key import primary_key
 from watersmeet.types.sql_type import INTEGERS, TIMES
 
 _STREAM_KEYS = {"columns", "time", "partitions", "idle_timeout", "on_idle", "changes", "max_ahead"}
+_TABLE_KEYS = {"primary_key", "sequence_by", "tombstones"}
 
 
 LENIENT = "lenient"
@@ -51,9 +53,10 @@ def case_job(case: Mapping[str, Any]) -> Job:
 
 
 def _source(name: str, declared: Mapping[str, Any], *, is_table: bool) -> Source:
-    unknown = sorted(set(declared) - _STREAM_KEYS)
+    keys = _STREAM_KEYS | (_TABLE_KEYS if is_table else set())
+    unknown = sorted(set(declared) - keys)
     if unknown:
-        hint = "known: " + ", ".join(sorted(_STREAM_KEYS))
+        hint = "known: " + ", ".join(sorted(keys))
         raise SpecError(f'stream "{name}": unknown "{unknown[0]}"', code="bad-case", hint=hint)
     for column in declared["columns"]:
         if is_ours(column) and column != ROW:
@@ -74,7 +77,25 @@ def _source(name: str, declared: Mapping[str, Any], *, is_table: bool) -> Source
         _seconds_us(declared.get("max_ahead")),
         is_table,
         bool(declared.get("changes", False)) or is_table,
+        primary_key=_primary_key(name, declared, columns),
     )
+
+
+def _primary_key(name: str, declared: Mapping[str, Any], columns: Sequence[Column]) -> PrimaryKey | None:
+    """``tombstones``: seconds; null: deletes are not remembered."""
+
+    def error(message: str, hint: str | None) -> SpecError:
+        return SpecError(f'table "{name}": {message}', code="bad-case", hint=hint)
+
+    named = declared.get("primary_key")
+    if named is None:
+        said = next((key for key in ("sequence_by", "tombstones") if key in declared), None)
+        if said is not None:
+            raise error(f'"{said}" is said without "primary_key"', None)
+        return None
+    remembers = declared.get("tombstones", 0) is not None
+    seconds = _seconds_us(declared.get("tombstones"))
+    return primary_key(named, declared.get("sequence_by"), seconds, columns, error, remembers=remembers)
 
 
 def _time(name: str, columns: tuple[Column, ...], time: str, entry: Mapping[str, Any]) -> EventTime:

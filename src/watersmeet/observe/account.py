@@ -1,7 +1,7 @@
 """The account: every row that came in is in exactly one place, counted since the job's first tick.
 
     in = matched + padded + released unmatched + grouped + passed + unmatchable + filtered + late
-       + NULL time + ahead + broken + retained + deleted + deletes of nothing
+       + NULL time + ahead + broken + retained + deleted + deletes of nothing + stale
 
 ``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
 those of which all windows have closed; ``retained`` the rows still in it, matched or not; ``passed`` those
@@ -45,7 +45,8 @@ class Lateness:
 class InputAccount:
     """One input of one insert. Every field but ``input``, ``rows_in`` and ``late_by`` is a place where rows
     ended; ``late_by``: how late the late rows were, per event-time column. Of changes, ``deleted``: rows that
-    went, and the deletes that took them; ``missing_deletes``: deletes of rows that were not there."""
+    went, and the deletes that took them; ``missing_deletes``: deletes of rows that were not there; ``stale``:
+    changes older than the last one of their primary key, by their sequence."""
 
     input: str
     rows_in: int
@@ -63,6 +64,7 @@ class InputAccount:
     retained: int = 0
     deleted: int = 0
     missing_deletes: int = 0
+    stale: int = 0
     late_by: Mapping[str, Lateness] = field(default_factory=dict)
 
     @classmethod

@@ -13,6 +13,7 @@ from watersmeet.errors import PlanError, flat_enough, raise_all
 from watersmeet.plan import rules
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.nodes.keyed import keyed
 from watersmeet.plan.nodes.stages import FoldedQuery, folded, named
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
@@ -30,8 +31,9 @@ RULES = (
     Rule("nodes", rules.nodes_planned, is_last=True),
     Rule("plan", rules.query_planned),
 )
-"""What happens to a query, in this order. Before: its inputs get names of their own, and stages that are all
-of it are folded into it (`plan.nodes.stages`)."""
+"""What happens to a query, in this order. Before: tables with a primary key are read through stages
+(`plan.nodes.keyed`), its inputs get names of their own, and stages that are all of it are folded into it
+(`plan.nodes.stages`)."""
 
 
 def plan_job(job: Job) -> JobPlan:
@@ -74,7 +76,7 @@ def _planned(
     name: str, sink: Sink, query: Query, options: Options
 ) -> tuple[QueryPlan | None, Sequence[PlanError]]:
     try:
-        asked = folded(named(query))
+        asked = folded(named(keyed(query)))
     except PlanError as error:
         return None, [error]
 

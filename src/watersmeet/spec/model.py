@@ -68,6 +68,30 @@ class ChangeColumn:
         return not self.inserts
 
 
+TOMBSTONES_US = 24 * 60 * 60 * 1_000_000
+"""How long deletes are remembered, unless the source says otherwise."""
+
+
+@dataclass(frozen=True)
+class PrimaryKey:
+    """Of a table with at most one row per key: a record that comes takes the place of the key's row, and one
+    that goes deletes it, whatever else it says.
+
+    ``columns``: those of the key, which are not NULL. ``sequence``: a column by which the changes of a key are
+    ordered; None: as they come. ``tombstones_us``: how long a delete is remembered by the clock of the ticks,
+    so that an older change that comes after it is known for one; None: not at all.
+    """
+
+    columns: tuple[str, ...]
+    sequence: str | None = None
+    tombstones_us: int | None = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that say which change it is."""
+        return self.columns if self.sequence is None else (*self.columns, self.sequence)
+
+
 @dataclass(frozen=True)
 class Source:
     """A declared stream (or table), before any view: where its rows come from and what they look like.
@@ -76,6 +100,7 @@ class Source:
     keys as written. ``event_times`` are those declared on the source itself (WATERMARK FOR). A table
     (``is_table``) has none and keeps its rows until they are deleted. ``changes``: rows carry diffs (+1, −1);
     ``change_column``: which column says it, and is none of the rows' (None: they come with their diffs).
+    ``primary_key``: changes go by it, and records are no rows of the table yet (`plan.nodes.keyed`).
     ``partitions`` are the declared ones (see `first_partitions`). ``rows_per_second``: how many
     are expected, for forecasts alone. ``refresh_us``: read as a table, it is looked at no more often; None:
     as its connector has it.
@@ -95,6 +120,7 @@ class Source:
     rows_per_second: float | None = None
     refresh_us: int | None = None
     change_column: ChangeColumn | None = None
+    primary_key: PrimaryKey | None = None
 
     @property
     def row_columns(self) -> tuple[Column, ...]:
@@ -177,6 +203,23 @@ class Input:
     @property
     def stages(self) -> tuple[Query, ...]:
         return tuple(branch.stage for branch in self.branches if isinstance(branch, StageBranch))
+
+    @property
+    def primary_key(self) -> PrimaryKey | None:
+        """Of an input that is the records of a table with one: changes of rows, which are none yet."""
+        keys = [source.primary_key for source in self.sources]
+        return keys[0] if keys and not self.as_of else None
+
+    @property
+    def names_whole_rows(self) -> bool:
+        """What takes a row of it back says all of the row, which may be one that is not there. A change by a
+        primary key is of a row that is."""
+        if self.as_of:
+            return False
+        own = any((source.changes or source.is_table) and not source.primary_key for source in self.sources)
+        return own or any(
+            i.changes and i.primary_key is None for stage in self.stages for i in stage.inputs
+        )
 
     @property
     def is_table(self) -> bool:

@@ -60,7 +60,8 @@ class Run(FrozenRecord):
     ``shift``: of its slots; ``low``, ``high``: least and greatest slot; ``tick``: when its rows (the newest
     of them) arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it.
     ``origin``: of rows that ASOF joins look for, as ingest wrote them: (branch, source partition, ingest
-    task). ``stands_for``: how many rows of its side, where the run's are partial aggregates."""
+    task). ``stands_for``: how many rows of its side, where the run's are partial aggregates, or deletes that
+    are remembered: none."""
 
     name: str
     rows: int

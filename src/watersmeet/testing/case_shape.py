@@ -43,6 +43,9 @@ class _Source(_Shape):
     max_ahead: Seconds | None = None
     on_idle: Literal["hold", "follow"] = "hold"
     changes: StrictBool = False
+    primary_key: list[StrictStr] | None = None
+    sequence_by: StrictStr | None = None
+    tombstones: Seconds | None = 0
 
 
 class _Step(_Exact):

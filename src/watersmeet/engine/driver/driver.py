@@ -350,6 +350,7 @@ class TickDriver:
                 late_below=tick.late_below[query.name],
                 reports=ingest_reports,
                 store=self.store,
+                clock_us=start.clock_us,
                 keep_late=self.keep_late,
             )
 

@@ -4,6 +4,8 @@
 groups are not grown beyond `GROUP_ROWS` rows or `GROUP_BYTES` (`engine.tasks.merge`), so that what is kept on
 disk after its release is bounded by one group per end of the retained span.
 
+Runs that hold deletes of a table's rows, and none of them, are merged with their like.
+
 Merging partial aggregates combines those of one pane and group. There the number of groups of runs bounds how
 often one is kept, so fewer are left unmerged (`COMBINING_FAN_IN`), and they grow as far as they have to.
 """
@@ -28,11 +30,12 @@ def choose(runs: Sequence[LiveRun], *, combining: bool = False) -> list[list[str
     groups: dict[str, list[LiveRun]] = defaultdict(list)
     for live in runs:
         groups[live.run.group].append(live)
-    tiers: dict[int, list[str]] = defaultdict(list)
+    tiers: dict[tuple[int, bool], list[str]] = defaultdict(list)
     sizes = {name: sum(live.stored for live in members) for name, members in groups.items()}
     held = {name: sum(_stored_bytes(live) for live in members) for name, members in groups.items()}
     for name, rows in sizes.items():
-        tiers[_tier(rows, fan_in)].append(name)
+        stand_for_none = groups[name][0].run.stands_for == 0
+        tiers[_tier(rows, fan_in), stand_for_none].append(name)
     merges = []
     for names in tiers.values():
         if len(names) < fan_in:

@@ -65,6 +65,7 @@ class QueryTick:
         late_below: per key, lesser times are late in this tick.
         reports: of the ingest tasks, of all queries.
         store: where marks are put that several tasks found.
+        clock_us: the tick's clock.
         keep_late: late rows of stages are wanted.
     """
 
@@ -77,6 +78,7 @@ class QueryTick:
     late_below: Mapping[str, Watermark]
     reports: Sequence[IngestReport]
     store: Store
+    clock_us: int = 0
     keep_late: bool = False
     nodes: list[NodeState] = field(default_factory=list)
     aside: dict[str, list[PadFile]] = field(default_factory=dict)
@@ -104,11 +106,12 @@ class QueryTick:
         fed = None if parent is None or parent[1].feed is not None else parent[1]
         work = NodeWork(
             tick=self.tick,
-            sides=[self._side_work(node, side, decided.limits) for side in node.sides],
+            sides=[self._side_work(node, place, decided.limits) for place in range(len(node.sides))],
             fed_late_below={} if fed is None else late_columns(fed, self.late_below),
             keep_late=self.keep_late,
             fed_index=self._fed_index(number),
             asof=decided.asof,
+            clock_us=self.clock_us,
         )
         self._work[number], self._decided[number] = work, decided
         return work
@@ -291,6 +294,7 @@ class QueryTick:
             on_time=self._watermarks(node, less_lateness=True),
             before=self._node_before(node.number),
             brought=lambda side: [run for report in self._brought(side) for run in report.runs],
+            clock_us=self.clock_us,
         )
 
     def _brought(self, side: SidePlan) -> Sequence[IngestReport | FeedReport]:
@@ -301,7 +305,10 @@ class QueryTick:
             brought += self._fed[feed.node]
         return brought
 
-    def _side_work(self, node: NodePlan, side: SidePlan, new_limits: Mapping[str, Watermark]) -> SideWork:
+    def _side_work(self, node: NodePlan, place: int, new_limits: Mapping[str, Watermark]) -> SideWork:
+        side = node.sides[place]
+        stored = self.shapes[node.number].stored
+        releasing = stored[place].layout.releasing
         arrangement = self._node_before(node.number).arrangements.get(side.name, Arrangement())
         brought = self._brought(side)
         return SideWork(
@@ -313,7 +320,7 @@ class QueryTick:
                 column: max(
                     new_limits.get(side.watermark_key(column), NEVER), arrangement.limits.get(column, NEVER)
                 )
-                for column in side.event_times
+                for column in dict.fromkeys([*side.event_times, *releasing])
             },
             merges=choose(arrangement.runs, combining=self.shapes[node.number].combines),
             index=arrangement.index,
@@ -327,7 +334,7 @@ class QueryTick:
         shape = self.shapes[number]
         if not shape.kept_anew:
             old += [LiveRun(run=run) for run in work.new_runs]
-        layout = shape.sides[place].layout
+        layout = shape.stored[place].layout
         runs: list[LiveRun] = []
         by_several: dict[str, list[Segment]] = {}
         for live in old:
@@ -376,12 +383,11 @@ class QueryTick:
         self, number: int, place: int, work: SideWork, merged_away: set[str], reports: Sequence[SideReport]
     ) -> None:
         """Merged runs hold, or stand for, the rows that the runs before them did, less those released."""
-        combined = self.shapes[number].combines
+        stand_for = {live.run.name for live in work.runs if live.run.stands_for is not None}
         gone = sum(
-            rows
+            (report.released_rows if name in stand_for else report.released).get(name, 0)
             for report in reports
-            for name, rows in (report.released_rows if combined else report.released).items()
-            if name in merged_away
+            for name in merged_away
         )
         before = sum(live.retained for live in work.runs if live.run.name in merged_away)
         side = self.query.nodes[number].sides[place]

@@ -202,6 +202,24 @@ class PassShape(NodeShape):
     """Rows of one side go out as they come."""
 
 
+DELETED = ours("deleted")
+"""Stored column: at which clock a row of a primary key was deleted, µs; of rows that are there `MAX_TIME`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpsertShape(NodeShape):
+    """Records of a table with a primary key; see `UpsertPlan`. ``table``: of the runs that hold its rows, and
+    its deletes. ``keys``: the columns of the key; ``sequence``: that by which changes are ordered."""
+
+    table: SideShape
+    keys: tuple[str, ...]
+    sequence: str | None
+
+    @property
+    def stored(self) -> tuple[SideShape, ...]:
+        return (self.table,)
+
+
 @dataclass(frozen=True)
 class PartialShape:
     """What is kept instead of rows: partial ``aggregates``, per group and pane of this ``width``.

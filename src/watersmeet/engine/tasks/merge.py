@@ -3,6 +3,8 @@
 The driver says which runs (`engine.driver.merge_policy`), every join task does its hash range, after the
 tick's marks. What is merged of wide rows becomes several runs (`run_bytes`), which count as one group.
 
+Runs that stand for no row of their side (deletes that are remembered) are merged with each other only.
+
 Merging partial aggregates combines those of one pane and group, in parts of the hash range, each of which
 leaves a run.
 """
@@ -80,7 +82,7 @@ def _merge(own: SideSlice, pieces: list[RunSlice], group: str, marks: MarkWriter
     for rows in _parts(batches, places, together, run_bytes(own.task.memory)):
         part = reordered(pieces_of(batches), places[rows])
         sorted_rows, order = sort_rows(part, together[rows], own.task.layout, own.work.index)
-        run = _written(own, pieces, sorted_rows, group)
+        run = _written(own, pieces, sorted_rows, group, None if pieces[0].run.run.stands_for is None else 0)
         for kind, marks_kept in marks_by_kind.items():
             marks.add(run.name, kind, 0, marks_kept[rows][order])
         merged += run.rows

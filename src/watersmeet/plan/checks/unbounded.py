@@ -20,7 +20,7 @@ from watersmeet.plan.conditions.classify import OPERATORS, classify
 from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
 from watersmeet.plan.join_inputs import JoinInputs, Ref, Unit, name_of, refs
 from watersmeet.plan.nodes.join import Draft, bounds_in
-from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, LookupNode, Node, PassNode
+from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, LookupNode, Node, PassNode, UpsertNode
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -106,6 +106,11 @@ def _check(node: Node, given: _Arriving, problems: _Problems) -> None:
 @_check.register(LookupNode)
 def _(node: Node, given: _Arriving, problems: _Problems) -> None:
     """Nothing is kept."""
+
+
+@_check.register
+def _(node: UpsertNode, given: _Arriving, problems: _Problems) -> None:
+    """A table's rows are kept until they are deleted."""
 
 
 @_check.register

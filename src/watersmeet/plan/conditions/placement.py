@@ -15,7 +15,7 @@ from functools import singledispatch
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
-from watersmeet.plan.nodes.tree import AggregateNode, MatchNode, Node, PassNode
+from watersmeet.plan.nodes.tree import AggregateNode, MatchNode, Node, PassNode, UpsertNode
 from watersmeet.spec.model import Expr, Input, JoinKind
 
 
@@ -88,6 +88,11 @@ def _(node: PassNode, conjunct: Conjunct, conditions: Conditions) -> bool:
         return False  # above a stage Spark can ask anything, beneath it only what tasks can compute
     _into_side(conjunct, node, Side.LEFT, conditions)
     return True
+
+
+@_sunk.register
+def _(node: UpsertNode, conjunct: Conjunct, conditions: Conditions) -> bool:
+    return False  # a record that does not pass takes the row away that did
 
 
 @_sunk.register

@@ -15,7 +15,7 @@ from functools import singledispatch
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
 from watersmeet.plan.model.conditions import KeyPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan, UpsertPlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.spec.model import Options, Source
 from watersmeet.spec.secrets import public
@@ -74,6 +74,17 @@ def _(node: PassPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
 @_by_kind.register
 def _(node: LookupPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
     return {"kind": "LOOKUP", "table": node.table.name}
+
+
+@_by_kind.register
+def _(node: UpsertPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    """How long deletes are remembered may change: it only says when they are forgotten."""
+    key, rows = node.primary_key, origins[node.side.name]
+    return {
+        "kind": "UPSERT",
+        "key": _digests(rows, key.columns),
+        "sequence": None if key.sequence is None else rows[key.sequence].digest,
+    }
 
 
 @_by_kind.register

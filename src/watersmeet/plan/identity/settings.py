@@ -67,7 +67,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("Input", "broadcast"): "which task makes a row is no part of it",
     **{
         (node, "warnings"): _WORDS
-        for node in ("NodePlan", "PassPlan", "JoinPlan", "LookupPlan", "AggregatePlan")
+        for node in ("NodePlan", "PassPlan", "UpsertPlan", "JoinPlan", "LookupPlan", "AggregatePlan")
     },
 }
 """(class, field) -> why the rows of a tick do not depend on it."""

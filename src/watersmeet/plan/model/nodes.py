@@ -29,6 +29,7 @@ from watersmeet.spec.model import (
     Column,
     Expr,
     JoinKind,
+    PrimaryKey,
     Source,
     WindowKind,
 )
@@ -95,6 +96,20 @@ class NodePlan:
 class PassPlan(NodePlan):
     """Rows of one side, put out as they come: of a query that does not join, or that joins beneath a UNION
     ALL alone."""
+
+    @property
+    def side(self) -> SidePlan:
+        return self.sides[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpsertPlan(NodePlan):
+    """Records of a table with a primary key: each takes the place of its key's row, or takes that away. Of
+    every key the last row is kept, and of each that was deleted, if changes have a sequence, by which one."""
+
+    noun: ClassVar[str] = "table"
+
+    primary_key: PrimaryKey
 
     @property
     def side(self) -> SidePlan:

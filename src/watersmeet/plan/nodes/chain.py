@@ -31,6 +31,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     NodePlan,
     PassPlan,
+    UpsertPlan,
 )
 from watersmeet.plan.model.sides import FeedPlan, SidePlan, joined_name
 from watersmeet.plan.nodes.aggregate import Groups, from_rows, groups_of, with_texts
@@ -48,6 +49,7 @@ from watersmeet.plan.nodes.tree import (
     Node,
     PassNode,
     Tree,
+    UpsertNode,
 )
 from watersmeet.spec.model import Expr, Input, JoinKind, StageBranch
 
@@ -71,6 +73,12 @@ def plan_nodes(query: Understood, after: Iterable[Expr]) -> tuple[tuple[NodePlan
     chain = _Chain(query)
     nodes = chain.plan({joined_name(*ref) for expr in after for ref in refs(expr)})
     return tuple(sorted(nodes, key=lambda node: node.number)), chain.errors
+
+
+def _own_key(column: str) -> KeyPlan:
+    """A column of a primary key: rows in which it is NULL are none of the table's."""
+    own = exp.Column(this=exp.to_identifier(column, quoted=True))
+    return KeyPlan(own, own, Key(column, column, null_safe=False))
 
 
 def _any_column(draft: Draft) -> str:
@@ -152,6 +160,8 @@ class _Chain:
         if isinstance(node, AggregateNode):
             self.groups[node.number] = groups_of(node, feeds.get(Side.LEFT))
             keys += self.groups[node.number].held
+        if isinstance(node, UpsertNode):
+            keys += map(_own_key, node.asked.columns)
         for number, equality in enumerate(draft.keys):
             columns = {
                 side: feeds[side].key(number, equality)
@@ -240,6 +250,15 @@ class _Chain:
     @_planned.register
     def _(self, node: PassNode, ready: _Ready) -> NodePlan:
         return PassPlan(number=node.number, sides=tuple(ready.sides.values()), filters=ready.filters)
+
+    @_planned.register
+    def _(self, node: UpsertNode, ready: _Ready) -> NodePlan:
+        return UpsertPlan(
+            number=node.number,
+            sides=tuple(ready.sides.values()),
+            filters=ready.filters,
+            primary_key=node.asked,
+        )
 
     @_planned.register
     def _(self, node: JoinNode, ready: _Ready) -> NodePlan:

@@ -141,7 +141,8 @@ class InputSide:
             *(column for _, column in compared_refs(self.draft, self.side)),
             *key_columns,
         }
-        if i.changes:  # a delete names a whole row
+        needed |= set(self.draft.node.looked_at)
+        if i.names_whole_rows:
             needed |= set(names)
         every = [*names, *self.derived, *key_columns]
         kept = kept_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)

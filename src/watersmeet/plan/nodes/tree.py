@@ -20,6 +20,7 @@ from watersmeet.spec.model import (
     Input,
     Join,
     JoinKind,
+    PrimaryKey,
     Query,
     Relation,
     StageBranch,
@@ -85,6 +86,11 @@ class Node:
     def passes(self) -> bool:
         """Its rows go out in the tick in which they come, and nothing is kept."""
         return False
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The columns of its one input by which it goes, beside keys and conditions."""
+        return ()
 
     @property
     def match(self) -> Expr | None:
@@ -167,6 +173,17 @@ class PassNode(Node):
 
 
 @dataclass(frozen=True)
+class UpsertNode(Node):
+    """The records of a table with a primary key: by which row each takes the place of which."""
+
+    asked: PrimaryKey
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        return self.asked.named
+
+
+@dataclass(frozen=True)
 class AggregateNode(Node):
     """Windows and groups of the rows of its one side."""
 
@@ -241,6 +258,8 @@ def tree_of(query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = 
     top = build(query.relation)
     if query.aggregation is not None:
         added(AggregateNode(next(numbers), (top,), (query.relation,), query.aggregation, time_zone=time_zone))
+    elif isinstance(top, Input) and top.primary_key is not None:
+        added(UpsertNode(next(numbers), (top,), (top,), top.primary_key, time_zone=time_zone))
     elif isinstance(top, Input):
         added(PassNode(next(numbers), (top,), (top,), time_zone=time_zone))
     return Tree(query, tuple(nodes), stages, time_zone)

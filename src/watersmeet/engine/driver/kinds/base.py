@@ -49,6 +49,7 @@ class Incoming:
 
     ``watermarks``: that come in; ``lateness``: what is to be taken off them; ``on_time``: without it.
     ``before``: the node's state as of the last tick. ``brought``: the runs that the tick brought for a side.
+    ``clock_us``: the tick's clock.
     """
 
     watermarks: Watermarks
@@ -56,6 +57,7 @@ class Incoming:
     on_time: Watermarks
     before: NodeState
     brought: Callable[[SidePlan], Sequence[Run]]
+    clock_us: int
 
 
 @dataclass(frozen=True)

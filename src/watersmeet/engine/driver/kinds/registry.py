@@ -13,14 +13,16 @@ from watersmeet.engine.driver.kinds.base import NodeDriver, P, S
 from watersmeet.engine.driver.kinds.join import JoinDriver
 from watersmeet.engine.driver.kinds.lookup import LookupDriver
 from watersmeet.engine.driver.kinds.passing import PassDriver
+from watersmeet.engine.driver.kinds.upsert import UpsertDriver
 from watersmeet.engine.driver.kinds.windows import WindowDriver
-from watersmeet.engine.messages.shapes import AggregateShape, JoinShape, LookupShape, PassShape
+from watersmeet.engine.messages.shapes import AggregateShape, JoinShape, LookupShape, PassShape, UpsertShape
 from watersmeet.engine.nodes.aggregate import aggregate_rows
 from watersmeet.engine.nodes.join import join_rows
 from watersmeet.engine.nodes.lookup import lookup_rows
 from watersmeet.engine.nodes.passing import pass_rows
+from watersmeet.engine.nodes.upsert import upsert_rows
 from watersmeet.engine.tasks.share import Share
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan, UpsertPlan
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class NodeKind(Generic[P, S]):
 
 NODE_KINDS = (
     NodeKind(PassPlan, PassShape, pass_rows, PassDriver()),
+    NodeKind(UpsertPlan, UpsertShape, upsert_rows, UpsertDriver()),
     NodeKind(JoinPlan, JoinShape, join_rows, JoinDriver()),
     NodeKind(LookupPlan, LookupShape, lookup_rows, LookupDriver()),
     NodeKind(AggregatePlan, AggregateShape, aggregate_rows, WindowDriver()),

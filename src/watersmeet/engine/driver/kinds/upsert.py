@@ -1,0 +1,53 @@
+"""Tables with a primary key: of each key the last row is kept, and, where changes have a sequence, which one
+deleted it, for as long as that is remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.kinds.base import CommonFields, Decided, Held, Incoming, NodeDriver
+from watersmeet.engine.messages.shapes import DELETED, SideShape, UpsertShape
+from watersmeet.event_time import MAX_TIME
+from watersmeet.plan.identity.origins import digest_of
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import UpsertPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.state.columns import StoredColumn
+
+
+class UpsertDriver(NodeDriver[UpsertPlan, UpsertShape]):
+    def shape_of(
+        self, query: QueryPlan, node: UpsertPlan, sides: tuple[SideShape, ...], common: CommonFields
+    ) -> UpsertShape:
+        return UpsertShape(
+            **common,
+            table=_table(node, sides[0]),
+            keys=node.primary_key.columns,
+            sequence=node.primary_key.sequence,
+        )
+
+    def held(self, query: QueryPlan, node: UpsertPlan, side: SidePlan) -> Held:
+        return Held(keys=node.primary_key.columns, ties="ascending")
+
+    def decide(self, node: UpsertPlan, given: Incoming) -> Decided:
+        """Deletes are forgotten with the tick whose clock says that they are old enough; what that tick
+        brings still meets them, so its rows do not depend on its clock."""
+        key = node.primary_key
+        if key.sequence is None:
+            return Decided({})
+        limit = MAX_TIME if key.tombstones_us is None else given.clock_us - key.tombstones_us + 1
+        return Decided({node.side.watermark_key(DELETED): limit})
+
+
+def _table(node: UpsertPlan, side: SideShape) -> SideShape:
+    """How the table's rows are stored."""
+    layout = replace(side.layout, ties=None)
+    if node.primary_key.sequence is None:
+        return replace(side, layout=layout)
+    stored = StoredColumn(DELETED, digest_of(["deleted"]), "the time of a delete")
+    layout = replace(
+        layout, event_times=(DELETED,), releasing=(DELETED,), columns=(*layout.columns, stored)
+    )
+    return replace(side, layout=layout, schema=side.schema.append(pa.field(DELETED, pa.int64())))

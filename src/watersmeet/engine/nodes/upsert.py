@@ -1,0 +1,336 @@
+"""A table with a primary key, for one hash range of keys: records become rows that go and rows that come.
+
+The records of a key count in the order (tick, partition, position). One whose sequence is below the greatest
+that the key has had is stale: it is dropped. Each of the others takes the place of the key's row, or takes it
+away; what is put out is the key's row before the tick with −1 and its row after it with +1. So neither rows
+nor counts depend on how records are cut into ticks.
+
+State: of each key its row, in runs that are hashed by it; a row that goes gets the mark ``gone``. Where changes
+have a sequence, deletes are kept likewise, in runs of their own that stand for no row: the key, the greatest
+sequence, and when it was (`DELETED`), by which they are released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.conditions import Key
+from watersmeet.engine.messages.reports import SideReport
+from watersmeet.engine.messages.shapes import DELETED, UpsertShape
+from watersmeet.engine.tasks.memory import check_bytes
+from watersmeet.engine.tasks.merge import merge_runs
+from watersmeet.engine.tasks.results import count, pad, with_diffs
+from watersmeet.engine.tasks.share import Share
+from watersmeet.engine.tasks.slice import HashRange, Nothing, RunSlice, SideSlice
+from watersmeet.engine.tasks.told import rows_as_json
+from watersmeet.errors import EngineError
+from watersmeet.event_time import MAX_TIME, NEVER, Mask, Side, below
+from watersmeet.kernel.aggregate import group_numbers
+from watersmeet.kernel.asof import CAME
+from watersmeet.kernel.batches import MOST_BYTES, one_array, take_rows
+from watersmeet.kernel.match.pairs import Condition, find
+from watersmeet.kernel.match.probe import Rows
+from watersmeet.kernel.pieces import held_by, whole
+from watersmeet.kernel.slots import BUCKET_MASK, Slots
+from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.names import DIFF
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import MarkWriter
+from watersmeet.state.run import sort_rows, write_run
+
+_SAMPLES = 5
+_UNORDERED = -1
+"""The rank of a delete without a sequence: it has that of the key's last change."""
+
+
+@dataclass
+class _Records:
+    """The tick's records that count, those of a key together and in the order in which they came.
+
+    ``batch``, ``slots``: the records, in no order; ``order``: their positions; ``key``: int64[n], the number
+    of each one's key, ascending; ``deletes``: which delete; ``first``: where each key's records begin.
+    """
+
+    batch: pa.RecordBatch
+    slots: Slots
+    order: Rows
+    key: Rows
+    deletes: Mask
+    first: Rows
+
+
+@dataclass
+class _Before:
+    """What the state has of each key. ``piece``: the number of its run (−1: nothing), ``row``: where in it;
+    ``alive``: it is a row, and not a delete."""
+
+    piece: Rows
+    row: Rows
+    alive: Mask
+
+
+def upsert_rows(shape: UpsertShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """The rows that go, and those that come, of the share's hash range."""
+    hashes = HashRange.of_share(share)
+    work, report = share.work.sides[0], share.report.sides[0]
+    kept = SideSlice(shape.table, work, share.store, hashes, Nothing())
+    brought = SideSlice(shape.sides[0], work, share.store, Nothing(), hashes)
+    inserted: list[LiveRun] = []
+    if brought.new is not None:
+        records = _records(shape, brought.new.rows, report)
+        if len(records.order):
+            yield from _changed(shape, kept, records, share, inserted)
+    for piece in kept.old:
+        rows = kept.released(piece, is_new=False)
+        rows = rows[~piece.are("gone", rows)]
+        if len(rows):
+            report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+    marks = MarkWriter()
+    report.merged = merge_runs(kept, share.tick, marks)
+    merged_away = {name for group in work.merges for name in group}
+    for piece in kept.old:
+        if piece.name not in merged_away:
+            piece.keep_marks(marks)
+    report.marks = marks.write(share.store, share.tick)
+    report.inserted = inserted
+
+
+def _records(shape: UpsertShape, rows: SortedRows, report: SideReport) -> _Records:
+    side = shape.sides[0]
+    check_bytes(f'the changes of "{side.name}" in a tick', held_by(rows.batch), side.memory, MOST_BYTES)
+    batch = whole(rows.batch)
+    diffs = batch.column(DIFF).to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = diffs != 0
+    if shape.sequence is not None:
+        unknown = counts & (diffs > 0) & batch.column(shape.sequence).is_null().to_numpy(zero_copy_only=False)
+        count(report, "unmatchable", int(diffs[unknown].sum()))
+        counts &= ~unknown
+    # A record that comes several times takes its own place.
+    count(report, "deleted", int((np.abs(diffs[counts]) - 1).sum()))
+    slots = rows.slots
+    if not counts.all():
+        chosen = np.flatnonzero(counts)
+        batch, slots, diffs = take_rows(batch, chosen), slots[chosen], diffs[chosen]
+    numbers = _key_numbers(batch, slots, shape.keys)
+    order = np.lexsort((batch.column(CAME).to_numpy(zero_copy_only=False), numbers))
+    in_order = numbers[order]
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = in_order[1:] != in_order[:-1]
+    return _Records(
+        batch,
+        slots,
+        order,
+        np.cumsum(is_first) - 1,
+        diffs[order] < 0,
+        np.flatnonzero(is_first),
+    )
+
+
+def _key_numbers(batch: pa.RecordBatch, slots: Slots, keys: tuple[str, ...]) -> Rows:
+    """Equal for rows of equal keys alone. Only rows of equal hashes are compared."""
+    numbers = np.arange(len(slots))
+    same = slots[1:] == slots[:-1]
+    if same.any():
+        places = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+        numbers[places] = len(slots) + group_numbers(take_rows(batch.select(list(keys)), places), keys)
+    return numbers
+
+
+def _changed(
+    shape: UpsertShape, kept: SideSlice, records: _Records, share: Share, inserted: list[LiveRun]
+) -> Iterator[pa.RecordBatch]:
+    """What goes out for the tick's records. The state follows: ``inserted``: runs of what is there now."""
+    report = share.report.sides[0]
+    before = _found(shape, kept, records)
+    sequences = _sequences(shape, kept, records, before)
+    applies = np.ones(len(records.order), dtype=np.bool_) if sequences is None else sequences.applies
+    count(report, "stale", int((~applies).sum()))
+    places = np.flatnonzero(applies)
+    _account(shape, records, places, before, report)
+    is_last = np.ones(len(places), dtype=np.bool_)
+    is_last[:-1] = records.key[places[1:]] != records.key[places[:-1]]
+    last = places[is_last]
+    changed = records.key[last]
+    for number, piece in enumerate(kept.old):
+        of_piece = changed[before.piece[changed] == number]
+        rows = before.row[of_piece]
+        if len(rows):
+            if not _holds_deletes(piece):
+                yield from with_diffs(pad(shape, Side.LEFT, piece.rows.batch, rows), np.full(len(rows), -1))
+            piece.mark("gone", rows)
+            report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
+    rows = records.order[last[~records.deletes[last]]]
+    if len(rows):
+        yield from with_diffs(pad(shape, Side.LEFT, records.batch, rows), np.full(len(rows), 1))
+        inserted.append(_written(kept, take_rows(records.batch, rows), records.slots[rows], share.tick))
+    if sequences is not None:
+        deleted = last[records.deletes[last] & (sequences.greatest[last] >= 0)]
+        inserted += _remembered(shape, kept, records, deleted, sequences, share)
+
+
+def _found(shape: UpsertShape, kept: SideSlice, records: _Records) -> _Before:
+    """Look the keys up. Raises: EngineError, when the state has two rows of one."""
+    keys = len(records.first)
+    before = _Before(np.full(keys, -1), np.zeros(keys, dtype=np.int64), np.zeros(keys, dtype=np.bool_))
+    if not kept.old:
+        return before
+    firsts = records.order[records.first]
+    layout = replace(shape.sides[0].layout, ties=None)
+    needles, key_of = sort_rows(take_rows(records.batch, firsts), records.slots[firsts], layout)
+    condition = _equal_keys(shape.keys)
+    for number, piece in enumerate(kept.old):
+        for needle, row in find(condition, needles, Side.LEFT, piece.rows):
+            alive = ~piece.are("gone", row)
+            for column in kept.task.layout.releasing:
+                alive &= ~below(piece.rows.times(column)[row], kept.work.old_limits.get(column, NEVER))
+            own, row = key_of[needle[alive]], row[alive]
+            if (before.piece[own] >= 0).any() or len(np.unique(own)) < len(own):
+                raise EngineError(
+                    f'the state of "{shape.sides[0].name}" has two rows of one primary key',
+                    code="internal",
+                    hint="please report this",
+                )
+            before.piece[own], before.row[own] = number, row
+            before.alive[own] = not _holds_deletes(piece)
+    return before
+
+
+def _holds_deletes(piece: RunSlice) -> bool:
+    return piece.run.run.stands_for is not None
+
+
+def _equal_keys(keys: Sequence[str]) -> Condition:
+    return Condition(
+        keys=tuple(Key(name, name, null_safe=False) for name in keys),
+        bands=(),
+        comparisons=(),
+        rechecks=(),
+        slack=0,
+        residual=None,
+        residual_columns=(),
+    )
+
+
+@dataclass
+class _Sequences:
+    """``values``: of records and of what the state has. Per record: whether it ``applies``, and where among
+    the values the ``greatest`` is that its key has had then (−1: none)."""
+
+    values: pa.Array
+    applies: Mask
+    greatest: Rows
+
+
+def _sequences(
+    shape: UpsertShape, kept: SideSlice, records: _Records, before: _Before
+) -> _Sequences | None:
+    """By the sequences of the changes; None: they apply as they come."""
+    if shape.sequence is None:
+        return None
+    own = one_array(records.batch.column(shape.sequence)).take(pa.array(records.order))
+    arrays, places = [own], []
+    for number, piece in enumerate(kept.old):
+        keys = np.flatnonzero(before.piece == number)
+        if len(keys):
+            arrays.append(piece.rows.batch.column(shape.sequence).take(pa.array(before.row[keys])))
+            places.append(keys)
+    values = pa.concat_arrays([array.cast(own.type) for array in arrays])
+    ranks = _dense_ranks(values)
+    count_own, keys = len(records.order), len(records.first)
+    held = np.full(keys, _UNORDERED)
+    if places:
+        held[np.concatenate(places)] = ranks[count_own:]
+    ranks_own = ranks[:count_own]
+    # The greatest rank of the key up to each record: keys ascend, so one pass over all does.
+    span = int(ranks.max(initial=0)) + 2
+    start = records.key * span
+    upto = np.maximum.accumulate(np.maximum(ranks_own, held[records.key]) + 1 + start) - start - 1
+    earlier = np.empty_like(upto)
+    earlier[1:] = upto[:-1]
+    earlier[records.first] = held
+    applies = (ranks_own == _UNORDERED) | (ranks_own >= earlier)
+    place_of = np.full(span, -1)
+    place_of[ranks] = np.arange(len(ranks))
+    return _Sequences(values, applies, np.where(upto == _UNORDERED, -1, place_of[upto]))
+
+
+def _dense_ranks(values: pa.Array) -> npt.NDArray[np.int64]:
+    """From 0, by value; NaN is the greatest number, and both zeros are one. NULL: `_UNORDERED`."""
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    ranks = np.full(len(values), _UNORDERED)
+    ranks[present] = pc.rank(values.drop_null(), sort_keys="ascending", tiebreaker="dense").to_numpy() - 1
+    return ranks
+
+
+def _account(
+    shape: UpsertShape, records: _Records, places: Rows, before: _Before, report: SideReport
+) -> None:
+    """Count what became of the records that apply, and of the rows whose place they take."""
+    keys, deletes = records.key[places], records.deletes[places]
+    was_there = np.empty(len(places), dtype=np.bool_)
+    was_there[1:] = ~deletes[:-1]
+    is_first = np.ones(len(places), dtype=np.bool_)
+    is_first[1:] = keys[1:] != keys[:-1]
+    was_there[is_first] = before.alive[keys[is_first]]
+    missing = deletes & ~was_there
+    # The row that went, and the delete that took it.
+    count(report, "deleted", int(was_there.sum() + (deletes & was_there).sum()))
+    count(report, "missing_deletes", int(missing.sum()))
+    rows = records.order[places[missing][:_SAMPLES]]
+    if len(rows):
+        schema = pa.schema([shape.sides[0].schema.field(name) for name in shape.keys])
+        report.missing = rows_as_json(schema, take_rows(records.batch, rows))
+
+
+def _remembered(
+    shape: UpsertShape,
+    kept: SideSlice,
+    records: _Records,
+    deleted: Rows,
+    sequences: _Sequences,
+    share: Share,
+) -> Iterator[LiveRun]:
+    """A run of these deletes, unless none is remembered."""
+    limit = kept.work.new_limits.get(DELETED, NEVER)
+    if not len(deleted) or limit >= MAX_TIME:
+        return
+    rows = records.order[deleted]
+    batch = take_rows(records.batch, rows)
+    greatest = sequences.values.take(pa.array(sequences.greatest[deleted]))
+    arrays = []
+    for field in shape.sides[0].schema:
+        if field.name == shape.sequence:
+            arrays.append(greatest)
+        elif field.name in shape.keys:
+            arrays.append(batch.column(field.name))
+        else:
+            arrays.append(pa.nulls(len(rows), batch.schema.field(field.name).type))
+    batch = pa.RecordBatch.from_arrays(arrays, names=shape.sides[0].schema.names)
+    # A clock that went back does not let them be forgotten at once.
+    at = int(max(share.work.clock_us, limit))
+    yield _written(kept, batch, records.slots[rows], share.tick, at)
+
+
+def _written(
+    kept: SideSlice, batch: pa.RecordBatch, slots: Slots, tick: int, deleted_at: int | None = None
+) -> LiveRun:
+    """A run of rows; with a time, of deletes."""
+    own, layout = kept.task, kept.task.layout
+    names = [name for name in own.schema.names if name != DELETED]
+    arrays = [batch.column(name) for name in names]
+    if DELETED in own.schema.names:
+        at = MAX_TIME if deleted_at is None else deleted_at
+        names, arrays = [*names, DELETED], [*arrays, pa.array(np.full(len(slots), at))]
+    stored = pa.RecordBatch.from_arrays(arrays, names=names)
+    rows, _ = sort_rows(stored, slots & BUCKET_MASK, layout, kept.work.index)
+    stands_for = None if deleted_at is None else 0
+    run = write_run(kept.store, own.arrangement, rows, layout, tick=tick, stands_for=stands_for)
+    return LiveRun(run=run)

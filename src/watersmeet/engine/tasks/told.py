@@ -1,0 +1,28 @@
+"""Rows as people are told of them: the samples of what was not applied."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.kernel.times import to_native
+
+
+def rows_as_json(schema: pa.Schema, rows: pa.RecordBatch) -> list[str]:
+    """The columns of ``schema``, in whose types they are told, of stored rows: a JSON object per row."""
+    columns = {f.name: to_native(rows.column(f.name), f.type).to_pylist() for f in schema}
+    return [
+        json.dumps({name: _plain(values[row]) for name, values in columns.items()}, ensure_ascii=False)
+        for row in range(rows.num_rows)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat()
+    return str(value)

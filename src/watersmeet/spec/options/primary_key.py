@@ -1,0 +1,83 @@
+"""What a PRIMARY KEY, and the options beside it, may say of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from watersmeet.errors import WatersmeetError, near_names
+from watersmeet.spec.model import TOMBSTONES_US, Column, PrimaryKey
+from watersmeet.types.sql_type import SqlType
+
+SEQUENCE, TOMBSTONES = "sequence.by", "tombstones"
+OPTIONS = (SEQUENCE, TOMBSTONES)
+
+Problem = Callable[[str, str | None], WatersmeetError]
+
+
+def primary_key(
+    written: Sequence[str],
+    sequence: str | None,
+    tombstones_us: int | None,
+    columns: Sequence[Column],
+    error: Problem,
+    *,
+    remembers: bool = True,
+) -> PrimaryKey:
+    """The key of a table.
+
+    Args:
+        written: the names of its columns, and of that which orders changes (None: they come in order).
+        tombstones_us: how long deletes are remembered; None: as long as is usual.
+        columns: of the table's rows.
+        error: makes a problem of a message and a hint.
+        remembers: False: deletes are not remembered.
+    """
+    names: list[str] = []
+    for name in written:
+        column = _column("PRIMARY KEY", name, columns, error)
+        if column.name in names:
+            raise error(f'PRIMARY KEY names "{column.name}" twice', "leave out one of them")
+        if not _may_be_key(column.type):
+            raise error(
+                f'"{column.name}" is {column.type} and cannot be in a primary key', "cast it to a text in the source"
+            )
+        names.append(column.name)
+    by = None if sequence is None else _column(f"option '{SEQUENCE}'", sequence, columns, error)
+    if by is not None and not _is_ordered(by.type):
+        raise error(
+            f'"{by.name}" is {by.type} and cannot say which change is the later one',
+            "a number, a TIMESTAMP or a text can",
+        )
+    if by is not None and by.name in names:
+        raise error(
+            f'"{by.name}" is in the primary key: all changes of a key have the same one',
+            f"name a column in '{SEQUENCE}' that grows with each change",
+        )
+    if by is None and (tombstones_us is not None or not remembers):
+        raise error(
+            f"option '{TOMBSTONES}' is said without '{SEQUENCE}': changes that are taken as they come need no"
+            " memory of deletes",
+            f"'{SEQUENCE}' = 'updated_at'",
+        )
+    if by is None or not remembers:
+        remembered = None
+    else:
+        remembered = TOMBSTONES_US if tombstones_us is None else tombstones_us
+    return PrimaryKey(tuple(names), None if by is None else by.name, remembered)
+
+
+def _column(what: str, name: str, columns: Sequence[Column], error: Problem) -> Column:
+    column = next((c for c in columns if c.name.lower() == name.strip().lower()), None)
+    if column is None:
+        raise error(
+            f'{what}: unknown column "{name.strip()}"', near_names(name, [c.name for c in columns])
+        )
+    return column
+
+
+def _may_be_key(type_: SqlType) -> bool:
+    return not type_.is_nested and not type_.is_interval
+
+
+def _is_ordered(type_: SqlType) -> bool:
+    return type_.is_number or type_.is_time or type_.name in ("STRING", "BINARY")

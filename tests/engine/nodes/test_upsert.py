@@ -1,0 +1,209 @@
+"""Tables with a primary key: at any tick the sum of what went out is the join of what a dict per table holds.
+
+The oracle is a dict: per key the greatest sequence, and the row, or None and when it was deleted.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.local import LocalJob
+from watersmeet.engine.local.replay import near_borders, replay_case
+from watersmeet.errors import PlanError
+from watersmeet.front.case_file import case_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.state.store import MemoryStore
+
+SECOND = 1_000_000
+
+
+@dataclass
+class Table:
+    """What a table with a primary key holds, by its records one after the other."""
+
+    key: Sequence[str]
+    sequence: str | None = None
+    tombstones: int | None = 10
+    """Seconds; None: deletes are not remembered."""
+    rows: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    sequences: dict[Any, Any] = field(default_factory=dict)
+    deleted: dict[Any, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, row: dict[str, Any], diff: int, clock: int) -> None:
+        self.counts["in"] += abs(diff)
+        key = tuple(plain(row.get(name)) for name in self.key)
+        sequence = None if self.sequence is None else plain(row.get(self.sequence))
+        if None in key or (diff > 0 and self.sequence is not None and sequence is None):
+            self.counts["unmatchable"] += abs(diff)
+            return
+        known = self.sequences.get(key)
+        if sequence is not None and known is not None and rank(sequence) < rank(known):
+            self.counts["stale"] += 1
+            return
+        if sequence is not None:
+            self.sequences[key] = sequence
+        there = self.rows.pop(key, None) is not None
+        self.deleted.pop(key, None)
+        self.counts["deleted"] += there
+        if diff > 0:
+            self.rows[key] = row
+        else:
+            self.counts["deleted" if there else "missing_deletes"] += 1
+            self.deleted[key] = clock
+
+    def end(self, clock: int) -> None:
+        """The tick is over."""
+        for key, at in list(self.deleted.items()):
+            if self.tombstones is None or clock >= at + self.tombstones:
+                del self.deleted[key]
+                self.sequences.pop(key, None)
+
+
+def plain(value: Any) -> Any:
+    """Equal for equal values, as Spark has it."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    return value
+
+
+def rank(value: Any) -> tuple[bool, Any]:
+    return (True, 0) if value == "NaN" else (False, value)
+
+
+def shown(value: Any) -> Any:
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+KEYS = {
+    "number": (("k",), {"k": "BIGINT"}, lambda r: {"k": r.choice([1, 2, 3, 4, None])}),
+    "text and double": (
+        ("k", "x"),
+        {"k": "STRING", "x": "DOUBLE"},
+        lambda r: {"k": r.choice(["a", "b", "", None]), "x": r.choice([0.0, -0.0, math.nan, 1.5])},
+    ),
+    "decimal and date": (
+        ("x", "k"),
+        {"k": "DATE", "x": "DECIMAL(20,2)"},
+        lambda r: {"k": r.choice(["0001-01-01", "2024-02-29"]), "x": r.choice([Decimal("1.50"), Decimal("-1.50")])},
+    ),
+}
+SEQUENCES = {
+    None: ("BIGINT", lambda r: r.randrange(5)),
+    "BIGINT": ("BIGINT", lambda r: r.choice([-3, 0, 1, 2, 2**62, None])),
+    "DOUBLE": ("DOUBLE", lambda r: r.choice([-0.0, 0.0, 1.5, math.nan, -math.inf, None])),
+    "STRING": ("STRING", lambda r: r.choice(["", "2024", "2024-01", "é", None])),
+    "DECIMAL(30,3)": ("DECIMAL(30,3)", lambda r: r.choice([Decimal("-1.5"), Decimal("10.25"), Decimal("9.5")])),
+    "TIMESTAMP": ("TIMESTAMP", lambda r: r.choice(["0001-01-01T00:00:00", "2024-07-01T10:00:00", None])),
+}
+
+
+def case_of(kind: str, columns: dict[str, str], key: Sequence[str], sequence: str | None, tombstones: int | None) -> dict[str, Any]:
+    table: dict[str, Any] = {"columns": columns, "primary_key": list(key)}
+    if sequence is not None:
+        table |= {"sequence_by": sequence, "tombstones": tombstones}
+    on = " AND ".join(f"c.{name} = o.{name}" for name in columns if name in ("k", "x"))
+    return {
+        "case": "upserts",
+        "query": f"SELECT c.v, c.g, o.number, o.g AS og FROM o {kind} JOIN c ON {on} AND c.g <= o.g",
+        "options": {"output_mode": "changelog"},
+        "tables": {
+            "c": table,
+            "o": {
+                "columns": {**{n: t for n, t in columns.items() if n in ("k", "x")}, "number": "INT", "g": "INT"},
+                "primary_key": ["number"],
+            },
+        },
+        "steps": [],
+    }
+
+
+def joined(kind: str, tables: dict[str, Table], names: Sequence[str]) -> Counter[Any]:
+    """The join of what the tables hold, by trying all pairs."""
+    rows: Counter[Any] = Counter()
+    met: set[Any] = set()
+    for o in tables["o"].rows.values():
+        partners = [
+            (key, c)
+            for key, c in tables["c"].rows.items()
+            if all(o.get(n) is not None and plain(c[n]) == plain(o[n]) for n in names) and c["g"] <= o["g"]
+        ]
+        met.update(key for key, _ in partners)
+        rows.update((c["v"], c["g"], o["number"], o["g"]) for _, c in partners)
+        if not partners and kind in ("LEFT", "FULL"):
+            rows[None, None, o["number"], o["g"]] += 1
+    if kind == "FULL":
+        rows.update((c["v"], c["g"], None, None) for key, c in tables["c"].rows.items() if key not in met)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_changes_give_the_join_of_what_the_tables_hold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    r = random.Random(seed)
+    monkeypatch.setattr(merge_policy, "FAN_IN", r.choice([2, 3, 8]))
+    kind = r.choice(["INNER", "LEFT", "FULL"])
+    key, key_columns, make_key = KEYS[r.choice(list(KEYS))]
+    sequence = r.choice(list(SEQUENCES))
+    sequence_type, make_sequence = SEQUENCES[sequence]
+    tombstones = r.choice([None, 1, 7, 1000]) if sequence else None
+    columns = {**key_columns, "v": "INT", "g": "INT", "s": sequence_type}
+    plan = plan_job(case_job(case_of(kind, columns, key, "s" if sequence else None, tombstones)))
+    tables = {
+        "c": Table(key, "s" if sequence else None, tombstones),
+        "o": Table(("number",)),
+    }
+    placing = r.choice([None, near_borders])
+    store, total, clock, job = MemoryStore(), Counter[Any](), 0, None
+    for tick in range(14):
+        clock += r.choice([0, 1, 5])
+        if job is None or r.random() < 0.3:
+            job = LocalJob(plan, store, placing=placing, clock_us=clock * SECOND)
+        job.partitions = r.choice([1, 2, 4])
+        given: dict[str, list[tuple[dict[str, Any], int]]] = {"c": [], "o": []}
+        for _ in range(r.choice([0, 1, 3, 12])):
+            row = {**make_key(r), "v": r.randrange(100), "g": r.randrange(4), "s": make_sequence(r)}
+            diff = r.choice([1, 1, 1, -1])
+            if diff < 0 and r.random() < 0.5:
+                row = {name: value for name, value in row.items() if name in (*key, "s")}
+            given["c"].append((row, diff))
+        for _ in range(r.choice([0, 1, 4])):
+            given["o"].append(({**make_key(r), "number": r.randrange(6), "g": r.randrange(4)}, r.choice([1, 1, -1])))
+        for name, changes in given.items():
+            for row, diff in changes:
+                tables[name].take(row, diff, clock)
+        written = {
+            name: [({n: written_value(v) for n, v in row.items()}, diff) for row, diff in changes]
+            for name, changes in given.items()
+        }
+        output = job.tick(written, clock_us=clock * SECOND)
+        for table in tables.values():
+            table.end(clock)
+        for row in output.rows["q"]:
+            total[row["v"], row["g"], row["number"], row["og"]] += row["_diff"]
+        wanted = joined(kind, tables, list(key_columns))
+        assert +total == wanted and not -total, (seed, tick)
+        counts = output.result.queries["q"].account
+        for name, table in tables.items():
+            account = dict(counts[f"{name}.{name}"])
+            assert account.pop("retained") == len(table.rows), (seed, tick, name)
+            assert account == +table.counts, (seed, tick, name)
+            stored = job.driver.manifest.queries["q"]
+            (arrangement,) = [n.arrangements[f"{name}.{name}"] for n in stored.nodes if f"{name}.{name}" in n.arrangements]
+            remembered = [k for k in table.deleted if k in table.sequences] if table.sequence else []
+            assert arrangement.stored == len(table.rows) + len(remembered), (seed, tick, name)
+
+
+def written_value(value: Any) -> Any:
+    """As case files have it."""
+    if isinstance(value, Decimal):
+        return str(value)
+    return value
