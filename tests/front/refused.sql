@@ -89,7 +89,49 @@ CREATE TABLE q (t BIGINT, WATERMARK FOR t AS t - INTERVAL '1' SECOND) TYPE Memor
 -- fail=bad-lag
 CREATE TABLE q (t TIMESTAMP, WATERMARK FOR t AS u - 5) TYPE Memory
 -- fail=not-supported
-CREATE TABLE q (t TIMESTAMP, PRIMARY KEY (t) NOT ENFORCED) TYPE Memory
+CREATE TABLE q (t TIMESTAMP, PRIMARY KEY (t) ENFORCED) TYPE Memory
+-- fail=not-supported
+CREATE TABLE q (t TIMESTAMP PRIMARY KEY ENFORCED) TYPE Memory
+-- fail=not-supported
+CREATE TABLE q (t TIMESTAMP, CONSTRAINT c UNIQUE (t)) TYPE Memory
+-- fail=not-supported
+CREATE SINK q (t TIMESTAMP PRIMARY KEY NOT ENFORCED) TYPE Memory
+-- fail=primary-key
+CREATE TABLE q (t TIMESTAMP, PRIMARY KEY (u) NOT ENFORCED) TYPE Memory
+-- fail=primary-key
+CREATE TABLE q (t TIMESTAMP, PRIMARY KEY (t, T) NOT ENFORCED) TYPE Memory
+-- fail=primary-key
+CREATE TABLE q (t TIMESTAMP PRIMARY KEY NOT ENFORCED, PRIMARY KEY (t)) TYPE Memory
+-- fail=primary-key
+CREATE TABLE q (t ARRAY<INT> PRIMARY KEY NOT ENFORCED) TYPE Memory
+-- fail=primary-key
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED, t TIMESTAMP, WATERMARK FOR t AS t) TYPE Memory
+-- fail=primary-key
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED, d INT) TYPE Memory OPTIONS ('diff.column' = 'd')
+-- fail=primary-key
+CREATE TABLE q (i INT, op STRING PRIMARY KEY NOT ENFORCED) TYPE Memory OPTIONS ('op.column' = 'op')
+-- fail=primary-key
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED) TYPE File OPTIONS ('path' = '/', 'refresh' = '5 s')
+-- fail=primary-key
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED) TYPE Jdbc OPTIONS ('url' = 'jdbc:x', 'dbtable' = 't')
+-- fail=primary-key
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED) TYPE Generator
+-- fail=primary-key
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED, s INT) TYPE Memory OPTIONS ('sequence.by' = 'i')
+-- fail=primary-key
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED, s BOOLEAN) TYPE Memory OPTIONS ('sequence.by' = 's')
+-- fail=primary-key
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED, s INT) TYPE Memory OPTIONS ('sequence.by' = 'x')
+-- fail=primary-key
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED, s INT) TYPE Memory OPTIONS ('tombstones' = '1 day')
+-- fail=bad-option
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED, s INT) TYPE Memory OPTIONS ('sequence.by' = 's', 'tombstones' = '0 s')
+-- fail=primary-key
+CREATE TABLE q (i INT, s INT) TYPE Memory OPTIONS ('sequence.by' = 's')
+-- fail=primary-key
+CREATE TABLE q (i INT) TYPE Kafka OPTIONS ('format' = 'upsert-json')
+-- fail=unknown-sink
+CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED) TYPE Memory; INSERT INTO q SELECT i FROM q
 -- fail=not-supported
 CREATE TABLE q (t TIMESTAMP, u AS t + 1) TYPE Memory
 -- fail=bad-option

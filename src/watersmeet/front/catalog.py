@@ -20,13 +20,14 @@ class Catalog:
 
     ``broken``: names whose declaration has a problem; what uses them is passed over in silence, so that one
     mistake is reported once. ``inferred``: streams whose columns are inferred when they are first read, and
-    which can be written to without that; by lower-case name.
+    which can be written to without that; ``keyed``: those with a primary key; by lower-case name.
     """
 
     flows: dict[str, tuple[str, Flow | Joined]] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     inferred: dict[str, Callable[[], Source]] = field(default_factory=dict)
+    keyed: set[str] = field(default_factory=set)
 
     @staticmethod
     def of(sources: Mapping[str, Source]) -> Catalog:
@@ -34,7 +35,7 @@ class Catalog:
 
     def inner(self) -> Catalog:
         """A copy for the names of one statement (WITH)."""
-        return Catalog(dict(self.flows), self.sinks, set(self.broken), self.inferred)
+        return Catalog(dict(self.flows), self.sinks, set(self.broken), self.inferred, self.keyed)
 
     def add(self, name: str, flow: Flow | Joined) -> None:
         self.flows[name.lower()] = (name, flow)
@@ -44,6 +45,7 @@ class Catalog:
         self.flows.pop(name.lower(), None)
         self.sinks.pop(name.lower(), None)
         self.inferred.pop(name.lower(), None)
+        self.keyed.discard(name.lower())
 
     def flow(self, name: str, where: exp.Expr, text: Text) -> tuple[str, Flow | Joined]:
         """The relation of that name, and how it was spelled when declared."""
@@ -68,6 +70,13 @@ class Catalog:
 
     def sink(self, name: str, offset: int, text: Text) -> Sink:
         declared_sink = self.sinks.get(name.lower())
+        if declared_sink is not None and name.lower() in self.keyed:
+            raise text.error(
+                f'"{name}" has a PRIMARY KEY: it is read by it, and what is written to it would not keep it',
+                "unknown-sink",
+                offset,
+                "declare a SINK without the key",
+            )
         if declared_sink is not None:
             return declared_sink
         if name.lower() in self.broken:

@@ -181,6 +181,8 @@ class _Reader:
             self.catalog.inferred[name.lower()] = declared.inferred
         if declared.source is not None:
             self.catalog.add(name, flow_of(declared.source))
+            if declared.source.primary_key is not None:
+                self.catalog.keyed.add(name.lower())
 
     def _create_view(self, cursor: Cursor, replaces: bool) -> None:
         keeps = cursor.looks_at("IF", "NOT", "EXISTS")

@@ -77,9 +77,9 @@ class PrimaryKey:
     """Of a table with at most one row per key: a record that comes takes the place of the key's row, and one
     that goes deletes it, whatever else it says.
 
-    ``columns``: those of the key, which are not NULL. ``sequence``: a column by which the changes of a key are
-    ordered; None: as they come. ``tombstones_us``: how long a delete is remembered by the clock of the ticks,
-    so that an older change that comes after it is known for one; None: not at all.
+    ``columns``: those of the key, which are not NULL. ``sequence``: a column by which the changes of a key
+    are ordered; None: as they come. ``tombstones_us``: how long a delete is remembered by the clock of the
+    ticks, so that an older change that comes after it is known for one; None: not at all.
     """
 
     columns: tuple[str, ...]
@@ -217,9 +217,7 @@ class Input:
         if self.as_of:
             return False
         own = any((source.changes or source.is_table) and not source.primary_key for source in self.sources)
-        return own or any(
-            i.changes and i.primary_key is None for stage in self.stages for i in stage.inputs
-        )
+        return own or any(i.changes and i.primary_key is None for stage in self.stages for i in stage.inputs)
 
     @property
     def is_table(self) -> bool:

@@ -81,9 +81,9 @@ class NodeWork(Record):
     """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
     stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
     late ones are wanted. ``fed_index``: by what runs that it writes for another node are sorted. ``table``:
-    what the rows meet, as it is in this tick. ``clock_us``: the tick's clock. ``idle``, in the first of a tick: what the attempt decided, per
-    query, alias and branch: all partitions, and which are idle. ``settings``, there too: how the run was set
-    (a digest)."""
+    what the rows meet, as it is in this tick. ``clock_us``: the tick's clock. ``idle``, in the first of a
+    tick: what the attempt decided, per query, alias and branch: all partitions, and which are idle.
+    ``settings``, there too: how the run was set (a digest)."""
 
     tick: int
     sides: list[SideWork]

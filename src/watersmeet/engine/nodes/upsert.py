@@ -5,9 +5,9 @@ that the key has had is stale: it is dropped. Each of the others takes the place
 away; what is put out is the key's row before the tick with −1 and its row after it with +1. So neither rows
 nor counts depend on how records are cut into ticks.
 
-State: of each key its row, in runs that are hashed by it; a row that goes gets the mark ``gone``. Where changes
-have a sequence, deletes are kept likewise, in runs of their own that stand for no row: the key, the greatest
-sequence, and when it was (`DELETED`), by which they are released.
+State: of each key its row, in runs that are hashed by it; a row that goes gets the mark ``gone``. Where
+changes have a sequence, deletes are kept likewise, in runs of their own that stand for no row: the key, the
+greatest sequence, and when it was (`DELETED`), by which they are released.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ import pyarrow.compute as pc
 from watersmeet.conditions import Key
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import DELETED, UpsertShape
+from watersmeet.engine.tasks.changes import released_before
 from watersmeet.engine.tasks.memory import check_bytes
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import count, pad, with_diffs
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, Nothing, RunSlice, SideSlice
-from watersmeet.engine.tasks.told import rows_as_json
+from watersmeet.engine.tasks.told import SAMPLES, rows_as_json
 from watersmeet.errors import EngineError
-from watersmeet.event_time import MAX_TIME, NEVER, Mask, Side, below
+from watersmeet.event_time import MAX_TIME, NEVER, Mask, Side
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.batches import MOST_BYTES, one_array, take_rows
+from watersmeet.kernel.batches import MOST_BYTES, joined, take_rows, taken
 from watersmeet.kernel.match.pairs import Condition, find
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import held_by, whole
@@ -44,7 +45,6 @@ from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import sort_rows, write_run
 
-_SAMPLES = 5
 _UNORDERED = -1
 """The rank of a delete without a sequence: it has that of the key's last change."""
 
@@ -187,8 +187,7 @@ def _found(shape: UpsertShape, kept: SideSlice, records: _Records) -> _Before:
     for number, piece in enumerate(kept.old):
         for needle, row in find(condition, needles, Side.LEFT, piece.rows):
             alive = ~piece.are("gone", row)
-            for column in kept.task.layout.releasing:
-                alive &= ~below(piece.rows.times(column)[row], kept.work.old_limits.get(column, NEVER))
+            alive &= ~released_before(kept, piece.rows, row)
             own, row = key_of[needle[alive]], row[alive]
             if (before.piece[own] >= 0).any() or len(np.unique(own)) < len(own):
                 raise EngineError(
@@ -227,23 +226,21 @@ class _Sequences:
     greatest: Rows
 
 
-def _sequences(
-    shape: UpsertShape, kept: SideSlice, records: _Records, before: _Before
-) -> _Sequences | None:
+def _sequences(shape: UpsertShape, kept: SideSlice, records: _Records, before: _Before) -> _Sequences | None:
     """By the sequences of the changes; None: they apply as they come."""
     if shape.sequence is None:
         return None
-    own = one_array(records.batch.column(shape.sequence)).take(pa.array(records.order))
+    own = taken(records.batch.column(shape.sequence), records.order)
     arrays, places = [own], []
     for number, piece in enumerate(kept.old):
         keys = np.flatnonzero(before.piece == number)
         if len(keys):
-            arrays.append(piece.rows.batch.column(shape.sequence).take(pa.array(before.row[keys])))
+            arrays.append(taken(whole(piece.rows.batch).column(shape.sequence), before.row[keys]))
             places.append(keys)
-    values = pa.concat_arrays([array.cast(own.type) for array in arrays])
+    values = joined(arrays)
     ranks = _dense_ranks(values)
-    count_own, keys = len(records.order), len(records.first)
-    held = np.full(keys, _UNORDERED)
+    count_own = len(records.order)
+    held = np.full(len(records.first), _UNORDERED)
     if places:
         held[np.concatenate(places)] = ranks[count_own:]
     ranks_own = ranks[:count_own]
@@ -284,7 +281,7 @@ def _account(
     # The row that went, and the delete that took it.
     count(report, "deleted", int(was_there.sum() + (deletes & was_there).sum()))
     count(report, "missing_deletes", int(missing.sum()))
-    rows = records.order[places[missing][:_SAMPLES]]
+    rows = records.order[places[missing][:SAMPLES]]
     if len(rows):
         schema = pa.schema([shape.sides[0].schema.field(name) for name in shape.keys])
         report.missing = rows_as_json(schema, take_rows(records.batch, rows))
@@ -304,7 +301,7 @@ def _remembered(
         return
     rows = records.order[deleted]
     batch = take_rows(records.batch, rows)
-    greatest = sequences.values.take(pa.array(sequences.greatest[deleted]))
+    greatest = taken(sequences.values, sequences.greatest[deleted])
     arrays = []
     for field in shape.sides[0].schema:
         if field.name == shape.sequence:

@@ -6,11 +6,8 @@ away one equal row each by a mark (``gone``). A delete of what is not there is c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +21,7 @@ from watersmeet.engine.tasks.memory import check_bytes
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import count, least_alive
 from watersmeet.engine.tasks.slice import SideSlice
+from watersmeet.engine.tasks.told import SAMPLES, rows_as_json
 from watersmeet.event_time import Mask, Side, below
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
@@ -32,7 +30,6 @@ from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns, held_by, row_sizes, whole
 from watersmeet.kernel.slots import BUCKET_MASK
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.kernel.times import to_native
 from watersmeet.measure import REAL
 from watersmeet.names import DIFF, ours
 from watersmeet.state.manifest import LiveRun
@@ -40,7 +37,6 @@ from watersmeet.state.marks import Marks, MarkWriter
 from watersmeet.state.run import sort_rows, write_run
 
 _BUCKET, _SAME, _ROW = ours("bucket"), ours("same"), ours("row")
-_SAMPLES = 5
 
 
 @dataclass
@@ -153,7 +149,9 @@ def _take_away(
     missing = np.where(released, 0, left_over)
     count(report, "deleted", int((left_over - missing).sum()))
     count(report, "missing_deletes", int(missing.sum()))
-    report.missing = _as_json(own.task, take_rows(needles.batch, np.flatnonzero(missing)[:_SAMPLES]))
+    report.missing = rows_as_json(
+        own.task.schema, take_rows(needles.batch, np.flatnonzero(missing)[:SAMPLES])
+    )
     return repeated(own, needles.batch, np.arange(len(needles)), wanted - missing)
 
 
@@ -163,23 +161,6 @@ def released_before(own: SideSlice, among: SortedRows, rows: Rows) -> Mask:
     for column in own.task.layout.releasing:
         released |= below(among.times(column)[rows], own.work.old_limits.get(column, float("-inf")))
     return released
-
-
-def _as_json(side: SideShape, rows: pa.RecordBatch) -> list[str]:
-    """The kept columns of stored rows, as a JSON object per row."""
-    columns = {f.name: to_native(rows.column(f.name), f.type).to_pylist() for f in side.schema}
-    return [
-        json.dumps({name: _plain(values[row]) for name, values in columns.items()}, ensure_ascii=False)
-        for row in range(rows.num_rows)
-    ]
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat()
-    return str(value)
 
 
 def _equality(side: SideShape) -> Condition:

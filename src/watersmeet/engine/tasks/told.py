@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from watersmeet.kernel.times import to_native
 
+SAMPLES = 5
+"""Of so many rows a task tells."""
+
 
 def rows_as_json(schema: pa.Schema, rows: pa.RecordBatch) -> list[str]:
     """The columns of ``schema``, in whose types they are told, of stored rows: a JSON object per row."""

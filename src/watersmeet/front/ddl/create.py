@@ -2,7 +2,8 @@
 
 What follows ``CREATE [OR REPLACE] [EXTERNAL] MAPPING|TABLE|SOURCE|SINK [IF NOT EXISTS]``::
 
-    name [EXTERNAL NAME x] [(column type, …, WATERMARK FOR column AS column [- lag], …)]
+    name [EXTERNAL NAME x] [(column type [PRIMARY KEY NOT ENFORCED], …,
+                             WATERMARK FOR column AS column [- lag], PRIMARY KEY (column, …) NOT ENFORCED, …)]
     TYPE connector OPTIONS ('k' = 'v', …)     Hazelcast's way
     WITH ('connector' = 'kafka', …)           Flink's and RisingWave's
     USING connector OPTIONS (k 'v', …)        Spark's
@@ -28,11 +29,12 @@ from watersmeet.front.ddl.options import (
     of_the_connector,
     source_fields,
 )
+from watersmeet.front.ddl.primary_key import KeyClause, key_clause, key_of, not_enforced
 from watersmeet.front.text.place import Refused
 from watersmeet.front.text.tokens import Cursor, parse_tokens
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 from watersmeet.spec.model import ChangeColumn, Column, EventTime, Sink, Source
-from watersmeet.spec.options.changes import DEBEZIUM
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.kafka import records_of
 from watersmeet.types.parser import parse_type
 from watersmeet.types.sql_type import INTEGERS, TIMES
@@ -45,11 +47,12 @@ Called with the source so far, and the texts of its WATERMARK clauses, for peopl
 @dataclass
 class _Columns:
     """A column list being read; ``watermarks``: column as written, its lag (None: 0), where it stands;
-    ``clauses``: their texts."""
+    ``clauses``: their texts. ``keys``: the PRIMARY KEYs."""
 
     columns: list[Column] = field(default_factory=list)
     watermarks: list[tuple[str, exp.Expression | None, int]] = field(default_factory=list)
     clauses: list[str] = field(default_factory=list)
+    keys: list[KeyClause] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None =
     columns = tuple(listed.columns) if listed and listed.columns and not asked else None
     sink = Sink(name, connector, of_the_connector(options), columns)
     if kind == "SINK":
+        if listed is not None and listed.keys:
+            raise cursor.text.not_supported("a PRIMARY KEY of a sink is", listed.keys[0].start)
         if asked or (listed is not None and not listed.columns):
             raise cursor.text.error(
                 f'"{name}" is a sink: it has the columns that are declared, or those of the query',
@@ -190,19 +195,19 @@ def _column_list(cursor: Cursor) -> _Columns:
             columns.watermarks.append(_watermark(cursor))
             columns.clauses.append(cursor.text.sql[start : cursor.tokens[cursor.index - 1].end + 1])
         elif cursor.looks_at("PRIMARY", "KEY") or cursor.looks_at("CONSTRAINT"):
-            raise cursor.text.not_supported("a PRIMARY KEY (a stream of updates) is", cursor.offset)
+            columns.keys.append(key_clause(cursor))
         else:
-            columns.columns.append(_column(cursor, columns.columns))
+            columns.columns.append(_column(cursor, columns))
         if not cursor.accept(","):
             break
     cursor.expect(")", ", or )")
     return columns
 
 
-def _column(cursor: Cursor, before: list[Column]) -> Column:
+def _column(cursor: Cursor, before: _Columns) -> Column:
     start = cursor.offset
     name = cursor.name("a column name")
-    if any(column.name.lower() == name.lower() for column in before):
+    if any(column.name.lower() == name.lower() for column in before.columns):
         raise cursor.text.error(f'column "{name}" is declared twice', "duplicate-column", start)
     if cursor.looks_at("AS"):
         hint = "compute it in a view: CREATE VIEW … AS SELECT …, expression AS " + name
@@ -211,6 +216,10 @@ def _column(cursor: Cursor, before: list[Column]) -> Column:
     while not cursor.looks_at(",") and not cursor.looks_at(")"):
         if cursor.accept("COMMENT"):
             cursor.string("the comment")
+        elif cursor.looks_at("PRIMARY", "KEY"):
+            before.keys.append(KeyClause((name,), cursor.offset))
+            cursor.accept("PRIMARY", "KEY")
+            not_enforced(cursor)
         elif not (cursor.accept("NOT", "NULL") or cursor.accept("NULL")):
             what = cursor.take().text.upper() if not cursor.at_end else "nothing"
             raise cursor.text.not_supported(f'{what} after column "{name}" is', start)
@@ -331,7 +340,8 @@ def _source(
         lambda message, hint: text.error(f'"{name}": {message}', "bad-option", start, hint),
     )
     _check_changes(name, change, connector, times, fields, cursor, start)
-    tells = traits.log and records_of(options) == DEBEZIUM
+    records = records_of(options)
+    tells = (traits.log or traits.files) and records in (DEBEZIUM, UPSERT)
     if tells and change is not None:
         raise text.error(
             f'"{name}" says what changes by its format, and by "{change.column}"',
@@ -339,6 +349,19 @@ def _source(
             start,
             "leave 'op.column' and 'diff.column' out",
         )
+    key = key_of(
+        name,
+        listed.keys,
+        listed.columns,
+        connector,
+        records,
+        change,
+        times,
+        fields,
+        lambda message, hint: text.error(message, "primary-key", start, hint),
+        cursor,
+    )
+    changes = tells or change is not None or key is not None
     return Source(
         name,
         tuple(listed.columns),
@@ -349,11 +372,12 @@ def _source(
         fields.idle_timeout_us,
         fields.on_idle,
         fields.max_ahead_us,
-        is_table=(tells or change is not None) and not times,
-        changes=tells or change is not None,
+        is_table=changes and not times,
+        changes=changes,
         rows_per_second=fields.rows_per_second,
         refresh_us=fields.refresh_us,
         change_column=change,
+        primary_key=key,
     )
 
 

@@ -19,6 +19,13 @@ OptionError = Callable[[str, str | None], SqlError]
 
 
 @dataclass(frozen=True)
+class Tombstones:
+    """How long deletes are remembered; None: not at all."""
+
+    us: int | None
+
+
+@dataclass(frozen=True)
 class SourceFields:
     partitions: tuple[str, ...] = ()
     idle_timeout_us: int | None = None
@@ -26,6 +33,8 @@ class SourceFields:
     max_ahead_us: int | None = None
     rows_per_second: float | None = None
     refresh_us: int | None = None
+    sequence_by: str | None = None
+    tombstones: Tombstones | None = None
 
 
 def source_fields(options: Mapping[str, str], connector: str, error: OptionError) -> SourceFields:
@@ -39,6 +48,8 @@ def source_fields(options: Mapping[str, str], connector: str, error: OptionError
         _duration("max_ahead", named, default, error),
         _rows_per_second(named, connector, error),
         _refresh(named, connector, error),
+        named.get("sequence_by"),
+        Tombstones(_duration("tombstones", named, None, error)) if "tombstones" in named else None,
     )
 
 

@@ -67,7 +67,8 @@ def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text) -> No
             "rows of a stream meet the newest row of another one by ASOF JOIN; a table is declared without"
             " WATERMARK FOR, and read as a whole",
         )
-    if source.change_column is not None:
+    by_format = source.changes and source.traits.files
+    if source.change_column is not None or source.primary_key is not None or by_format:
         raise text.not_supported(
             f'"{item.name}" FOR SYSTEM_TIME AS OF, whose records are changes, is',
             item,

@@ -12,6 +12,7 @@ from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.joins import join_sections
 from watersmeet.plan.explain.lookups import lookup_sections
 from watersmeet.plan.explain.state import state_sections
+from watersmeet.plan.explain.upserts import changes_told, key_lines, upsert_sections
 from watersmeet.plan.explain.windows import as_written, window_sections
 from watersmeet.plan.explain.words import (
     INDENT,
@@ -24,7 +25,7 @@ from watersmeet.plan.explain.words import (
     title_of,
 )
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, MatchPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, MatchPlan, NodePlan, UpsertPlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.plan.order.measured import MeasuredQuery
 from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, StageBranch, WatermarkRule
@@ -83,6 +84,7 @@ def _sections(node: NodePlan, query: QueryPlan) -> Sections:
 _sections.register(JoinPlan, join_sections)
 _sections.register(LookupPlan, lookup_sections)
 _sections.register(AggregatePlan, window_sections)
+_sections.register(UpsertPlan, upsert_sections)
 
 
 def _input(query: QueryPlan, side: SidePlan) -> Iterator[str]:
@@ -102,11 +104,13 @@ def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str
     change = branch.source.change_column
     if change is not None and change.is_diff:
         yield f"{INDENT}changes: {change.column} says how often a row comes (below zero: goes)"
-    elif change is None and branch.source.changes and branch.source.traits.log:
-        yield f"{INDENT}changes: as Debezium tells them"
+    elif change is None and branch.source.changes and (told := changes_told(branch.source)):
+        yield f"{INDENT}changes: {told}"
     elif change is not None:
         inserts, deletes = ", ".join(change.inserts), ", ".join(change.deletes)
         yield f"{INDENT}changes: {change.column} says insert ({inserts}) or delete ({deletes})"
+    if branch.source.primary_key is not None:
+        yield from (f"{INDENT}{line}" for line in key_lines(branch.source.primary_key))
     if branch.beneath is not None:
         yield f"{INDENT}filter before ordering: {text_of(branch.beneath)}"
     if branch.above is not None:

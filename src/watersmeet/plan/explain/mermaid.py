@@ -13,7 +13,7 @@ from watersmeet.plan.explain.lookups import place_of
 from watersmeet.plan.explain.windows import as_written, window_name
 from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, LookupPlan, MatchPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, LookupPlan, MatchPlan, NodePlan, UpsertPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import Branch
@@ -77,6 +77,11 @@ def _shape(node: NodePlan, query: QueryPlan) -> str | None:
 @_shape.register
 def _(node: MatchPlan, query: QueryPlan) -> str:
     return f"{{{{{_label(_join(node))}}}}}"
+
+
+@_shape.register
+def _(node: UpsertPlan, query: QueryPlan) -> str:
+    return f"[({_label(['one row per key', ', '.join(node.primary_key.columns)])})]"
 
 
 @_shape.register

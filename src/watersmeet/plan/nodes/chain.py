@@ -160,8 +160,7 @@ class _Chain:
         if isinstance(node, AggregateNode):
             self.groups[node.number] = groups_of(node, feeds.get(Side.LEFT))
             keys += self.groups[node.number].held
-        if isinstance(node, UpsertNode):
-            keys += map(_own_key, node.asked.columns)
+        keys += map(_own_key, node.own_keys)
         for number, equality in enumerate(draft.keys):
             columns = {
                 side: feeds[side].key(number, equality)

@@ -1,5 +1,5 @@
-"""Rule: the records of a table with a primary key are changes of rows, and no rows yet. What says which row goes
-and which comes is a stage of its own beneath every input that reads the table (`plan.nodes.tree.UpsertNode`).
+"""Rule: the records of a table with a primary key are changes of rows, and no rows yet. What says which row
+goes and which comes is a stage beneath every input that reads the table (`plan.nodes.tree.UpsertNode`).
 
 Filters and expressions of views stand above it: a record that no longer passes a filter still takes the row
 away that did.

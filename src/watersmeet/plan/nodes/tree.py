@@ -88,6 +88,11 @@ class Node:
         return False
 
     @property
+    def own_keys(self) -> tuple[str, ...]:
+        """The columns of its one input by which rows are kept, whatever is asked of them."""
+        return ()
+
+    @property
     def looked_at(self) -> tuple[str, ...]:
         """The columns of its one input by which it goes, beside keys and conditions."""
         return ()
@@ -177,6 +182,10 @@ class UpsertNode(Node):
     """The records of a table with a primary key: by which row each takes the place of which."""
 
     asked: PrimaryKey
+
+    @property
+    def own_keys(self) -> tuple[str, ...]:
+        return self.asked.columns
 
     @property
     def looked_at(self) -> tuple[str, ...]:

@@ -20,6 +20,9 @@ DELETES = ("D", "d", "-D", "-U", "DELETE", "delete")
 DEBEZIUM = "debezium-json"
 """The format of Kafka's records that tells changes by itself: with the row before, and after."""
 
+UPSERT = "upsert-json"
+"""The format of Kafka's records that are rows by their keys: without a value, a row goes."""
+
 OPTIONS = ("op.column", "op.insert", "op.delete", "diff.column")
 
 MOST_TIMES = 1_000_000_000

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.values import Use, value_problems
 
 FORMATS = ("parquet", "json", "csv")
@@ -27,26 +28,30 @@ _OF_STREAMS = (
     "maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "fileNameOnly", "maxCachedFiles",
     "discardCachedInputRatio", "cleanSource", "sourceArchiveDir",
 )  # fmt: skip
-_ANY = (
+ANY_READER = (
     *_OF_STREAMS, "pathGlobFilter", "recursiveFileLookup", "ignoreCorruptFiles", "ignoreMissingFiles",
     "basePath",
 )  # fmt: skip
-SPECIFIC_TO_FILES = frozenset(_ANY)
+SPECIFIC_TO_FILES = frozenset(ANY_READER)
 """Of what a source may say: what parsing alone knows not."""
 
 _TEXT = (
     "encoding", "charset", "lineSep", "locale", "timeZone", "dateFormat", "timestampFormat",
     "timestampNTZFormat", "enableDateTimeParsingFallback", "multiLine",
 )  # fmt: skip
+_JSON = (
+    *ANY_READER, *_TEXT, "primitivesAsString", "allowComments", "allowUnquotedFieldNames",
+    "allowSingleQuotes", "allowNumericLeadingZeros", "allowBackslashEscapingAnyCharacter",
+    "allowUnquotedControlChars", "allowNonNumericNumbers",
+)  # fmt: skip
+_NOT_OF_LINES = ("encoding", "charset", "multiLine")
+"""An event is a line of UTF-8."""
 READERS = {
-    "parquet": (*_ANY, "mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
-    "json": (
-        *_ANY, *_TEXT, "primitivesAsString", "allowComments", "allowUnquotedFieldNames", "allowSingleQuotes",
-        "allowNumericLeadingZeros", "allowBackslashEscapingAnyCharacter", "allowUnquotedControlChars",
-        "allowNonNumericNumbers",
-    ),
+    "parquet": (*ANY_READER, "mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
+    "json": _JSON,
+    DEBEZIUM: tuple(name for name in _JSON if name not in _NOT_OF_LINES),
     "csv": (
-        *_ANY, *_TEXT, "header", "sep", "delimiter", "quote", "escape", "charToEscapeQuoteEscaping",
+        *ANY_READER, *_TEXT, "header", "sep", "delimiter", "quote", "escape", "charToEscapeQuoteEscaping",
         "comment", "enforceSchema", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "nullValue",
         "emptyValue", "nanValue", "positiveInf", "negativeInf", "maxColumns", "maxCharsPerColumn",
         "unescapedQuoteHandling",
@@ -183,12 +188,16 @@ def _common(what: str, does: str, options: Mapping[str, str], example: str) -> l
             )
         )
     wanted = format_of(options)
-    if wanted not in FORMATS:
+    formats = tuple(READERS) if does == "read" else FORMATS
+    if wanted not in formats:
+        of_keys = does == "read" and wanted == UPSERT
         problems.append(
             SpecError(
                 f'{what} cannot {does} format "{wanted}"',
                 code="unknown-format",
-                hint=near_names(wanted, FORMATS),
+                hint=f"a line of a file has no key beside its row: 'op.column' or {DEBEZIUM} say deletes"
+                if of_keys
+                else near_names(wanted, formats),
             )
         )
     return problems

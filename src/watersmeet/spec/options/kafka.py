@@ -14,7 +14,7 @@ from difflib import get_close_matches
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options.changes import DEBEZIUM
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
 from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
 from watersmeet.spec.options.values import Use, value_problems
@@ -26,11 +26,14 @@ READER = (
 )  # fmt: skip
 """Options of Spark's reader."""
 
-SOURCE_NAMES = ("topic", "format", "bootstrap.servers")
+SOURCE_NAMES = ("topic", "format", "bootstrap.servers", "key.format")
 """Ours, as they are named to people."""
 
 SOURCE_OURS = (*SOURCE_NAMES, "topics", "kafka.bootstrap.servers")
 SINK_OURS = ("topic", "format", "key")
+
+KEY_FORMAT = "key.format"
+JSON, RAW = "json", "raw"
 
 METADATA = ("key", "topic", "partition", "offset", "timestamp")
 """What a column of a source can be filled from, beside the record."""
@@ -75,7 +78,11 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
             if name.removeprefix(_METADATA).lower() not in columns:
                 near = near_names(name.removeprefix(_METADATA), [c.name for c in source.columns])
                 yield SpecError(f'{what}: "{name}" is of no column', code="unknown-option", hint=near)
-            if source.changes and value.strip().lower() in ("offset", "timestamp"):
+            if (
+                source.changes
+                and source.primary_key is None
+                and value.strip().lower() in ("offset", "timestamp")
+            ):
                 hint = "a row that goes equals the row that came, and its record has another: leave it out"
                 yield _wrong(what, name, value, hint)
             elif records_of(source.options) == DEBEZIUM:
@@ -88,8 +95,29 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
         else:
             yield from _of_client(what, name, CONSUMER, names)
     yield from _said_twice(what, source.options)
+    yield from _key_problems(what, source)
     for parser in _PARSERS:
         yield from _of_parser(what, source.options, parser)
+
+
+def _key_problems(what: str, source: Source) -> Iterator[SpecError]:
+    """Of the keys of records in format ``upsert-json``."""
+    records, written = records_of(source.options), source.options.get(KEY_FORMAT)
+    key = source.primary_key
+    if records != UPSERT or key is None:
+        if written is not None:
+            yield _wrong(what, KEY_FORMAT, written, f"it is said of the format {UPSERT}: leave it out")
+        return
+    format_ = key_format(source.options)
+    if format_ not in (JSON, RAW):
+        yield _wrong(what, KEY_FORMAT, format_, near_names(format_, (JSON, RAW)) or f"{JSON} or {RAW}")
+    if format_ == RAW and len(key.columns) > 1:
+        hint = f"a text is one column, and the key has {len(key.columns)}: 'key.format' = 'json'"
+        yield _wrong(what, KEY_FORMAT, format_, hint)
+    filled = [name for name in key.columns if f"{_METADATA}{name}" in source.options]
+    if filled:
+        hint = f'"{filled[0]}" is in the primary key, which is in the record\'s: leave it out'
+        yield _wrong(what, f"{_METADATA}{filled[0]}", source.options[f"{_METADATA}{filled[0]}"], hint)
 
 
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
@@ -210,12 +238,17 @@ def servers_text(options: Mapping[str, str]) -> str:
 
 def parser_of(format_: str) -> str:
     """The parser of a format, whose options begin with its name and a dot."""
-    return "json" if format_ == DEBEZIUM else format_
+    return JSON if format_ in (DEBEZIUM, UPSERT) else format_
 
 
 def records_of(options: Mapping[str, str]) -> str:
     """The format of the records' values, in lower case; JSON when it is not said."""
     return options.get("format", "json").strip().lower()
+
+
+def key_format(options: Mapping[str, str]) -> str:
+    """The format of the records' keys, in lower case."""
+    return options.get(KEY_FORMAT, JSON).strip().lower()
 
 
 def lost_records(sink: Sink) -> list[SpecError]:

@@ -39,7 +39,8 @@ def primary_key(
             raise error(f'PRIMARY KEY names "{column.name}" twice', "leave out one of them")
         if not _may_be_key(column.type):
             raise error(
-                f'"{column.name}" is {column.type} and cannot be in a primary key', "cast it to a text in the source"
+                f'"{column.name}" is {column.type} and cannot be in a primary key',
+                "cast it to a text in the source",
             )
         names.append(column.name)
     by = None if sequence is None else _column(f"option '{SEQUENCE}'", sequence, columns, error)
@@ -69,9 +70,7 @@ def primary_key(
 def _column(what: str, name: str, columns: Sequence[Column], error: Problem) -> Column:
     column = next((c for c in columns if c.name.lower() == name.strip().lower()), None)
     if column is None:
-        raise error(
-            f'{what}: unknown column "{name.strip()}"', near_names(name, [c.name for c in columns])
-        )
+        raise error(f'{what}: unknown column "{name.strip()}"', near_names(name, [c.name for c in columns]))
     return column
 
 

@@ -47,7 +47,5 @@ def _table(node: UpsertPlan, side: SideShape) -> SideShape:
     if node.primary_key.sequence is None:
         return replace(side, layout=layout)
     stored = StoredColumn(DELETED, digest_of(["deleted"]), "the time of a delete")
-    layout = replace(
-        layout, event_times=(DELETED,), releasing=(DELETED,), columns=(*layout.columns, stored)
-    )
+    layout = replace(layout, event_times=(DELETED,), releasing=(DELETED,), columns=(*layout.columns, stored))
     return replace(side, layout=layout, schema=side.schema.append(pa.field(DELETED, pa.int64())))

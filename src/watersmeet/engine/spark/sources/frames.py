@@ -26,22 +26,34 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from watersmeet.engine.files import csv_header
 from watersmeet.engine.files.table_files import local_files
-from watersmeet.engine.spark.sources import generator, kafka
+from watersmeet.engine.spark.sources import debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
+from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import OF_SOURCES, format_of, local_path, path_of, source_problems
+from watersmeet.spec.options.changes import DEBEZIUM
+from watersmeet.spec.options.files import (
+    ANY_READER,
+    OF_SOURCES,
+    format_of,
+    local_path,
+    path_of,
+    source_problems,
+)
 
 BYTES_PER_TICK = str(32 << 20)
 
 NO_AGE = "1000000d"
 """Spark passes files over that are so much older than the newest, a week by default. Modification times say
 nothing about what was read."""
+
+_OF_LINES = frozenset({"linesep", *(name.lower() for name in ANY_READER)})
+"""Options of reading lines, whatever they hold."""
 
 _BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 
@@ -63,12 +75,13 @@ def read(spark: SparkSession, source: Source, *, sources: int = 1, trigger_s: fl
             code="unknown-connector",
             hint=near_names(source.connector, _READERS),
         )
-    return with_changes(_READERS[source.connector](spark, source, sources, trigger_s), source)
+    frame = with_changes(_READERS[source.connector](spark, source, sources, trigger_s), source)
+    return with_key(frame, source)
 
 
 def may_be_broken(source: Source) -> bool:
     """Whether a record of ``source`` can be broken."""
-    return parses(source) or source.change_column is not None
+    return parses(source) or source.change_column is not None or source.primary_key is not None
 
 
 def parses(source: Source) -> bool:
@@ -76,7 +89,7 @@ def parses(source: Source) -> bool:
     wanted = lowered(source.options).get("format", "").strip().lower()
     if source.traits.log:
         return wanted != "raw"
-    return source.traits.files and wanted in ("json", "csv")
+    return source.traits.files and wanted in ("json", "csv", DEBEZIUM)
 
 
 def has_partitions(source: Source) -> bool:
@@ -97,12 +110,22 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     options["maxfileage"] = NO_AGE
     if not _BOUNDS & set(options):
         options["maxbytespertrigger"] = BYTES_PER_TICK
+    if wanted == DEBEZIUM:
+        return _envelopes(spark, source, path, options)
     frame = read_records(spark.readStream, source, wanted, path, options)
     null = F.lit(None).cast("string")
     columns = [F.col(quoted(column.name)) for column in source.columns]
     return frame.select(
         *columns, null.alias(PARTITION), F.col(BROKEN) if parses(source) else null.alias(BROKEN)
     )
+
+
+def _envelopes(spark: SparkSession, source: Source, path: str, options: Mapping[str, str]) -> DataFrame:
+    """Debezium's events, one in a line."""
+    of_lines = {name: value for name, value in options.items() if name in _OF_LINES}
+    lines = spark.readStream.format("text").options(**of_lines).load(hadoop_path(path, stream=True))
+    parser = {name: value for name, value in options.items() if name not in _OF_LINES}
+    return debezium.changes(lines, source, F.lit(None).cast("string"), parser)
 
 
 _READERS: Mapping[str, Callable[[SparkSession, Source, int, float], DataFrame]] = {

@@ -1,5 +1,5 @@
-"""Kafka topics as sources: value formats ``json``, ``csv``, ``raw`` and ``debezium-json``, per-partition
-watermarks.
+"""Kafka topics as sources: value formats ``json``, ``csv``, ``raw``, ``debezium-json`` and ``upsert-json``,
+per-partition watermarks.
 
 Options: ``bootstrap.servers``, ``topic`` (several with commas), ``format`` (json), ``startingOffsets``
 (earliest), ``maxOffsetsPerTrigger``; ``metadata.<column>`` = key | topic | partition | offset | timestamp
@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.sources import debezium
+from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.changes import DEBEZIUM
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.kafka import (
     METADATA,
     READER,
@@ -35,7 +36,7 @@ from watersmeet.spec.options.names import source_option_problems
 
 _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
 
-FORMATS = ("json", "csv", "raw", DEBEZIUM)
+FORMATS = ("json", "csv", "raw", DEBEZIUM, UPSERT)
 OFFSETS_PER_TICK = 500_000
 
 _SPARKS = {name.lower(): name for name in READER}
@@ -145,6 +146,11 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
     parser = {k.removeprefix(prefix): v for k, v in source.options.items() if k.startswith(prefix)}
     if wanted == DEBEZIUM:
         return debezium.changes(raw, source, partition, parser)
+    if wanted == UPSERT:
+        filled = {
+            c.name: f"CAST({metadata[c.name]} AS {c.type})" for c in source.columns if c.name in metadata
+        }
+        return upserts(raw, source, partition, parser, filled)
     parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(parser.items()))
     schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in values)

@@ -34,6 +34,7 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
 from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import OF_SOURCES, format_of, local_path, path_of
 from watersmeet.spec.options.values import separator_of
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
@@ -78,6 +79,8 @@ def first_rows(
     """
     options = {name.lower(): value for name, value in source.options.items()}
     wanted = format_of(source.options)
+    if wanted == DEBEZIUM:
+        raise refused(source, f"which rows lines of {DEBEZIUM} come to, only Spark knows")
     _check_options(source, wanted, options)
     files = files_in_order(source, path_of(source.options), options, "there is no preview of it", None)
     collected = FirstRows()

@@ -21,6 +21,7 @@ from watersmeet.engine.spark.sources.files.there import There, files_of, shown
 from watersmeet.errors import EngineError, raise_all
 from watersmeet.names import is_ours
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import STRING, TIMESTAMP, SqlType
@@ -65,6 +66,12 @@ def infer(source: Source) -> Inferred:
     raise_all([source_problem for source_problem in source_problems(source) if source_problem.code in first])
     options = {name.lower(): value for name, value in source.options.items()}
     path, wanted = path_of(source.options), format_of(source.options)
+    if wanted == DEBEZIUM:
+        raise EngineError(
+            f'"{source.name}": columns of {DEBEZIUM} are not inferred: lines hold rows before and after',
+            code="cannot-infer",
+            hint=_DECLARE,
+        )
     files = files_in_order(source, path, options)
     declared = {column.name.lower(): column for column in source.columns}
     if wanted == "parquet":

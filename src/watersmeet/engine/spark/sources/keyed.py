@@ -1,0 +1,122 @@
+"""Frames of tables with a primary key: records that say which change they are, and format ``upsert-json``.
+
+A record whose key is NULL in any column, or one that brings a row without a sequence, is broken. What else a
+delete says is not looked at: its other columns are NULL, so that nothing that is computed of them can fail.
+
+``upsert-json``: the value is the row as JSON; a record without one deletes the row of its key. The record's
+key is a JSON object with the columns of the primary key, or, with ``'key.format' = 'raw'``, the text of its
+one column. A value need not repeat them; where it does and says something else, the record is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.text import literal, quoted
+from watersmeet.names import DIFF, PARTITION, ours
+from watersmeet.spec.model import PrimaryKey, Source
+from watersmeet.spec.options.kafka import RAW, key_format
+
+_PARSED, _CORRUPT, _KEY, _NO_VALUE = ours("parsed"), ours("corrupt"), ours("key"), ours("no_value")
+
+
+def with_key(frame: DataFrame, source: Source) -> DataFrame:
+    """The frame with `DIFF`, and records that do not say which change they are as broken, as JSON."""
+    key = source.primary_key
+    if key is None:
+        return frame
+    if DIFF not in frame.columns:
+        frame = frame.withColumn(DIFF, F.lit(1).cast("bigint"))
+    columns = ", ".join(quoted(column.name) for column in source.columns)
+    unclear = F.when(F.expr(_unclear(key)), F.expr(f"to_json(struct({columns}))"))
+    frame = frame.withColumn(BROKEN, F.coalesce(F.col(BROKEN), unclear))
+    others = [column for column in source.row_columns if column.name not in key.named]
+    return frame.withColumns(
+        {
+            column.name: F.expr(f"IF({DIFF} < 0, CAST(NULL AS {column.type}), {quoted(column.name)})")
+            for column in others
+        }
+    )
+
+
+def _unclear(key: PrimaryKey) -> str:
+    conditions = [f"{quoted(name)} IS NULL" for name in key.columns]
+    if key.sequence is not None:
+        conditions.append(f"({DIFF} > 0 AND {quoted(key.sequence)} IS NULL)")
+    return " OR ".join(conditions)
+
+
+def upserts(
+    raw: DataFrame,
+    source: Source,
+    partition: SparkColumn,
+    parser: Mapping[str, str],
+    metadata: Mapping[str, str],
+) -> DataFrame:
+    """The declared columns, `PARTITION`, `BROKEN` and `DIFF`, of Kafka's records in format ``upsert-json``.
+
+    Args:
+        parser: options of Spark's JSON parser.
+        metadata: what fills columns that are in neither key nor value, as Spark SQL.
+    """
+    key = source.primary_key
+    assert key is not None
+    types = {column.name: column.type for column in source.columns}
+    values = [name for name in types if name not in metadata]
+    frame = raw.select(
+        F.expr(from_json("CAST(value AS STRING)", [(n, str(types[n])) for n in values], parser)).alias(
+            _PARSED
+        ),
+        F.expr(_key_of(source, key, parser)).alias(_KEY),
+        F.expr("value IS NULL").alias(_NO_VALUE),
+        F.expr("coalesce(CAST(value AS STRING), CAST(key AS STRING), '')").alias("value"),
+        F.expr("key IS NOT NULL").alias("key"),
+        *(F.expr(sql).alias(ours(f"metadata:{name}")) for name, sql in metadata.items()),
+        partition.alias(PARTITION),
+    )
+    broken = [
+        f"(NOT {_NO_VALUE} AND ({_PARSED} IS NULL OR {_PARSED}.{_CORRUPT} IS NOT NULL))",
+        f"(key AND ({_KEY} IS NULL OR {_KEY}.{_CORRUPT} IS NOT NULL))",
+    ]
+    for name in key.columns:
+        own, other = f"{_PARSED}.{quoted(name)}", f"{_KEY}.{quoted(name)}"
+        broken.append(f"(key AND NOT {_NO_VALUE} AND {own} IS NOT NULL AND NOT ({own} <=> {other}))")
+        broken.append(f"coalesce({other}, {own}) IS NULL")
+    return frame.select(
+        *(_column(name, key, metadata).alias(name) for name in types),
+        F.col(PARTITION),
+        F.expr(f"IF({' OR '.join(broken)}, value, NULL)").alias(BROKEN),
+        F.expr(f"IF({_NO_VALUE}, -1L, 1L)").alias(DIFF),
+    )
+
+
+def _column(name: str, key: PrimaryKey, metadata: Mapping[str, str]) -> SparkColumn:
+    if name in metadata:
+        return F.col(quoted(ours(f"metadata:{name}")))
+    if name in key.columns:
+        return F.expr(f"coalesce({_KEY}.{quoted(name)}, {_PARSED}.{quoted(name)})")
+    return F.expr(f"{_PARSED}.{quoted(name)}")
+
+
+def _key_of(source: Source, key: PrimaryKey, parser: Mapping[str, str]) -> str:
+    """The columns of the key, of the record's, as a STRUCT."""
+    types = {column.name: str(column.type) for column in source.columns}
+    if key_format(source.options) == RAW:
+        (name,) = key.columns
+        cast = f"try_cast(CAST(key AS STRING) AS {types[name]})"
+        wrong = f"IF({cast} IS NULL, CAST(key AS STRING), NULL)"
+        return f"named_struct({literal(name)}, {cast}, {literal(_CORRUPT)}, {wrong})"
+    return from_json("CAST(key AS STRING)", [(name, types[name]) for name in key.columns], parser)
+
+
+def from_json(text: str, columns: list[tuple[str, str]], parser: Mapping[str, str]) -> str:
+    """A text as a STRUCT of these columns (name, type) and `_CORRUPT`, as Spark SQL."""
+    schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)
+    options = dict(parser) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(options.items()))
+    return f"from_json({text}, {literal(f'{schema}, {_CORRUPT} STRING')}, map({given}))"

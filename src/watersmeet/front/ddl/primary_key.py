@@ -1,0 +1,119 @@
+"""PRIMARY KEY in a declaration: which columns it names, and what it means for a source.
+
+CREATE TABLE c (id BIGINT PRIMARY KEY NOT ENFORCED, …)
+CREATE TABLE c (a BIGINT, b STRING, …, [CONSTRAINT name] PRIMARY KEY (a, b) NOT ENFORCED)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from watersmeet.errors import SqlError
+from watersmeet.front.ddl.options import OptionError, SourceFields
+from watersmeet.front.text.tokens import Cursor
+from watersmeet.spec.connectors import connector_of
+from watersmeet.spec.model import ChangeColumn, Column, EventTime, PrimaryKey
+from watersmeet.spec.options.changes import UPSERT
+from watersmeet.spec.options.primary_key import SEQUENCE, TOMBSTONES, primary_key
+
+
+@dataclass(frozen=True)
+class KeyClause:
+    """The columns as written, and where they stand."""
+
+    columns: tuple[str, ...]
+    start: int
+
+
+def key_clause(cursor: Cursor) -> KeyClause:
+    """A clause of the column list."""
+    start = cursor.offset
+    if cursor.accept("CONSTRAINT"):
+        cursor.name("the constraint's name")
+    if not cursor.accept("PRIMARY", "KEY"):
+        raise cursor.text.not_supported("a CONSTRAINT that is no PRIMARY KEY is", start)
+    cursor.expect("(")
+    columns = [cursor.name("a column name")]
+    while cursor.accept(","):
+        columns.append(cursor.name("a column name"))
+    cursor.expect(")", ", or )")
+    not_enforced(cursor)
+    return KeyClause(tuple(columns), start)
+
+
+def not_enforced(cursor: Cursor) -> None:
+    """NOT ENFORCED, which may be left out: the rows of a key are whatever its records make of them."""
+    if cursor.looks_at("ENFORCED"):
+        hint = "write PRIMARY KEY (…) NOT ENFORCED: a record takes the place of its key's row"
+        raise cursor.text.not_supported("a PRIMARY KEY that is ENFORCED is", cursor.offset, hint)
+    cursor.accept("NOT", "ENFORCED")
+
+
+def key_of(
+    name: str,
+    clauses: Sequence[KeyClause],
+    columns: Sequence[Column],
+    connector: str,
+    records: str,
+    change: ChangeColumn | None,
+    times: Sequence[EventTime],
+    fields: SourceFields,
+    error: OptionError,
+    cursor: Cursor,
+) -> PrimaryKey | None:
+    """The primary key of the source ``name``, which goes with all else that is said of it.
+
+    Args:
+        records: the format of its records.
+        error: a problem of the statement, of a message and a hint.
+    """
+    if not clauses:
+        said = [
+            option
+            for option, there in ((SEQUENCE, fields.sequence_by), (TOMBSTONES, fields.tombstones))
+            if there
+        ]
+        if said:
+            hint = "PRIMARY KEY (id) NOT ENFORCED"
+            raise error(f"\"{name}\": option '{said[0]}' is of tables with a PRIMARY KEY", hint)
+        if records == UPSERT:
+            hint = "PRIMARY KEY (id) NOT ENFORCED, of the columns that are in the records' keys"
+            raise error(f'"{name}": format {UPSERT} needs a PRIMARY KEY', hint)
+        return None
+    start = clauses[0].start
+
+    def wrong(message: str, hint: str | None) -> SqlError:
+        return cursor.text.error(f'"{name}": {message}', "primary-key", start, hint)
+
+    if len(clauses) > 1:
+        raise wrong("it has two PRIMARY KEYs", "name all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
+    traits = connector_of(connector)
+    if traits.snapshot or traits.own_rate:
+        what = "is read as a whole" if traits.snapshot else "makes no two rows of a key"
+        raise wrong(
+            f"a PRIMARY KEY says which row a record takes the place of, and a {connector} source {what}",
+            "leave it out",
+        )
+    if times:
+        raise wrong(
+            "it has a PRIMARY KEY, so its rows are kept until others take their place, and WATERMARK FOR, by"
+            " which they would be released before that",
+            f"leave WATERMARK FOR out; '{SEQUENCE}' = '{times[0].column}' says which change is the later one",
+        )
+    if fields.refresh_us is not None:
+        raise wrong("it has a PRIMARY KEY and 'refresh', and is never read as a whole", "leave 'refresh' out")
+    if change is not None and change.is_diff:
+        raise wrong(
+            f'"{change.column}" says how often a row comes, and of a PRIMARY KEY there is one row at most',
+            "say with 'op.column' whether a record inserts or deletes",
+        )
+    rows = [column for column in columns if change is None or column.name != change.column]
+    return primary_key(
+        clauses[0].columns,
+        fields.sequence_by,
+        fields.tombstones.us if fields.tombstones else None,
+        rows,
+        wrong,
+        remembers=fields.tombstones is None or fields.tombstones.us is not None,
+    )

@@ -1,0 +1,47 @@
+"""EXPLAIN of tables with a primary key: what a record does, what is kept, and for how long deletes are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from watersmeet.plan.explain.durations import duration
+from watersmeet.plan.explain.words import Sections
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import UpsertPlan
+from watersmeet.spec.model import PrimaryKey, Source
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
+from watersmeet.spec.options.kafka import records_of
+
+
+def changes_told(source: Source) -> str | None:
+    """How the records of a source tell changes by themselves; None: they do not."""
+    if not (source.traits.log or source.traits.files):
+        return None
+    records = records_of(source.options)
+    if records == DEBEZIUM:
+        return "as Debezium tells them"
+    return "a record without a value deletes the row of its key" if records == UPSERT else None
+
+
+def key_lines(key: PrimaryKey) -> Iterator[str]:
+    yield f"primary key: {', '.join(key.columns)}; a record takes the place of its key's row"
+    if key.sequence is None:
+        yield "of the records of a key the last one counts"
+        return
+    yield f"sequence: {key.sequence}; a record with a lesser one than its key has had is dropped (stale)"
+
+
+def upsert_sections(node: UpsertPlan, _: QueryPlan) -> Sections:
+    """What there is to say of it."""
+    key, name = node.primary_key, node.side.title
+    kept = [f"{name}: one row per key ({', '.join(node.side.kept)}), until it is deleted"]
+    if key.sequence is not None and key.tombstones_us is not None:
+        kept.append(
+            f"{name}: of a deleted one {', '.join(key.named)}, for {duration(key.tombstones_us)} by the clock"
+        )
+    elif key.sequence is not None:
+        kept.append(f"{name}: nothing of deleted ones: an older change that comes later brings the row back")
+    return [
+        ("Kept in state for", kept),
+        ("Spread over tasks", ["by ranges of the key's hash"]),
+    ]
