@@ -262,7 +262,9 @@ class Sums:
             for name, of_table in given.items()
         }
         for row in self.job.tick(rows).rows["console"]:
-            self.total[tuple(value for name, value in row.items() if name not in ("_diff", "_tick"))] += row["_diff"]
+            self.total[tuple(value for name, value in row.items() if name not in ("_diff", "_tick"))] += row[
+                "_diff"
+            ]
         assert not -self.total
         return +self.total
 
