@@ -9,7 +9,7 @@ import pytest
 
 from watersmeet.errors import StateError
 from watersmeet.state import marks as marks_module
-from watersmeet.state.marks import MarkWriter, marks_at, overlay, read_marks, stored_marks, unite
+from watersmeet.state.marks import MarkWriter, marks_at, overlap, overlay, read_marks, stored_marks, unite
 from watersmeet.state.store import LocalStore, MemoryStore
 
 ROWS = 100
@@ -143,7 +143,7 @@ def test_marks_of_several_tasks_are_united(seed):
                 model[low:high] |= own
                 found += write(store, "matched", [(low, own)], tick)
             if found:
-                segments = unite(store, tick, {"r": (ROWS, segments, found)})["r"]
+                segments = unite(store, tick, {("r", "matched"): (ROWS, segments, found)})["r"]["matched"]
                 assert len(segments) == 1
             assert (read_marks(store, "matched", segments, 0, ROWS) == model).all(), seed
             assert (read_marks(store, "matched", before, 0, ROWS) == older).all(), seed
@@ -217,3 +217,24 @@ def test_changed_marks_are_found_by_their_checksum(tmp_path):
     path.write_bytes(b"\1" + path.read_bytes()[1:])
     with pytest.raises(StateError, match="not what was written"):
         stored_marks(store, segment, verify=True)
+
+
+def test_counts_of_several_tasks_are_added_up(seed):
+    """Each task adds to counts of rows of its own, in lists or arrays, in between those of others."""
+    rng = np.random.default_rng((seed, 8))
+    for _ in range(10):
+        store, segments, model = MemoryStore(), (), np.zeros(ROWS, dtype=np.int32)
+        for tick in range(6):
+            owners, told = rng.integers(0, 3, ROWS), []
+            for task in range(3):
+                own = np.flatnonzero(owners == task)
+                rows = np.sort(rng.choice(own, rng.integers(0, len(own)), replace=False))
+                changes = rng.integers(1, 5, len(rows))
+                model[rows] += changes.astype(np.int32)
+                writer = MarkWriter()
+                writer.add_rows(store, "r", "count", segments, 0, ROWS, rows, changes)
+                told += writer.write(store, tick).get("r", {}).get("count", ())
+            if told:
+                assert overlap(told) == (len(told) > 1)
+                segments = unite(store, tick, {("r", "count"): (ROWS, segments, told)})["r"]["count"]
+            assert (read_marks(store, "count", segments, 0, ROWS) == model).all(), seed

@@ -16,7 +16,7 @@ def hinted(case: Case, number: int) -> Case | None:
     """The case with a hint after its first SELECT; None if it cannot be run, or nothing in it be hinted."""
     rng = random.Random(f"hints {number}")
     head, select, rest = case["query"].partition("SELECT ")
-    if head or case.get("options", {}).get("output_mode") == "changelog":
+    if head:
         return None
     try:
         plan = plan_job(case_job(case))

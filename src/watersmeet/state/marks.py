@@ -21,6 +21,7 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -85,23 +86,36 @@ def overlay(old: Sequence[Segment], new: Iterable[Segment]) -> tuple[Segment, ..
     return tuple(sorted(result, key=lambda s: (s.low, s.listed is not None)))
 
 
+def overlap(segments: Sequence[Segment]) -> bool:
+    """Whether two of the segments are of one row."""
+    ordered = sorted(segments, key=lambda segment: segment.low)
+    return any(after.low < before.high for before, after in pairwise(ordered))
+
+
 def unite(
-    store: Store, tick: int, segments_by_run: Mapping[str, tuple[int, Sequence[Segment], Sequence[Segment]]]
-) -> dict[str, tuple[Segment, ...]]:
-    """Marks ``matched`` where any of several tasks set them, or they were set before: one segment per run, in
-    one new file.
+    store: Store,
+    tick: int,
+    segments_by_run: Mapping[tuple[str, MarkKind], tuple[int, Sequence[Segment], Sequence[Segment]]],
+) -> dict[str, Marks]:
+    """Marks of runs of which several tasks marked rows in between each other's: bool ones where any of them
+    set them, or they were set before; counts changed by all of them. One segment each, in one new file.
 
     Args:
-        segments_by_run: per run how many rows it has, its segments so far, and those of the tasks.
+        segments_by_run: per run and kind how many rows it has, its segments so far, and those of the tasks.
     """
     writer = MarkWriter()
-    for run, (rows, old, new) in segments_by_run.items():
-        marks = read_marks(store, "matched", old, 0, rows)
+    for (run, kind), (rows, old, new) in segments_by_run.items():
+        before = read_marks(store, kind, old, 0, rows)
+        marks = before.copy()
         for segment in new:
-            own = read_marks(store, "matched", (segment,), segment.low, segment.high)
-            marks[segment.low : segment.high] |= own
-        writer.add(run, "matched", 0, marks)
-    return {run: marks["matched"] for run, marks in writer.write(store, tick).items()}
+            part = slice(segment.low, segment.high)
+            own = read_marks(store, kind, overlay(old, (segment,)), segment.low, segment.high)
+            if kind == "count":
+                marks[part] += own - before[part]
+            else:
+                marks[part] |= own
+        writer.add(run, kind, 0, marks)
+    return writer.write(store, tick)
 
 
 def stored_marks(store: Store, segment: Segment, *, verify: bool = False) -> pa.Buffer:

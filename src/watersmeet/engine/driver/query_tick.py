@@ -45,7 +45,7 @@ from watersmeet.state.manifest import (
     QueryState,
     TableCopy,
 )
-from watersmeet.state.marks import Segment, overlay, unite
+from watersmeet.state.marks import MarkKind, Segment, overlap, overlay, unite
 from watersmeet.state.pace import Pace
 from watersmeet.state.run import Run, whole_run_released
 from watersmeet.state.store import Store
@@ -336,19 +336,23 @@ class QueryTick:
             old += [LiveRun(run=run) for run in work.new_runs]
         layout = shape.stored[place].layout
         runs: list[LiveRun] = []
-        by_several: dict[str, list[Segment]] = {}
+        by_several: dict[tuple[str, MarkKind], list[Segment]] = {}
         for live in old:
             released = live.released + sum(report.released.get(live.run.name, 0) for report in reports)
             released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in reports)
             if released >= live.run.rows or whole_run_released(live.run, layout.releasing, work.new_limits):
                 continue
             marks = dict(live.marks)
+            told_marks: dict[MarkKind, list[Segment]] = {}
             for report in reports:
                 for kind, segments in report.marks.get(live.run.name, {}).items():
-                    if kind == "matched" and shape.is_broadcast(place) and len(reports) > 1:
-                        by_several.setdefault(live.run.name, []).extend(segments)
-                    else:
-                        marks[kind] = overlay(marks.get(kind, ()), segments)
+                    told_marks.setdefault(kind, []).extend(segments)
+            for kind, of_tick in told_marks.items():
+                by_all = kind == "matched" and shape.is_broadcast(place) and len(reports) > 1
+                if by_all or overlap(of_tick):
+                    by_several[live.run.name, kind] = of_tick
+                else:
+                    marks[kind] = overlay(marks.get(kind, ()), of_tick)
             told = [report.cursors[live.run.name] for report in reports if live.run.name in report.cursors]
             cursors = {column: min(cursor[column] for cursor in told) for column in told[0]} if told else {}
             runs.append(
@@ -394,17 +398,17 @@ class QueryTick:
         after = sum(live.retained for report in reports for live in report.merged)
         same_rows(f'merging runs of "{side.title}"', before - gone, after)
 
-    def _unite(self, runs: Sequence[LiveRun], segments: Mapping[str, Sequence[Segment]]) -> None:
-        """Add what several tasks found of rows that every one of them has."""
+    def _unite(
+        self, runs: Sequence[LiveRun], segments: Mapping[tuple[str, MarkKind], Sequence[Segment]]
+    ) -> None:
+        """Add what several tasks found of runs of which each has rows in between those of others, or all."""
+        by_name = {live.run.name: live for live in runs}
         marked = {
-            live.run.name: (live.run.rows, live.marks.get("matched", ()), segments[live.run.name])
-            for live in runs
-            if live.run.name in segments
+            (name, kind): (by_name[name].run.rows, by_name[name].marks.get(kind, ()), told)
+            for (name, kind), told in segments.items()
         }
-        united = unite(self.store, self.tick, marked)
-        for live in runs:
-            if live.run.name in united:
-                live.marks = {**live.marks, "matched": united[live.run.name]}
+        for name, marks in unite(self.store, self.tick, marked).items():
+            by_name[name].marks = {**by_name[name].marks, **marks}
 
     def _paces(self, number: int, place: int, before: Arrangement, new: Sequence[Run]) -> dict[str, Pace]:
         """How fast the rows of a side come, per event time."""

@@ -1,4 +1,4 @@
-"""The second half of a tick in changelog mode, for one hash range: every result is a change with a diff.
+"""The second half of a tick in changelog mode, for one task's rows: every result is a change with a diff.
 
     Δout = ΔL × R_before + L_after × ΔR            (semantics.md, section 5, for two inputs)
 
@@ -9,13 +9,15 @@ way round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.messages.reports import NodeReport
+from watersmeet.engine.messages.reports import NodeReport, SideReport
 from watersmeet.engine.messages.shapes import JoinShape
+from watersmeet.engine.nodes.dealing import Dealt
 from watersmeet.engine.tasks.changes import Change, net_changes, repeated, report_marks, settle_changes
 from watersmeet.engine.tasks.results import (
     pad,
@@ -35,33 +37,72 @@ from watersmeet.spec.model import JoinKind
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, places_among
 
 
-def run_changelog(shape: JoinShape, share: Share, slices: dict[Side, SideSlice]) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True)
+class _Changed:
+    """Rows of one side, and what the tick changes of them."""
+
+    rows: SideSlice
+    inserts: Change | None
+    deletes: Change | None
+
+    @classmethod
+    def of(cls, rows: SideSlice, report: SideReport) -> _Changed:
+        return cls(rows, *net_changes(rows, report))
+
+
+def run_changelog(shape: JoinShape, share: Share, dealt: Dealt) -> Iterator[pa.RecordBatch]:
     report = share.report
-    inserts, deletes = {}, {}
-    for side in Side:
-        inserts[side], deletes[side] = net_changes(slices[side], report.side(side))
-    left, right = slices[Side.LEFT], slices[Side.RIGHT]
-    for change in (inserts[Side.LEFT], deletes[Side.LEFT]):
-        for piece in right.old:
-            yield from _pairs(shape, Side.LEFT, change, piece, piece.were, report)
-    for change in (inserts[Side.RIGHT], deletes[Side.RIGHT]):
-        for piece in left.old:
-            yield from _pairs(shape, Side.RIGHT, change, piece, piece.are, report)
-        yield from _new_pairs(shape, inserts[Side.LEFT], change, report)
-    if right.task.padded:
-        _count_lost_partners(shape, deletes[Side.RIGHT], left)
+    changed = {side: _Changed.of(dealt.own[side], report.side(side)) for side in Side}
+    if dealt.near is None:
+        yield from _matched(shape, changed, tuple(Side), report)
+    else:
+        # What is near is owned by other tasks: they report it.
+        near, first = dealt.near, dealt.putting
+        view = {first: changed[first], first.other: _Changed.of(near[first.other], SideReport())}
+        yield from _matched(shape, view, (first,), report)
+        if _is_counted(shape, first.other):
+            view = {first: _Changed.of(near[first], SideReport()), first.other: changed[first.other]}
+            for _ in _matched(shape, view, (first.other,), None):
+                pass
+    slices = dealt.own
 
     marks = MarkWriter()
     for side in Side:
-        own = slices[side]
+        own, inserts = slices[side], changed[side].inserts
         if own.task.padded or _leaves_matched(shape, side):
-            yield from _single_changes(shape, side, own, inserts[side], deletes[side])
+            yield from _single_changes(shape, side, own, inserts, changed[side].deletes)
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
             yield from _unmatchable(shape, side, own, batch, low, high)
-        settle_changes(own, inserts[side], share.tick, report.side(side), marks)
+        settle_changes(own, inserts, share.tick, report.side(side), marks)
     written = marks.write(share.store, share.tick)
     for side in Side:
         report_marks(slices[side], written, report.side(side))
+
+
+def _is_counted(shape: JoinShape, side: Side) -> bool:
+    """Whether anybody asks how many partners a row of the side has: for pads, or when it is released."""
+    own = shape.side(side)
+    return own.padded or _leaves_matched(shape, side) or bool(own.layout.releasing)
+
+
+def _matched(
+    shape: JoinShape, changed: Mapping[Side, _Changed], counted: Sequence[Side], report: NodeReport | None
+) -> Iterator[pa.RecordBatch]:
+    """The pairs that come and go, and the numbers of partners of the rows of the sides ``counted``.
+
+    Args:
+        report: is told how many pairs there are; None: they are another task's, and do not go out.
+    """
+    left, right = changed[Side.LEFT], changed[Side.RIGHT]
+    for change in (left.inserts, left.deletes):
+        for piece in right.rows.old:
+            yield from _pairs(shape, Side.LEFT, change, piece, piece.were, counted, report)
+    for change in (right.inserts, right.deletes):
+        for piece in left.rows.old:
+            yield from _pairs(shape, Side.RIGHT, change, piece, piece.are, counted, report)
+        yield from _new_pairs(shape, left.inserts, change, counted, report)
+    if shape.right.padded and Side.RIGHT in counted:
+        _count_lost_partners(shape, right.deletes, left.rows)
 
 
 def _pairs(
@@ -70,22 +111,29 @@ def _pairs(
     change: Change | None,
     piece: RunSlice,
     marks: Callable[[MarkKind, Rows], MarkArray],
-    report: NodeReport,
+    counted: Sequence[Side],
+    report: NodeReport | None,
 ) -> Iterator[pa.RecordBatch]:
     """Changes of ``side`` × rows of the other side's old run that are not gone, by these ``marks``: those of
-    the piece before this tick, or now."""
+    the piece before this tick, or now. See `_matched` for the rest."""
     if change is None:
         return
     for needle, row in find(shape.condition, change.rows, side, piece.looked_up):
         alive = ~marks("gone", row)
+        if piece.picked is not None:
+            alive &= piece.picked(row)
         if shape.lasting:
             in_sight = piece.alive(row) & ~change.released[needle]
             alive &= in_sight | _lasting(shape, side, change.rows, needle, piece.rows, row)
         needle, row = needle[alive], row[alive]
         if not len(row):
             continue
-        np.add.at(change.matches, needle, 1)
-        piece.add(row, change.diff)
+        if side in counted:
+            np.add.at(change.matches, needle, 1)
+        if side.other in counted:
+            piece.add(row, change.diff)
+        if report is None:
+            continue
         report.matches += len(row)
         if shape.kind.hides_right:
             continue
@@ -97,9 +145,13 @@ def _pairs(
 
 
 def _new_pairs(
-    shape: JoinShape, inserts: Change | None, change: Change | None, report: NodeReport
+    shape: JoinShape,
+    inserts: Change | None,
+    change: Change | None,
+    counted: Sequence[Side],
+    report: NodeReport | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Left inserts × right changes of the same tick."""
+    """Left inserts × right changes of the same tick; see `_matched`."""
     if inserts is None or change is None:
         return
     for needle, row in find(shape.condition, inserts.rows, Side.LEFT, change.rows):
@@ -107,9 +159,12 @@ def _new_pairs(
             keep = ~change.released[row]
             keep |= _lasting(shape, Side.LEFT, inserts.rows, needle, change.rows, row)
             needle, row = needle[keep], row[keep]
-        np.add.at(inserts.matches, needle, change.diff)
-        if change.diff > 0:
+        if Side.LEFT in counted:
+            np.add.at(inserts.matches, needle, change.diff)
+        if Side.RIGHT in counted and change.diff > 0:
             np.add.at(change.matches, row, 1)
+        if report is None:
+            continue
         report.matches += len(row)
         if shape.kind.hides_right:
             continue

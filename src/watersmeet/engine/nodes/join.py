@@ -1,4 +1,4 @@
-"""A join in append mode, for one share: match, release, pad, merge.
+"""A join, for one share; in append mode: match, release, pad, merge.
 
 new left × old right, new left × new right, old left × new right    each pair with a new row, once
 released rows of a padded side that never matched                   pads
@@ -18,6 +18,7 @@ from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.nodes.asof import AsofTask
 from watersmeet.engine.nodes.broadcast import all_rows, settle
 from watersmeet.engine.nodes.changelog import run_changelog
+from watersmeet.engine.nodes.dealing import deal
 from watersmeet.engine.nodes.existence import first_matches, mark_gone
 from watersmeet.engine.nodes.orders import choose_orders
 from watersmeet.engine.nodes.ranges import matches_by_range, owned, reach_of
@@ -38,6 +39,11 @@ from watersmeet.state.run import OpenRun
 def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
     """Joined and padded rows of the share: of its hash range; of a range of values, where there is no key; of
     a part of one side and all of the other, where that is broadcast."""
+    if shape.changelog:
+        dealt = deal(shape, share)
+        _choose_orders(shape, dealt.own, dealt.near, share.report)
+        yield from run_changelog(shape, share, dealt)
+        return
     reach = whole = None
     if shape.broadcast is not None and share.partitions > 1:
         slices = owned(shape, share)
@@ -56,10 +62,7 @@ def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
         }
     looked_up = slices if whole is None or shape.broadcast is None else {**slices, shape.broadcast: whole}
     _choose_orders(shape, looked_up, reach, share.report)
-    if shape.changelog:
-        yield from run_changelog(shape, share, slices)
-    else:
-        yield from _run_append(shape, share, slices, looked_up, reach)
+    yield from _run_append(shape, share, slices, looked_up, reach)
 
 
 def _choose_orders(
@@ -70,7 +73,7 @@ def _choose_orders(
 ) -> None:
     for side in Side:
         for own, others in ((slices, reach or slices), (reach, slices)):
-            if own is not None:
+            if own is not None and len(own[side].task.layout.indexes) > 1:
                 new = others[side.other].new
                 needles = None if new is None else new.rows
                 new_too = not shape.changelog and (side is Side.RIGHT or own is not slices)

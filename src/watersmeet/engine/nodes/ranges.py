@@ -17,7 +17,7 @@ from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.tasks.results import put_out
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import SideSlice
+from watersmeet.engine.tasks.slice import Cut, SideSlice
 from watersmeet.event_time import Side
 from watersmeet.kernel.match.overflow import Spans
 from watersmeet.kernel.match.pairs import Condition, find, has_match
@@ -26,7 +26,7 @@ from watersmeet.state.run import Run
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Cut):
     """One task's part of a run of ``side``. ``reaching``: spans of the other side's new rows, by which old
     runs are cut (None: into equal parts)."""
 
@@ -35,9 +35,6 @@ class Part:
     reaching: Spans | None
     partition: int
     partitions: int
-
-    def misses(self, run: Run) -> bool:
-        return False
 
     def of(self, rows: SortedRows) -> tuple[int, int]:
         low, high = 0, len(rows)
@@ -51,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Reached:
+class Reached(Cut):
     """The part of a run that needles of ``side`` with these spans reach; nothing when there are none."""
 
     condition: Condition

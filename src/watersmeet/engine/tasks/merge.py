@@ -66,6 +66,8 @@ def _merge(own: SideSlice, pieces: list[RunSlice], group: str, marks: MarkWriter
         if "gone" in kinds:
             live &= ~piece.marks("gone")
         rows = np.flatnonzero(live)
+        if piece.picked is not None:
+            rows = rows[piece.picked(rows)]
         if len(rows) == 0:
             continue
         batches.append(piece.batch())

@@ -135,7 +135,7 @@ def least_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideReport) 
                 own.work.new_limits,
                 piece.start,
                 piece.stop,
-                lambda rows, piece=piece: piece.are("gone", rows),  # type: ignore[misc]
+                piece.is_gone,
                 cursors.get(column, 0),
             )
             report.cursors.setdefault(piece.name, {})[column] = place

@@ -3,10 +3,9 @@ tick's new rows, and the marks of both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.match.pairs import Condition, Search, distinct, has_match, rows_matched
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.pieces import together, whole
+from watersmeet.kernel.pieces import reordered, together, whole
 from watersmeet.kernel.slots import borders, order_of, slice_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.manifest import LiveRun
@@ -41,18 +40,28 @@ FEW_MARKS = 1_000
 """So many rows are told apart by sorting in no time, however few the slice has."""
 
 
-class Cut(Protocol):
-    """Which rows of a run belong to a task."""
+Picked = Callable[[Rows], Mask]
+"""Which of these rows of a slice are in it."""
+
+
+class Cut:
+    """Which rows of a run belong to a task: all of them, unless it says otherwise."""
 
     def misses(self, run: Run) -> bool:
         """Whether it can be said without opening the run that none does."""
+        return False
 
     def of(self, rows: SortedRows) -> tuple[int, int]:
         """The half-open range of positions."""
+        return 0, len(rows)
+
+    def picked(self, rows: SortedRows) -> Picked | None:
+        """Of the rows in that range, if not all of them (None) belong to the task, which do."""
+        return None
 
 
 @dataclass(frozen=True)
-class HashRange:
+class HashRange(Cut):
     """The rows with hashes in [low, high)."""
 
     low: int
@@ -70,19 +79,12 @@ class HashRange:
         return slice_of(rows.slots, self.low, self.high)
 
 
-@dataclass(frozen=True)
-class Everything:
+class Everything(Cut):
     """All rows of every run."""
 
-    def misses(self, run: Run) -> bool:
-        return False
-
-    def of(self, rows: SortedRows) -> tuple[int, int]:
-        return 0, len(rows)
-
 
 @dataclass(frozen=True)
-class Nothing:
+class Nothing(Cut):
     """No row of any run."""
 
     def misses(self, run: Run) -> bool:
@@ -96,7 +98,7 @@ class RunSlice:
     """Rows [start, stop) of an open run; marks are read when first asked for.
 
     Rows with a time below ``hidden_below`` are not there for look-ups. ``looked_up``: the same rows by the
-    index that look-ups use.
+    index that look-ups use. ``picked``: which of the rows are the slice's at all, where not all are (None).
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class RunSlice:
         start: int,
         stop: int,
         hidden_below: Mapping[str, Watermark],
+        cut: Cut,
     ) -> None:
         self._store = store
         self._hidden_below = hidden_below
@@ -116,6 +119,7 @@ class RunSlice:
         self.stop = stop
         self.rows: SortedRows = run.sorted_rows.part(start, stop)
         self.looked_up = self.rows
+        self.picked = cut.picked(self.rows)
         self._marks: dict[MarkKind, MarkArray] = {}
         self._marked: dict[MarkKind, list[Rows]] = {}
         self._in_order: set[MarkKind] = set()
@@ -286,7 +290,17 @@ class RunSlice:
 
     def own(self, rows: Rows) -> Rows:
         """Of rows of the run, by number, those of the slice, by number within it."""
-        return rows[(rows >= self.start) & (rows < self.stop)] - self.start
+        rows = rows[(rows >= self.start) & (rows < self.stop)] - self.start
+        return rows if self.picked is None else rows[self.picked(rows)]
+
+    def chosen(self) -> Rows | None:
+        """The rows of the slice, if not all between its ends (None) are. Cost: all of them are looked at."""
+        return None if self.picked is None else np.flatnonzero(self.picked(np.arange(len(self.rows))))
+
+    def is_gone(self, rows: Rows) -> Mask:
+        """Which of these rows have left before their time, or are not the slice's."""
+        gone: Mask = self.are("gone", rows)
+        return gone if self.picked is None else gone | ~self.picked(rows)
 
     def mark_matched(self, rows: Rows) -> None:
         """These rows of the slice have a match."""
@@ -350,11 +364,13 @@ class SideSlice:
             opened = OpenRun.open(self.store, live.run, self.task.layout)
             start, stop = cut.of(opened.sorted_rows)
             if start < stop:
-                yield RunSlice(self.store, live, opened, start, stop, hidden)
+                yield RunSlice(self.store, live, opened, start, stop, hidden, cut)
 
     def _merge_new(self) -> NewRows | None:
         if not self.new_runs:
             return None
+        if any(piece.picked is not None for piece in self.new_runs):
+            return self._merge_chosen()
         if len(self.new_runs) == 1:
             rows = replace(self.new_runs[0].rows, batch=self.new_runs[0].batch())
             count = len(rows)
@@ -372,6 +388,26 @@ class SideSlice:
         origin = np.repeat(np.arange(len(sizes)), sizes)[order]
         position = np.concatenate([np.arange(size) for size in sizes])[order]
         return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_), self._arrival(order))
+
+    def _merge_chosen(self) -> NewRows | None:
+        """The same, where not all rows of some runs are the slice's; how they came is not known."""
+        chosen = [
+            np.arange(len(piece.rows)) if rows is None else rows
+            for piece, rows in ((piece, piece.chosen()) for piece in self.new_runs)
+        ]
+        if not any(len(rows) for rows in chosen):
+            return None
+        starts = np.cumsum([0, *(len(piece.rows) for piece in self.new_runs)])
+        places = np.concatenate([start + rows for start, rows in zip(starts, chosen, strict=False)])
+        batches = [piece.batch() for piece in self.new_runs]
+        batch = reordered(together(batches, run_bytes(self.task.memory)), places)
+        slots = np.concatenate(
+            [piece.rows.slots[rows] for piece, rows in zip(self.new_runs, chosen, strict=True)]
+        )
+        rows, order = sort_rows(batch, slots, self.task.layout, self.work.index)
+        origin = np.repeat(np.arange(len(chosen)), [len(own) for own in chosen])[order]
+        position = np.concatenate(chosen)[order]
+        return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_))
 
     def _arrival(self, order: Rows) -> Rows | None:
         """Of this tick's rows, all runs together: those of one run came after those of the runs before it."""

@@ -51,16 +51,6 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
                 hint="SET output_mode = append, or declare the table's changes as a stream of updates",
             )
         ]
-    hinted = [i.alias for i in tree.inputs if i.broadcast]
-    if hinted:
-        return [
-            PlanError(
-                f"BROADCAST({', '.join(hinted)}) is not run yet in output_mode changelog: how many matches a"
-                " row has is counted by the one task that has it",
-                code="not-yet",
-                hint="leave out the hint, or SET output_mode = append",
-            )
-        ]
     if tree.root.passes and any(
         source.changes or source.is_table for i in tree.root.inputs(Side.LEFT) for source in i.sources
     ):

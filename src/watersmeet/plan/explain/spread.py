@@ -13,20 +13,24 @@ from watersmeet.spec.model import JoinKind, OutputMode
 
 def spread_lines(query: QueryPlan, join: JoinPlan) -> Iterator[str]:
     """The way it goes; where that is one task alone and a hint would help, the hint."""
+    changes = query.options.output_mode is OutputMode.CHANGELOG
     if join.broadcast is not None:
-        yield from _broadcast(join, join.broadcast)
+        yield from (_broadcast_changes if changes else _broadcast)(join, join.broadcast)
     elif join.keys:
         yield "by ranges of the key's hash"
     elif join.asof is not None:
         yield "one task: without an equality key every row may be the nearest one of any other"
-    elif query.options.output_mode is OutputMode.CHANGELOG:
-        yield "one task: without an equality key, rows that may be taken back have nothing to be spread by"
     elif join.by_value:
         sides = [(join.side(side), join.indexes(side)) for side in Side]
         chosen = len(sides[0][1]) > 1 or len(sides[1][1]) > 1
         what = " and ".join(plan.joined(indexes[0].column) for plan, indexes in sides)
         what = "what rows are sorted by" if chosen else what
-        yield f"by ranges of {what}, for there is no equality key; each task looks over its edges"
+        edges = (
+            "equal rows are one task's, and each looks up what its own may match"
+            if changes
+            else "each task looks over its edges"
+        )
+        yield f"by ranges of {what}, for there is no equality key; {edges}"
     else:
         yield "one task: there is neither an equality key nor a time that both sides have to meet by"
         yield from _suggestion(query, join)
@@ -48,6 +52,23 @@ def _broadcast(join: JoinPlan, side: Side) -> Iterator[str]:
     )
     if join.side(side).padded:
         yield f"each task tells which rows of {whole} it found matches of; one pads those that nobody did"
+
+
+def _broadcast_changes(join: JoinPlan, side: Side) -> Iterator[str]:
+    whole, spread = join.side(side).title, join.side(side.other).title
+    if join.kind.hides_right:
+        whole, spread = join.right.title, join.left.title
+    keys = ", whatever their keys" if join.keys else ""
+    yield (
+        f"by what rows of {spread} hold{keys}, as {_hint(join, side)} asks: each task reads all rows of"
+        f" {whole}, which are stored once"
+    )
+    counted = join.side(side)
+    if not join.kind.hides_right and (counted.padded or counted.event_times):
+        yield (
+            f"how many matches a row of {whole} has one task counts, which reads all of the tick's changes of"
+            f" {spread} for that"
+        )
 
 
 def _hint(join: JoinPlan, side: Side) -> str:

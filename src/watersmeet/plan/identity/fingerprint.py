@@ -17,18 +17,20 @@ from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, sid
 from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan, UpsertPlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
-from watersmeet.spec.model import Options, Source
+from watersmeet.spec.model import Options, OutputMode, Source
 from watersmeet.spec.secrets import public
 from watersmeet.spec.time_zones import UTC
 
 _VERSION = 3
+_VERSION_OF_CHANGES = 4
+"""In output_mode changelog: since 4 rows without a key are sorted by value there, too."""
 
 
 def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
     """32 hexadecimal digits; the same for the same text whatever the platform or run."""
     origins = origins_of(nodes)
     content = {
-        "version": _VERSION,
+        "version": _VERSION_OF_CHANGES if options.output_mode is OutputMode.CHANGELOG else _VERSION,
         "output_mode": options.output_mode.value,
         "nodes": [_node(node, origins) for node in nodes],
     }

@@ -35,7 +35,7 @@ def held_to_match(query: QueryPlan, node: MatchPlan, plan: SidePlan) -> Held:
     return Held(
         keys=tuple(key.column(side) for key in node.keys),
         indexes=node.indexes(side),
-        by_value=node.by_value and not is_changelog(query),
+        by_value=node.by_value,
         releasing=releasing,
         watched=tuple(c for c in plan.event_times if c not in releasing) if leaves_early else (),
     )

@@ -1,5 +1,0 @@
--- fail=not-yet
-SET output_mode = changelog;
-CREATE TABLE a (n BIGINT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
-CREATE TABLE b (n BIGINT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
-SELECT /*+ BROADCAST(b) */ a.n FROM a JOIN b ON b.n = a.n AND b.t = a.t;
