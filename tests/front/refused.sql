@@ -26,16 +26,10 @@ INSERT INTO f SELECT * FROM l JOIN r ON l.t = r.t
 INSERT INTO f (a, b) SELECT l.t FROM l
 -- fail=unknown-sink 1:13
 INSERT INTO g SELECT l.t FROM l
--- fail=not-supported 1:28
-SELECT l.k FROM l GROUP BY l.k
--- fail=not-supported 1:17
-SELECT DISTINCT k FROM l
 -- fail=not-supported 1:32
 SELECT k AS kk FROM l ORDER BY l.k
 -- fail=not-supported 1:23
 SELECT k FROM l LIMIT 1
--- fail=not-supported 1:8
-SELECT count(*) FROM l
 -- fail=not-supported 1:8
 SELECT sum(v) OVER (ORDER BY t) FROM l
 -- fail=not-supported 1:35
@@ -186,10 +180,6 @@ SELECT l.t FROM l JOIN r ON l.t = r.t UNION ALL SELECT k FROM l
 SELECT l.t FROM l JOIN r ON l.t = r.t UNION ALL SELECT l.t, r.t FROM l JOIN r ON l.t = r.t
 -- fail=not-supported
 SELECT t FROM l INTERSECT SELECT t FROM r
--- fail=not-supported 1:65
-SELECT x.k FROM (SELECT l.k FROM l JOIN r ON l.t = r.t GROUP BY l.k) x
--- fail=not-supported 1:25
-SELECT x.n FROM (SELECT count(l.k) AS n FROM l JOIN r ON l.t = r.t) x
 -- fail=nondeterministic 1:25
 SELECT x.n FROM (SELECT rand() AS n FROM l JOIN r ON l.t = r.t) x
 -- fail=duplicate-name 1:52
@@ -468,3 +458,5 @@ SELECT [1, 2] AS x FROM l
 SELECT array(1)[0:1] AS x FROM l
 -- fail=syntax 1:8
 SELECT {'a': 1} AS x FROM l
+-- fail=ungrouped-column 1:8
+SELECT k, count(*) AS n FROM l

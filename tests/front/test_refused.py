@@ -87,7 +87,6 @@ def test_nothing_to_run() -> None:
         ("CREATE MATERIALIZED VIEW x AS SELECT l.t FROM l", "INSERT INTO name SELECT"),
         ("SELECT l.t FROM l LIMIT 5", "'rows' = '20'"),
         ("SELECT l.t FROM l ORDER BY t", "min_by"),
-        ("SELECT DISTINCT l.k FROM l", "GROUP BY window_start, window_end, k"),
         ("SELECT l.t FROM l WHERE v NOT IN (SELECT v FROM r)", "NOT EXISTS"),
     ],
 )

@@ -29,6 +29,11 @@ DENSE = 4
 """Reading the offsets of so many rows in order costs less than looking up those of one row."""
 
 
+def one_table(tables: Sequence[pa.Table]) -> pa.Table:
+    """All rows of tables of the same columns, whose texts may have offsets of different width."""
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch of one or more of equal columns, all rows in order; wide columns get 64-bit offsets."""
     first = batches[0]

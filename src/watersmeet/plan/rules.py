@@ -20,7 +20,7 @@ from watersmeet.plan.identity.fingerprint import fingerprint_of
 from watersmeet.plan.join_inputs import JoinInputs, check_event_times
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.nodes.aggregate import check_calls
+from watersmeet.plan.nodes.aggregate import check_calls, check_groups
 from watersmeet.plan.nodes.asof import check_asof
 from watersmeet.plan.nodes.chain import Understood, plan_nodes
 from watersmeet.plan.nodes.join import draft_of
@@ -86,11 +86,17 @@ def query_legal(query: Planning) -> Problems:
 
 
 def aggregates_legal(query: Planning) -> Problems:
-    """The aggregates of windows are ones that can be run where they stand."""
+    """The aggregates are ones that can be run where they stand."""
     problems: list[PlanError] = []
     for stage in query.tree.every:
-        if stage.query.aggregation is not None:
-            problems += check_calls(stage.query.aggregation, is_root=stage is query.tree)
+        aggregation = stage.query.aggregation
+        if aggregation is None:
+            continue
+        is_root = stage is query.tree or aggregation.window is None
+        problems += check_calls(aggregation, is_root=is_root)
+        if aggregation.window is None:
+            is_final = query.options.output_mode is OutputMode.APPEND
+            problems += check_groups(aggregation, is_final=is_final)
     return problems
 
 

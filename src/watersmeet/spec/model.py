@@ -360,16 +360,22 @@ class Window:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """GROUP BY a window and keys. ``keys``: any expressions; ``aggregates``: one aggregate function each,
-    over any expressions. All mention ``alias.column`` of the relation's inputs. ``columns``: what the result
-    of a group has: window_start, window_end, keys, aggregates. ``having``: which groups go out; it mentions
-    those columns, as `Query.outputs` do."""
+    """GROUP BY a window and keys. ``window`` None: groups over all rows, which change as rows come and go;
+    without ``keys`` there is one, even of no row. ``keys``: any expressions; ``aggregates``: one aggregate
+    function each, over any expressions. All mention ``alias.column`` of the relation's inputs. ``columns``:
+    what the result of a group has: window_start, window_end if there is a window, keys, aggregates.
+    ``having``: which groups go out; it mentions those columns, as `Query.outputs` do."""
 
-    window: Window
+    window: Window | None
     keys: tuple[OutputColumn, ...]
     aggregates: tuple[OutputColumn, ...]
     columns: tuple[Column, ...]
     having: Expr | None = None
+
+    @property
+    def event_times(self) -> tuple[str, ...]:
+        """The columns of the result that are event times."""
+        return () if self.window is None else (WINDOW_START, WINDOW_END)
 
 
 WINDOW_START = "window_start"
@@ -381,7 +387,7 @@ class Query:
     """Rows of a relation that pass ``where``, as ``outputs``.
 
     With an ``aggregation`` the rows that pass are grouped, and ``outputs`` mention, unqualified, its keys and
-    aggregates by name, and ``window_start`` and ``window_end``, which are the query's event times.
+    aggregates by name, and of windows ``window_start`` and ``window_end``, the query's event times.
     """
 
     relation: Relation

@@ -5,8 +5,6 @@ from __future__ import annotations
 from sqlglot import exp
 
 from watersmeet.spec.model import (
-    WINDOW_END,
-    WINDOW_START,
     Expr,
     Input,
     Query,
@@ -38,7 +36,7 @@ def output_time(stage: Query, expr: Expr) -> Time | None:
     if plain is None:
         return None
     if stage.aggregation is not None:
-        return ("", plain.name) if plain.name in (WINDOW_START, WINDOW_END) else None
+        return ("", plain.name) if plain.name in stage.aggregation.event_times else None
     owner = next((stage_input for stage_input in stage.inputs if stage_input.alias == plain.table), None)
     return (plain.table, plain.name) if owner is not None and plain.name in owner.event_times else None
 

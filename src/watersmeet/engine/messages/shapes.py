@@ -18,6 +18,7 @@ from watersmeet.event_time import Side
 from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.expressions.evaluate import Computed
+from watersmeet.kernel.groups import GroupParts
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.kernel.match.elsewhere import Elsewhere
 from watersmeet.kernel.match.lasting import PairBound
@@ -220,6 +221,11 @@ class UpsertShape(NodeShape):
         return (self.table,)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableShape(NodeShape):
+    """Rows of one side are kept until they are deleted, and go out as they come and go."""
+
+
 @dataclass(frozen=True)
 class PartialShape:
     """What is kept instead of rows: partial ``aggregates``, per group and pane of this ``width``.
@@ -281,6 +287,43 @@ class AggregateShape(NodeShape):
     @property
     def event_times(self) -> tuple[str, ...]:
         return (WINDOW_START, WINDOW_END)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupShape(NodeShape):
+    """Groups over all rows of the one side; see `plan.model.nodes.GroupPlan`.
+
+    ``columns``: what rows have that are to be grouped. ``keys``: (name in the result, column of the side).
+    ``parts``: what is kept of groups; ``kept``: the side of the runs that hold it. ``results``: the types of
+    the aggregates, in order.
+    """
+
+    keys: tuple[tuple[str, str], ...]
+    parts: GroupParts
+    kept: SideShape
+    results: tuple[tuple[str, pa.DataType], ...]
+
+    @property
+    def stored(self) -> tuple[SideShape, ...]:
+        return (self.kept,)
+
+    @property
+    def combines(self) -> bool:
+        return True
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column for _, column in self.keys))
+
+    @property
+    def joined_schema(self) -> pa.Schema:
+        kinds = {column.name: column.type for column in self.columns}
+        keys = [pa.field(name, kinds[column]) for name, column in self.keys]
+        return pa.schema([*keys, *(pa.field(name, kind) for name, kind in self.results)])
+
+    @property
+    def event_times(self) -> tuple[str, ...]:
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True)

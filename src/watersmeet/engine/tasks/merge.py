@@ -115,6 +115,8 @@ def _combined(own: SideSlice, pieces: list[RunSlice], group: str, combine: Combi
                 slots.append(piece.rows.slots[rows] & BUCKET_MASK)
         if batches:
             batch, buckets = combine(one_batch(batches), np.concatenate(slots))
+            if not batch.num_rows:
+                continue
             rows_stood_for = int(batch.column(ROWS).to_numpy(zero_copy_only=True).sum())
             sorted_rows, _ = sort_rows(batch, buckets, own.task.layout, own.work.index)
             yield LiveRun(run=_written(own, pieces, sorted_rows, group, rows_stood_for))

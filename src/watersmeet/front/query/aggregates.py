@@ -1,4 +1,4 @@
-"""A SELECT with GROUP BY over windows → `spec.Query` with an `Aggregation`.
+"""A SELECT that groups, over windows or over all rows → `spec.Query` with an `Aggregation`.
 
 Every expression of SELECT and HAVING is cut into what is computed per row (keys, arguments of aggregate
 functions) and what is computed of a group's result: there, keys and aggregates have names.
@@ -8,52 +8,112 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from sqlglot import exp
 
-from watersmeet.front.query.expressions.checks import check_expression, check_grouped, function_name
+from watersmeet.front.query.expressions.checks import (
+    check_expression,
+    check_grouped,
+    function_name,
+    is_closed,
+)
 from watersmeet.front.query.inline import substituted
-from watersmeet.front.query.items import spark_name
-from watersmeet.front.query.scope import column_node, resolved
-from watersmeet.front.query.windows import WINDOW_COLUMNS, Windowed, window_type
+from watersmeet.front.query.items import select_items, spark_name
+from watersmeet.front.query.scope import Scope, column_node, resolved
+from watersmeet.front.query.windows import WINDOW_COLUMNS, window_type
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.types.aggregates import aggregate_type
 from watersmeet.front.types.infer import type_of
 from watersmeet.spec.aggregates import aggregate_name, is_aggregate
-from watersmeet.spec.model import Aggregation, Column, Expr, OutputColumn, Query
+from watersmeet.spec.model import Aggregation, Column, Expr, OutputColumn, Query, Relation, Window
 from watersmeet.types.sql_type import UNKNOWN
 
 _GROUPINGS = ("grouping_sets", "cube", "rollup", "totals", "all")
 _SEVERAL = (exp.Cube, exp.Rollup, exp.GroupingSets)
 
 
-def aggregated(
-    select: exp.Select, windows: Windowed, text: Text, sql: str
-) -> tuple[Query, tuple[Column, ...]]:
+class Rows(Protocol):
+    """The rows that are grouped: of windows, or of all that FROM names."""
+
+    @property
+    def relation(self) -> Relation: ...
+
+    @property
+    def scope(self) -> Scope: ...
+
+    @property
+    def window(self) -> Window | None: ...
+
+    @property
+    def partition(self) -> tuple[exp.Expression, ...]: ...
+
+    def condition(self, select: exp.Select, text: Text) -> Expr | None:
+        """WHERE; what is wrong with it is reported."""
+        ...
+
+
+@dataclass(frozen=True)
+class AllRows:
+    """Rows without windows. ``where``: which of them."""
+
+    relation: Relation
+    scope: Scope
+    where: Expr | None
+    window: None = None
+    partition: tuple[exp.Expression, ...] = ()
+
+    def condition(self, select: exp.Select, text: Text) -> Expr | None:
+        return self.where
+
+
+def is_grouped(query: exp.Expression) -> bool:
+    """Is it a SELECT that groups: by GROUP BY, HAVING, DISTINCT, or an aggregate in its list?"""
+    if not isinstance(query, exp.Select):
+        return False
+    if any(query.args.get(clause) for clause in ("group", "having", "distinct")):
+        return True
+    return any(is_aggregate(node) for item in query.expressions for node in item.walk(prune=is_closed))
+
+
+def grouped_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tuple[Query, tuple[Column, ...]]:
+    """The query over rows without windows, and its columns. Raises: Refused, with problems in ``text``."""
+    if not select.args.get("distinct"):
+        return aggregated(select, rows, text, sql)
+    before = len(text.problems)
+    if select.args["distinct"].args.get("on"):
+        text.problems.append(text.not_supported("DISTINCT ON is", select, "group by its columns"))
+    plain = select.copy()
+    plain.set("distinct", None)
+    if is_grouped(plain):
+        text.problems.append(
+            text.not_supported("DISTINCT beside GROUP BY is", select, "group in a sub-query")
+        )
+    items = select_items(select, rows.scope, text, repeatable=True)
+    if len(text.problems) > before:
+        raise Refused
+    grouping = _Grouping(rows, text)
+    outputs = tuple(
+        OutputColumn(item.name, column_node(grouping.key_of(item.expr)), item.origin) for item in items
+    )
+    return grouping.query(rows.where, outputs, None, sql)
+
+
+def aggregated(select: exp.Select, rows: Rows, text: Text, sql: str) -> tuple[Query, tuple[Column, ...]]:
     """The query, and its columns. Raises: Refused, with the problems in ``text``."""
     before = len(text.problems)
-    grouping = _Grouping(windows, text)
-    where = select.args.get("where")
-    condition = None
-    if where is not None and check_expression(where.this, text, repeatable=True):
-        condition = _row_condition(where.this, windows, text)
+    grouping = _Grouping(rows, text)
+    condition = rows.condition(select, text)
     grouping.read_keys(select)
     grouping.check_partition(select)
     if len(text.problems) > before:
         raise Refused
     outputs = grouping.outputs(select)
     having = select.args.get("having")
-    kept = (
-        None if having is None else _condition(grouping.above(_without_aliases(having.this, select, windows)))
-    )
+    kept = None if having is None else _condition(grouping.above(_without_aliases(having.this, select, rows)))
     if len(text.problems) > before:
         raise Refused
-    aggregation = grouping.aggregation(kept)
-    query = Query(windows.relation, condition, outputs, sql, aggregation)
-    types = {column.name: column.type for column in aggregation.columns}
-    columns = (Column(o.name, type_of(o.expr, lambda node: types.get(node.name, UNKNOWN))) for o in outputs)
-    return query, tuple(columns)
+    return grouping.query(condition, outputs, kept, sql)
 
 
 def _condition(having: Expr) -> Expr:
@@ -64,21 +124,7 @@ def _condition(having: Expr) -> Expr:
     return exp.cast(having, "BOOLEAN", dialect="spark")
 
 
-def _row_condition(expr: Expr, windows: Windowed, text: Text) -> Expr:
-    condition = resolved(expr, windows.scope, text, "WHERE")
-    for column in condition.find_all(exp.Column):
-        if not column.table and column.name in WINDOW_COLUMNS:
-            text.problem(
-                f'"{column.name}" in WHERE: a row has it only once it is grouped',
-                "not-supported",
-                expr,
-                "write it in HAVING",
-            )
-            break
-    return condition
-
-
-def _without_aliases(having: Expr, select: exp.Select, windows: Windowed) -> Expr:
+def _without_aliases(having: Expr, select: exp.Select, rows: Rows) -> Expr:
     """HAVING with names of the SELECT's list replaced by what they stand for; columns go first."""
     names: dict[str, Expr] = {
         item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
@@ -86,7 +132,7 @@ def _without_aliases(having: Expr, select: exp.Select, windows: Windowed) -> Exp
 
     def meant(node: exp.Column) -> Expr:
         item = names.get(node.name.lower())
-        if node.table or item is None or windows.scope.candidates(node.name):
+        if node.table or item is None or rows.scope.candidates(node.name):
             return node
         return item
 
@@ -97,7 +143,7 @@ def _without_aliases(having: Expr, select: exp.Select, windows: Windowed) -> Exp
 class _Grouping:
     """The keys and aggregates found so far."""
 
-    windows: Windowed
+    rows: Rows
     text: Text
     keys: list[OutputColumn] = field(default_factory=list)
     aggregates: list[OutputColumn] = field(default_factory=list)
@@ -105,8 +151,11 @@ class _Grouping:
     def read_keys(self, select: exp.Select) -> None:
         """GROUP BY: the window, and the keys."""
         group = select.args.get("group")
-        function = self.windows.window.kind.value
+        window = self.rows.window
         if group is None:
+            if window is None:
+                return
+            function = window.kind.value
             self.text.problem(
                 f"{function} without GROUP BY is not supported: its windows are those of groups",
                 "not-supported",
@@ -124,11 +173,11 @@ class _Grouping:
             expr = self._key(written, select)
             if expr is None:
                 continue
-            if isinstance(expr, exp.Column) and not expr.table:
+            if self._is_end(expr):
                 by_window = True
             else:
-                self._add_key(expr)
-        if not by_window:
+                self.key_of(expr)
+        if not by_window and window is not None:
             self.text.problem(
                 "GROUP BY without the window: groups over all of a stream would never be finished",
                 "unbounded",
@@ -148,7 +197,7 @@ class _Grouping:
         elif (
             isinstance(written, exp.Column)
             and not written.table
-            and not self.windows.scope.candidates(written.name)
+            and not self.rows.scope.candidates(written.name)
         ):
             item = next((e for e in select.expressions if e.alias == written.name), written)
         item = item.this if isinstance(item, exp.Alias) else item
@@ -162,8 +211,8 @@ class _Grouping:
             return None
         if not check_expression(item, self.text, repeatable=True):
             return None
-        expr: Any = resolved(item, self.windows.scope, self.text).unnest()
-        mixed = [c for c in expr.find_all(exp.Column) if not c.table and c.name in WINDOW_COLUMNS]
+        expr: Any = resolved(item, self.rows.scope, self.text).unnest()
+        mixed = [c for c in expr.find_all(exp.Column) if self._is_end(c)]
         if mixed and not isinstance(expr, exp.Column):
             self.text.problem(
                 f'GROUP BY of an expression over "{mixed[0].name}" is not supported',
@@ -174,17 +223,33 @@ class _Grouping:
             return None
         return cast(Expr, expr)
 
-    def _add_key(self, expr: Expr) -> None:
-        if any(key.expr == expr for key in self.keys):
-            return
+    def key_of(self, expr: Expr) -> str:
+        """The name of the key that the expression is; one more, if it is none yet."""
+        named = next((key.name for key in self.keys if key.expr == expr), None)
+        if named is not None:
+            return named
         wanted = expr.name if isinstance(expr, exp.Column) else f"key{len(self.keys) + 1}"
         name = self._free(wanted)
         self.keys.append(OutputColumn(name, expr, expr.sql("spark").replace("`", "")))
+        return name
 
-    def aggregation(self, having: Expr | None) -> Aggregation:
-        window, scope = self.windows.window, self.windows.scope
-        kind = window_type(type_of(window.time, scope.type_of))
-        columns = [Column(name, kind) for name in WINDOW_COLUMNS]
+    def query(
+        self, condition: Expr | None, outputs: tuple[OutputColumn, ...], having: Expr | None, sql: str
+    ) -> tuple[Query, tuple[Column, ...]]:
+        """The query, and its columns."""
+        aggregation = self._aggregation(having)
+        types = {column.name: column.type for column in aggregation.columns}
+        columns = (
+            Column(o.name, type_of(o.expr, lambda node: types.get(node.name, UNKNOWN))) for o in outputs
+        )
+        return Query(self.rows.relation, condition, outputs, sql, aggregation), tuple(columns)
+
+    def _aggregation(self, having: Expr | None) -> Aggregation:
+        window, scope = self.rows.window, self.rows.scope
+        columns = []
+        if window is not None:
+            kind = window_type(type_of(window.time, scope.type_of))
+            columns = [Column(name, kind) for name in WINDOW_COLUMNS]
         columns += [Column(key.name, type_of(key.expr, scope.type_of)) for key in self.keys]
         for aggregate in self.aggregates:
             columns.append(
@@ -194,15 +259,15 @@ class _Grouping:
 
     def check_partition(self, select: exp.Select) -> None:
         """SESSION … PARTITION BY must say what GROUP BY says: sessions are those of the groups."""
-        if not self.windows.partition:
+        if not self.rows.partition:
             return
-        wanted = [resolved(part, self.windows.scope, self.text) for part in self.windows.partition]
+        wanted = [resolved(part, self.rows.scope, self.text) for part in self.rows.partition]
         keys = [key.expr for key in self.keys]
         if any(part not in keys for part in wanted) or any(key not in wanted for key in keys):
             self.text.problem(
                 "PARTITION BY and GROUP BY differ: sessions are those of the rows that are grouped together",
                 "not-supported",
-                self.windows.partition[0],
+                self.rows.partition[0],
                 "leave out PARTITION BY, or group by the same columns",
             )
 
@@ -227,7 +292,7 @@ class _Grouping:
         if not check_grouped(written, self.text):
             return written
         before = len(self.text.problems)
-        expr = resolved(written, self.windows.scope, self.text)
+        expr = resolved(written, self.rows.scope, self.text)
         return written if len(self.text.problems) > before else self._cut(expr, written)
 
     def _cut(self, node: Expr, written: Expr) -> Expr:
@@ -237,7 +302,7 @@ class _Grouping:
         if is_aggregate(node):
             return self._aggregate(node, written)
         if isinstance(node, exp.Column):
-            if node.table or node.name not in WINDOW_COLUMNS:
+            if not self._is_end(node):
                 self._ungrouped(node, written)
             return node
         if self._is_unknown_aggregate(node):
@@ -273,7 +338,7 @@ class _Grouping:
                 "aggregate in a view, and that once more",
             )
             return node
-        own = [c for c in node.find_all(exp.Column) if not c.table and c.name in WINDOW_COLUMNS]
+        own = [c for c in node.find_all(exp.Column) if self._is_end(c)]
         if own:
             self.text.problem(
                 f'{function_name(node)}() of "{own[0].name}": a group has one only',
@@ -297,6 +362,10 @@ class _Grouping:
             written,
             f"add it to GROUP BY, or take one of its values: min({node.name}), max({node.name})",
         )
+
+    def _is_end(self, node: Expr) -> bool:
+        """window_start or window_end of the rows' windows, which stand for themselves."""
+        return isinstance(node, exp.Column) and not node.table and node.name in WINDOW_COLUMNS
 
     def _free(self, wanted: str) -> str:
         taken: Sequence[str] = [c.name.lower() for c in (*self.keys, *self.aggregates)]

@@ -8,15 +8,15 @@ from sqlglot import exp
 
 from watersmeet.errors import SqlError
 from watersmeet.front.catalog import Catalog
-from watersmeet.front.query.aggregates import aggregated
+from watersmeet.front.query.aggregates import is_grouped
 from watersmeet.front.query.expressions.checks import check_clauses
 from watersmeet.front.query.items import select_items
 from watersmeet.front.query.joins import leaf, part_of, rows_of
 from watersmeet.front.query.views import (
+    grouped_query,
     is_windowed,
     reader,
     select_flow,
-    windows_of,
     with_names,
 )
 from watersmeet.front.text.place import Refused, Text
@@ -62,8 +62,8 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
     origin = tree.args.get("from_")
     if origin is None:
         raise text.error("a SELECT here needs FROM", "syntax", tree)
-    if is_windowed(tree):
-        query, _ = aggregated(tree, windows_of(tree, catalog, text), text, sql)
+    if is_windowed(tree) or is_grouped(tree):
+        query, _ = grouped_query(tree, catalog, text, sql)
         if len(text.problems) > before:
             raise Refused
         return query

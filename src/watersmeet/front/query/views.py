@@ -11,7 +11,7 @@ from sqlglot import exp
 from watersmeet.errors import near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl.durations import lag_of
-from watersmeet.front.query.aggregates import aggregated
+from watersmeet.front.query.aggregates import AllRows, aggregated, grouped_rows, is_grouped
 from watersmeet.front.query.as_of import written_version
 from watersmeet.front.query.expressions.checks import UNNESTED, check_clauses, check_expression
 from watersmeet.front.query.flow import (
@@ -27,13 +27,13 @@ from watersmeet.front.query.flow import (
 from watersmeet.front.query.hints import without_join
 from watersmeet.front.query.items import distinct, select_items
 from watersmeet.front.query.joined import Joined
-from watersmeet.front.query.joins import Read, joined_select
+from watersmeet.front.query.joins import Read, joined_select, leaf, rows_of
 from watersmeet.front.query.scope import Named, ResolvedColumn, Scope, resolved
 from watersmeet.front.query.windows import Windowed, window_in, windowed
 from watersmeet.front.text.dialect import ImposeOrder
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.types.infer import type_of
-from watersmeet.spec.model import Column
+from watersmeet.spec.model import Column, Query
 
 _TABLE_ARGS = {"this", "alias", "db", "catalog", "joins"}
 
@@ -208,8 +208,8 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
     origin = select.args.get("from_")
     if origin is None:
         raise text.error("a SELECT here needs FROM", "syntax", select)
-    if is_windowed(select):
-        grouped, own = aggregated(select, windows_of(select, catalog, text), text, select.sql("spark"))
+    if is_windowed(select) or is_grouped(select):
+        grouped, own = grouped_query(select, catalog, text, select.sql("spark"))
         grouped_columns = [
             ResolvedColumn(output.name, output.expr, output.origin) for output in grouped.outputs
         ]
@@ -247,8 +247,19 @@ def is_windowed(query: exp.Expression) -> bool:
     return origin is not None and window_in(origin.this) is not None
 
 
-def windows_of(select: exp.Select, catalog: Catalog, text: Text) -> Windowed:
-    """What FROM of such a SELECT gives. Raises: SqlError."""
+def grouped_query(
+    select: exp.Select, catalog: Catalog, text: Text, sql: str
+) -> tuple[Query, tuple[Column, ...]]:
+    """A SELECT that groups, and its columns. Raises: Refused, with the problems in ``text``; SqlError."""
+    if is_windowed(select):
+        return aggregated(select, _windows_of(select, catalog, text), text, sql)
+    read = reader(catalog, text)
+    part, condition = rows_of(leaf(select.args["from_"].this, read, text), select, read, text)
+    return grouped_rows(select, AllRows(part.relation, part.scope, condition), text, sql)
+
+
+def _windows_of(select: exp.Select, catalog: Catalog, text: Text) -> Windowed:
+    """What FROM of a SELECT over windows gives. Raises: SqlError."""
     item = select.args["from_"].this
     table = window_in(item)
     assert table is not None

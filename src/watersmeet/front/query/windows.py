@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from watersmeet.errors import near_names
 from watersmeet.front.ddl.durations import duration_us
+from watersmeet.front.query.expressions.checks import check_expression
 from watersmeet.front.query.flow import Flow, input_of
 from watersmeet.front.query.joined import Joined
-from watersmeet.front.query.scope import Named, Scope, column_node
+from watersmeet.front.query.scope import Named, Scope, column_node, resolved
 from watersmeet.front.text.dialect import WindowTable
 from watersmeet.front.text.place import Text
 from watersmeet.spec.model import (
@@ -47,6 +48,23 @@ class Windowed:
     @property
     def scope(self) -> Scope:
         return Scope((self.named,))
+
+    def condition(self, select: exp.Select, text: Text) -> Expr | None:
+        """WHERE; what is wrong with it is reported."""
+        where = select.args.get("where")
+        if where is None or not check_expression(where.this, text, repeatable=True):
+            return None
+        condition = resolved(where.this, self.scope, text, "WHERE")
+        for column in condition.find_all(exp.Column):
+            if not column.table and column.name in WINDOW_COLUMNS:
+                text.problem(
+                    f'"{column.name}" in WHERE: a row has it only once it is grouped',
+                    "not-supported",
+                    where.this,
+                    "write it in HAVING",
+                )
+                break
+        return condition
 
 
 def window_in(item: exp.Expression) -> WindowTable | None:

@@ -39,8 +39,14 @@ def _unsteady(expr: Expr) -> str | None:
 
 def _not_run_yet(tree: Tree) -> list[PlanError]:
     names = ", ".join(i.alias for i in tree.inputs)
-    if any(part.query.aggregation is not None for part in tree.every):
-        return [PlanError("windows are not run yet in output_mode changelog", code="not-yet")]
+    if any(part.query.aggregation is not None and part.query.aggregation.window for part in tree.every):
+        return [
+            PlanError(
+                "windows are not run yet in output_mode changelog",
+                code="not-yet",
+                hint="GROUP BY without a window is: its groups change as rows come and go",
+            )
+        ]
     lookups = [i.alias for i in tree.inputs if i.as_of]
     if lookups:
         return [
@@ -56,8 +62,10 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
     ):
         return [
             PlanError(
-                f"a query without a join over rows that may be taken back ({names}) is not run yet",
+                f"a query without a join over a stream of rows that may be taken back ({names}) is not run"
+                " yet",
                 code="not-yet",
+                hint="leave WATERMARK FOR out: rows of a table are kept until they are deleted",
             )
         ]
     return []

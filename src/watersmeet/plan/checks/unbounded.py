@@ -20,7 +20,16 @@ from watersmeet.plan.conditions.classify import OPERATORS, classify
 from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
 from watersmeet.plan.join_inputs import JoinInputs, Ref, Unit, name_of, refs
 from watersmeet.plan.nodes.join import Draft, bounds_in
-from watersmeet.plan.nodes.tree import AggregateNode, JoinNode, LookupNode, Node, PassNode, UpsertNode
+from watersmeet.plan.nodes.tree import (
+    AggregateNode,
+    GroupNode,
+    JoinNode,
+    LookupNode,
+    Node,
+    PassNode,
+    TableNode,
+    UpsertNode,
+)
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -108,9 +117,17 @@ def _(node: Node, given: _Arriving, problems: _Problems) -> None:
     """Nothing is kept."""
 
 
-@_check.register
-def _(node: UpsertNode, given: _Arriving, problems: _Problems) -> None:
+@_check.register(TableNode)
+@_check.register(UpsertNode)
+def _(node: Node, given: _Arriving, problems: _Problems) -> None:
     """A table's rows are kept until they are deleted."""
+
+
+@_check.register
+def _(node: GroupNode, given: _Arriving, problems: _Problems) -> None:
+    stream = next((i for i in node.inputs(Side.LEFT) if not i.is_table), None)
+    if stream is not None:
+        problems.of_inputs.append(_never_final(stream))
 
 
 @_check.register
@@ -228,10 +245,21 @@ _TIGHT = "SET watermark_rule = tight: the same rows are joined"
 def _never_closed(node: AggregateNode, time: Ref, *, tight_helps: bool) -> PlanError:
     """Windows over a time whose watermark a join beneath does not put out."""
     return PlanError(
-        f"{node.asked.window.kind.value} windows over {name_of(time)} would never close: no watermark of it"
+        f"{node.window.kind.value} windows over {name_of(time)} would never close: no watermark of it"
         " leaves the join beneath",
         code="unbounded-state",
         hint=_TIGHT if tight_helps else "bound it by a time of another input of that join",
+    )
+
+
+def _never_final(stream: Input) -> PlanError:
+    """Groups over all rows of a stream."""
+    return PlanError(
+        f"state would grow without limit: groups of {_named(stream)} could never be dropped, for a row of any"
+        f" group may still come; {_times(stream)}",
+        code="unbounded-state",
+        hint="group over windows, FROM TABLE(TUMBLE(…)) GROUP BY window_start, window_end, …; or read it as a"
+        " table that changes ('op.column' or 'diff.column', no WATERMARK FOR), of which groups are kept",
     )
 
 

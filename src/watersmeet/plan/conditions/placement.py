@@ -15,7 +15,14 @@ from functools import singledispatch
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
-from watersmeet.plan.nodes.tree import AggregateNode, MatchNode, Node, PassNode, UpsertNode
+from watersmeet.plan.nodes.tree import (
+    GroupedNode,
+    MatchNode,
+    Node,
+    PassNode,
+    TableNode,
+    UpsertNode,
+)
 from watersmeet.spec.model import Expr, Input, JoinKind
 
 
@@ -81,8 +88,9 @@ def _sunk(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
     raise TypeError(f"where filters of {type(node).__name__} go")
 
 
-@_sunk.register
-def _(node: PassNode, conjunct: Conjunct, conditions: Conditions) -> bool:
+@_sunk.register(PassNode)
+@_sunk.register(TableNode)
+def _(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
     child = node.side(Side.LEFT)
     if not node.join_inputs.sides(conjunct.expr) or (isinstance(child, Input) and child.stages):
         return False  # above a stage Spark can ask anything, beneath it only what tasks can compute
@@ -96,7 +104,7 @@ def _(node: UpsertNode, conjunct: Conjunct, conditions: Conditions) -> bool:
 
 
 @_sunk.register
-def _(node: AggregateNode, conjunct: Conjunct, conditions: Conditions) -> bool:
+def _(node: GroupedNode, conjunct: Conjunct, conditions: Conditions) -> bool:
     _into_side(conjunct, node, Side.LEFT, conditions)  # rows are grouped that pass it
     return True
 

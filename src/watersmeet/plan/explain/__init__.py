@@ -9,6 +9,7 @@ from watersmeet.event_time import MAX_TIME
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.durations import distance, duration
 from watersmeet.plan.explain.flow import flow_lines
+from watersmeet.plan.explain.groups import group_sections, table_sections
 from watersmeet.plan.explain.joins import join_sections
 from watersmeet.plan.explain.lookups import lookup_sections
 from watersmeet.plan.explain.state import state_sections
@@ -25,7 +26,17 @@ from watersmeet.plan.explain.words import (
     title_of,
 )
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, MatchPlan, NodePlan, UpsertPlan
+from watersmeet.plan.model.nodes import (
+    AggregatePlan,
+    GroupedPlan,
+    GroupPlan,
+    JoinPlan,
+    LookupPlan,
+    MatchPlan,
+    NodePlan,
+    TablePlan,
+    UpsertPlan,
+)
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.plan.order.measured import MeasuredQuery
 from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, StageBranch, WatermarkRule
@@ -53,7 +64,7 @@ def explain_query(query: QueryPlan, measured: MeasuredQuery | None = None) -> st
         head += sections if alone else [(f"{name.capitalize()}: {title_of(node)}", laid_out(sections))]
     after = (
         "Filter"
-        if joins == 0 or isinstance(query.root, AggregatePlan)
+        if joins == 0 or isinstance(query.root, GroupedPlan)
         else "Filter after the join"
         if joins == 1
         else "Filter after the last join"
@@ -85,6 +96,8 @@ _sections.register(JoinPlan, join_sections)
 _sections.register(LookupPlan, lookup_sections)
 _sections.register(AggregatePlan, window_sections)
 _sections.register(UpsertPlan, upsert_sections)
+_sections.register(GroupPlan, group_sections)
+_sections.register(TablePlan, table_sections)
 
 
 def _input(query: QueryPlan, side: SidePlan) -> Iterator[str]:

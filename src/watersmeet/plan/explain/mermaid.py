@@ -13,7 +13,15 @@ from watersmeet.plan.explain.lookups import place_of
 from watersmeet.plan.explain.windows import as_written, window_name
 from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, LookupPlan, MatchPlan, NodePlan, UpsertPlan
+from watersmeet.plan.model.nodes import (
+    AggregatePlan,
+    GroupedPlan,
+    GroupPlan,
+    LookupPlan,
+    MatchPlan,
+    NodePlan,
+    UpsertPlan,
+)
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import Branch
@@ -89,6 +97,12 @@ def _(node: AggregatePlan, query: QueryPlan) -> str:
     return f"[[{_label(_windows(node, is_root=node is query.root))}]]"
 
 
+@_shape.register
+def _(node: GroupPlan, query: QueryPlan) -> str:
+    texts = [f"by {', '.join(map(plain, node.key_texts))}" if node.key_texts else "all rows"]
+    return f"[[{_label([*texts, *_grouped(node, is_root=node is query.root)])}]]"
+
+
 @singledispatch
 def _beside(node: NodePlan, own: str) -> Iterator[str]:
     """What a node has beside its sides."""
@@ -150,6 +164,10 @@ def _windows(node: AggregatePlan, *, is_root: bool) -> Iterator[str]:
     """HAVING of the last ones is part of the query's filter."""
     yield f"{window_name(node)} over {node.time_key}"
     yield f"by {', '.join(['window', *map(plain, node.key_texts)])}"
+    yield from _grouped(node, is_root=is_root)
+
+
+def _grouped(node: GroupedPlan, *, is_root: bool) -> Iterator[str]:
     for call in node.calls:
         yield plain(call.text)
     for _, text in node.filters:

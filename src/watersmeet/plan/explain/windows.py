@@ -10,7 +10,7 @@ from watersmeet.names import shown
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.explain.words import Sections, plain
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan
+from watersmeet.plan.model.nodes import AggregatePlan, GroupedPlan
 from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import Expr, WindowKind
 
@@ -21,7 +21,7 @@ def window_sections(node: AggregatePlan, query: QueryPlan) -> Sections:
     return [
         ("Windows", [_window(node)]),
         ("Grouped by", ["window_start, window_end", *map(plain, node.key_texts)]),
-        ("Aggregates", list(_aggregates(node))),
+        ("Aggregates", list(aggregate_lines(node))),
         ("Groups that go out", [] if node.having is None or is_root else [plain(node.having)]),
         ("Kept in state for", [f"{node.side.title}: {_kept(node)}"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
@@ -45,7 +45,7 @@ def window_name(node: AggregatePlan) -> str:
 def as_written(query: QueryPlan, expr: Expr) -> Expr:
     """An expression over the query's rows, keys and aggregates of which are named after what they are."""
     root = query.root
-    if not isinstance(root, AggregatePlan):
+    if not isinstance(root, GroupedPlan):
         return expr
     names = [name for name, _ in root.keys]
     texts = dict(zip(names, root.key_texts, strict=True)) | {call.name: call.text for call in root.calls}
@@ -67,7 +67,7 @@ def _window(node: AggregatePlan) -> str:
     return f"{window_name(node)} over {key}: one closes when the watermark of {key} has reached its end"
 
 
-def _aggregates(node: AggregatePlan) -> Iterator[str]:
+def aggregate_lines(node: GroupedPlan) -> Iterator[str]:
     for call in node.calls:
         by = "" if call.plain else " (by Spark)"
         yield f"{plain(call.text)}{by}"

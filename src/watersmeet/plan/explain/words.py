@@ -6,7 +6,7 @@ from functools import singledispatch
 
 from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, LookupPlan, MatchPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, GroupPlan, LookupPlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.spec.model import Input, JoinKind, Sink
 
@@ -44,6 +44,11 @@ def _(node: LookupPlan) -> str:
 @title_of.register
 def _(node: AggregatePlan) -> str:
     return f"{node.kind.value} windows of {node.side.title}"
+
+
+@title_of.register
+def _(node: GroupPlan) -> str:
+    return f"groups of {node.side.title}"
 
 
 def node_name(query: QueryPlan, node: NodePlan) -> str:

@@ -15,7 +15,16 @@ from functools import singledispatch
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
 from watersmeet.plan.model.conditions import KeyPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan, UpsertPlan
+from watersmeet.plan.model.nodes import (
+    AggregatePlan,
+    GroupPlan,
+    JoinPlan,
+    LookupPlan,
+    NodePlan,
+    PassPlan,
+    TablePlan,
+    UpsertPlan,
+)
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.spec.model import Options, OutputMode, Source
 from watersmeet.spec.secrets import public
@@ -87,6 +96,17 @@ def _(node: UpsertPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
         "key": _digests(rows, key.columns),
         "sequence": None if key.sequence is None else rows[key.sequence].digest,
     }
+
+
+@_by_kind.register
+def _(node: TablePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    return {"kind": "TABLE"}
+
+
+@_by_kind.register
+def _(node: GroupPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    rows = origins[node.side.name]
+    return {"kind": "GROUPS", "keys": _digests(rows, (column for _, column in node.keys))}
 
 
 @_by_kind.register

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from watersmeet.names import is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.model.nodes import AggregatePlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, GroupedPlan, NodePlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Expr
 
@@ -114,10 +114,15 @@ def _leaving(node: NodePlan, by_side: Mapping[str, Origins]) -> Origins:
 
 @_leaving.register
 def _(node: AggregatePlan, by_side: Mapping[str, Origins]) -> Origins:
-    rows = by_side[node.side.name]
-    leaving = {
+    ends = {
         name: Origin(digest_of(["window", node.number, name]), name) for name in (WINDOW_START, WINDOW_END)
     }
+    return ends | dict(_of_groups(node, by_side))
+
+
+@_leaving.register
+def _of_groups(node: GroupedPlan, by_side: Mapping[str, Origins]) -> Origins:
+    rows, leaving = by_side[node.side.name], {}
     for name, column in node.keys:
         leaving[name] = Origin(digest_of(["key", node.number, rows[column].digest]), rows[column].text)
     for call in node.calls:

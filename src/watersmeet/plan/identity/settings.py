@@ -61,13 +61,23 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("Bands", "inverted"): _WORDS,
     ("CallPlan", "text"): _WORDS,
     ("AggregatePlan", "key_texts"): _WORDS,
+    ("GroupPlan", "key_texts"): _WORDS,
     ("JoinPlan", "recheck_texts"): _WORDS,
     ("LookupPlan", "recheck_texts"): _WORDS,
     ("LookupPlan", "table_fingerprint"): _RESULT,
     ("Input", "broadcast"): "which task makes a row is no part of it",
     **{
         (node, "warnings"): _WORDS
-        for node in ("NodePlan", "PassPlan", "UpsertPlan", "JoinPlan", "LookupPlan", "AggregatePlan")
+        for node in (
+            "NodePlan",
+            "PassPlan",
+            "UpsertPlan",
+            "TablePlan",
+            "GroupPlan",
+            "JoinPlan",
+            "LookupPlan",
+            "AggregatePlan",
+        )
     },
 }
 """(class, field) -> why the rows of a tick do not depend on it."""

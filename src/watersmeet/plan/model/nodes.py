@@ -117,6 +117,17 @@ class UpsertPlan(NodePlan):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TablePlan(NodePlan):
+    """Rows of tables, kept until they are deleted, and put out as they come and go."""
+
+    noun: ClassVar[str] = "table"
+
+    @property
+    def side(self) -> SidePlan:
+        return self.sides[0]
+
+
+@dataclass(frozen=True, kw_only=True)
 class MatchPlan(NodePlan):
     """Rows of a left side meet those of a right one by a condition, whatever these two are.
 
@@ -256,19 +267,15 @@ class CallPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AggregatePlan(NodePlan):
-    """Windows over a time of its one side, and groups in them.
+class GroupedPlan(NodePlan):
+    """Groups of the rows of its one side.
 
-    ``time``: its column. ``size`` and ``slide`` as in `spec.model.Window`. ``keys``: (name in the result,
-    kept column). ``results``: all columns of a group's result, as far as their types can be told.
+    ``keys``: (name in the result, kept column). ``results``: all columns of a group's result, as far as their
+    types can be told.
     """
 
     noun: ClassVar[str] = "aggregation"
 
-    kind: WindowKind
-    time: str
-    size: int
-    slide: int
     keys: tuple[tuple[str, str], ...]
     calls: tuple[CallPlan, ...]
     results: tuple[Column, ...]
@@ -276,6 +283,41 @@ class AggregatePlan(NodePlan):
     """The keys as written, for people."""
     having: str | None = None
     """Which groups go out, for people."""
+
+    @property
+    def side(self) -> SidePlan:
+        return self.sides[0]
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        return ()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.results
+
+    @property
+    def watermark_keys(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupPlan(GroupedPlan):
+    """Groups over all rows: of a group whose rows change the result before is taken back, and the new one put
+    out. Without keys there is one group, even of no row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregatePlan(GroupedPlan):
+    """Windows over a time of its one side, and groups in them.
+
+    ``time``: its column. ``size`` and ``slide`` as in `spec.model.Window`.
+    """
+
+    kind: WindowKind
+    time: str
+    size: int
+    slide: int
     from_rows: tuple[str, ...] = ()
     """The calls, as written, for which all rows have to be kept."""
 
@@ -290,25 +332,13 @@ class AggregatePlan(NodePlan):
         return gcd(self.size, self.slide)
 
     @property
-    def side(self) -> SidePlan:
-        return self.sides[0]
-
-    @property
     def time_key(self) -> str:
         """The watermark key that closes windows."""
         return self.side.watermark_key(self.time)
 
     @property
-    def leaving(self) -> tuple[SidePlan, ...]:
-        return ()
-
-    @property
     def accounted(self) -> tuple[SidePlan, ...]:
         return self.sides if self.side.feed is not None else ()
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.results
 
     @property
     def watermark_keys(self) -> tuple[str, ...]:

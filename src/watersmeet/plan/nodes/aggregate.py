@@ -22,7 +22,7 @@ from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.nodes import CallPlan
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.plan.nodes.feed import Feed
-from watersmeet.plan.nodes.tree import AggregateNode
+from watersmeet.plan.nodes.tree import GroupedNode
 from watersmeet.spec.aggregates import Call, call_of
 from watersmeet.spec.model import Aggregation, Expr, Input, OutputColumn
 from watersmeet.types.sql_type import UNKNOWN, SqlType
@@ -35,6 +35,9 @@ SAME_IN_BOTH = frozenset(
     }
 )  # fmt: skip
 """Those that tasks compute as Spark does (see `kernel.aggregate`); others are left to Spark."""
+TAKEN_BACK = SAME_IN_BOTH - {"bit_xor", "stddev_samp", "stddev_pop", "var_samp", "var_pop"}
+"""Those that tasks compute of groups whose rows come and go (see `kernel.groups`)."""
+_ADDS_UP = frozenset({"count", "count_if", "sum", "avg"})
 _FROM_ROWS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
 _ONCE = frozenset({"count", "sum", "avg"})
 """Those for which DISTINCT makes a difference."""
@@ -50,7 +53,7 @@ class Groups:
     calls: tuple[CallPlan, ...]
 
 
-def groups_of(node: AggregateNode, feed: Feed | None) -> Groups:
+def groups_of(node: GroupedNode, feed: Feed | None) -> Groups:
     """``feed``: of the side, where it is rows of a node beneath; else it is an input."""
     child = node.side(Side.LEFT)
     held: dict[str, KeyPlan] = {}
@@ -118,6 +121,11 @@ def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, SqlType]) -> tupl
     )
 
 
+def looks_at_values(call: CallPlan) -> bool:
+    """Whether it is no sum, so that of groups whose rows come and go every different value has to be kept."""
+    return call.distinct or call.function not in _ADDS_UP
+
+
 def _is_too_wide(mean: SqlType) -> bool:
     """Whether Spark has to compute a mean of this type (see `kernel.aggregate`)."""
     return mean.is_decimal and mean.digits + max(mean.scale + 6, 15) > 42
@@ -138,6 +146,33 @@ def _spark(call: Call, columns: tuple[str, ...], chosen: str | None) -> Expr:
     if chosen is None:
         return spark_call
     return exp.Filter(this=spark_call, expression=exp.Where(this=_held(chosen)))
+
+
+def check_groups(asked: Aggregation, *, is_final: bool) -> list[PlanError]:
+    """Groups over all rows, whose results are taken back: whether that may be, and of which aggregates it can
+    be. ``is_final``: results may not be taken back."""
+    if is_final:
+        return [
+            PlanError(
+                "GROUP BY without a window, or an aggregate or DISTINCT over all rows: groups over all of a"
+                " stream would never be finished, and in output_mode append no result is taken back",
+                code="unbounded",
+                hint="group over windows, SELECT window_start, window_end, … FROM TABLE(TUMBLE(TABLE name,"
+                " DESCRIPTOR(event_time), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, …; or"
+                " SET output_mode = changelog, and declare how rows of the table change",
+            )
+        ]
+    return [
+        PlanError(
+            f"{text_of(aggregate.expr)} over groups whose rows come and go is not computed yet",
+            code="not-yet",
+            hint="count, sum, avg, min, max, min_by, max_by, any_value, bool_and, bool_or, bit_and and bit_or"
+            " are",
+        )
+        for aggregate in asked.aggregates
+        if not (call := call_of(aggregate.expr)).plain
+        or call.function not in TAKEN_BACK | set(_WITHOUT_ORDER)
+    ]
 
 
 def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
+from typing import TypedDict
 
 from sqlglot import exp
 
@@ -27,10 +28,13 @@ from watersmeet.plan.join_inputs import refs
 from watersmeet.plan.model.conditions import Bands, Careful, KeyPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
+    CallPlan,
+    GroupPlan,
     JoinPlan,
     LookupPlan,
     NodePlan,
     PassPlan,
+    TablePlan,
     UpsertPlan,
 )
 from watersmeet.plan.model.sides import FeedPlan, SidePlan, joined_name
@@ -43,15 +47,18 @@ from watersmeet.plan.nodes.join import Draft, bounds_in, looks_above
 from watersmeet.plan.nodes.stage_feed import StageFeed
 from watersmeet.plan.nodes.tree import (
     AggregateNode,
+    GroupedNode,
+    GroupNode,
     JoinNode,
     LookupNode,
     MatchNode,
     Node,
     PassNode,
+    TableNode,
     Tree,
     UpsertNode,
 )
-from watersmeet.spec.model import Expr, Input, JoinKind, StageBranch
+from watersmeet.spec.model import Column, Expr, Input, JoinKind, StageBranch
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,19 @@ class MatchFields(ResidualFields):
     careful: Careful | None
 
 
+class GroupedFields(TypedDict):
+    """What the plans of all kinds that group have; see `GroupedPlan`."""
+
+    number: int
+    sides: tuple[SidePlan, ...]
+    filters: tuple[tuple[str, str], ...]
+    keys: tuple[tuple[str, str], ...]
+    calls: tuple[CallPlan, ...]
+    results: tuple[Column, ...]
+    key_texts: tuple[str, ...]
+    having: str | None
+
+
 @dataclass
 class _Chain:
     """The nodes of one query or stage."""
@@ -140,7 +160,7 @@ class _Chain:
     def plan(self, leaving: Collection[str]) -> list[NodePlan]:
         """All nodes, in no order; ``leaving``: columns of the root's rows that something above needs."""
         root = self.drafts[-1]  # rows without a column could not be counted
-        if isinstance(root.node, AggregateNode):  # its side's columns do not leave it
+        if isinstance(root.node, GroupedNode):  # its side's columns do not leave it
             leaving = ()
         elif not leaving:
             leaving = {_any_column(root)}
@@ -157,7 +177,7 @@ class _Chain:
             side: Feed(node, side, self.derived) for side in node.sides if isinstance(node.side(side), Node)
         }
         keys: list[KeyPlan] = []
-        if isinstance(node, AggregateNode):
+        if isinstance(node, GroupedNode):
             self.groups[node.number] = groups_of(node, feeds.get(Side.LEFT))
             keys += self.groups[node.number].held
         keys += map(_own_key, node.own_keys)
@@ -205,6 +225,8 @@ class _Chain:
         ]
         wanted = {*times, *(joined_name(*ref) for ref in compared_refs(draft, side))}
         wanted |= {key.column(side) for key in keys}
+        if not wanted and not self.leaving[node.number]:  # rows without a column could not be counted
+            wanted = {available[0]}
         kept = kept_columns(
             [*available, *feed.computed], lambda name: name, wanted, self.leaving[node.number]
         )
@@ -260,6 +282,10 @@ class _Chain:
         )
 
     @_planned.register
+    def _(self, node: TableNode, ready: _Ready) -> NodePlan:
+        return TablePlan(number=node.number, sides=tuple(ready.sides.values()), filters=ready.filters)
+
+    @_planned.register
     def _(self, node: JoinNode, ready: _Ready) -> NodePlan:
         bounds = bounds_in(ready.draft, self.drafts)
         return JoinPlan(
@@ -306,23 +332,32 @@ class _Chain:
 
     @_planned.register
     def _(self, node: AggregateNode, ready: _Ready) -> NodePlan:
-        side = ready.sides[Side.LEFT]
-        asked, groups = node.asked, self.groups[node.number]
-        having = None if asked.having is None else text_of(with_texts(asked.having, asked))
+        side, calls = ready.sides[Side.LEFT], self.groups[node.number].calls
         return AggregatePlan(
-            number=node.number,
-            sides=(side,),
-            filters=ready.filters,
-            kind=asked.window.kind,
+            **self._grouped(node, ready),
+            kind=node.window.kind,
             time=node.timed[1] if side.feed is None else joined_name(*node.timed),
-            size=asked.window.size,
-            slide=asked.window.slide,
+            size=node.window.size,
+            slide=node.window.slide,
+            from_rows=from_rows(calls, {column.name: column.type for column in node.asked.columns}),
+        )
+
+    @_planned.register
+    def _(self, node: GroupNode, ready: _Ready) -> NodePlan:
+        return GroupPlan(**self._grouped(node, ready))
+
+    def _grouped(self, node: GroupedNode, ready: _Ready) -> GroupedFields:
+        """What every `GroupedPlan` says."""
+        asked, groups = node.asked, self.groups[node.number]
+        return GroupedFields(
+            number=node.number,
+            sides=(ready.sides[Side.LEFT],),
+            filters=ready.filters,
             keys=groups.keys,
             calls=groups.calls,
             results=asked.columns,
             key_texts=tuple(text_of(key.expr) for key in asked.keys),
-            having=having,
-            from_rows=from_rows(groups.calls, {column.name: column.type for column in asked.columns}),
+            having=None if asked.having is None else text_of(with_texts(asked.having, asked)),
         )
 
     def _filters(self, node: Node, side: Side) -> Sequence[Conjunct]:

@@ -116,7 +116,8 @@ def _named(query: Query, prefix: str) -> Query:
 
     aggregation = query.aggregation
     if aggregation is not None:
-        window = replace(aggregation.window, time=moved(aggregation.window.time))
+        window = aggregation.window
+        window = None if window is None else replace(window, time=moved(window.time))
         keys, aggregates = outputs(aggregation.keys), outputs(aggregation.aggregates)
         aggregation = replace(aggregation, window=window, keys=keys, aggregates=aggregates)
     return replace(

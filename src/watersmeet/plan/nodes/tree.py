@@ -13,8 +13,6 @@ from itertools import count
 from watersmeet.event_time import Side
 from watersmeet.plan.join_inputs import JoinInputs, Ref, refs
 from watersmeet.spec.model import (
-    WINDOW_END,
-    WINDOW_START,
     Aggregation,
     Expr,
     Input,
@@ -24,6 +22,7 @@ from watersmeet.spec.model import (
     Query,
     Relation,
     StageBranch,
+    Window,
     visible_inputs,
 )
 from watersmeet.spec.stages import may_be_null, padded_aliases
@@ -193,15 +192,32 @@ class UpsertNode(Node):
 
 
 @dataclass(frozen=True)
-class AggregateNode(Node):
-    """Windows and groups of the rows of its one side."""
+class TableNode(Node):
+    """The rows of tables that are joined with nothing: what may be taken back has to be there."""
+
+
+@dataclass(frozen=True)
+class GroupedNode(Node):
+    """Groups of the rows of its one side."""
 
     asked: Aggregation
 
+
+@dataclass(frozen=True)
+class AggregateNode(GroupedNode):
+    """Windows, and groups in them: their results are final."""
+
+    window: Window
+
     @property
     def timed(self) -> Ref:
-        (time,) = refs(self.asked.window.time)
+        (time,) = refs(self.window.time)
         return time
+
+
+@dataclass(frozen=True)
+class GroupNode(GroupedNode):
+    """Groups over all rows, whose results change with them."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +240,7 @@ class Tree:
         aggregation = self.query.aggregation
         if aggregation is None:
             return JoinInputs(tuple(visible_inputs(self.query.relation)), time_zone=self.time_zone)
-        groups = Input("", aggregation.columns, (WINDOW_START, WINDOW_END), ())
+        groups = Input("", aggregation.columns, aggregation.event_times, ())
         return JoinInputs((groups,), time_zone=self.time_zone)
 
     @property
@@ -265,10 +281,15 @@ def tree_of(query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = 
         return node
 
     top = build(query.relation)
-    if query.aggregation is not None:
-        added(AggregateNode(next(numbers), (top,), (query.relation,), query.aggregation, time_zone=time_zone))
-    elif isinstance(top, Input) and top.primary_key is not None:
-        added(UpsertNode(next(numbers), (top,), (top,), top.primary_key, time_zone=time_zone))
+    asked, part = query.aggregation, (query.relation,)
+    if isinstance(top, Input) and top.primary_key is not None:
+        top = added(UpsertNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
+    elif isinstance(top, Input) and top.sources and top.is_table and not top.as_of:
+        top = added(TableNode(next(numbers), (top,), part, time_zone=time_zone))
+    if asked is not None and asked.window is not None:
+        added(AggregateNode(next(numbers), (top,), part, asked, asked.window, time_zone=time_zone))
+    elif asked is not None:
+        added(GroupNode(next(numbers), (top,), part, asked, time_zone=time_zone))
     elif isinstance(top, Input):
         added(PassNode(next(numbers), (top,), (top,), time_zone=time_zone))
     return Tree(query, tuple(nodes), stages, time_zone)

@@ -10,19 +10,40 @@ from typing import Any, Generic
 import pyarrow as pa
 
 from watersmeet.engine.driver.kinds.base import NodeDriver, P, S
+from watersmeet.engine.driver.kinds.groups import GroupDriver
 from watersmeet.engine.driver.kinds.join import JoinDriver
 from watersmeet.engine.driver.kinds.lookup import LookupDriver
 from watersmeet.engine.driver.kinds.passing import PassDriver
+from watersmeet.engine.driver.kinds.table import TableDriver
 from watersmeet.engine.driver.kinds.upsert import UpsertDriver
 from watersmeet.engine.driver.kinds.windows import WindowDriver
-from watersmeet.engine.messages.shapes import AggregateShape, JoinShape, LookupShape, PassShape, UpsertShape
+from watersmeet.engine.messages.shapes import (
+    AggregateShape,
+    GroupShape,
+    JoinShape,
+    LookupShape,
+    PassShape,
+    TableShape,
+    UpsertShape,
+)
 from watersmeet.engine.nodes.aggregate import aggregate_rows
+from watersmeet.engine.nodes.groups import group_rows
 from watersmeet.engine.nodes.join import join_rows
 from watersmeet.engine.nodes.lookup import lookup_rows
 from watersmeet.engine.nodes.passing import pass_rows
+from watersmeet.engine.nodes.table import table_rows
 from watersmeet.engine.nodes.upsert import upsert_rows
 from watersmeet.engine.tasks.share import Share
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan, UpsertPlan
+from watersmeet.plan.model.nodes import (
+    AggregatePlan,
+    GroupPlan,
+    JoinPlan,
+    LookupPlan,
+    NodePlan,
+    PassPlan,
+    TablePlan,
+    UpsertPlan,
+)
 
 
 @dataclass(frozen=True)
@@ -38,9 +59,11 @@ class NodeKind(Generic[P, S]):
 NODE_KINDS = (
     NodeKind(PassPlan, PassShape, pass_rows, PassDriver()),
     NodeKind(UpsertPlan, UpsertShape, upsert_rows, UpsertDriver()),
+    NodeKind(TablePlan, TableShape, table_rows, TableDriver()),
     NodeKind(JoinPlan, JoinShape, join_rows, JoinDriver()),
     NodeKind(LookupPlan, LookupShape, lookup_rows, LookupDriver()),
     NodeKind(AggregatePlan, AggregateShape, aggregate_rows, WindowDriver()),
+    NodeKind(GroupPlan, GroupShape, group_rows, GroupDriver()),
 )
 
 _BY_PLAN: Mapping[type[NodePlan], NodeKind[Any, Any]] = {kind.plan: kind for kind in NODE_KINDS}

@@ -52,8 +52,6 @@ _GENERATORS = frozenset(
 )
 
 _CLAUSES = {
-    "group": "GROUP BY",
-    "having": "HAVING",
     "distinct": "DISTINCT",
     "order": "ORDER BY",
     "sort": "SORT BY",
@@ -76,9 +74,7 @@ _INSTEAD = {
     " sink shows the first rows of each tick ('rows' = '20')",
     "order": "a stream never ends, so no row is known to be the first: sort what the sink got. Of groups the"
     " nearest by time are min_by and max_by over windows; ASOF JOIN finds the nearest row",
-    "distinct": "a stream never ends, and all rows would have to be kept: group over windows, SELECT k FROM"
-    " TABLE(TUMBLE(…)) GROUP BY window_start, window_end, k; LEFT SEMI JOIN puts a row out once however many"
-    " partners it has",
+    "distinct": "group by the columns: SELECT k FROM TABLE(TUMBLE(…)) GROUP BY window_start, window_end, k",
 }
 UNNESTED = (
     "a row stays one row here: ask within it, as in array_contains(a, x), exists(a, e -> e > x), a[0] or"
@@ -88,28 +84,24 @@ _AGGREGATED = (
     "aggregates stand in SELECT and HAVING of a query over windows: SELECT … FROM TABLE(TUMBLE(…))"
     " GROUP BY window_start, window_end, …"
 )
-_WINDOWED = (
-    "a stream never ends: aggregate over windows, SELECT window_start, window_end, … FROM TABLE(TUMBLE("
-    "TABLE name, DESCRIPTOR(event_time), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, …"
-)
 
 
 def check_clauses(select: exp.Expr, text: Text, *, windowed: bool = False) -> None:
     """Report clauses of a SELECT (or UNION) that are not supported. Raises: SqlError for LATERAL VIEW.
 
-    ``windowed``: it is over TUMBLE, HOP or SESSION, and may group.
+    ``windowed``: it is over TUMBLE, HOP or SESSION.
     """
     if select.args.get("laterals"):  # its names mean nothing here: what uses them is not looked at
         (first, *_) = select.args["laterals"]
         raise text.not_supported("LATERAL VIEW is", first if _placed(first) else select, UNNESTED)
     for key, words in _CLAUSES.items():
-        if windowed and key in ("group", "having"):
+        if key == "distinct" and not (windowed and isinstance(select, exp.Select)):
             continue
         clause = select.args.get(key)
-        if not clause or (key == "distinct" and not isinstance(clause, exp.Distinct)):
-            continue  # a UNION's "distinct" is a flag
+        if not clause:
+            continue
         where = clause[0] if isinstance(clause, list) else clause
-        hint = _WINDOWED if key in ("group", "having") else _INSTEAD.get(key, _ENDLESS)
+        hint = _INSTEAD.get(key, _ENDLESS)
         text.problems.append(text.not_supported(f"{words} is", where if _placed(where) else select, hint))
 
 
@@ -123,7 +115,7 @@ def check_expression(expr: exp.Expr, text: Text, *, repeatable: bool) -> bool:
     ``repeatable``: it decides which rows there are (filters, ON, views); a replayed tick must give the same.
     """
     before = len(text.problems)
-    for node in expr.walk(prune=_is_closed):
+    for node in expr.walk(prune=is_closed):
         if is_aggregate(node):
             text.problems.append(text.not_supported(f"the aggregate {_shown(node)} is", node, _AGGREGATED))
         else:
@@ -139,13 +131,14 @@ def is_repeatable(expr: exp.Expr) -> bool:
 def check_grouped(expr: exp.Expr, text: Text) -> bool:
     """Report what an expression over groups must not hold; True if it is clean."""
     before = len(text.problems)
-    for node in expr.walk(prune=_is_closed):
+    for node in expr.walk(prune=is_closed):
         if not is_aggregate(node):
             _check_node(node, text, repeatable=True)
     return len(text.problems) == before
 
 
-def _is_closed(node: exp.Expr) -> bool:
+def is_closed(node: exp.Expr) -> bool:
+    """What is in it is not part of the expression around it."""
     return isinstance(node, (exp.Query, exp.Window))
 
 

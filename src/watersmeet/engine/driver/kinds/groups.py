@@ -1,0 +1,91 @@
+"""Groups over all rows: what is kept of them is hashed by the keys, and no watermark releases it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.kinds.base import CommonFields, Held, NodeDriver
+from watersmeet.engine.driver.kinds.columns import joined
+from watersmeet.engine.messages.shapes import GroupShape, SideShape
+from watersmeet.errors import EngineError
+from watersmeet.event_time import Side
+from watersmeet.kernel.aggregate import quoted
+from watersmeet.kernel.groups import LIMB, GroupParts, group_parts
+from watersmeet.kernel.joined import JoinedColumn
+from watersmeet.kernel.partial import AggregateCall
+from watersmeet.plan.identity.origins import digest_of
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import GroupPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.state.columns import StoredColumn
+
+
+class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
+    def shape_of(
+        self, query: QueryPlan, node: GroupPlan, sides: tuple[SideShape, ...], common: CommonFields
+    ) -> GroupShape:
+        (side,) = sides
+        types = {column.name: column.type for column in common["columns"]}
+        parts = group_parts(
+            [column for _, column in node.keys],
+            [
+                AggregateCall(
+                    c.name, c.function, c.columns, tuple(types[a] for a in c.columns), c.distinct, c.filter
+                )
+                for c in node.calls
+            ],
+        )
+        if isinstance(parts, str):
+            call = next(call for call in node.calls if call.name == parts)
+            raise EngineError(
+                f'"{query.name}": {call.text} of {", ".join(str(types[a]) for a in call.columns)} over groups'
+                " whose rows come and go is not computed yet",
+                code="aggregate-function",
+                hint="cast its argument to another type",
+            )
+        results = parts.result_types
+        return GroupShape(
+            **common,
+            keys=node.keys,
+            parts=parts,
+            kept=_kept(node, side, parts, types),
+            results=tuple((call.name, results[call.name]) for call in node.calls),
+        )
+
+    def leaving(self, node: GroupPlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
+        """What has to be grouped: the keys, and what the calls mention."""
+        (side,) = sides
+        wanted = dict.fromkeys(column for _, column in node.keys)
+        for call in node.calls:
+            wanted |= dict.fromkeys([*call.columns, *([] if call.filter is None else [call.filter])])
+        return tuple(replace(joined(Side.LEFT, node.side, side, column), name=column) for column in wanted)
+
+    def held(self, query: QueryPlan, node: GroupPlan, side: SidePlan) -> Held:
+        return Held(keys=tuple(dict.fromkeys(column for _, column in node.keys)))
+
+
+def _kept(node: GroupPlan, side: SideShape, parts: GroupParts, types: dict[str, pa.DataType]) -> SideShape:
+    """The side with what is kept of groups instead of rows. A sum is known by its text with the columns'
+    origins in the place of their names."""
+    own = {column.name: column for column in side.layout.columns}
+    names = [*dict.fromkeys(column for _, column in node.keys), *parts.values]
+    fields = [pa.field(name, types[name]) for name in dict.fromkeys(names)]
+    columns = [own[name] for name in dict.fromkeys(names)]
+    if parts.real_sums:
+        fields.append(pa.field(LIMB, pa.int16()))
+        columns.append(StoredColumn(LIMB, digest_of(["limb"]), "limb"))
+    for added in parts.added:
+        meant, text = added.sql, added.sql
+        for name, column in own.items():
+            meant = meant.replace(quoted(name), column.origin)
+            text = text.replace(quoted(name), column.text)
+        fields.append(pa.field(added.name, added.type))
+        columns.append(StoredColumn(added.name, digest_of(["group", meant, str(added.type)]), text))
+    return replace(
+        side,
+        schema=pa.schema(fields),
+        layout=replace(side.layout, event_times=(), columns=tuple(columns)),
+        nullable=(),
+    )

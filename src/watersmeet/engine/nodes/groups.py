@@ -1,0 +1,273 @@
+"""Groups over all rows, for one hash range of their keys: of a group that changes the old row is taken back,
+and the new one put out.
+
+What is kept of groups adds up (`kernel.groups`): the changes of a tick become kept rows, which are a run, and
+nothing that is there is touched. The groups that the tick's rows belong to are looked up in all runs: without
+the tick's rows they make the row that was put out before, with them the new one. Merging runs adds kept rows
+up, so there are few of each. Cost: the tick's rows, and what is kept of the groups that they belong to; of
+min, max and other aggregates that are no sums that is every different value of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.conditions import Key
+from watersmeet.engine.messages.shapes import GroupShape
+from watersmeet.engine.nodes.partial import BUCKET, MOST_PARTS
+from watersmeet.engine.tasks.changes import needles_at
+from watersmeet.engine.tasks.memory import check_bytes, run_bytes
+from watersmeet.engine.tasks.merge import merge_runs
+from watersmeet.engine.tasks.results import NO_ROWS, count, cut
+from watersmeet.engine.tasks.share import Share
+from watersmeet.engine.tasks.slice import HashRange, SideSlice
+from watersmeet.event_time import Side
+from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, quoted
+from watersmeet.kernel.batches import MOST_BYTES, cuts, narrowed, one_array, one_table, size, take_rows
+from watersmeet.kernel.groups import GROUP, added_up, is_nothing, kept_of, results_of
+from watersmeet.kernel.joined import gather
+from watersmeet.kernel.match.pairs import Condition, find
+from watersmeet.kernel.match.probe import Rows
+from watersmeet.kernel.partial import ROWS
+from watersmeet.kernel.pieces import row_sizes, whole
+from watersmeet.kernel.slots import BUCKET_MASK, Slots
+from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.names import DIFF
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import MarkWriter
+from watersmeet.state.run import sort_rows, write_run
+
+_BUCKET = AggregateColumn(BUCKET, f"min({quoted(BUCKET)})", pa.int64())
+
+Kept = tuple[pa.RecordBatch, Slots]
+"""Kept rows, as runs hold them, and the upper halves of their slots."""
+
+
+def group_rows(shape: GroupShape, share: Share) -> Iterator[pa.RecordBatch]:
+    """The changes of the groups of the share's hash range. Where the rows of the tick are many bytes, one
+    part of the range after the other."""
+    work, report = share.work.sides[0], share.report.sides[0]
+    brought = work.model_copy(update={"runs": [], "merges": []})
+    there = work.model_copy(update={"new_runs": []})
+    held = sum(run.nbytes for run in work.new_runs) // share.partitions
+    parts = min(MOST_PARTS, -(-held // run_bytes(shape.memory)) or 1)
+    for part in range(parts):
+        place, places = share.partition * parts + part, share.partitions * parts
+        hashes = HashRange.of_share(replace(share, partition=place, partitions=places))
+        rows = SideSlice(shape.sides[0], brought, share.store, hashes, hashes)
+        kept = SideSlice(shape.kept, there, share.store, hashes, hashes)
+        new = _changed(shape, rows, kept, hashes)
+        added = 0 if new is None else int(new.batch.column(ROWS).to_numpy(zero_copy_only=False).sum())
+        count(report, "deleted", _changes_in(rows) - added)
+        if new is None:
+            continue
+        yield from _changes(shape, kept, new)
+        run = write_run(
+            kept.store,
+            kept.task.arrangement,
+            new,
+            kept.task.layout,
+            tick=share.tick,
+            group=f"{share.tick}-new",
+            stands_for=added,
+        )
+        report.inserted.append(LiveRun(run=run))
+    if parts > 1:
+        hashes = HashRange.of_share(share)
+        kept = SideSlice(shape.kept, there, share.store, hashes, hashes)
+    report.merged = merge_runs(kept, share.tick, MarkWriter(), lambda *rows: _together(shape, *rows))
+
+
+def _changes_in(own: SideSlice) -> int:
+    """How many rows the tick's changes are: of those that go, too."""
+    return sum(int(np.abs(piece.rows.batch.column(DIFF).to_numpy()).sum()) for piece in own.new_runs)
+
+
+# what is kept
+
+
+def _changed(shape: GroupShape, rows: SideSlice, kept: SideSlice, hashes: HashRange) -> SortedRows | None:
+    """What is to be kept of the tick's changes; None of none."""
+    tables = [_of_rows(shape, piece.rows) for piece in rows.new_runs]
+    if not tables and not shape.by and not kept.old and hashes.low <= 0 < hashes.high:
+        tables = [_nothing(shape)]  # the group of no row is there from the first tick on
+    if not tables:
+        return None
+    table = tables[0]
+    if len(tables) > 1:
+        table = added_up(shape.parts, shape.by, one_table(tables), [_BUCKET])
+    batch, buckets = _stored(shape, table)
+    return sort_rows(batch, buckets, kept.task.layout)[0] if batch.num_rows else None
+
+
+def _of_rows(shape: GroupShape, rows: SortedRows) -> pa.Table:
+    """What is kept of some changes."""
+    batch = whole(rows.batch)
+    given = gather(shape.columns, batch, np.arange(len(rows)), None, NO_ROWS)
+    columns = {name: given.column(name) for name in given.schema.names}
+    columns |= {DIFF: batch.column(DIFF), BUCKET: pa.array(rows.slots & BUCKET_MASK)}
+    return kept_of(shape.parts, shape.by, pa.table(columns), [_BUCKET])
+
+
+def _nothing(shape: GroupShape) -> pa.Table:
+    """What is kept of the group of no row."""
+    sums = {column.name for column in shape.parts.added}
+    columns = {
+        field.name: pa.array([0], field.type) if field.name in sums else pa.nulls(1, field.type)
+        for field in shape.kept.schema
+    }
+    return pa.table({**columns, BUCKET: pa.array([0], pa.int64())})
+
+
+def _stored(shape: GroupShape, table: pa.Table) -> Kept:
+    """As runs hold them, without those of which nothing is left; a group that always is keeps its own."""
+    if shape.by:
+        table = table.filter(pa.array(~is_nothing(shape.parts, table)))
+    schema = shape.kept.schema
+    arrays = [one_array(table.column(name)) for name in schema.names]
+    check_bytes("what is kept of the groups of a tick", size(arrays), shape.memory, MOST_BYTES)
+    arrays = [narrowed(array, field.type) for array, field in zip(arrays, schema, strict=True)]
+    buckets: Slots = table.column(BUCKET).to_numpy()
+    return pa.RecordBatch.from_arrays(arrays, schema=schema), buckets
+
+
+def _together(shape: GroupShape, batch: pa.RecordBatch, buckets: Slots) -> Kept:
+    """Kept rows of several runs, added up."""
+    table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
+    return _stored(shape, added_up(shape.parts, shape.by, table, [_BUCKET]))
+
+
+# what goes out
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Kept rows of groups, by number, among those of a batch."""
+
+    batch: pa.RecordBatch
+    rows: Rows
+    groups: Rows
+
+
+def _changes(shape: GroupShape, kept: SideSlice, new: SortedRows) -> Iterator[pa.RecordBatch]:
+    """The old rows of groups that change, and the new ones; one part of the groups after the other, where
+    what is kept of them is many bytes."""
+    numbers, firsts = _numbered(shape, new)
+    needles = needles_at(new, firsts)
+    ranks = np.zeros(len(new), dtype=np.int64)
+    ranks[:] = numbers
+    looked_up = []
+    for piece in kept.old:
+        for needle, row in find(_condition(shape), needles, Side.LEFT, piece.rows):
+            if len(row):
+                looked_up.append(_Chosen(piece.rows.batch, row, needle))
+    for low, high in _parts(shape, looked_up, _Chosen(new.batch, np.arange(len(new)), ranks), len(firsts)):
+        old, own = [], []
+        for choice in looked_up:
+            mine = (choice.groups >= low) & (choice.groups < high)
+            if mine.any():
+                old.append(_numbered_rows(choice, mine, low))
+        mine = (ranks >= low) & (ranks < high)
+        own.append(_numbered_rows(_Chosen(new.batch, np.arange(len(new)), ranks), mine, low))
+        yield from _of_groups(shape, old, own, take_rows(needles.batch, np.arange(low, high)))
+
+
+def _numbered(shape: GroupShape, new: SortedRows) -> tuple[Rows, Rows]:
+    """The number of each kept row's group, in the order of the groups' first rows, and where these are."""
+    numbers = group_numbers(whole(new.batch), shape.by)
+    _, firsts, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(firsts, kind="stable")
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places[inverse], firsts[order]
+
+
+def _condition(shape: GroupShape) -> Condition:
+    """Kept rows of the same group."""
+    return Condition(
+        keys=tuple(Key(column, column, null_safe=True) for column in shape.by),
+        bands=(),
+        comparisons=(),
+        rechecks=(),
+        slack=0,
+        residual=None,
+        residual_columns=(),
+    )
+
+
+def _parts(
+    shape: GroupShape, looked_up: list[_Chosen], own: _Chosen, groups: int
+) -> Iterator[tuple[int, int]]:
+    """Ranges of groups, so many that what is kept of them is about as many bytes as a run, or one.
+
+    Raises:
+        EngineError: one group alone is more than a task may hold.
+    """
+    held = np.zeros(groups, dtype=np.float64)
+    for choice in [*looked_up, own]:
+        sizes = row_sizes(choice.batch, choice.batch.schema.names, choice.rows)
+        held += np.bincount(choice.groups, weights=sizes, minlength=groups)
+    check_bytes(
+        f'what is kept of one group of "{shape.query}", every different value that MIN, MAX, DISTINCT and the'
+        " like look at, rows",
+        int(held.max(initial=0)),
+        shape.memory,
+        MOST_BYTES,
+    )
+    yield from pairwise(cuts(held.astype(np.int64), run_bytes(shape.memory)))
+
+
+def _numbered_rows(choice: _Chosen, mine: npt.NDArray[np.bool_], low: int) -> pa.Table:
+    rows = pa.Table.from_batches([whole(take_rows(choice.batch, choice.rows[mine]))])
+    return rows.append_column(GROUP, pa.array(choice.groups[mine] - low))
+
+
+def _of_groups(
+    shape: GroupShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
+) -> Iterator[pa.RecordBatch]:
+    """The old and the new rows of some groups. Group ``n`` as it was has the number ``2 n``, as it is
+    ``2 n + 1``."""
+    groups = keys.num_rows
+    was = [_renumbered(table, 0) for table in old]
+    tables = [*was, *(_renumbered(table, 1) for table in [*old, *own])]
+    kept = one_table(tables)
+    if shape.parts.chosen:
+        kept = added_up(shape.parts, [GROUP, *shape.by], kept)
+    rows, results = results_of(shape.parts, kept, 2 * groups)
+    there = rows > 0
+    if not shape.by:
+        there = np.array([bool(old), True])
+    numbers = np.arange(2 * groups)
+    columns = {name: keys.column(column).take(pa.array(numbers // 2)) for name, column in shape.keys}
+    names = shape.joined_schema.names
+    arrays = [(columns | results)[name] for name in names]
+    both = pa.RecordBatch.from_arrays(arrays, names=names)
+    same = _same(both, [name for name, _ in shape.results], groups)
+    out = there & ~np.repeat(same & there[0::2] & there[1::2], 2)
+    chosen = np.flatnonzero(out)
+    diffs = pa.array(np.where(chosen % 2 == 0, -1, 1).astype(np.int64))
+    batch = take_rows(both, chosen)
+    yield from cut(
+        shape,
+        pa.RecordBatch.from_arrays([*batch.columns, diffs], names=[*batch.schema.names, DIFF]),
+    )
+
+
+def _renumbered(rows: pa.Table, age: int) -> pa.Table:
+    place = rows.schema.get_field_index(GROUP)
+    return rows.set_column(place, GROUP, pa.array(rows.column(GROUP).to_numpy() * 2 + age))
+
+
+def _same(both: pa.RecordBatch, results: list[str], groups: int) -> npt.NDArray[np.bool_]:
+    """Of which groups the old results are the new ones."""
+    if not results:
+        return np.ones(groups, dtype=np.bool_)
+    numbers = group_numbers(both, results)
+    same: npt.NDArray[np.bool_] = numbers[0::2] == numbers[1::2]
+    return same

@@ -1,0 +1,414 @@
+"""What is kept of groups whose rows come and go, and the aggregates that it makes.
+
+A change is a row and how often it comes (below zero: goes). What is kept of changes adds up, in any order and
+cut in any way: kept rows of the same *parts* become one with the sums of both, and one whose sums are all 0
+is none. So what came and went again leaves nothing.
+
+The parts are the group's keys and, of aggregates that are no sums (min, max, DISTINCT, min_by, …), the
+columns that they look at: each different value is kept with the number of its rows. Sums of integers and
+decimals are kept in 128 bits, so that only a whole one can be too great. Floating numbers are summed exactly
+and rounded once, so that results depend on no order, and what is taken back leaves nothing: a number is an
+integer times a power of two, and kept are sums of such integers, one for each 32 binary places (a *limb*).
+NaNs and infinities are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.kernel.aggregate import (
+    AggregateColumn,
+    aggregate_sql,
+    decimal_mean,
+    duckdb_type,
+    filtered,
+    grouped,
+    quoted,
+)
+from watersmeet.kernel.batches import one_array, one_table
+from watersmeet.kernel.partial import ROWS, AggregateCall
+from watersmeet.names import DIFF, ours
+
+LIMB = ours("limb")
+"""The part that says for which 32 binary places a row has sums; NULL in rows that have the others."""
+GROUP = ours("group")
+"""Column of kept rows that are to be finished: the number of their group."""
+
+_LIMB_BITS = 32
+_MANTISSA_BITS = 53
+_WHOLE = pa.decimal128(38, 0)
+_IDEMPOTENT = frozenset(
+    {"min", "max", "any_value", "min_by", "max_by", "bool_and", "bool_or", "bit_and", "bit_or"}
+)
+"""Functions of which it does not matter how often a value is there."""
+
+
+@dataclass(frozen=True)
+class RealSum:
+    """Of a floating column, where ``filter`` (if there is one) is TRUE: the kept columns with its limbs, and
+    with how many numbers, NaNs and infinities there are."""
+
+    column: str
+    filter: str | None
+    limbs: AggregateColumn
+    numbers: str
+    nans: str
+    highest: str
+    lowest: str
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        return (self.numbers, self.nans, self.highest, self.lowest)
+
+
+@dataclass(frozen=True)
+class RealResult:
+    """A sum, or mean, of floating numbers: made of `RealSum` number ``of``."""
+
+    name: str
+    of: int
+    is_mean: bool
+
+
+@dataclass(frozen=True)
+class GroupParts:
+    """See the module. ``values``: columns that are parts, besides the keys. ``decimals``: columns of which
+    sums are kept, without their places. ``sums``: over changes; kept columns, `ROWS` first. ``totals``:
+    results over kept rows; ``chosen``: over the different values that are there; ``counted``: those of them
+    that are 0 of nothing, not NULL; ``reals``: results that come from ``real_sums``."""
+
+    values: tuple[str, ...]
+    decimals: tuple[str, ...]
+    sums: tuple[AggregateColumn, ...]
+    totals: tuple[AggregateColumn, ...]
+    chosen: tuple[AggregateColumn, ...]
+    counted: tuple[str, ...]
+    real_sums: tuple[RealSum, ...]
+    reals: tuple[RealResult, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The columns beside the keys that tell kept rows of a group apart."""
+        return (*self.values, *((LIMB,) if self.real_sums else ()))
+
+    @property
+    def added(self) -> tuple[AggregateColumn, ...]:
+        """The kept columns that add up."""
+        return (*self.sums, *(real.limbs for real in self.real_sums))
+
+    @property
+    def result_types(self) -> dict[str, pa.DataType]:
+        kinds = {column.name: column.type for column in (*self.totals, *self.chosen)}
+        return kinds | {real.name: pa.float64() for real in self.reals}
+
+
+def group_parts(keys: Sequence[str], calls: Sequence[AggregateCall]) -> GroupParts | str:
+    """What is kept for these calls; or the name of the first one that cannot be had of it."""
+    made = _Parts(keys)
+    for call in calls:
+        if not made.take(call):
+            return call.name
+    return made.finished()
+
+
+class _Parts:
+    """`GroupParts` in the making: each kept column once, however many calls want it."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = frozenset(keys)
+        self._values: dict[str, None] = {}
+        self._decimals: dict[str, None] = {}
+        self._sums: dict[str, AggregateColumn] = {}
+        self._totals: list[AggregateColumn] = []
+        self._chosen: list[AggregateColumn] = []
+        self._counted: list[str] = []
+        self._real_sums: dict[tuple[str, str | None], RealSum] = {}
+        self._reals: list[RealResult] = []
+        self._sum(f"CAST(sum({_DIFFS}) AS BIGINT)", pa.int64())
+
+    def finished(self) -> GroupParts:
+        return GroupParts(
+            tuple(name for name in self._values if name not in self._keys),
+            tuple(self._decimals),
+            tuple(self._sums.values()),
+            tuple(self._totals),
+            tuple(self._chosen),
+            tuple(self._counted),
+            tuple(self._real_sums.values()),
+            tuple(self._reals),
+        )
+
+    def take(self, call: AggregateCall) -> bool:
+        """Whether it can be had."""
+        typed_sql = aggregate_sql(call.function, call.columns, call.types, call.distinct, call.filter)
+        if typed_sql is None:
+            return False
+        text, kind = typed_sql
+        rows = [] if call.filter is None else [quoted(call.filter)]
+        names = [quoted(column) for column in call.columns]
+        is_real = bool(call.types) and pa.types.is_floating(call.types[0])
+        if call.function in _IDEMPOTENT or call.distinct:
+            if call.distinct and call.function in ("sum", "avg") and is_real:
+                return False  # its last digits would depend on the order
+            self._values |= dict.fromkeys([*call.columns, *([] if call.filter is None else [call.filter])])
+            self._chosen.append(AggregateColumn(call.name, text, kind))
+            self._counted += [call.name] if call.function == "count" else []
+            return True
+        if call.function in ("count", "count_if"):
+            wanted = names if call.function == "count_if" else [f"{name} IS NOT NULL" for name in names]
+            total = f"CAST(sum({self._count([*rows, *wanted])}) AS BIGINT)"
+            self._totals.append(AggregateColumn(call.name, total, kind))
+            return True
+        if call.function not in ("sum", "avg"):
+            return False
+        if is_real:
+            self._reals.append(RealResult(call.name, self._real(call), call.function == "avg"))
+        else:
+            self._totals.append(AggregateColumn(call.name, self._exact(call, rows, kind), kind))
+        return True
+
+    def _sum(self, text: str, kind: pa.DataType) -> str:
+        """The kept column, quoted, that holds ``text`` over changes."""
+        if text not in self._sums:
+            name = ours(f"sum{len(self._sums)}") if self._sums else ROWS
+            self._sums[text] = AggregateColumn(name, text, kind)
+        return quoted(self._sums[text].name)
+
+    def _count(self, conditions: Sequence[str]) -> str:
+        text = f"coalesce(sum({_DIFFS}){filtered(conditions)}, 0)"
+        return self._sum(f"CAST({text} AS BIGINT)", pa.int64())
+
+    def _exact(self, call: AggregateCall, rows: list[str], kind: pa.DataType) -> str:
+        """A sum or mean of integers or decimals, over kept rows."""
+        (column,), (held,) = call.columns, call.types
+        is_decimal = pa.types.is_decimal(held)
+        value = quoted(column)
+        if is_decimal:
+            self._decimals[column] = None
+            value = quoted(_digits_of(column))
+        text = f"coalesce(sum(CAST({value} AS HUGEINT) * {_DIFFS}){filtered(rows)}, 0)"
+        total = f"sum(CAST({self._sum(f'CAST({text} AS {duckdb_type(_WHOLE)})', _WHOLE)} AS HUGEINT))"
+        number = f"sum({self._count([*rows, f'{quoted(column)} IS NOT NULL'])})"
+        if call.function == "avg" and is_decimal:
+            return decimal_mean(total, f"CAST({number} AS HUGEINT)", 0)
+        result = f"CAST({total} AS {duckdb_type(_without_places(kind))})"
+        if call.function == "avg":
+            result = f"CAST({total} AS DOUBLE) / CAST({number} AS DOUBLE)"
+        return f"CASE WHEN {number} > 0 THEN {result} END"
+
+    def _real(self, call: AggregateCall) -> int:
+        """The number of the column's `RealSum`."""
+        (column,) = call.columns
+        key = (column, call.filter)
+        if key not in self._real_sums:
+            name, number = quoted(column), len(self._real_sums)
+            rows = [f"{name} IS NOT NULL", *([] if call.filter is None else [quoted(call.filter)])]
+            counts = [
+                self._count([*rows, *more]).strip('"')
+                for more in ([], *([f"CAST({name} AS DOUBLE) {test}"] for test in _SPECIAL))
+            ]
+            limbs = AggregateColumn(ours(f"limbs{number}"), f"limbs of {' AND '.join(rows)}", _WHOLE)
+            self._real_sums[key] = RealSum(column, call.filter, limbs, *counts)
+        return list(self._real_sums).index(key)
+
+
+_DIFFS = quoted(DIFF)
+_SPECIAL = tuple(f"= CAST('{value}' AS DOUBLE)" for value in ("nan", "inf", "-inf"))
+
+
+def _without_places(kind: pa.DataType) -> pa.DataType:
+    return pa.decimal128(kind.precision, 0) if pa.types.is_decimal(kind) else kind
+
+
+def _digits_of(column: str) -> str:
+    """The column with the digits of a decimal one as whole numbers."""
+    return ours(f"digits:{column}")
+
+
+def kept_of(
+    parts: GroupParts, keys: Sequence[str], changes: pa.Table, also: Sequence[AggregateColumn]
+) -> pa.Table:
+    """What is kept of changes, in no order: keys, parts, sums, and ``also``.
+
+    Args:
+        changes: keys, what calls look at, `DIFF`, and what ``also`` looks at.
+
+    Raises:
+        EngineError: a sum leaves 128 bits.
+    """
+    for column in parts.decimals:
+        changes = changes.append_column(_digits_of(column), _digits(one_array(changes.column(column))))
+    kept = grouped(changes, [*keys, *parts.values], [*parts.sums, *also], in_order=False)
+    if not parts.real_sums:
+        return kept
+    kept = kept.append_column(LIMB, pa.nulls(kept.num_rows, pa.int16()))
+    names = [*keys, *parts.parts, *(column.name for column in parts.added), *(c.name for c in also)]
+    tables = [_filled(kept, names, kept.schema, parts)]
+    for real in parts.real_sums:
+        limbs = _limbs_of(real, keys, changes, also)
+        tables.append(_filled(limbs, names, kept.schema, parts))
+    return one_table(tables)
+
+
+def added_up(
+    parts: GroupParts, keys: Sequence[str], kept: pa.Table, also: Sequence[AggregateColumn] = ()
+) -> pa.Table:
+    """Kept rows, in no order, one of each parts: also of those of which nothing is left."""
+    sums = [
+        AggregateColumn(
+            column.name,
+            f"CAST(sum(CAST({quoted(column.name)} AS HUGEINT)) AS {duckdb_type(column.type)})",
+            column.type,
+        )
+        for column in parts.added
+    ]
+    return grouped(kept, [*keys, *parts.parts], [*sums, *also], in_order=False)
+
+
+def is_nothing(parts: GroupParts, kept: pa.Table | pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Of which kept rows all sums are 0."""
+    nothing = np.ones(kept.num_rows, dtype=np.bool_)
+    for added in parts.added:
+        column = kept.column(added.name)
+        zero = pc.equal(column, pa.scalar(0, column.type))
+        nothing &= zero.to_numpy(zero_copy_only=False) if isinstance(zero, pa.Array) else zero.to_numpy()
+    return nothing
+
+
+def results_of(
+    parts: GroupParts, kept: pa.Table, groups: int
+) -> tuple[npt.NDArray[np.int64], dict[str, pa.Array]]:
+    """Of each group how many rows it has, and the aggregates of these by their names; NULLs and zeros of one
+    without any.
+
+    Args:
+        kept: rows of all groups, numbered by `GROUP` from 0 to ``groups``; those of equal parts may be
+            several only where there are no parts.
+
+    Raises:
+        EngineError: an aggregate fails (a sum that is too great).
+    """
+    plain = kept.filter(kept.column(LIMB).is_null()) if parts.real_sums else kept
+    special = [name for real in parts.real_sums for name in real.counts]
+    counted = [
+        AggregateColumn(name, f"CAST(sum({quoted(name)}) AS BIGINT)", pa.int64())
+        for name in dict.fromkeys([ROWS, *special])
+    ]
+    totals = _by_group(plain, [*counted, *parts.totals], groups)
+    results = {column.name: one_array(totals.column(column.name)) for column in parts.totals}
+    if parts.chosen:
+        there = plain.filter(pc.greater(plain.column(ROWS), 0))
+        chosen = _by_group(there, parts.chosen, groups)
+        for column in parts.chosen:
+            values = one_array(chosen.column(column.name))
+            results[column.name] = pc.fill_null(values, 0) if column.name in parts.counted else values
+    sums = [_real_sums(real, kept, totals, groups) for real in parts.real_sums]
+    for real in parts.reals:
+        numbers = _numbers(totals, parts.real_sums[real.of].numbers)
+        with np.errstate(all="ignore"):
+            values = sums[real.of] / numbers if real.is_mean else sums[real.of]
+        results[real.name] = pa.array(values, pa.float64(), mask=numbers <= 0)
+    return _numbers(totals, ROWS), results
+
+
+def _by_group(rows: pa.Table, aggregates: Sequence[AggregateColumn], groups: int) -> pa.Table:
+    """One row per group, in order; of NULLs where it has no row."""
+    made = grouped(rows, [GROUP], aggregates, in_order=False)
+    places = np.full(groups, -1, dtype=np.int64)
+    places[made.column(GROUP).to_numpy()] = np.arange(made.num_rows)
+    return made.take(pa.array(places, mask=places < 0))
+
+
+def _numbers(totals: pa.Table, name: str) -> npt.NDArray[np.int64]:
+    numbers: npt.NDArray[np.int64] = pc.fill_null(totals.column(name), 0).to_numpy()
+    return numbers
+
+
+def _digits(column: pa.Array) -> pa.Array:
+    """Decimals without their places: whole numbers of as many digits."""
+    return pa.Array.from_buffers(_WHOLE, len(column), column.buffers(), offset=column.offset)
+
+
+def _filled(rows: pa.Table, names: Sequence[str], schema: pa.Schema, parts: GroupParts) -> pa.Table:
+    """The table with columns of these names, zeros and NULLs where it has none."""
+    zeros = {column.name: column.type for column in parts.added}
+    columns = []
+    for name in names:
+        if name in rows.column_names:
+            column = rows.column(name)
+            kind = schema.field(name).type if name in schema.names else column.type
+            columns.append(column if column.type == kind else column.cast(kind))
+        elif name in zeros:
+            columns.append(pa.repeat(pa.scalar(0, zeros[name]), rows.num_rows))
+        else:
+            columns.append(pa.nulls(rows.num_rows, schema.field(name).type))
+    return pa.table(columns, names=list(names))
+
+
+# floating numbers
+
+
+def _limbs_of(
+    real: RealSum, keys: Sequence[str], changes: pa.Table, also: Sequence[AggregateColumn]
+) -> pa.Table:
+    """Keys, `LIMB`, and the sums of the column's numbers in it."""
+    values = changes.column(real.column).cast(pa.float64())
+    wanted = pc.fill_null(pc.is_finite(values), False)
+    if real.filter is not None:
+        wanted = pc.and_(wanted, pc.fill_null(changes.column(real.filter), False))
+    rows = changes.filter(wanted)
+    fractions, exponents = np.frexp(values.filter(wanted).to_numpy())
+    mantissas = np.ldexp(fractions, _MANTISSA_BITS).astype(np.int64)
+    places = exponents.astype(np.int64) - _MANTISSA_BITS
+    limbs = np.floor_divide(places, _LIMB_BITS)
+    powers = np.int64(1) << (places - limbs * _LIMB_BITS)
+    there = np.flatnonzero(mantissas)
+    rows = rows.append_column(LIMB, pa.array(limbs.astype(np.int16)))
+    rows = rows.append_column(_MANTISSA, pa.array(mantissas)).append_column(_POWER, pa.array(powers))
+    number = f"CAST({quoted(_MANTISSA)} AS HUGEINT) * {quoted(_POWER)} * {_DIFFS}"
+    total = AggregateColumn(real.limbs.name, f"CAST(sum({number}) AS {duckdb_type(_WHOLE)})", _WHOLE)
+    return grouped(rows.take(pa.array(there)), [*keys, LIMB], [total, *also], in_order=False)
+
+
+_MANTISSA, _POWER = ours("mantissa"), ours("power")
+
+
+def _real_sums(real: RealSum, kept: pa.Table, totals: pa.Table, groups: int) -> npt.NDArray[np.float64]:
+    """float64[groups]: the sums, each rounded once. Cost: a Python integer per limb of a group."""
+    sums = np.zeros(groups, dtype=np.float64)
+    rows = kept.filter(kept.column(LIMB).is_valid())
+    numbers = rows.column(GROUP).to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    limbs = rows.column(LIMB).to_numpy()[order].tolist()
+    values = one_array(rows.column(real.limbs.name)).take(pa.array(order)).to_pylist()
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1)).tolist()
+    for start, stop in pairwise([*starts, len(order)]):
+        least = min(limbs[start:stop])
+        whole = sum(
+            int(value) << _LIMB_BITS * (limb - least)
+            for value, limb in zip(values[start:stop], limbs[start:stop], strict=True)
+        )
+        sums[numbers[order[start]]] = _rounded(whole, _LIMB_BITS * least)
+    highest, lowest = _numbers(totals, real.highest) > 0, _numbers(totals, real.lowest) > 0
+    sums[highest], sums[lowest] = np.inf, -np.inf
+    sums[(highest & lowest) | (_numbers(totals, real.nans) > 0)] = np.nan
+    return sums
+
+
+def _rounded(whole: int, power: int) -> float:
+    """``whole`` times 2 to this power, rounded once; infinite where it is too great.
+
+    >>> _rounded(3, -1), _rounded(2**53 + 1, 0), _rounded(-1, 1024)
+    (1.5, 9007199254740992.0, -inf)
+    """
+    try:
+        return float(whole << power) if power >= 0 else whole / (1 << -power)
+    except OverflowError:
+        return float("inf") if whole > 0 else float("-inf")

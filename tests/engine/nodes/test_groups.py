@@ -1,0 +1,141 @@
+"""Groups whose rows come and go, by hand: what adds up, what is too great, what is not there."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import watersmeet
+from watersmeet import LocalJob, MemoryStore
+from watersmeet.errors import EngineError
+
+TABLES = """SET output_mode = changelog;
+CREATE TABLE a (k STRING, v INT, n BIGINT, p DECIMAL(38,0), x DOUBLE, d INT)
+    WITH ('connector' = 'memory', 'diff.column' = 'd');
+CREATE TABLE b (k STRING, w STRING, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
+"""
+
+
+class Job:
+    def __init__(self, sql: str, partitions: int = 3, settings: str = "") -> None:
+        plan = watersmeet.plan_job(watersmeet.parse_job(settings + TABLES + sql))
+        self.job = LocalJob(plan, MemoryStore(), partitions=partitions)
+
+    def tick(self, *a: dict[str, Any], b: tuple[dict[str, Any], ...] = ()) -> list[tuple[Any, ...]]:
+        """The rows with their diffs, those that go first; a row comes unless it says otherwise (``d``)."""
+        given = {"a": [({"d": 1, **row}, 1) for row in a], "b": [({"d": 1, **row}, 1) for row in b]}
+        rows = self.job.tick(given).rows["console"]
+        put_out = [tuple(v for name, v in row.items() if name != "_tick") for row in rows]
+        return sorted(put_out, key=lambda row: (row[-1], str(row)))
+
+
+def test_a_group_comes_changes_and_goes() -> None:
+    job = Job("SELECT k, count(*) AS n, sum(v) AS s FROM a GROUP BY k")
+    assert job.tick({"k": "p", "v": 1}, {"k": None, "v": None}) == [("p", 1, 1, 1), (None, 1, None, 1)]
+    assert job.tick({"k": "p", "v": 2}) == [("p", 1, 1, -1), ("p", 2, 3, 1)]
+    assert job.tick({"k": "p", "v": 0}, {"k": "p", "v": 0, "d": -1}) == []
+    assert job.tick({"k": "p", "v": 1, "d": -1}, {"k": "p", "v": 2, "d": -1}) == [("p", 2, 3, -1)]
+    assert job.tick({"k": None, "v": None, "d": -1}, {"k": "p", "v": 5}) == [
+        (None, 1, None, -1),
+        ("p", 1, 5, 1),
+    ]
+
+
+def test_what_leaves_the_result_as_it_was_is_not_put_out() -> None:
+    job = Job("SELECT k, max(v) AS m FROM a GROUP BY k")
+    assert job.tick({"k": "p", "v": 5}) == [("p", 5, 1)]
+    assert job.tick({"k": "p", "v": 3}, {"k": "p", "v": 5}) == []
+    assert job.tick({"k": "p", "v": 5, "d": -1}) == []
+    assert job.tick({"k": "p", "v": 5, "d": -1}) == [("p", 5, -1), ("p", 3, 1)]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_the_aggregate_of_nothing(partitions: int) -> None:
+    job = Job("SELECT count(*) AS c, sum(v) AS s, count(DISTINCT v) AS d, min(k) AS m FROM a", partitions)
+    assert job.tick() == [(0, None, 0, None, 1)]
+    assert job.tick() == []
+    assert job.tick({"k": "p", "v": 1}) == [(0, None, 0, None, -1), (1, 1, 1, "p", 1)]
+    assert job.tick({"k": "p", "v": 1, "d": -1}) == [(1, 1, 1, "p", -1), (0, None, 0, None, 1)]
+    for _ in range(9):  # merged, it is still there
+        assert job.tick() == []
+        assert len(job.tick({"k": "p", "v": 1})) == 2
+        assert len(job.tick({"k": "p", "v": 1, "d": -1})) == 2
+
+
+def test_a_delete_of_nothing_is_told_and_not_applied() -> None:
+    job = Job("SELECT k, sum(v) AS s FROM a GROUP BY k")
+    assert job.tick({"k": "p", "v": 1}, {"k": "p", "v": 2, "d": -1}) == [("p", 1, 1)]
+    account = job.job.driver.manifest.queries["console"].account["a"]
+    assert account == {"in": 2, "missing_deletes": 1}
+
+
+def test_a_sum_that_is_too_great_stops_the_job() -> None:
+    job = Job("SELECT k, sum(n) AS s FROM a GROUP BY k")
+    job.tick({"k": "p", "n": 2**63 - 1})
+    with pytest.raises(EngineError, match="an aggregate failed"):
+        job.tick({"k": "p", "n": 1})
+    job = Job("SELECT k, sum(n) AS s FROM a GROUP BY k")  # one in between is none
+    assert job.tick({"k": "p", "n": 2**63 - 1, "d": 4}, {"k": "p", "n": 2 - 2**63, "d": 4}) == [("p", 4, 1)]
+    job = Job("SELECT k, sum(p) AS s FROM a GROUP BY k")
+    job.tick({"k": "p", "p": "9" * 38})
+    with pytest.raises(EngineError, match="an aggregate failed"):
+        job.tick({"k": "p", "p": "1"})
+
+
+def test_floating_sums_leave_nothing_behind() -> None:
+    job = Job("SELECT k, sum(x) AS s, avg(x) AS m FROM a GROUP BY k")
+    assert job.tick({"k": "p", "x": 0.1}, {"k": "p", "x": 1e300}) == [("p", 1e300, 5e299, 1)]
+    assert job.tick({"k": "p", "x": 1e300, "d": -1}) == [("p", 1e300, 5e299, -1), ("p", 0.1, 0.1, 1)]
+    values = [0.1 * n for n in range(1, 30)] + [5e-324, -1.7976931348623157e308]
+    job.tick(*({"k": "p", "x": x} for x in values))
+    (_, (_, total, mean, _)) = job.tick({"k": "p", "x": 0.0})
+    assert total == math.fsum([0.1, *values])
+    assert mean == total / 33
+    (_, (_, total, mean, _)) = job.tick({"k": "p", "x": float("inf")})
+    assert (total, mean) == (math.inf, math.inf)
+    (_, (_, total, _, _)) = job.tick({"k": "p", "x": float("-inf")})
+    assert math.isnan(total)
+    job.tick(*({"k": "p", "x": x, "d": -1} for x in (float("inf"), float("-inf"))))
+    (_, (_, total, _, _)) = job.tick(*({"k": "p", "x": x, "d": -1} for x in values))
+    assert total == 0.1
+
+
+def test_what_is_kept_of_what_came_and_went_is_nothing() -> None:
+    job = Job("SELECT k, max(v) AS m, sum(x) AS s FROM a GROUP BY k", partitions=1)
+    for _ in range(8):
+        row = {"k": "p", "v": 1, "x": 0.1}
+        job.tick(row)
+        job.tick({**row, "d": -1})
+    groups = job.job.driver.manifest.queries["console"].nodes[1].arrangements["#1"]
+    assert groups.retained == 0
+    assert groups.stored <= 4 * 2  # of one tier of runs that is still to be merged
+
+
+def test_one_group_that_does_not_fit_is_refused_by_name() -> None:
+    job = Job(
+        "SELECT k, max(w) AS m FROM b GROUP BY k",
+        partitions=1,
+        settings="SET max_task_memory = '16 MB';",
+    )
+
+    def fill() -> None:
+        for first in range(0, 80, 8):
+            job.tick(b=tuple({"k": "p", "w": f"{number:08}" * 40_000} for number in range(first, first + 8)))
+
+    with pytest.raises(EngineError, match="what is kept of one group") as caught:
+        fill()
+    assert caught.value.code == "task-memory"
+
+
+def test_many_wide_groups_go_out_in_parts() -> None:
+    job = Job(
+        "SELECT k, max(w) AS m FROM b GROUP BY k",
+        partitions=1,
+        settings="SET max_task_memory = '16 MB';",
+    )
+    for first in range(0, 80, 8):
+        wide = tuple({"k": str(number), "w": f"{number:08}" * 40_000} for number in range(first, first + 8))
+        assert len(job.tick(b=wide)) == 8
+    assert len(job.tick(b=tuple({"k": str(number), "w": "9"} for number in range(80)))) == 160

@@ -1,0 +1,66 @@
+"""Groups over all rows: what is refused, and what EXPLAIN says is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+import watersmeet
+from watersmeet.errors import WatersmeetError
+
+TABLES = """
+CREATE TABLE a (k STRING, v INT, x DOUBLE, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
+CREATE TABLE s (k STRING, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
+"""
+
+
+def planned(sql: str, mode: str = "changelog") -> watersmeet.JobPlan:
+    return watersmeet.plan_job(watersmeet.parse_job(f"SET output_mode = {mode};{TABLES}{sql}"))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT k, count(*) AS n FROM s GROUP BY k",
+        "SELECT count(*) AS n FROM s",
+        "SELECT DISTINCT k FROM s",
+        "SELECT x.n FROM (SELECT count(*) AS n FROM s) x",
+        "SELECT x.n FROM s JOIN (SELECT k, count(*) AS n FROM s GROUP BY k) x ON x.k = s.k",
+    ],
+)
+def test_results_that_are_never_final_are_refused_in_append_mode(sql: str) -> None:
+    with pytest.raises(WatersmeetError, match="no result is taken back"):
+        planned(sql, "append")
+
+
+def test_groups_of_a_stream_are_refused() -> None:
+    with pytest.raises(WatersmeetError, match=r"groups of input .* could never be dropped"):
+        planned("SELECT k, count(*) AS n FROM s GROUP BY k")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("stddev(v)", "is not computed yet"),
+        ("bit_xor(v)", "is not computed yet"),
+        ("percentile(v, 0.5)", "is not computed yet"),
+        ("first(v)", "rows of a stream have no order"),
+        ("sum(count(*))", "an aggregate of an aggregate"),
+    ],
+)
+def test_aggregates_that_are_refused(call: str, words: str) -> None:
+    with pytest.raises(WatersmeetError, match=words):
+        planned(f"SELECT k, {call} AS n FROM a GROUP BY k")
+
+
+def test_columns_that_are_not_grouped_by() -> None:
+    with pytest.raises(WatersmeetError, match="neither grouped by"):
+        planned("SELECT k, v, count(*) AS n FROM a GROUP BY k")
+    with pytest.raises(WatersmeetError, match="ROLLUP is not supported"):
+        planned("SELECT k, count(*) AS n FROM a GROUP BY ROLLUP (k)")
+    with pytest.raises(WatersmeetError, match="DISTINCT beside GROUP BY"):
+        planned("SELECT DISTINCT k, count(*) AS n FROM a GROUP BY k")
+
+
+def test_names_of_windows_are_free_where_there_is_none() -> None:
+    plan = planned("SELECT k AS window_start, count(*) AS window_end FROM a GROUP BY k HAVING window_end > 1")
+    assert plan.queries[0].root.watermark_keys == ()
