@@ -151,7 +151,7 @@ def _call(draw: random.Random, names: list[str]) -> tuple[str, str]:
             both(f"sum({one('x')}){chosen}"),
             both(f"avg({one('x')}){chosen}"),
             both(f"avg({one('vn')}){chosen}"),
-            both(f"avg({one('p')}){chosen}"),
+            (f"avg({(p := one('p'))}){chosen}", f"round(avg({p}){chosen}, 6)"),
             both(f"min({one('vnpxtkb')}){chosen}"),
             both(f"max({one('vnpxtkb')}){chosen}"),
             both(f"bool_and({one('b')}){chosen}"),
