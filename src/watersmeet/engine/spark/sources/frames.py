@@ -55,6 +55,12 @@ nothing about what was read."""
 _OF_LINES = frozenset({"linesep", *(name.lower() for name in ANY_READER)})
 """Options of reading lines, whatever they hold."""
 
+_FILE = (
+    "concat(lpad(CAST(unix_micros(_metadata.file_modification_time) AS STRING), 20, '0'), ' ',"
+    " _metadata.file_name)"
+)
+"""By which the files of a tick are in order."""
+
 _BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 
 
@@ -81,7 +87,8 @@ def read(spark: SparkSession, source: Source, *, sources: int = 1, trigger_s: fl
 
 def may_be_broken(source: Source) -> bool:
     """Whether a record of ``source`` can be broken."""
-    return parses(source) or source.change_column is not None or source.primary_key is not None
+    keyed = source.primary_key is not None and (source.traits.log or source.traits.files)
+    return parses(source) or source.change_column is not None or keyed
 
 
 def parses(source: Source) -> bool:
@@ -93,7 +100,13 @@ def parses(source: Source) -> bool:
 
 
 def has_partitions(source: Source) -> bool:
-    return source.traits.tells_partitions or bool(source.partitions)
+    return source.traits.tells_partitions or bool(source.partitions) or _is_ordered_by_file(source)
+
+
+def _is_ordered_by_file(source: Source) -> bool:
+    """Rows of one tick count in the order of its files, which Spark reads by their sizes: `PARTITION` says
+    which file a row is of, in their order."""
+    return source.traits.files and source.primary_key is not None
 
 
 def declared(source: Source) -> str:
@@ -115,17 +128,18 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     frame = read_records(spark.readStream, source, wanted, path, options)
     null = F.lit(None).cast("string")
     columns = [F.col(quoted(column.name)) for column in source.columns]
-    return frame.select(
-        *columns, null.alias(PARTITION), F.col(BROKEN) if parses(source) else null.alias(BROKEN)
-    )
+    file = F.col(PARTITION) if _is_ordered_by_file(source) else null.alias(PARTITION)
+    return frame.select(*columns, file, F.col(BROKEN) if parses(source) else null.alias(BROKEN))
 
 
 def _envelopes(spark: SparkSession, source: Source, path: str, options: Mapping[str, str]) -> DataFrame:
     """Debezium's events, one in a line."""
     of_lines = {name: value for name, value in options.items() if name in _OF_LINES}
-    lines = spark.readStream.format("text").options(**of_lines).load(hadoop_path(path, stream=True))
+    reader = spark.readStream.format("text").options(**of_lines)
+    frame = reader.load(hadoop_path(path, stream=True))
+    file = F.expr(_FILE) if _is_ordered_by_file(source) else F.lit(None).cast("string")
     parser = {name: value for name, value in options.items() if name not in _OF_LINES}
-    return debezium.changes(lines, source, F.lit(None).cast("string"), parser)
+    return debezium.changes(frame, source, file, parser)
 
 
 _READERS: Mapping[str, Callable[[SparkSession, Source, int, float], DataFrame]] = {
@@ -171,7 +185,8 @@ def read_records(
     path: str,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The declared columns of the files at ``path``, and for formats that parse `BROKEN`.
+    """The declared columns of the files at ``path``, and for formats that parse `BROKEN`; of a table with a
+    primary key also `PARTITION`.
 
     Args:
         options: for the reader; None: those of ``source``.
@@ -182,7 +197,7 @@ def read_records(
     where = hadoop_path(path, stream=isinstance(reading, DataStreamReader))
     if wanted == "parquet":
         frame: DataFrame = reader.schema(declared(source)).load(where)
-        return frame
+        return frame.withColumn(PARTITION, F.expr(_FILE)) if _is_ordered_by_file(source) else frame
     schema: Any = StructType.fromDDL(f"{declared(source)}, {BROKEN} STRING")
     if wanted == "csv":
         reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
@@ -193,7 +208,11 @@ def read_records(
             schema = _in_the_files_order(source, path, options, schema)
     reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
     frame = reader.schema(schema).load(where)
-    return frame.select(*(F.col(quoted(name)) for name in (*(c.name for c in source.columns), BROKEN)))
+    names = [*(column.name for column in source.columns), BROKEN]
+    if _is_ordered_by_file(source):
+        frame = frame.withColumn(PARTITION, F.expr(_FILE))
+        names.append(PARTITION)
+    return frame.select(*(F.col(quoted(name)) for name in names))
 
 
 def hadoop_path(path: str, *, stream: bool) -> str:
