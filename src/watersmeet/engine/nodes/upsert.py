@@ -259,8 +259,6 @@ def _sequences(shape: UpsertShape, kept: SideSlice, records: _Records, before: _
 
 def _dense_ranks(values: pa.Array) -> npt.NDArray[np.int64]:
     """From 0, by value; NaN is the greatest number, and both zeros are one. NULL: `_UNORDERED`."""
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))
     present = values.is_valid().to_numpy(zero_copy_only=False)
     ranks = np.full(len(values), _UNORDERED)
     ranks[present] = pc.rank(values.drop_null(), sort_keys="ascending", tiebreaker="dense").to_numpy() - 1
