@@ -200,8 +200,7 @@ class LocalJob:
         tables = {
             name: to_table(
                 self._sources[name].columns,
-                [row for row, _ in given],
-                [diff * _said(self._sources[name], row) for row, diff in given],
+                *_changes(self._sources[name], given),
             )
             for name, given in rows.items()
             if given and name in self._sources
@@ -293,6 +292,19 @@ def _check_aggregates(query: QueryPlan, shapes: Sequence[NodeShape]) -> None:
                 code="aggregate-function",
                 hint="run it on Spark: watersmeet run, or replay --engine spark",
             )
+
+
+def _changes(source: Source, given: Sequence[tuple[Row, int]]) -> tuple[list[Row], list[int]]:
+    """The rows and their diffs; of what a delete says, as far as it says which row of a primary key goes."""
+    diffs = [diff * _said(source, row) for row, diff in given]
+    rows = [row for row, _ in given]
+    if source.primary_key is not None:
+        named = {*source.primary_key.named, CASE_PARTITION}
+        rows = [
+            row if diff > 0 else {name: value for name, value in row.items() if name in named}
+            for row, diff in zip(rows, diffs, strict=True)
+        ]
+    return rows, diffs
 
 
 def _said(source: Source, row: Row) -> int:
