@@ -82,8 +82,10 @@ def test_it_is_not_read_as_of_a_time_nor_in_append_mode() -> None:
     with pytest.raises(WatersmeetError, match="whose records are changes"):
         watersmeet.parse_job(stream + as_of)
     both = "CREATE TABLE d (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');"
-    with pytest.raises(WatersmeetError, match="output_mode append cannot be kept"):
-        watersmeet.plan_job(watersmeet.parse_job(stream + both + "SELECT c.k FROM c JOIN d ON c.k = d.k"))
+    with pytest.raises(WatersmeetError, match="EMIT FINAL cannot be kept"):
+        watersmeet.plan_job(
+            watersmeet.parse_job(stream + both + "SELECT c.k FROM c JOIN d ON c.k = d.k EMIT FINAL")
+        )
 
 
 def test_changes_beside_or_beneath_the_rows_of_a_join_are_not_read_in_append_mode() -> None:
@@ -95,7 +97,7 @@ def test_changes_beside_or_beneath_the_rows_of_a_join_are_not_read_in_append_mod
         union = f"SELECT a.t FROM {joined} AS a JOIN r ON a.t = r.t UNION ALL SELECT e.t FROM {alone} AS e"
         query = f"SELECT u.t FROM ({union}) u JOIN r ON u.t = r.t"
         with pytest.raises(WatersmeetError, match=words):
-            watersmeet.plan_job(watersmeet.parse_job(streams + query))
+            watersmeet.plan_job(watersmeet.parse_job("SET output_mode = append;" + streams + query))
 
 
 @pytest.mark.parametrize(
@@ -121,18 +123,18 @@ def test_changes_in_process() -> None:
         return sorted(tuple(row.values()) for row in output.rows["out"])
 
     row = {"k": 1, "v": "a", "n": 5}
-    assert tick(c=[{**row, "op": "c"}], o=[{"k": 1, "d": 2}]) == [(1, "a", 5, 1, 1), (1, "a", 5, 1, 1)]
-    assert tick(o=[{"k": 1, "d": -1}]) == [(1, "a", 5, 1, -1)]
+    assert tick(c=[{**row, "op": "c"}], o=[{"k": 1, "d": 2}]) == [(1, "a", 5, 1, 2, 1)]
+    assert tick(o=[{"k": 1, "d": -1}]) == [(1, "a", 5, 1, -1, 2)]
     assert tick(c=[{**row, "op": "d"}, {**row, "v": "b", "op": "c"}]) == [
-        (1, "a", 5, 1, -1),
-        (1, "b", 5, 1, 1),
+        (1, "a", 5, 1, -1, 3),
+        (1, "b", 5, 1, 1, 3),
     ]
     for wrong in ({"k": 1, "d": None}, {"k": 1, "d": 2 * 10**9}, {"k": 1, "d": "two"}, {"k": 1, "d": 1.5}):
         with pytest.raises(EngineError, match=r"does not say what becomes of it|is no SMALLINT"):
             tick(o=[wrong])
     with pytest.raises(EngineError, match="inserts are I, i, c"):
         tick(c=[{**row, "op": "u"}])
-    assert tick(o=[{"k": 1, "d": -1}]) == [(1, "b", 5, 1, -1)]
+    assert tick(o=[{"k": 1, "d": -1}]) == [(1, "b", 5, 1, -1, 4)]
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_the_hint_would_do():
     assert joined(f"l.t >= r.t AND {hint}").bounds
 
 
+APPEND = Options(output_mode=OutputMode.APPEND)
 CHANGELOG = Options(output_mode=OutputMode.CHANGELOG)
 
 
@@ -97,7 +98,8 @@ def test_tables_need_no_bound_but_cannot_append():
     plan = planned("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables, options=CHANGELOG)
     assert plan.root.bounds == ()
     with pytest.raises(PlanError, match="append-of-updates"):
-        planned("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables)
+        planned("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables, options=APPEND)
+    assert planned("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables).options == CHANGELOG
 
 
 def test_a_stream_beside_a_table_is_pointed_to_the_as_of_join():

@@ -21,7 +21,7 @@ from tests.support.ticks import (
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
-from watersmeet.names import is_ours
+from watersmeet.names import CHANGE_COLUMNS, is_ours
 from watersmeet.state.run import schema_of
 from watersmeet.state.store import MemoryStore, Store
 from watersmeet.testing.oracle.case import run_case
@@ -309,7 +309,9 @@ IN_CHANGES = {
 def summed(rows: list[dict[str, Any]]) -> Counter[Any]:
     found: Counter[Any] = Counter()
     for row in rows:
-        found[tuple(sorted((name, v) for name, v in row.items() if name != "_diff"))] += row["_diff"]
+        found[tuple(sorted((name, v) for name, v in row.items() if name not in CHANGE_COLUMNS))] += row[
+            "_diff"
+        ]
     return Counter({row: n for row, n in found.items() if n})
 
 

@@ -50,7 +50,7 @@ Rule = Annotated[str | None, typer.Option(help="Output watermarks: tight or limi
 Lateness = Annotated[
     str | None, typer.Option(help="How late a row may still be: '5 seconds', or a number for integer times.")
 ]
-Mode = Annotated[str | None, typer.Option(help="append (final rows only) or changelog.")]
+Mode = Annotated[str | None, typer.Option(help="append (final rows) or changelog, of queries without EMIT.")]
 Plan = Annotated[str | None, typer.Option(help="auto or cascade.")]
 MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
 TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]

@@ -13,7 +13,7 @@ from watersmeet.front.query.select import query_of
 from watersmeet.front.text.place import taken_name
 from watersmeet.front.types.columns import type_named
 from watersmeet.names import ROW, is_ours
-from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, PrimaryKey, Sink, Source
+from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, OutputMode, PrimaryKey, Sink, Source
 from watersmeet.spec.options.primary_key import primary_key
 from watersmeet.types.sql_type import INTEGERS, TIMES
 
@@ -46,6 +46,8 @@ def case_job(case: Mapping[str, Any]) -> Job:
         # A case says what comes out, and that is the same by any plan: `replay` says by which one it was.
         value = "cascade" if (key, value) == ("plan", DELTA) else value
         settings.set(key, "none" if value is None else str(value))
+    if settings.options.output_mode is None:
+        settings.options = replace(settings.options, output_mode=OutputMode.APPEND)
     if "query" not in case:
         raise SpecError("the case has no query", code="bad-case")
     query = query_of(case["query"], sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot.tokens import Token
 
@@ -10,6 +11,7 @@ from watersmeet.errors import SqlError, WatersmeetError, flat_enough, near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl.create import Infer, declared_name, read_declaration
 from watersmeet.front.ddl.settings import Settings, read_set
+from watersmeet.front.query.emit import emitted, refuse_emitted
 from watersmeet.front.query.expressions.functions import OWN_FUNCTIONS
 from watersmeet.front.query.flow import Flow, flow_of
 from watersmeet.front.query.inserts import insert_of, insert_target
@@ -204,7 +206,9 @@ class _Reader:
         cursor.expect("AS")
         if cursor.at_end:
             raise cursor.unexpected("SELECT")
-        return select_flow(parse_tokens(self.text, cursor.rest()), self.catalog, self.text)
+        tokens = cursor.rest()
+        refuse_emitted(tokens, self.text)
+        return select_flow(parse_tokens(self.text, tokens), self.catalog, self.text)
 
     def _is_taken(self, name: str, replaces: bool, keeps: bool, start: int) -> bool:
         """Is it declared, and IF NOT EXISTS leaves it? Raises: SqlError unless it may be replaced."""
@@ -228,8 +232,9 @@ class _Reader:
         if cursor.at_end:
             raise cursor.unexpected("SELECT")
         tokens = cursor.rest()
-        query = build_query(parse_tokens(self.text, tokens), self.catalog, self.text, self._slice(tokens))
-        return sink, (query, columns, start)
+        asked, mode = emitted(tokens, self.text)
+        query = build_query(parse_tokens(self.text, asked), self.catalog, self.text, self._slice(tokens))
+        return sink, (replace(query, mode=mode), columns, start)
 
     def _slice(self, tokens: Sequence[Token]) -> str:
         return self.text.sql[tokens[0].start : tokens[-1].end + 1]

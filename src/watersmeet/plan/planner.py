@@ -12,6 +12,7 @@ from dataclasses import replace
 from watersmeet.errors import PlanError, flat_enough, raise_all
 from watersmeet.plan import rules
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
+from watersmeet.plan.mode import with_mode
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.nodes.keyed import keyed
 from watersmeet.plan.nodes.stages import FoldedQuery, folded, named
@@ -75,6 +76,7 @@ def _plan(
 def _planned(
     name: str, sink: Sink, query: Query, options: Options
 ) -> tuple[QueryPlan | None, Sequence[PlanError]]:
+    options = with_mode(options, query)
     try:
         asked = folded(named(keyed(query)))
     except PlanError as error:

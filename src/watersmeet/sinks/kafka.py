@@ -96,8 +96,8 @@ class KafkaSink(WithoutParts):
             return key, f"to_csv(struct(*), {text_options_sql('csv')})"
         if all(name in types for name in CHANGE_COLUMNS):
             raise SpecError(
-                f'format raw of kafka sink "{self._spec.name}" has no place for {" and ".join(CHANGE_COLUMNS)},'
-                " which say whether a row comes or goes",
+                f'format raw of kafka sink "{self._spec.name}" has no place for'
+                f" {' and '.join(CHANGE_COLUMNS)}, which say whether a row comes or goes",
                 code="raw-of-changes",
                 hint="choose format json or csv",
             )

@@ -387,7 +387,8 @@ class Query:
     """Rows of a relation that pass ``where``, as ``outputs``.
 
     With an ``aggregation`` the rows that pass are grouped, and ``outputs`` mention, unqualified, its keys and
-    aggregates by name, and of windows ``window_start`` and ``window_end``, the query's event times.
+    aggregates by name, and of windows ``window_start`` and ``window_end``, the query's event times. ``mode``: what EMIT
+    asks for; None: it says nothing.
     """
 
     relation: Relation
@@ -395,6 +396,7 @@ class Query:
     outputs: tuple[OutputColumn, ...]
     sql: str
     aggregation: Aggregation | None = None
+    mode: OutputMode | None = None
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -443,6 +445,8 @@ class WatermarkRule(Enum):
 
 
 class OutputMode(Enum):
+    """What a query puts out: rows that are final (EMIT FINAL), or changes of its result (EMIT CHANGES)."""
+
     APPEND = "append"
     CHANGELOG = "changelog"
 
@@ -471,17 +475,23 @@ class Options:
     ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
     watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
     and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and intervals of fixed
-    length do not depend on it."""
+    length do not depend on it. ``output_mode``: that of queries that say none themselves; None: what their
+    sources allow. Of a planned query it is its own."""
 
     watermark_rule: WatermarkRule = WatermarkRule.TIGHT
     allowed_lateness: int = 0
-    output_mode: OutputMode = OutputMode.APPEND
+    output_mode: OutputMode | None = None
     plan: PlanChoice = PlanChoice.AUTO
     max_rows: int | None = None
     null_time: NullTime = NullTime.COUNT
     max_task_memory: int = TASK_MEMORY
     time_zone: str = UTC
     lenient: bool = False
+
+    @property
+    def mode(self) -> OutputMode:
+        """That of a planned query."""
+        return self.output_mode or OutputMode.APPEND
 
 
 @dataclass(frozen=True)

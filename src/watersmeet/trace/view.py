@@ -84,7 +84,7 @@ def _head(trace: Trace) -> Lines:
     late = ""
     if lateness:
         late = f", allowed lateness {trace.distance(_first_key(trace), lateness)}"
-    yield f"watermark rule {rule.value}, output mode {query.options.output_mode.value}{late}"
+    yield f"watermark rule {rule.value}, output mode {query.options.mode.value}{late}"
     for join in trace.query.every(JoinPlan):
         yield from _section(f"{_title(join)}: postpone map", _postpone_map(trace, join))
 

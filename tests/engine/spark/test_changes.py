@@ -144,3 +144,39 @@ def test_values_that_nothing_tells_to_be_equal_are_refused_before_the_first_tick
         EngineError, match='column "r" is ARRAY<VARIANT>, of which nothing tells equal values'
     ):
         until_caught_up(spark, text, tmp_path / "checkpoint")
+
+
+BOTH = """
+CREATE TABLE l (t BIGINT, k STRING, WATERMARK FOR t AS t - 5)
+    WITH ('connector' = 'file', 'path' = '{folder}/l', 'format' = 'json');
+CREATE TABLE r (t BIGINT, k STRING, WATERMARK FOR t AS t - 5)
+    WITH ('connector' = 'file', 'path' = '{folder}/r', 'format' = 'json');
+CREATE SINK final WITH ('connector' = 'file', 'path' = '{folder}/final', 'format' = 'json');
+CREATE SINK eager WITH ('connector' = 'file', 'path' = '{folder}/eager', 'format' = 'json');
+INSERT INTO final SELECT l.k, r.t FROM l LEFT JOIN r ON l.k = r.k AND l.t = r.t EMIT FINAL;
+INSERT INTO eager SELECT l.k, r.t FROM l LEFT JOIN r ON l.k = r.k AND l.t = r.t EMIT CHANGES;
+"""
+
+
+def test_a_job_with_final_rows_and_changes_of_the_same_streams(spark, tmp_path):
+    ticks = [
+        {"l": [{"t": 1, "k": "a"}, {"t": 1, "k": "b"}], "r": []},
+        {"l": [{"t": 99, "k": "c"}], "r": [{"t": 1, "k": "a"}, {"t": 99, "k": "z"}]},
+    ]
+    for number, given in enumerate(ticks):
+        for table, rows in given.items():
+            write_rows(tmp_path, table, number, rows)
+        until_caught_up(spark, BOTH.format(folder=tmp_path), tmp_path / "checkpoint")
+
+    def written(sink: str) -> list[str]:
+        files = (tmp_path / sink).glob("**/*.json")
+        return sorted(line for file in files for line in file.read_text().splitlines())
+
+    assert written("final") == ['{"k":"a","t":1}', '{"k":"b","t":null}']
+    assert written("eager") == [
+        '{"k":"a","t":1,"_diff":1,"_tick":2}',
+        '{"k":"a","t":null,"_diff":-1,"_tick":2}',
+        '{"k":"a","t":null,"_diff":1,"_tick":1}',
+        '{"k":"b","t":null,"_diff":1,"_tick":1}',
+        '{"k":"c","t":null,"_diff":1,"_tick":2}',
+    ]

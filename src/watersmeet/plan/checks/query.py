@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from watersmeet.errors import PlanError
 from watersmeet.names import CHANGE_COLUMNS, is_node_alias
 from watersmeet.plan.join_inputs import JoinInputs, name_of
+from watersmeet.plan.mode import changing
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.spec.model import OnIdle, Options, OutputColumn, OutputMode, Sink
 
@@ -25,16 +26,15 @@ def check_query(
 
 
 def _append(inputs: JoinInputs, options: Options) -> list[PlanError]:
-    # What is beneath a stage is told by the stage's own inputs, which are among these.
-    changing = [i for i in inputs.in_order if not i.as_of and any(s.changes or s.is_table for s in i.sources)]
-    if not changing or options.output_mode is OutputMode.CHANGELOG:
+    taken_back = changing(inputs.in_order)
+    if not taken_back or options.output_mode is OutputMode.CHANGELOG:
         return []
-    names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in changing)
+    names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in taken_back)
     return [
         PlanError(
-            f"rows of {names} can be taken back, so no result is final: output_mode append cannot be kept",
+            f"rows of {names} can be taken back, so no result is final: EMIT FINAL cannot be kept",
             code="append-of-updates",
-            hint="SET output_mode = changelog: results then carry +1 or -1",
+            hint="EMIT CHANGES (output_mode changelog): results then say how often each row comes or goes",
         )
     ]
 

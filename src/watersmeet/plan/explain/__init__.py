@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import singledispatch
 
 from watersmeet.event_time import MAX_TIME
+from watersmeet.names import SHOWN_DIFF, SHOWN_TICK
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.durations import distance, duration
 from watersmeet.plan.explain.flow import flow_lines
@@ -39,7 +40,7 @@ from watersmeet.plan.model.nodes import (
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.plan.order.measured import MeasuredQuery
-from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, StageBranch, WatermarkRule
+from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, OutputMode, StageBranch, WatermarkRule
 from watersmeet.spec.time_zones import UTC
 
 
@@ -75,7 +76,10 @@ def explain_query(query: QueryPlan, measured: MeasuredQuery | None = None) -> st
         *state_sections(query, measured),
         (
             "Output columns",
-            [f"{o.name} = {plain(text_of(as_written(query, o.expr)))}" for o in query.outputs],
+            [
+                *(f"{o.name} = {plain(text_of(as_written(query, o.expr)))}" for o in query.outputs),
+                *(_CHANGES if query.options.mode is OutputMode.CHANGELOG else ()),
+            ],
         ),
         ("Options", list(_options(query))),
         ("Warnings", list(query.warnings)),
@@ -153,10 +157,16 @@ def _lag(lag: int | None, in_time: bool) -> str:
     return "watermark by explicit advances" if lag is None else f"lag {distance(lag, in_time)}"
 
 
+_CHANGES = (
+    f"{SHOWN_DIFF} = how often the row comes, below zero: goes; summed per row and tick",
+    f"{SHOWN_TICK} = the number of the tick",
+)
+
+
 def _options(query: QueryPlan) -> Iterator[str]:
     options = query.options
     rule = "tight" if options.watermark_rule is WatermarkRule.TIGHT else "limit"
-    yield f"watermark rule {rule}, output mode {options.output_mode.value}"
+    yield f"watermark rule {rule}, output mode {options.mode.value}"
     if options.allowed_lateness:
         timed = any(is_timed(s.input, c) for s in query.sides for c in s.event_times)
         lateness = distance(options.allowed_lateness, timed)

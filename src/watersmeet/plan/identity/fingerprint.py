@@ -40,7 +40,7 @@ def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
     origins = origins_of(nodes)
     content = {
         "version": _VERSION_OF_CHANGES if options.output_mode is OutputMode.CHANGELOG else _VERSION,
-        "output_mode": options.output_mode.value,
+        "output_mode": options.mode.value,
         "nodes": [_node(node, origins) for node in nodes],
     }
     if options.time_zone != UTC:
