@@ -7,7 +7,8 @@ import pytest
 import watersmeet
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.plan.explain import explain
-from watersmeet.spec.model import ChangeColumn, Job
+from watersmeet.spec.changing import ChangeColumn
+from watersmeet.spec.model import Job
 
 TABLE = "CREATE TABLE c (k BIGINT, v STRING, op STRING, n INT) WITH ('connector' = 'memory'{}); "
 JOINED = """SET output_mode = changelog;

@@ -13,7 +13,8 @@ from watersmeet.front.query.select import query_of
 from watersmeet.front.text.place import taken_name
 from watersmeet.front.types.columns import type_named
 from watersmeet.names import ROW, is_ours
-from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, OutputMode, PrimaryKey, Sink, Source
+from watersmeet.spec.changing import PrimaryKey
+from watersmeet.spec.model import Column, EventTime, Insert, Job, OnIdle, OutputMode, Sink, Source
 from watersmeet.spec.options.primary_key import primary_key
 from watersmeet.types.sql_type import INTEGERS, TIMES
 

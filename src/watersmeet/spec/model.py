@@ -19,6 +19,7 @@ from enum import Enum
 
 from sqlglot import exp
 
+from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import Connector, connector_of
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import SqlType
@@ -51,45 +52,6 @@ class EventTime:
 class OnIdle(Enum):
     HOLD = "hold"
     FOLLOW = "follow"
-
-
-@dataclass(frozen=True)
-class ChangeColumn:
-    """A column of a source's records that says what becomes of their rows: one of ``inserts`` or of
-    ``deletes``; where there are none of these, how often a row comes (below zero: goes)."""
-
-    column: str
-    inserts: tuple[str, ...] = ()
-    deletes: tuple[str, ...] = ()
-
-    @property
-    def is_diff(self) -> bool:
-        """It holds a number."""
-        return not self.inserts
-
-
-TOMBSTONES_US = 24 * 60 * 60 * 1_000_000
-"""How long deletes are remembered, unless the source says otherwise."""
-
-
-@dataclass(frozen=True)
-class PrimaryKey:
-    """Of a table with at most one row per key: a record that comes takes the place of the key's row, and one
-    that goes deletes it, whatever else it says.
-
-    ``columns``: those of the key, which are not NULL. ``sequence``: a column by which the changes of a key
-    are ordered; None: as they come. ``tombstones_us``: how long a delete is remembered by the clock of the
-    ticks, so that an older change that comes after it is known for one; None: not at all.
-    """
-
-    columns: tuple[str, ...]
-    sequence: str | None = None
-    tombstones_us: int | None = None
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """The columns that say which change it is."""
-        return self.columns if self.sequence is None else (*self.columns, self.sequence)
 
 
 @dataclass(frozen=True)

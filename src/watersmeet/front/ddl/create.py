@@ -32,8 +32,9 @@ from watersmeet.front.ddl.options import (
 from watersmeet.front.ddl.primary_key import KeyClause, key_clause, key_of, not_enforced
 from watersmeet.front.text.place import Refused
 from watersmeet.front.text.tokens import Cursor, parse_tokens
+from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
-from watersmeet.spec.model import ChangeColumn, Column, EventTime, Sink, Source
+from watersmeet.spec.model import Column, EventTime, Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.kafka import records_of
 from watersmeet.types.parser import parse_type

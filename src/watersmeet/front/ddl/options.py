@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 
 from watersmeet.errors import SqlError
 from watersmeet.front.ddl.durations import duration_us
+from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.connectors import connector_of
-from watersmeet.spec.model import ChangeColumn, Column, OnIdle
+from watersmeet.spec.model import Column, OnIdle
 from watersmeet.spec.options.changes import OPTIONS, change_column
 from watersmeet.spec.secrets import guarded
 

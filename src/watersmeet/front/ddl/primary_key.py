@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from watersmeet.errors import SqlError
 from watersmeet.front.ddl.options import OptionError, SourceFields
 from watersmeet.front.text.tokens import Cursor
+from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import connector_of
-from watersmeet.spec.model import ChangeColumn, Column, EventTime, PrimaryKey
+from watersmeet.spec.model import Column, EventTime
 from watersmeet.spec.options.changes import UPSERT
 from watersmeet.spec.options.primary_key import SEQUENCE, TOMBSTONES, primary_key
 

@@ -8,7 +8,8 @@ from watersmeet.plan.explain.durations import duration
 from watersmeet.plan.explain.words import Sections
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import UpsertPlan
-from watersmeet.spec.model import PrimaryKey, Source
+from watersmeet.spec.changing import PrimaryKey
+from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.kafka import records_of
 

@@ -23,16 +23,8 @@ from watersmeet.event_time import Side, TimeComparison
 from watersmeet.measure import Measured
 from watersmeet.plan.model.conditions import Bands, Careful, KeyPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
-from watersmeet.spec.model import (
-    WINDOW_END,
-    WINDOW_START,
-    Column,
-    Expr,
-    JoinKind,
-    PrimaryKey,
-    Source,
-    WindowKind,
-)
+from watersmeet.spec.changing import PrimaryKey
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Expr, JoinKind, Source, WindowKind
 
 
 @dataclass(frozen=True, kw_only=True)

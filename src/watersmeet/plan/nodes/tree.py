@@ -12,13 +12,13 @@ from itertools import count
 
 from watersmeet.event_time import Side
 from watersmeet.plan.join_inputs import JoinInputs, Ref, refs
+from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import (
     Aggregation,
     Expr,
     Input,
     Join,
     JoinKind,
-    PrimaryKey,
     Query,
     Relation,
     StageBranch,

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from watersmeet.errors import WatersmeetError, near_names
-from watersmeet.spec.model import ChangeColumn, Column
+from watersmeet.spec.changing import ChangeColumn
+from watersmeet.spec.model import Column
 from watersmeet.types.sql_type import INTEGERS, STRING
 
 INSERTS = ("I", "i", "c", "r", "+I", "+U", "INSERT", "insert")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from watersmeet.errors import WatersmeetError, near_names
-from watersmeet.spec.model import TOMBSTONES_US, Column, PrimaryKey
+from watersmeet.spec.changing import TOMBSTONES_US, PrimaryKey
+from watersmeet.spec.model import Column
 from watersmeet.types.sql_type import SqlType
 
 SEQUENCE, TOMBSTONES = "sequence.by", "tombstones"

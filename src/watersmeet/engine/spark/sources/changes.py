@@ -8,7 +8,8 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.names import DIFF
-from watersmeet.spec.model import ChangeColumn, Source
+from watersmeet.spec.changing import ChangeColumn
+from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import MOST_TIMES
 
 

@@ -19,7 +19,8 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.names import DIFF, PARTITION, ours
-from watersmeet.spec.model import PrimaryKey, Source
+from watersmeet.spec.changing import PrimaryKey
+from watersmeet.spec.model import Source
 
 _PARSED, _CORRUPT, _CHANGE, _KEY = ours("parsed"), ours("corrupt"), ours("change"), ours("key")
 

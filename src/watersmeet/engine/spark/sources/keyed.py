@@ -19,7 +19,8 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.names import DIFF, PARTITION, ours
-from watersmeet.spec.model import PrimaryKey, Source
+from watersmeet.spec.changing import PrimaryKey
+from watersmeet.spec.model import Source
 from watersmeet.spec.options.kafka import RAW, key_format
 
 _PARSED, _CORRUPT, _KEY, _NO_VALUE = ours("parsed"), ours("corrupt"), ours("key"), ours("no_value")
