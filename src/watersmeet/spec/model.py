@@ -349,8 +349,8 @@ class Query:
     """Rows of a relation that pass ``where``, as ``outputs``.
 
     With an ``aggregation`` the rows that pass are grouped, and ``outputs`` mention, unqualified, its keys and
-    aggregates by name, and of windows ``window_start`` and ``window_end``, the query's event times. ``mode``: what EMIT
-    asks for; None: it says nothing.
+    aggregates by name, and of windows ``window_start`` and ``window_end``, the query's event times.
+    ``mode``: what EMIT asks for; None: it says nothing.
     """
 
     relation: Relation
