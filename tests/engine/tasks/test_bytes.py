@@ -25,8 +25,7 @@ from tests.support.ticks import (
 )
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.nodes import changelog
-from watersmeet.engine.tasks import memory
+from watersmeet.engine.tasks import changes, memory
 from watersmeet.engine.tasks.write import SideWriter
 from watersmeet.errors import EngineError, SqlError
 from watersmeet.front.ddl.settings import Settings
@@ -104,7 +103,7 @@ def test_changes_beyond_the_setting_are_refused_before_they_are_copied(monkeypat
     def copied(batch):
         raise AssertionError("copied")
 
-    monkeypatch.setattr(changelog, "whole", copied)
+    monkeypatch.setattr(changes, "whole", copied)
     job = wide_job(JOINED, max_task_memory="16 MB", output_mode="changelog")
     with pytest.raises(EngineError, match=r'the changes of "l" in a tick of one task are \d+') as error:
         job.tick(arriving(l=[{"t": 1, "k": "a", "v": str(n) * 1_000_000} for n in range(20, 30)]))

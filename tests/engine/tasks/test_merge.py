@@ -198,3 +198,29 @@ def test_a_merge_in_which_nothing_is_left_leaves_no_run(eager):
     runs = job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"].runs
     assert sum(each.run.rows for each in runs) == 1
     assert job.state[QUERY] == {"l": 1, "r": 1}
+
+
+def test_runs_with_most_rows_that_are_gone_are_written_anew_where_rows_change():
+    """When one in six of all rows is gone, until it is fewer than one in eleven."""
+    often, seldom = live("often", 50_000, released=20_000), live("seldom", 100_000, released=3_000)
+    parts = [live(f"part {n}", 25_000, group="parts", released=5_000) for n in range(2)]
+    state = [often, *parts, seldom]
+    assert choose(state) == []
+    assert choose(state, changing=True) == [["often"]]
+    halved = [live("often", 50_000, released=10_000), *parts, seldom]
+    assert choose(halved, changing=True) == []
+    more = [often, *parts, live("seldom", 100_000, released=11_000)]
+    assert choose(more, changing=True) == [["often", "part 0", "part 1"]]
+    few = [live("few", 3_000, released=2_900)]
+    assert choose(few, changing=True) == []
+
+
+def test_what_is_merged_anyway_is_not_cleared_twice():
+    state = [live(f"small {n}", 9_000, released=8_000) for n in range(FAN_IN)]
+    assert choose(state, changing=True) == [names(state)]
+
+
+def test_runs_that_stand_for_no_row_are_cleared_by_themselves():
+    rows, deletes = live("rows", 20_000, released=9_000), live("deletes", 20_000, released=9_000)
+    deletes.run = deletes.run.model_copy(update={"stands_for": 0})
+    assert choose([rows, deletes], changing=True) == [["rows"], ["deletes"]]

@@ -6,6 +6,9 @@ disk after its release is bounded by one group per end of the retained span.
 
 Runs that hold deletes of a table's rows, and none of them, are merged with their like.
 
+Rows that change go at any age, and not in the order in which they came. There the groups with most rows that
+are gone are written anew when all together hold more than `MOST_GONE` of them for each that is not.
+
 Merging partial aggregates combines those of one pane and group. There the number of groups of runs bounds how
 often one is kept, so fewer are left unmerged (`COMBINING_FAN_IN`), and they grow as far as they have to.
 """
@@ -24,8 +27,19 @@ SMALL_ROWS = 4_096
 """Groups up to this size are of one tier: merging them costs next to nothing."""
 
 
-def choose(runs: Sequence[LiveRun], *, combining: bool = False) -> list[list[str]]:
-    """The merges that are due: lists of run names, oldest group first. Every run is in at most one."""
+MOST_GONE = 0.2
+"""Of changing rows: more rows that are gone, for each that is not, are not left in files."""
+LEFT_GONE = 0.1
+"""So many are left at most when some are cleared away."""
+
+
+def choose(runs: Sequence[LiveRun], *, combining: bool = False, changing: bool = False) -> list[list[str]]:
+    """The merges that are due: lists of run names, oldest group first. Every run is in at most one.
+
+    Args:
+        combining: merging leaves fewer rows.
+        changing: rows may go at any age, so that runs of any age may hold rows that are gone.
+    """
     fan_in = COMBINING_FAN_IN if combining else FAN_IN
     groups: dict[str, list[LiveRun]] = defaultdict(list)
     for live in runs:
@@ -44,6 +58,42 @@ def choose(runs: Sequence[LiveRun], *, combining: bool = False) -> list[list[str
             [live.run.name for name in chosen for live in groups[name]]
             for chosen in ([names] if combining else _filled(names, sizes, held))
             if len(chosen) >= fan_in // 2
+        ]
+    if changing:
+        merges += _clearing(groups, {name for merged in merges for name in merged})
+    return merges
+
+
+def _clearing(groups: Mapping[str, Sequence[LiveRun]], merged: set[str]) -> list[list[str]]:
+    """The groups to be written anew since many of their rows are gone, those with the greatest share of them
+    first. A row that goes costs the writing of 1 / `LEFT_GONE` others at most, however many there are."""
+    merges = []
+    for stand_for_none in (False, True):
+        own = {
+            name: members
+            for name, members in groups.items()
+            if (members[0].run.stands_for == 0) == stand_for_none
+        }
+        there = sum(live.stored for members in own.values() for live in members)
+        gone = {
+            name: sum(live.released for live in members)
+            for name, members in own.items()
+            if members[0].run.name not in merged
+        }
+        left = sum(gone.values())
+        if left <= max(MOST_GONE * there, SMALL_ROWS):
+            continue
+        chosen = []
+        for name in sorted(gone, key=lambda name: -gone[name] / sum(live.run.rows for live in own[name])):
+            if left <= LEFT_GONE * there:
+                break
+            chosen.append(name)
+            left -= gone[name]
+        in_order = [name for name in own if name in set(chosen)]
+        sizes = {name: sum(live.stored for live in own[name]) for name in in_order}
+        held = {name: sum(_stored_bytes(live) for live in own[name]) for name in in_order}
+        merges += [
+            [live.run.name for name in part for live in own[name]] for part in _filled(in_order, sizes, held)
         ]
     return merges
 

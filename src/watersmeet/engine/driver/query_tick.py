@@ -322,7 +322,11 @@ class QueryTick:
                 )
                 for column in dict.fromkeys([*side.event_times, *releasing])
             },
-            merges=choose(arrangement.runs, combining=self.shapes[node.number].combines),
+            merges=choose(
+                arrangement.runs,
+                combining=self.shapes[node.number].combines,
+                changing=self.shapes[node.number].kept_anew,
+            ),
             index=arrangement.index,
         )
 

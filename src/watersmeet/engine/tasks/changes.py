@@ -7,12 +7,11 @@ away one equal row each by a mark (``gone``). A delete of what is not there is c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from watersmeet.conditions import ExactBand, Key, RealBand
 from watersmeet.engine.messages.reports import SideReport, lower
@@ -28,15 +27,15 @@ from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
 from watersmeet.kernel.match.pairs import Condition, find
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns, held_by, row_sizes, whole
-from watersmeet.kernel.slots import BUCKET_MASK
+from watersmeet.kernel.slots import order_of
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.measure import REAL
+from watersmeet.measure import REAL, Measured
 from watersmeet.names import DIFF, ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import Marks, MarkWriter
-from watersmeet.state.run import sort_rows, write_run
+from watersmeet.state.run import write_run
 
-_BUCKET, _SAME, _ROW = ours("bucket"), ours("same"), ours("row")
+_SLOT, _SAME, _ROW = ours("slot"), ours("same"), ours("row")
 
 
 @dataclass
@@ -58,40 +57,63 @@ def net_changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Chan
     # Before there are copies of them.
     check_bytes(_what(own), held_by(rows.batch), own.task.memory, MOST_BYTES)
     batch = whole(rows.batch)
-    table = pa.Table.from_batches([batch]).append_column(_BUCKET, pa.array(rows.slots & BUCKET_MASK))
-    # Arrow tells 0.0 from −0.0, and does not group by values with parts: numbers stand for such columns.
-    numbered = [field.name for field in batch.schema if _has_parts(field.type) and field.name != DIFF]
-    keys = [name for name in table.column_names if name != DIFF and name not in numbered]
-    if numbered:
-        table = table.append_column(_SAME, pa.array(group_numbers(batch, numbered)))
-        keys.append(_SAME)
-    table = table.select([*keys, DIFF]).append_column(_ROW, pa.array(np.arange(len(batch))))
-    summed = table.group_by(keys, use_threads=False).aggregate([(DIFF, "sum"), (_ROW, "min")])
-    same_rows(
-        "sum changes up",
-        int(pc.sum(table.column(DIFF)).as_py() or 0),
-        int(pc.sum(summed.column(f"{DIFF}_sum")).as_py() or 0),
-    )
-    net = summed.column(f"{DIFF}_sum").to_numpy().astype(np.int64)
-    count(report, "deleted", int(np.abs(batch.column(DIFF).to_numpy()).sum() - np.abs(net).sum()))
-    buckets = summed.column(_BUCKET).to_numpy()
-    firsts = summed.column(f"{_ROW}_min").to_numpy()
-    batch = take_rows(batch.select(own.task.stored_schema.names), firsts)
-    added = repeated(own, batch, np.arange(len(net)), np.maximum(net, 0))
+    diffs = batch.column(DIFF).to_numpy().astype(np.int64)
+    firsts, net = _summed(rows, batch, diffs)
+    count(report, "deleted", int(np.abs(diffs).sum() - np.abs(net).sum()))
+    rows = replace(rows, batch=batch.select(own.task.stored_schema.names))
+    added = repeated(own, rows.batch, firsts, np.maximum(net, 0))
     gone = np.flatnonzero(net < 0)
     inserts = None
     if len(added):
-        sorted_rows, _ = sort_rows(take_rows(batch, added), buckets[added], own.task.layout, own.work.index)
-        zeros = np.zeros(len(sorted_rows), dtype=np.int64)
-        inserts = Change(sorted_rows, 1, zeros, zeros.astype(np.bool_))
+        zeros = np.zeros(len(added), dtype=np.int64)
+        inserts = Change(_spanned(own, rows, added), 1, zeros, zeros.astype(np.bool_))
     deletes = None
     if len(gone):
-        needles, order = sort_rows(take_rows(batch, gone), buckets[gone], own.task.layout, own.work.index)
-        taken = _take_away(own, needles, -net[gone][order], report)
+        needles = needles_at(rows, firsts[gone])
+        taken = _take_away(own, needles, -net[gone], report)
         if len(taken):
             zeros = np.zeros(len(taken), dtype=np.int64)
             deletes = Change(needles_at(needles, taken), -1, zeros, released_before(own, needles, taken))
     return inserts, deletes
+
+
+def _summed(
+    rows: SortedRows, batch: pa.RecordBatch, diffs: npt.NDArray[np.int64]
+) -> tuple[Rows, npt.NDArray[np.int64]]:
+    """(the first of equal rows each, ascending; the sums of their diffs). Equal rows have equal slots: only
+    those that share theirs are compared."""
+    same = rows.slots[1:] == rows.slots[:-1]
+    if not same.any():
+        return np.arange(len(rows)), diffs
+    shared = np.append(same, False) | np.insert(same, 0, False)
+    places = np.flatnonzero(shared)
+    part = take_rows(batch, places)
+    table = pa.Table.from_batches([part]).append_column(_SLOT, pa.array(rows.slots[places]))
+    # Arrow tells 0.0 from −0.0, and does not group by values with parts: numbers stand for such columns.
+    numbered = [field.name for field in batch.schema if _has_parts(field.type) and field.name != DIFF]
+    keys = [name for name in table.column_names if name != DIFF and name not in numbered]
+    if numbered:
+        table = table.append_column(_SAME, pa.array(group_numbers(part, numbered)))
+        keys.append(_SAME)
+    table = table.select([*keys, DIFF]).append_column(_ROW, pa.array(places))
+    summed = table.group_by(keys, use_threads=False).aggregate([(DIFF, "sum"), (_ROW, "min")])
+    firsts = np.concatenate([np.flatnonzero(~shared), summed.column(f"{_ROW}_min").to_numpy()])
+    sums = np.concatenate([diffs[~shared], summed.column(f"{DIFF}_sum").to_numpy()])
+    same_rows("sum changes up", int(diffs.sum()), int(sums.sum()))
+    order = order_of(firsts)
+    return firsts[order], sums[order]
+
+
+def _spanned(own: SideSlice, rows: SortedRows, positions: Rows) -> SortedRows:
+    """The rows at ascending positions (repeats allowed), with their own spans."""
+    if len(positions) == len(rows) and bool((positions == np.arange(len(rows))).all()):
+        return rows
+    chosen, layout = needles_at(rows, positions), own.task.layout
+    measured = dict.fromkeys([*(Measured(column) for column in layout.event_times), *layout.indexes])
+    ordinals = {index.name: chosen.ordinals(index) for index in measured}
+    spans = {name: (int(values.min()), int(values.max())) for name, values in ordinals.items()}
+    greatest = chosen.greatest if chosen.index is None else spans[chosen.index.name][1]
+    return replace(chosen, spans=spans, greatest=greatest)
 
 
 def _what(own: SideSlice) -> str:
@@ -217,9 +239,11 @@ def _write_inserts(
 ) -> list[LiveRun]:
     if inserts is None:
         return []
-    run = write_run(own.store, own.task.arrangement, inserts.rows, own.task.layout, tick=tick)
-    if inserts.matches.any():
-        marks.add(run.name, "count", 0, inserts.matches)
+    run = write_run(
+        own.store, own.task.arrangement, inserts.rows, own.task.layout, tick=tick, group=f"{tick}"
+    )
+    matched = np.flatnonzero(inserts.matches)
+    marks.add_rows(own.store, run.name, "count", (), 0, run.rows, matched, inserts.matches[matched])
     gone = np.zeros(len(inserts.rows), dtype=np.bool_)
     for column in own.task.layout.releasing:
         gone |= below(inserts.rows.times(column), own.work.new_limits.get(column, float("-inf")))

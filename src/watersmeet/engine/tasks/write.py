@@ -13,6 +13,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -138,6 +139,10 @@ class SideWriter:
             branch, task = self._place
             origin = None if self._side.layout.ties is None else (branch, partition, task)
             layout = self._side.layout
+            if (
+                self._side.changes
+            ):  # tasks store what the changes come to: nothing is released from these runs
+                layout = replace(layout, releasing=(), watched=())
             run = write_run(
                 self._store,
                 self._side.arrangement,
