@@ -2,11 +2,11 @@
 
     python -m benchmarks.churn [--live N] [--churn N] [--tick N] [--tasks N]
 
-Two tables joined by a key, in this process with files as on Spark. When ``--live`` rows are there, ``--churn``
-changes follow: half of each tick's are deletes of rows of any age, and half rows that come instead. Live bytes
-are those of the live rows in runs that hold nothing else. The bar: after every tick the files of runs and marks
-that the newest manifest names have at most 1.5 times as many. (The files of the manifest before it are there
-besides until they are deleted.) The right side's rows are few, and stay.
+Two tables joined by a key, in this process with files as on Spark. When ``--live`` rows are there,
+``--churn`` changes follow: half of each tick's are deletes of rows of any age, and half rows that come
+instead. Live bytes are those of the live rows in runs that hold nothing else. The bar: after every tick the
+files of runs and marks that the newest manifest names have at most 1.5 times as many. (The files of the
+manifest before it are there besides until they are deleted.) The right side's rows are few, and stay.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Rows that come and go leave files of at most 1.5 times the live rows' bytes: the benchmark, on a small scale;
-and it tells when they do not."""
+"""Rows that come and go leave files of at most 1.5 times the live rows' bytes: the benchmark, on a small
+scale; and it tells when they do not."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_a_merge_in_which_nothing_is_left_leaves_no_run(eager):
 
 def test_runs_with_most_rows_that_are_gone_are_written_anew_where_rows_change():
     """When one in six of all rows is gone, until it is fewer than one in eleven."""
-    often, seldom = live("often", 50_000, released=20_000), live("seldom", 100_000, released=3_000)
+    often, seldom = live("often", 50_000, released=20_000), live("seldom", 100_000, released=5_000)
     parts = [live(f"part {n}", 25_000, group="parts", released=5_000) for n in range(2)]
     state = [often, *parts, seldom]
     assert choose(state) == []
