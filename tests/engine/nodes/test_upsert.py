@@ -72,6 +72,14 @@ class Table:
                 self.sequences.pop(key, None)
 
 
+class Killed(Exception):
+    """Nothing after it runs."""
+
+
+def killed(*_: Any, **__: Any) -> None:
+    raise Killed
+
+
 def plain(value: Any) -> Any:
     """Equal for equal values, as Spark has it."""
     if isinstance(value, float):
@@ -206,6 +214,12 @@ def test_random_changes_give_the_join_of_what_the_tables_hold(
             name: [({n: written_value(v) for n, v in row.items()}, diff) for row, diff in changes]
             for name, changes in given.items()
         }
+        if r.random() < 0.3:
+            phase = r.choice(["node_task", "settle", "conclude", "commit"])
+            monkeypatch.setattr(job.driver, phase, killed)
+            with pytest.raises(Killed):
+                job.tick(written, clock_us=(clock + 100) * SECOND)  # what it decided does not count
+            job = LocalJob(plan, store, partitions=3, placing=placing, clock_us=clock * SECOND)
         output = job.tick(written, clock_us=clock * SECOND)
         for table in tables.values():
             table.end(clock)

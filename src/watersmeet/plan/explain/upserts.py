@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
+from sqlglot import exp
+
+from watersmeet.names import is_computed
+from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.durations import duration
-from watersmeet.plan.explain.words import Sections
+from watersmeet.plan.explain.words import Sections, plain
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import UpsertPlan
 from watersmeet.spec.changing import PrimaryKey
-from watersmeet.spec.model import Source
+from watersmeet.spec.model import Expr, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.kafka import records_of
 
@@ -32,10 +37,22 @@ def key_lines(key: PrimaryKey) -> Iterator[str]:
     yield f"sequence: {key.sequence}; a record with a lesser one than its key has had is dropped (stale)"
 
 
+def _asked(expr: Expr) -> Expr:
+    """Without what only says for which rows, and that NULL is not TRUE."""
+    if isinstance(expr, exp.Case) and expr.args.get("default") is None and len(expr.args["ifs"]) == 1:
+        return _asked(expr.args["ifs"][0].args["true"])
+    if isinstance(expr, exp.Coalesce) and expr.expressions == [exp.false()]:
+        return cast(Expr, expr.this.unnest())
+    return expr
+
+
 def upsert_sections(node: UpsertPlan, _: QueryPlan) -> Sections:
     """What there is to say of it."""
     key, name = node.primary_key, node.side.title
-    kept = [f"{name}: one row per key ({', '.join(node.side.kept)}), until it is deleted"]
+    branch = node.side.sources[0][1]
+    made = {column: plain(text_of(_asked(expr))) for column, expr in branch.columns if is_computed(column)}
+    columns = ", ".join(made.get(column, column) for column in node.side.kept)
+    kept = [f"{name}: one row per key ({columns}), until it is deleted"]
     if key.sequence is not None and key.tombstones_us is not None:
         kept.append(
             f"{name}: of a deleted one {', '.join(key.named)}, for {duration(key.tombstones_us)} by the clock"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.spec.changing import TOMBSTONES_US, PrimaryKey
 from watersmeet.spec.model import Column
-from watersmeet.types.sql_type import SqlType
+from watersmeet.types.sql_type import PLAIN, SqlType
 
 SEQUENCE, TOMBSTONES = "sequence.by", "tombstones"
 OPTIONS = (SEQUENCE, TOMBSTONES)
@@ -76,7 +76,7 @@ def _column(what: str, name: str, columns: Sequence[Column], error: Problem) -> 
 
 
 def _may_be_key(type_: SqlType) -> bool:
-    return not type_.is_nested and not type_.is_interval
+    return type_ in PLAIN or type_.is_decimal
 
 
 def _is_ordered(type_: SqlType) -> bool:
