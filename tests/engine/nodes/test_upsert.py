@@ -378,3 +378,9 @@ def test_nothing_is_computed_of_what_a_delete_says_beside_its_key():
     sums = Sums("SELECT c.id, o.number FROM o JOIN c ON CAST(c.name AS BIGINT) = o.customer")
     assert sums.tick(c=[(1, "5", 0, "I")], o=[(7, 5, 1)]) == {(1, 7): 1}
     assert sums.tick(c=[(1, "no number", 0, "D")]) == {}
+
+
+def test_a_table_may_be_put_together_with_itself():
+    sums = Sums("SELECT name FROM c WHERE level > 0 UNION ALL SELECT name FROM c WHERE level > 1")
+    assert sums.tick(c=[(1, "a", 2, "I"), (2, "b", 1, "I")]) == {("a",): 2, ("b",): 1}
+    assert sums.tick(c=[(1, "a", 1, "I"), (2, None, None, "D")]) == {("a",): 1}
