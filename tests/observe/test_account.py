@@ -100,3 +100,9 @@ def test_deletes_of_rows_that_were_not_there_have_a_line():
     found = Account((InputAccount.of("o", counts, retained=1),))
     assert found.adds_up()
     assert found.late_lines() == ["o: 1,200 deletes of rows that were not there: not applied"]
+
+
+def test_stale_changes_have_a_line():
+    found = Account((InputAccount.of("c.c", {"in": 5, "deleted": 1, "stale": 3}, retained=1),))
+    assert found.adds_up()
+    assert found.late_lines() == ["c.c: 3 changes older than the last one of their primary key: dropped"]

@@ -141,13 +141,18 @@ class Account:
         }
 
     def late_lines(self) -> list[str]:
-        """A line for each input with late rows: how late they were; and for each with deletes of rows that
-        were not there."""
+        """A line for each input with late rows: how late they were; for each with deletes of rows that were
+        not there; and for each with stale changes."""
         late = [line for line in (row.late_line() for row in self.inputs) if line is not None]
+        told = (
+            ("missing_deletes", "deletes of rows that were not there: not applied"),
+            ("stale", "changes older than the last one of their primary key: dropped"),
+        )
         return late + [
-            f"{row.input}: {row.missing_deletes:,} deletes of rows that were not there: not applied"
+            f"{row.input}: {getattr(row, place):,} {words}"
+            for place, words in told
             for row in self.inputs
-            if row.missing_deletes
+            if getattr(row, place)
         ]
 
     def tables(self, width: int) -> list[Table]:

@@ -9,7 +9,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import csv, parquet
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.local.replay import replay_case as replay_here
@@ -94,6 +96,29 @@ def test_files_count_in_their_order(spark, tmp_path):
     assert (told["c.c"].broken, told["o.o"].broken, told["o.o"].stale) == (2, 1, 1)
     broken = "".join(file.read_text() for file in tmp_path.glob("broken/**/*.json"))
     assert all(text in broken for text in ('\\"name\\":\\"3\\"', '\\"op\\":\\"?\\"', '\\"number\\":9'))
+
+
+FILES = """
+CREATE TABLE c (id BIGINT PRIMARY KEY NOT ENFORCED, name STRING, s DOUBLE) WITH ('connector' = 'file',
+    'path' = '{folder}/c', 'format' = '{format}');
+CREATE TABLE out WITH ('connector' = 'file', 'path' = '{folder}/out', 'format' = 'json');
+INSERT INTO out SELECT id AS number, name, s AS digits FROM c WHERE id > 0;
+"""
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_of_every_format_count_in_their_order(spark, tmp_path, kind):
+    (tmp_path / "c").mkdir()
+    older = pa.table({"id": [1, 2], "name": ["old", "two"], "s": [0.5, 0.5]})
+    newer = pa.table(
+        {"id": [*range(-99, 0), 1], "name": [*("pad" for _ in range(99)), "new"], "s": [1.5] * 100}
+    )
+    for number, rows in enumerate((older, newer)):
+        file = tmp_path / "c" / f"{9 - number}.{kind}"
+        (csv.write_csv if kind == "csv" else parquet.write_table)(rows, file)
+        os.utime(file, (1_700_000_000 + number,) * 2)
+    until_caught_up(spark, FILES.format(folder=tmp_path, format=kind), tmp_path / "checkpoint")
+    assert sums(tmp_path) == {(1, "new", 1.5): 1, (2, "two", 0.5): 1}
 
 
 DAY = {"id": 1, "day": "2024-07-01"}
