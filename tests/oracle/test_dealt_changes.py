@@ -24,7 +24,7 @@ from watersmeet.engine.local import replay
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.nodes import changelog, dealing
 from watersmeet.engine.nodes.dealing import Between
-from watersmeet.engine.tasks import changes
+from watersmeet.engine.tasks import changes, equal_rows
 from watersmeet.engine.tasks.slice import Nothing
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.case_file import case_job
@@ -41,6 +41,13 @@ KINDS = ("INNER", "LEFT", "RIGHT", "FULL")
 @pytest.fixture(autouse=True)
 def merging(monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)
+
+
+@pytest.fixture
+def by_content(monkeypatch):
+    """Rows that go are told apart by the hash of what they hold, however few there are."""
+    monkeypatch.setattr(equal_rows, "FEW", -1)
+    monkeypatch.setattr(equal_rows, "MANY", 0)
 
 
 def is_keyless(case: dict[str, Any]) -> bool:
@@ -74,6 +81,12 @@ def drawn(first: int, wanted: int) -> list[tuple[int, dict[str, Any]]]:
 def test_engine_agrees(seed, chunk):
     for number, case in drawn(seed + (11 + chunk) * 10**6, CASES // 3):
         check(case, PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)
+
+
+def test_engine_agrees_where_rows_that_go_are_told_apart_by_content(seed, by_content):
+    for number in range(seed + 14 * 10**6, seed + 14 * 10**6 + CASES // 3):
+        case = random_case(number, changes=True, bands=number % 2 == 0, kind=KINDS[number % len(KINDS)])
+        check(case, (1, *PARTITIONS)[number % 4], None)
 
 
 def test_sums_are_the_join(seed):

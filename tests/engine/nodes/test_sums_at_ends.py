@@ -20,13 +20,13 @@ ENDS = [((), ()), ((MOST,), ()), ((), (MOST,)), ((-MOST - 1,), ()), ((), (-MOST 
 @pytest.fixture
 def judged(monkeypatch):
     """The candidates that were looked at, counted."""
-    seen, accepted = [], pairs._accepted
+    seen, accepted = [], pairs.accepted
 
     def counted(condition, needles, side, ni, *rest):
         seen.append(len(ni))
         return accepted(condition, needles, side, ni, *rest)
 
-    monkeypatch.setattr(pairs, "_accepted", counted)
+    monkeypatch.setattr(pairs, "accepted", counted)
     return seen
 
 

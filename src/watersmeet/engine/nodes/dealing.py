@@ -20,16 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from watersmeet.engine.messages.shapes import JoinShape, SideShape
+from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.nodes.ranges import Reached, united
+from watersmeet.engine.tasks.equal_rows import content, hashed
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import Cut, Everything, HashRange, Picked, SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side
-from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.pieces import column_taken
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.state.run import OpenRun, Run
@@ -84,15 +82,9 @@ def _reached(shape: JoinShape, own: Mapping[Side, SideSlice], side: Side) -> Rea
     return Reached(shape.condition, side.other, united([*new, *old]))
 
 
-def hashed(side: SideShape) -> tuple[str, ...]:
-    """The columns by whose hash rows that are alike in all else are told apart."""
-    return tuple(field.name for field in side.stored_schema if not pa.types.is_nested(field.type))
-
-
 def _content(rows: SortedRows, chosen: Rows, names: tuple[str, ...]) -> npt.NDArray[np.float64]:
     """Where in [0, 1) the hash of what the chosen rows hold is: the same for equal rows."""
-    hashes = hash_columns([column_taken(rows.batch, name, chosen) for name in names], len(chosen))
-    return (hashes.view(np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (content(rows, chosen, names).view(np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @dataclass(frozen=True)
@@ -105,8 +97,8 @@ class OfContent(Cut):
 
     def picked(self, rows: SortedRows) -> Picked:
         def inside(chosen: Rows) -> Mask:
-            content = _content(rows, chosen, self.names)
-            within: Mask = (content >= self.low) & (content < self.high)
+            places = _content(rows, chosen, self.names)
+            within: Mask = (places >= self.low) & (places < self.high)
             return within
 
         return inside

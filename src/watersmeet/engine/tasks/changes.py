@@ -13,23 +13,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.conditions import ExactBand, Key, RealBand
 from watersmeet.engine.messages.reports import SideReport, lower
-from watersmeet.engine.messages.shapes import SideShape
+from watersmeet.engine.tasks.equal_rows import equal_rows
 from watersmeet.engine.tasks.memory import check_bytes
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import count, least_alive
 from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.engine.tasks.told import SAMPLES, rows_as_json
-from watersmeet.event_time import Mask, Side, below
+from watersmeet.event_time import Mask, below
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
-from watersmeet.kernel.match.pairs import Condition, find
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns, held_by, row_sizes, whole
 from watersmeet.kernel.slots import order_of
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.measure import REAL, Measured
+from watersmeet.measure import Measured
 from watersmeet.names import DIFF, ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import Marks, MarkWriter
@@ -152,10 +150,9 @@ def _take_away(
     own: SideSlice, needles: SortedRows, wanted: npt.NDArray[np.int64], report: SideReport
 ) -> Rows:
     """Mark one equal live row as gone per delete; the needles that take effect, with repeats."""
-    equal = _equality(own.task)
     left_over = wanted.copy()
     for piece in own.old:
-        for needle, row in find(equal, needles, Side.LEFT, piece.rows):
+        for needle, row in equal_rows(own.task, needles, piece.rows):
             alive = ~piece.are("gone", row) & ~released_before(own, piece.rows, row)
             needle, row = needle[alive], row[alive]
             first = np.searchsorted(needle, needle, side="left")
@@ -183,28 +180,6 @@ def released_before(own: SideSlice, among: SortedRows, rows: Rows) -> Mask:
     for column in own.task.layout.releasing:
         released |= below(among.times(column)[rows], own.work.old_limits.get(column, float("-inf")))
     return released
-
-
-def _equality(side: SideShape) -> Condition:
-    """Rows equal in every stored column, NULLs equal."""
-    exact = [index for index in side.layout.indexes if index.measure != REAL]
-    decided = {index.column for index in exact if index.measure.tells_apart}
-    return Condition(
-        keys=tuple(
-            Key(name, name, null_safe=True) for name in side.stored_schema.names if name not in decided
-        ),
-        bands=tuple(ExactBand(index, index, 0, 0) for index in exact),
-        comparisons=(),
-        rechecks=(),
-        slack=0,
-        residual=None,
-        residual_columns=(),
-        reals=tuple(
-            RealBand(index, index, 0.0, 0.0, 0.0, 0.0, 2.0**1022, (), None)
-            for index in side.layout.indexes
-            if index.measure == REAL
-        ),
-    )
 
 
 def settle_changes(

@@ -170,7 +170,7 @@ class Search:
             elif self.skipped:
                 needle = needle + self.skipped
             row = place if self.rows.places is None else self.rows.places[place]
-            keep = _accepted(self.condition, self.needles, self.side, needle, self.rows, row, self.alive)
+            keep = accepted(self.condition, self.needles, self.side, needle, self.rows, row, self.alive)
             if keep is not None:
                 needle, row = needle[keep], row[keep]
             if len(needle):
@@ -260,7 +260,7 @@ def check_sums(
                 )
                 if leaves.any():
                     assert some.places is not None
-                    _accepted(
+                    accepted(
                         careful, needles, side, of[side][leaves], rows, some.places[place[leaves]], alive
                     )
 
@@ -350,7 +350,7 @@ def _is_decided_by_look_up(condition: Condition, needles: SortedRows, side: Side
     return indexed and rows.by_value and not _near_ends(condition, needles, side, rows)
 
 
-def _accepted(
+def accepted(
     condition: Condition,
     needles: SortedRows,
     side: Side,
@@ -359,7 +359,8 @@ def _accepted(
     ri: Rows,
     alive: Callable[[Rows], Mask] | None = None,
 ) -> Rows | None:
-    """Positions of the accepted pairs, None for all. No residual is asked of rows that are not ``alive``."""
+    """Positions of the accepted pairs among pairs that a look-up found, None for all. No residual is asked of
+    rows that are not ``alive``."""
     keep: Rows | None = None
 
     def narrow(mask: Mask) -> None:
