@@ -64,3 +64,23 @@ def test_columns_that_are_not_grouped_by() -> None:
 def test_names_of_windows_are_free_where_there_is_none() -> None:
     plan = planned("SELECT k AS window_start, count(*) AS window_end FROM a GROUP BY k HAVING window_end > 1")
     assert plan.queries[0].root.watermark_keys == ()
+
+
+@pytest.mark.parametrize(
+    ("argument", "wanted"),
+    [
+        ("p * (1 - p)", "DECIMAL(36,4)"),
+        ("p + v", "DECIMAL(23,2)"),
+        ("p / 3", "DECIMAL(26,6)"),
+        ("v * v", "BIGINT"),
+        ("x * p", "DOUBLE"),
+    ],
+)
+def test_types_of_sums_over_arithmetic(argument: str, wanted: str) -> None:
+    """As `result_type` says, which is asked against Spark; a whole number has as many digits as it is written
+    with."""
+    table = "CREATE TABLE t (p DECIMAL(12,2), v INT, x DOUBLE, d INT)"
+    table += " WITH ('connector' = 'memory', 'diff.column' = 'd');"
+    plan = planned(f"{table} SELECT sum({argument}) AS s FROM t")
+    root = plan.queries[0].root
+    assert [str(column.type) for column in root.columns] == [wanted]

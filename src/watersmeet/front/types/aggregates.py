@@ -7,8 +7,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from watersmeet.spec.aggregates import call_of
-from watersmeet.types.arithmetic import mean_type, total_type
-from watersmeet.types.sql_type import BIGINT, BOOLEAN, DOUBLE, UNKNOWN, SqlType
+from watersmeet.types.arithmetic import mean_type, result_type, total_type
+from watersmeet.types.sql_type import BIGINT, BOOLEAN, DOUBLE, UNKNOWN, SqlType, decimal
 
 _COUNTS = ("count", "count_if", "approx_count_distinct", "regr_count")
 _DOUBLES = (
@@ -17,6 +17,25 @@ _DOUBLES = (
 )  # fmt: skip
 _BOOLEANS = ("bool_and", "bool_or")
 _AS_ARGUMENT = ("min", "max", "min_by", "max_by", "any_value", "bit_and", "bit_or", "bit_xor")
+
+
+_OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+
+
+def _type_of_number(node: exp.Expr, type_of: Callable[[exp.Expr], SqlType]) -> SqlType:
+    """The type of an argument: `type_of`, and arithmetic with DECIMALs."""
+    plain = node.unnest()
+    operator = _OPERATORS.get(type(plain))
+    kind = type_of(plain)
+    if operator is None or kind != UNKNOWN:
+        return kind
+    sides = [_type_of_number(side, type_of) for side in (plain.this, plain.expression)]
+    if not any(side.is_decimal for side in sides):
+        return UNKNOWN
+    for place, side in enumerate((plain.this.unnest(), plain.expression.unnest())):
+        if isinstance(side, exp.Literal) and not side.is_string and side.name.isdigit():
+            sides[place] = decimal(len(side.name.lstrip("0")) or 1, 0)  # beside a DECIMAL, of its own digits
+    return result_type(operator, *sides) or UNKNOWN
 
 
 def aggregate_type(node: exp.Expr, type_of: Callable[[exp.Expr], SqlType]) -> SqlType:
@@ -30,7 +49,7 @@ def aggregate_type(node: exp.Expr, type_of: Callable[[exp.Expr], SqlType]) -> Sq
         return BOOLEAN
     if not call.plain or not call.arguments:
         return UNKNOWN
-    kind = type_of(call.arguments[0])
+    kind = _type_of_number(call.arguments[0], type_of)
     if call.function in _AS_ARGUMENT:
         return kind
     if call.function not in ("sum", "avg"):
