@@ -6,17 +6,25 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
+from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.local.replay import replay_case as replay_here
 from watersmeet.engine.spark.replay import replay_case as replay_on_spark
+from watersmeet.engine.spark.sources import kafka
+from watersmeet.engine.spark.sources.keyed import with_key
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.front.sql import parse_job
+from watersmeet.names import DIFF
 from watersmeet.observe.account import InputAccount
+from watersmeet.plan.planner import plan_job
 
 pytestmark = pytest.mark.spark
 
@@ -119,6 +127,48 @@ def test_files_of_every_format_count_in_their_order(spark, tmp_path, kind):
         os.utime(file, (1_700_000_000 + number,) * 2)
     until_caught_up(spark, FILES.format(folder=tmp_path, format=kind), tmp_path / "checkpoint")
     assert sums(tmp_path) == {(1, "new", 1.5): 1, (2, "two", 0.5): 1}
+
+
+KAFKA = """
+SET output_mode = changelog;
+CREATE TABLE c (id BIGINT PRIMARY KEY NOT ENFORCED, name STRING, at TIMESTAMP, part INT)
+    WITH ('connector' = 'kafka', 'topic' = 't', 'bootstrap.servers' = 'x:1', 'format' = 'upsert-json', 'sequence.by' = 'at',
+    'metadata.at' = 'timestamp', 'metadata.part' = 'partition');
+SELECT * FROM c
+"""
+RECORDS = [
+    ('{"id": 1, "more": 2}', '{"name": "a", "part": 9}'),
+    ('{"id": 1}', None),
+    ('{"id": "1"}', None),
+    ('{"id": 1.5}', None),
+    ("[1]", None),
+    ("", None),
+    ('{"id": 2}', "null"),
+    ('{"id": 2}', ""),
+]
+
+
+def test_what_fills_columns_from_records_orders_deletes_too(spark):
+    (source,) = plan_job(parse_job(KAFKA)).sources
+    rows = [(key, value, datetime(2024, 7, 1, 10, n), 3) for n, (key, value) in enumerate(RECORDS)]
+    raw = spark.createDataFrame(rows, "key STRING, value STRING, timestamp TIMESTAMP, partition INT")
+    frame = with_key(kafka._parsed(raw, source, F.expr("CAST(partition AS STRING)")), source)
+    found = [
+        (row["id"], row["name"], None if row["at"] is None else row["at"].minute, row["part"], row[DIFF])
+        if row[BROKEN] is None
+        else row[BROKEN]
+        for row in frame.collect()
+    ]
+    assert found == [
+        (1, "a", 0, 3, 1),
+        (1, None, 1, None, -1),
+        '{"id": "1"}',
+        '{"id": 1.5}',
+        "[1]",
+        "",
+        "null",
+        "",
+    ]
 
 
 DAY = {"id": 1, "day": "2024-07-01"}
