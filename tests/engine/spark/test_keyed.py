@@ -132,8 +132,8 @@ def test_files_of_every_format_count_in_their_order(spark, tmp_path, kind):
 KAFKA = """
 SET output_mode = changelog;
 CREATE TABLE c (id BIGINT PRIMARY KEY NOT ENFORCED, name STRING, at TIMESTAMP, part INT)
-    WITH ('connector' = 'kafka', 'topic' = 't', 'bootstrap.servers' = 'x:1', 'format' = 'upsert-json', 'sequence.by' = 'at',
-    'metadata.at' = 'timestamp', 'metadata.part' = 'partition');
+    WITH ('connector' = 'kafka', 'topic' = 't', 'bootstrap.servers' = 'x:1', 'format' = 'upsert-json',
+    'sequence.by' = 'at', 'metadata.at' = 'timestamp', 'metadata.part' = 'partition');
 SELECT * FROM c
 """
 RECORDS = [
