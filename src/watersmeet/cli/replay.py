@@ -18,7 +18,6 @@ Run = Callable[[dict[str, Any], int], Lines]
 def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace: bool = False) -> int:
     """The exit status: 1 when a case is refused, or with ``check`` when it differs from what is expected; a
     case that waits for what is not there yet is told apart, and is no difference."""
-    from watersmeet.front.case_file import DELTA
     from watersmeet.testing.cases import check_case, is_compared, load_cases, waits_for
 
     cases = load_cases(path)
@@ -37,12 +36,6 @@ def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace:
                 print(problem, file=sys.stderr)
         elif any("error" in line for line in lines):
             status = 1
-    delta = sum(case.get("options", {}).get("plan") == DELTA for case in cases)
-    if delta:
-        print(
-            f"note: {delta} cases ask for plan delta, which is not there yet: run as a cascade",
-            file=sys.stderr,
-        )
     if check:
         more = f", {waiting} waiting for what is not there yet" if waiting else ""
         unseen = sum(not is_compared(case) for case in cases)

@@ -25,9 +25,6 @@ _TABLE_KEYS = {"primary_key", "sequence_by", "tombstones"}
 LENIENT = "lenient"
 """Of cases alone: sources of jobs give no explicit advances."""
 
-DELTA = "delta"
-"""The plan that cases may ask for, and that is not there yet: a cascade does it."""
-
 
 def case_job(case: Mapping[str, Any]) -> Job:
     """The job of a case: one insert ``q`` into a memory sink. Raises: SpecError, SqlError, SeveralErrors."""
@@ -44,8 +41,6 @@ def case_job(case: Mapping[str, Any]) -> Job:
         if key not in OPTIONS:
             options = ", ".join([*OPTIONS, f"{LENIENT} (true or false)"])
             raise SpecError(f'unknown option "{key}"', code="unknown-setting", hint=f"known: {options}")
-        # A case says what comes out, and that is the same by any plan: `replay` says by which one it was.
-        value = "cascade" if (key, value) == ("plan", DELTA) else value
         settings.set(key, "none" if value is None else str(value))
     if settings.options.output_mode is None:
         settings.options = replace(settings.options, output_mode=OutputMode.APPEND)

@@ -46,13 +46,15 @@ class InputAccount:
     """One input of one insert. Every field but ``input``, ``rows_in`` and ``late_by`` is a place where rows
     ended; ``late_by``: how late the late rows were, per event-time column. Of changes, ``deleted``: rows that
     went, and the deletes that took them; ``missing_deletes``: deletes of rows that were not there; ``stale``:
-    changes older than the last one of their primary key, by their sequence."""
+    changes older than the last one of their primary key, by their sequence. ``released``: rows that left by
+    their time, of joins that do not count who had a partner."""
 
     input: str
     rows_in: int
     matched: int = 0
     padded: int = 0
     released_unmatched: int = 0
+    released: int = 0
     grouped: int = 0
     passed: int = 0
     unmatchable: int = 0

@@ -13,6 +13,7 @@ from watersmeet.errors import PlanError, flat_enough, raise_all
 from watersmeet.plan import rules
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
 from watersmeet.plan.mode import with_mode
+from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.nodes.keyed import keyed
 from watersmeet.plan.nodes.stages import FoldedQuery, folded, named
@@ -90,7 +91,7 @@ def _planned(
         narrower = narrowed(asked.query)
         if narrower is not None and (again := planned(replace(asked, query=narrower)))[0] is not None:
             asked, (plan, problems) = replace(asked, query=narrower), again
-    if plan is None or options.plan is not PlanChoice.AUTO:
+    if plan is None or options.plan is not PlanChoice.AUTO or plan.every(ArrangePlan):
         return plan, problems
     return in_best_order(plan, asked.query, lambda other: planned(replace(asked, query=other))[0]), []
 

@@ -16,6 +16,8 @@ from watersmeet.plan.checks.unbounded import Outflow, check_bounded
 from watersmeet.plan.conditions.conjuncts import join_all
 from watersmeet.plan.conditions.placement import place
 from watersmeet.plan.conditions.residual import after_join
+from watersmeet.plan.delta.chain import plan_delta
+from watersmeet.plan.delta.paths import DeltaJoin, NoDelta, delta_join
 from watersmeet.plan.identity.fingerprint import fingerprint_of
 from watersmeet.plan.join_inputs import JoinInputs, check_event_times
 from watersmeet.plan.model.job import QueryPlan
@@ -130,7 +132,9 @@ def _understood(tree: Tree, options: Options) -> tuple[Understood, list[PlanErro
         drafts.append(draft)
         problems += of_node
     problems += check_asof(drafts, options)
-    return Understood(tree, conditions, tuple(drafts), stages), problems
+    changes = options.output_mode is OutputMode.CHANGELOG
+    delta = delta_join(tree, conditions, options.plan, changes=changes) if not problems else NoDelta()
+    return Understood(tree, conditions, tuple(drafts), stages, delta), problems
 
 
 def state_bounded(query: Planning) -> Problems:
@@ -144,14 +148,15 @@ def _outflow(query: Understood, options: Options) -> Outflow:
     errors = tuple(error for flow in stages.values() for error in flow.errors)
     if errors:
         return Outflow(frozenset(), errors)
-    return check_bounded(query.drafts, query.conditions.every, options, stages)
+    in_delta = query.delta.numbers if isinstance(query.delta, DeltaJoin) else frozenset[int]()
+    return check_bounded(query.drafts, query.conditions.every, options, stages, in_delta)
 
 
 def nodes_planned(query: Planning) -> Problems:
     """Which columns each node keeps, what is computed of them, and what leaves it."""
     where = query.where
     after = [output.expr for output in query.asked.outputs] + ([] if where is None else [where])
-    query.nodes, problems = plan_nodes(query.understood, after)
+    query.nodes, problems = plan_nodes(query.understood, after, plan_delta)
     return problems
 
 

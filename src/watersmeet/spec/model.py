@@ -416,6 +416,7 @@ class OutputMode(Enum):
 class PlanChoice(Enum):
     AUTO = "auto"
     CASCADE = "cascade"
+    DELTA = "delta"
 
 
 class NullTime(Enum):

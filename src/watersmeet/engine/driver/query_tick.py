@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from watersmeet.engine.driver.asof_limits import in_order
 from watersmeet.engine.driver.counts import added, late_total
-from watersmeet.engine.driver.kinds.base import Decided, Incoming, Outgoing
+from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming, Outgoing
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
 from watersmeet.engine.driver.merge_policy import choose
@@ -86,6 +86,8 @@ class QueryTick:
     _work: dict[int, NodeWork] = field(default_factory=dict)
     _decided: dict[int, Decided] = field(default_factory=dict)
     _fed: dict[int, list[FeedReport]] = field(default_factory=dict)
+    _fed_by_path: dict[int, list[list[FeedReport]]] = field(default_factory=dict)
+    _reports: dict[int, list[NodeReport]] = field(default_factory=dict)
     _counts: dict[str, dict[str, int]] = field(default_factory=dict)
     _rows_out: int = 0
     _matches: int = 0
@@ -112,9 +114,18 @@ class QueryTick:
             fed_index=self._fed_index(number),
             asof=decided.asof,
             clock_us=self.clock_us,
+            seen=driver_of(node).seen(node, self._arranged),
         )
         self._work[number], self._decided[number] = work, decided
         return work
+
+    def _arranged(self, number: int) -> ArrangedTick:
+        """What a settled node keeps, as of the last tick and by its tasks' reports."""
+        sides, reports = self.query.nodes[number].sides, self._reports[number]
+        return ArrangedTick(
+            before=[self._node_before(number).arrangements.get(side.name, Arrangement()) for side in sides],
+            reports=[[report.sides[place] for report in reports] for place in range(len(sides))],
+        )
 
     def table_before(self, number: int) -> TableCopy | None:
         """The copy of a table that rows of node ``number`` met last."""
@@ -142,6 +153,7 @@ class QueryTick:
         return all(
             self.inputs[side.name].idle if side.feed is None else self._is_idle(side.feed.node)
             for side in self.query.nodes[number].sides
+            if side.copy_of is None
         )
 
     def settle(self, number: int, reports: Iterable[str], rows_out: int | None = None) -> None:
@@ -155,6 +167,7 @@ class QueryTick:
         driver = driver_of(node)
         node_reports = [NodeReport.model_validate_json(text) for text in reports]
         node_reports.sort(key=lambda report: report.partition)
+        self._reports[number] = node_reports
         arrangements: dict[str, Arrangement] = {}
         least: dict[str, int] = {}
         for place, side in enumerate(node.sides):
@@ -181,6 +194,8 @@ class QueryTick:
         asof = driver.remembered(node, work, least)
         self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted, asof=asof, table=work.table))
         self._take_fed(number, [report.fed for report in node_reports if report.fed is not None])
+        by_path = zip(*(report.fed_by_path for report in node_reports), strict=True)
+        self._fed_by_path[number] = [list(reports_of_path) for reports_of_path in by_path]
         self._matches += sum(report.matches for report in node_reports)
         self._rows_out = sum(report.rows_out for report in node_reports) if rows_out is None else rows_out
         least_out: dict[str, int] = {}
@@ -193,6 +208,7 @@ class QueryTick:
             for report in node_reports
             for side, told in zip(node.sides, report.sides, strict=False)
             for row in told.missing
+            if side.copy_of is None
         ]
 
     def _take_fed(self, number: int, fed: list[FeedReport]) -> None:
@@ -277,7 +293,7 @@ class QueryTick:
         for side in node.sides:
             if side.feed is not None:
                 watermarks |= self.nodes[side.feed.node].emitted
-            else:
+            elif side.copy_of is None:
                 late = lateness_of(self.query, side) if less_lateness else 0
                 for column, watermark in self.inputs[side.name].watermarks.items():
                     watermarks[side.watermark_key(column)] = shift(watermark, -late)
@@ -293,7 +309,7 @@ class QueryTick:
             },
             on_time=self._watermarks(node, less_lateness=True),
             before=self._node_before(node.number),
-            brought=lambda side: [run for report in self._brought(side) for run in report.runs],
+            brought=self._new_runs,
             clock_us=self.clock_us,
         )
 
@@ -302,8 +318,14 @@ class QueryTick:
         name = f"{self.query.name}/{side.name}"
         brought: list[IngestReport | FeedReport] = [r for r in self.reports if r.arrangement == name]
         for feed in side.feeds:
-            brought += self._fed[feed.node]
+            brought += self._fed[feed.node] if feed.path is None else self._fed_by_path[feed.node][feed.path]
         return brought
+
+    def _new_runs(self, side: SidePlan) -> list[Run]:
+        if side.copy_of is None:
+            return [run for report in self._brought(side) for run in report.runs]
+        (own,) = (s for node in self.query.nodes for s in node.sides if s.name == side.copy_of)
+        return [run for report in self._brought(own) for run in report.copies.get(side.name, ())]
 
     def _side_work(self, node: NodePlan, place: int, new_limits: Mapping[str, Watermark]) -> SideWork:
         side = node.sides[place]
@@ -313,7 +335,7 @@ class QueryTick:
         brought = self._brought(side)
         return SideWork(
             runs=arrangement.runs,
-            new_runs=in_order([run for report in brought for run in report.runs]),
+            new_runs=in_order(self._new_runs(side)),
             pads=[file for report in brought for file in report.pads],
             old_limits=arrangement.limits,
             new_limits={
@@ -442,7 +464,7 @@ def _ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[st
 
 
 def _check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str, Arrangement]) -> None:
-    state = {side.title: arrangements[side.name].stored for side in node.sides}
+    state = {side.title: arrangements[side.name].stored for side in node.sides if side.copy_of is None}
     most, held = query.options.max_rows, sum(state.values())
     if most is not None and held > most:
         sizes = ", ".join(f"{title}: {rows}" for title, rows in state.items())

@@ -33,23 +33,28 @@ def node_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema], *, zoned: bo
     """
     shapes: list[NodeShape] = []
     origins = origins_of(query.nodes)
+    of_inputs: dict[str, pa.Schema] = {}
     for node in query.nodes:
-        sides = tuple(
-            _side_shape(
-                query,
-                node,
-                side,
-                _schema(query, side, schemas, shapes, zoned),
-                origins[node.number, side.name],
-            )
-            for side in (*node.sides, *node.tables)
-        )
+        sides = []
+        for side in (*node.sides, *node.tables):
+            schema = None if side.feed is not None else of_inputs.get(side.copy_of or side.name)
+            if schema is None:
+                schema = _schema(query, side, schemas, shapes, zoned)
+            if side.feed is None:
+                of_inputs[side.name] = schema
+            sides.append(_side_shape(query, node, side, schema, origins[node.number, side.name]))
+        for place, side in enumerate(node.sides):
+            copies = tuple(sides[other] for other, copy in enumerate(node.sides) if copy.copy_of == side.name)
+            sides[place] = replace(sides[place], copies=copies)
         kind = kind_of(node)
-        shapes.append(kind.driver.shape(query, node, sides, kind.task))
+        shapes.append(kind.driver.shape(query, node, tuple(sides), kind.task))
         for side, shape in zip(node.sides, sides, strict=False):
             for feed in side.feeds:
-                fed = _feed_shape(feed, shape, zoned, of_stage=side.feed is None)
-                shapes[feed.node] = replace(shapes[feed.node], feed=fed)
+                fed, beneath = _feed_shape(feed, shape, zoned, of_stage=side.feed is None), shapes[feed.node]
+                if feed.path is None:
+                    shapes[feed.node] = replace(beneath, feed=fed)
+                else:
+                    shapes[feed.node] = replace(beneath, path_feeds=(*beneath.path_feeds, fed))
     return tuple(shapes)
 
 
@@ -143,7 +148,7 @@ def _side_shape(
         nullable=nullable,
         padded=plan.padded,
         carried=plan.carried,
-        changes=is_changelog(query),
+        changes=is_changelog(query) or driver_of(node).carries_changes,
         passes=plan.passes,
         hides_released=held.hides_released,
         memory=query.options.max_task_memory,

@@ -24,11 +24,13 @@ class PadFile(Record):
 
 
 class IngestReport(Record):
-    """Of one ingest task, for one branch of one input."""
+    """Of one ingest task, for one branch of one input. ``copies``: runs of the same rows, held in other ways,
+    by the names of those sides."""
 
     arrangement: str
     branch: int
     runs: list[Run] = Field(default_factory=list)
+    copies: dict[str, list[Run]] = Field(default_factory=dict)
     pads: list[PadFile] = Field(default_factory=list)
     greatest: dict[str, dict[str, int]] = Field(default_factory=dict)
     counts: dict[str, int] = Field(default_factory=dict)
@@ -60,6 +62,7 @@ class FeedReport(Record):
     input's (see `engine.tasks.ingest`): ``counts``, ``late``; ``aside``: files of the late ones."""
 
     runs: list[Run] = Field(default_factory=list)
+    copies: dict[str, list[Run]] = Field(default_factory=dict)
     pads: list[PadFile] = Field(default_factory=list)
     counts: dict[str, int] = Field(default_factory=dict)
     late: dict[str, LateBy] = Field(default_factory=dict)
@@ -67,12 +70,14 @@ class FeedReport(Record):
 
 
 class NodeReport(Record):
-    """Of one task of a node. ``fed``: for a node whose rows go to another one. ``rows_out``: rows that left
-    the task, before the query's last filter. ``least_out``: per watermark key the least time among them."""
+    """Of one task of a node. ``fed``: for a node whose rows go to another one; ``fed_by_path``: per path.
+    ``rows_out``: rows that left the task, before the query's last filter. ``least_out``: per watermark key
+    the least time among them."""
 
     partition: int
     sides: list[SideReport]
     fed: FeedReport | None = None
+    fed_by_path: list[FeedReport] = Field(default_factory=list)
     rows_out: int = 0
     matches: int = 0
     least_out: dict[str, int] = Field(default_factory=dict)

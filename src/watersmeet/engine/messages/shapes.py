@@ -59,7 +59,7 @@ class SideShape:
     leave the node. ``changes``: rows carry diffs. ``passes``: rows are not retained, and go out in their
     tick. ``hides_released``: rows that are released may still meet the condition, and are to be left out.
     ``memory``: bytes that a task may hold at once, see `engine.tasks.memory`. ``not_null``: the kept columns
-    whose NULL lets a row of a source match nothing.
+    whose NULL lets a row of a source match nothing. ``copies``: the same rows, held in other ways too.
     """
 
     query: str
@@ -75,6 +75,7 @@ class SideShape:
     hides_released: bool = False
     memory: int = TASK_MEMORY
     not_null: tuple[str, ...] = ()
+    copies: tuple[SideShape, ...] = ()
 
     @property
     def arrangement(self) -> str:
@@ -124,7 +125,8 @@ class FeedShape:
 class NodeShape:
     """A node as its tasks see it: the sides, the columns that leave, and where to (None: to the sink).
 
-    ``by_spark``: aggregates, as written, that Spark computes of the rows that leave.
+    ``by_spark``: aggregates, as written, that Spark computes of the rows that leave. ``path_feeds``: where
+    the rows of each path go, of a node through which several paths lead.
     """
 
     query: str
@@ -134,6 +136,7 @@ class NodeShape:
     changelog: bool
     strategy: Strategy
     feed: FeedShape | None = None
+    path_feeds: tuple[FeedShape, ...] = ()
     by_spark: tuple[str, ...] = ()
 
     def side(self, side: Side) -> SideShape:

@@ -77,13 +77,22 @@ class AsofWork(Record):
     waiting: int | None = None
 
 
+class Seen(Record):
+    """What a look-up of a delta join sees of an arrangement: rows of live runs that are not below
+    ``hidden_below``, which were released before the tick, and those that came in the tick."""
+
+    runs: list[LiveRun]
+    fresh: list[LiveRun]
+    hidden_below: dict[str, Watermark]
+
+
 class NodeWork(Record):
     """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
     stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
     late ones are wanted. ``fed_index``: by what runs that it writes for another node are sorted. ``table``:
-    what the rows meet, as it is in this tick. ``clock_us``: the tick's clock. ``idle``, in the first of a
-    tick: what the attempt decided, per query, alias and branch: all partitions, and which are idle.
-    ``settings``, there too: how the run was set (a digest)."""
+    what the rows meet, as it is in this tick; ``seen``: the same, per path of a delta join. ``clock_us``: the
+    tick's clock. ``idle``, in the first of a tick: what the attempt decided, per query, alias and branch: all
+    partitions, and which are idle. ``settings``, there too: how the run was set (a digest)."""
 
     tick: int
     sides: list[SideWork]
@@ -93,6 +102,7 @@ class NodeWork(Record):
     asof: AsofWork | None = None
     table: TableCopy | None = None
     clock_us: int = 0
+    seen: list[Seen] = Field(default_factory=list)
     idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
     settings: str = ""
 

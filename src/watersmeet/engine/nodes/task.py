@@ -10,14 +10,14 @@ row; only a report that the driver commits counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from watersmeet.engine.messages.reports import NodeReport, SideReport
-from watersmeet.engine.messages.shapes import CONTROL, NodeShape
-from watersmeet.engine.messages.work import read_work
+from watersmeet.engine.messages.shapes import CONTROL, FeedShape, NodeShape
+from watersmeet.engine.messages.work import NodeWork, read_work
 from watersmeet.engine.tasks.asking import AnswerFile, answered, questions
 from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.engine.tasks.memory import output_bytes
@@ -60,22 +60,12 @@ class NodeTask:
         share = self._share(partition, partitions)
         work, report = share.work, share.report
         shape = answered(self.shape, self.store, self.answers.get(partition, ()))
-        feed = self.shape.feed
+        ordered = partitions == 1
         writer = None
-        if feed is not None:
-            writer = FeedWriter(
-                feed,
-                SideWriter(
-                    feed.side,
-                    self.store,
-                    self.tick,
-                    placing=self.placing,
-                    index=work.fed_index,
-                    ordered=partitions == 1,
-                ),
-                work,
-                self.store,
-            )
+        if self.shape.feed is not None:
+            writer = self._writer(self.shape.feed, work, work.fed_index, ordered=ordered)
+        paths = [self._writer(feed, work, None, ordered=ordered) for feed in self.shape.path_feeds]
+        share = replace(share, paths=paths)
         for batch in _collect(shape.strategy(shape, share), output_bytes(shape.memory)):
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
@@ -84,8 +74,15 @@ class NodeTask:
             else:
                 yield _with_control(batch, self.schema)
         report.fed = None if writer is None else writer.finish()
+        report.fed_by_path = [path.finish() for path in paths]
         control = pa.array([report.model_dump_json()], pa.string())
         yield pa.RecordBatch.from_arrays([*self._no_row, control], schema=self.schema)
+
+    def _writer(self, feed: FeedShape, work: NodeWork, index: str | None, *, ordered: bool) -> FeedWriter:
+        runs = SideWriter(
+            feed.side, self.store, self.tick, placing=self.placing, index=index, ordered=ordered
+        )
+        return FeedWriter(feed, runs, work, self.store)
 
     @cached_property
     def _no_row(self) -> list[pa.Array]:

@@ -47,8 +47,14 @@ class Change:
     released: Mask
 
 
-def net_changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Change | None]:
-    """This tick's rows, summed per equal row: inserts, and deletes after taking their rows away."""
+def net_changes(
+    own: SideSlice, report: SideReport, *, final: bool = False
+) -> tuple[Change | None, Change | None]:
+    """This tick's rows, summed per equal row: inserts, and deletes after taking their rows away.
+
+    Args:
+        final: what a row came to stays when it is released: a delete of it is one of nothing.
+    """
     if own.new is None:
         return None, None
     rows = own.new.rows
@@ -68,7 +74,7 @@ def net_changes(own: SideSlice, report: SideReport) -> tuple[Change | None, Chan
     deletes = None
     if len(gone):
         needles = needles_at(rows, firsts[gone])
-        taken = _take_away(own, needles, -net[gone], report)
+        taken = _take_away(own, needles, -net[gone], report, final=final)
         if len(taken):
             zeros = np.zeros(len(taken), dtype=np.int64)
             deletes = Change(needles_at(needles, taken), -1, zeros, released_before(own, needles, taken))
@@ -147,7 +153,7 @@ def needles_at(rows: SortedRows, positions: Rows) -> SortedRows:
 
 
 def _take_away(
-    own: SideSlice, needles: SortedRows, wanted: npt.NDArray[np.int64], report: SideReport
+    own: SideSlice, needles: SortedRows, wanted: npt.NDArray[np.int64], report: SideReport, *, final: bool
 ) -> Rows:
     """Mark one equal live row as gone per delete; the needles that take effect, with repeats."""
     left_over = wanted.copy()
@@ -165,7 +171,7 @@ def _take_away(
                 count(report, "deleted", 2 * len(row))  # the row, and its delete
     # A row that was released cannot be found, but its partners are all still here: the delete applies.
     released = released_before(own, needles, np.arange(len(needles)))
-    missing = np.where(released, 0, left_over)
+    missing = left_over if final else np.where(released, 0, left_over)
     count(report, "deleted", int((left_over - missing).sum()))
     count(report, "missing_deletes", int(missing.sum()))
     report.missing = rows_as_json(
@@ -183,16 +189,27 @@ def released_before(own: SideSlice, among: SortedRows, rows: Rows) -> Mask:
 
 
 def settle_changes(
-    own: SideSlice, inserts: Change | None, tick: int, report: SideReport, marks: MarkWriter
+    own: SideSlice,
+    inserts: Change | None,
+    tick: int,
+    report: SideReport,
+    marks: MarkWriter,
+    *,
+    looked_up_after: bool = False,
 ) -> None:
     """Write the inserts, release rows, merge runs, and note all that in the report. The marks that are given
-    to ``marks`` are in the report when `report_marks` was told what was written."""
-    inserted = _write_inserts(own, inserts, tick, report, marks)
-    _release(own, report)
+    to ``marks`` are in the report when `report_marks` was told what was written.
+
+    Args:
+        looked_up_after: other nodes look the rows up in this tick, too: nobody here knows which have
+            partners, and what was marked of runs that are merged away is told as well.
+    """
+    inserted = _write_inserts(own, inserts, tick, report, marks, are_counted=not looked_up_after)
+    _release(own, report, are_counted=not looked_up_after)
     report.merged = merge_runs(own, tick, marks)
     merged_away = {name for group in own.work.merges for name in group}
     for piece in own.old:
-        if piece.name not in merged_away:
+        if looked_up_after or piece.name not in merged_away:
             piece.keep_marks(marks)
     report.inserted = inserted
     _least(own, inserts, report)
@@ -210,7 +227,13 @@ def report_marks(own: SideSlice, written: Mapping[str, Marks], report: SideRepor
 
 
 def _write_inserts(
-    own: SideSlice, inserts: Change | None, tick: int, report: SideReport, marks: MarkWriter
+    own: SideSlice,
+    inserts: Change | None,
+    tick: int,
+    report: SideReport,
+    marks: MarkWriter,
+    *,
+    are_counted: bool,
 ) -> list[LiveRun]:
     if inserts is None:
         return []
@@ -222,17 +245,23 @@ def _write_inserts(
     gone = np.zeros(len(inserts.rows), dtype=np.bool_)
     for column in own.task.layout.releasing:
         gone |= below(inserts.rows.times(column), own.work.new_limits.get(column, float("-inf")))
-    _count_released(own, report, inserts.matches[gone])
+    if are_counted:
+        _count_released(own, report, inserts.matches[gone])
+    else:
+        count(report, "released", int(gone.sum()))
     return [LiveRun(run=run, released=int(gone.sum()))]
 
 
-def _release(own: SideSlice, report: SideReport) -> None:
+def _release(own: SideSlice, report: SideReport, *, are_counted: bool) -> None:
     for piece in own.old:
         rows = own.released(piece, is_new=False)
         rows = rows[~piece.are("gone", rows)]
         if len(rows):
             report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
-            _count_released(own, report, piece.are("count", rows))
+            if are_counted:
+                _count_released(own, report, piece.are("count", rows))
+            else:
+                count(report, "released", len(rows))
 
 
 def _count_released(own: SideSlice, report: SideReport, matches: npt.NDArray[np.int64]) -> None:

@@ -74,6 +74,7 @@ class FeedWriter:
 
     def finish(self) -> FeedReport:
         self._report.runs, self._report.pads = self._writer.finish()
+        self._report.copies = self._writer.copies()
         self._write_late()
         return self._report
 
@@ -125,7 +126,10 @@ class FeedWriter:
             arrays.append(column.of(table))
             names.append(column.name)
         if self._side.changes:
-            arrays.append(rows.column(DIFF))
+            has_diffs = DIFF in rows.schema.names
+            arrays.append(
+                rows.column(DIFF) if has_diffs else pa.array(np.ones(rows.num_rows, dtype=np.int64))
+            )
             names.append(DIFF)
         if not self._shape.of_stage:
             return pa.RecordBatch.from_arrays(arrays, names=names)

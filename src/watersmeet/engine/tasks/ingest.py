@@ -148,6 +148,7 @@ class IngestWriter:
     def finish(self) -> str:
         """Write what is held and return the report as JSON text."""
         self.report.runs, self.report.pads = self._writer.finish()
+        self.report.copies = self._writer.copies()
         return self.report.model_dump_json()
 
     def _count(self, what: str, mask: Mask) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.engine.messages.work import NodeWork
+from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.state.store import Store
 
 
 @dataclass(frozen=True)
 class Share:
     """What one task of a node is given: the node's work, and which share of how many is its own. It fills in
-    its ``report``."""
+    its ``report``. ``paths``: what takes the rows of each path that leads through the node."""
 
     store: Store
     tick: int
@@ -20,3 +22,4 @@ class Share:
     report: NodeReport
     partition: int
     partitions: int
+    paths: Sequence[FeedWriter] = ()

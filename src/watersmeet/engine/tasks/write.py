@@ -69,6 +69,10 @@ class SideWriter:
         self._out_rows = self._out_bytes = 0
         self.runs: list[Run] = []
         self.pads: list[PadFile] = []
+        self._copies = [
+            SideWriter(copy, store, tick, flush_rows, flush_bytes, placing, place, None, ordered)
+            for copy in side.copies
+        ]
 
     def take(self, rows: pa.RecordBatch, partition: str = "") -> None:
         """Rows that may match: they go into a run. Of a side that passes, into a file of rows that go out.
@@ -79,6 +83,8 @@ class SideWriter:
         if self._side.passes:
             self.pad(rows)
             return
+        for copy in self._copies:
+            copy.take(rows, partition)
         if self._side.layout.ties is not None:
             rows = self._numbered(rows, partition)
         hashes = hash_columns([rows.column(name) for name in self._side.keys], rows.num_rows)
@@ -117,6 +123,10 @@ class SideWriter:
         same_rows("wrote runs", self._rows, sum(run.rows for run in self.runs))
         same_rows("wrote rows that go out", self._rows_out, sum(file.rows for file in self.pads))
         return self.runs, self.pads
+
+    def copies(self) -> dict[str, list[Run]]:
+        """Write the same rows as they are held in other ways; by the names of those sides."""
+        return {copy._side.name: copy.finish()[0] for copy in self._copies}
 
     def _flush_out(self) -> None:
         if not self._out:

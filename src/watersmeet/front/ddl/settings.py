@@ -77,13 +77,6 @@ class Settings:
         elif name == "output_mode":
             self.options = replace(self.options, output_mode=_one_of(OutputMode, name, value, location))
         elif name == "plan":
-            if value.strip().lower() == "delta":
-                raise SqlError(
-                    "plan = delta: there are no delta plans yet",
-                    code="not-yet",
-                    hint="SET plan = auto gives the same rows in the same ticks",
-                    location=location,
-                )
             self.options = replace(self.options, plan=_one_of(PlanChoice, name, value, location))
         elif name == "null_time":
             self.options = replace(self.options, null_time=_one_of(NullTime, name, value, location))

@@ -22,6 +22,7 @@ from watersmeet.plan.join_inputs import JoinInputs, Ref, Unit, name_of, refs
 from watersmeet.plan.nodes.join import Draft, bounds_in
 from watersmeet.plan.nodes.tree import (
     AggregateNode,
+    ChangesNode,
     GroupNode,
     JoinNode,
     LookupNode,
@@ -57,12 +58,14 @@ def check_bounded(
     conjuncts: Sequence[Conjunct],
     options: Options,
     stages: Mapping[tuple[str, int], Outflow],
+    in_delta: Collection[int] = (),
 ) -> Outflow:
     """One error per side of a join whose rows would be kept for ever; of an input, or of a join beneath.
 
     Args:
         conjuncts: all of the query.
         stages: what leaves those beneath its inputs, by (alias, branch).
+        in_delta: the joins that are run as a delta join, which was only chosen if it keeps none for ever.
     """
     inputs = tuple(i for draft in drafts for i in draft.join_inputs.in_order if not i.as_of)
     all_inputs = JoinInputs(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
@@ -76,6 +79,9 @@ def check_bounded(
         node, bounds = draft.node, bounds_in(draft, drafts)
         coming = {side: _available(draft, side, put_out, stages) for side in node.sides}
         tight = {side: _available(draft, side, tight_out, stages) for side in node.sides}
+        if node.number in in_delta:
+            put_out[node.number] = tight_out[node.number] = _passing(node, coming)
+            continue
         put_out[node.number] = _put_out(node, bounds, coming, options.watermark_rule)
         tight_out[node.number] = _put_out(node, bounds, tight, WatermarkRule.TIGHT)
         _check(node, _Arriving(draft, bounds, coming, tight, all_inputs, conjuncts), problems)
@@ -111,6 +117,7 @@ def _check(node: Node, given: _Arriving, problems: _Problems) -> None:
     raise TypeError(f"how rows of {type(node).__name__} are released")
 
 
+@_check.register(ChangesNode)
 @_check.register(PassNode)
 @_check.register(LookupNode)
 def _(node: Node, given: _Arriving, problems: _Problems) -> None:

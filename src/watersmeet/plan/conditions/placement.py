@@ -16,6 +16,7 @@ from functools import singledispatch
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
 from watersmeet.plan.nodes.tree import (
+    ChangesNode,
     GroupedNode,
     MatchNode,
     Node,
@@ -101,6 +102,12 @@ def _(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
 @_sunk.register
 def _(node: UpsertNode, conjunct: Conjunct, conditions: Conditions) -> bool:
     return False  # a record that does not pass takes the row away that did
+
+
+@_sunk.register
+def _(node: ChangesNode, conjunct: Conjunct, conditions: Conditions) -> bool:
+    _into_side(conjunct, node, Side.LEFT, conditions)
+    return True
 
 
 @_sunk.register

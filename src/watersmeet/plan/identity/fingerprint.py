@@ -15,6 +15,7 @@ from functools import singledispatch
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
 from watersmeet.plan.model.conditions import KeyPlan
+from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
     GroupPlan,
@@ -121,6 +122,37 @@ def _(node: AggregatePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
         "slide": node.slide,
         "keys": _digests(rows, (column for _, column in node.keys)),
     }
+
+
+@_by_kind.register
+def _(node: ArrangePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    return {
+        "kind": "ARRANGE",
+        "copies": [side.copy_of for side in node.sides],
+        "held": [
+            [_digests(origins[side.name], own.keys), [repr(index) for index in own.indexes]]
+            for side, own in zip(node.sides, node.arranged, strict=True)
+        ],
+    }
+
+
+@_by_kind.register
+def _(node: DeltaPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    """Nothing is kept by it; that the condition is another one shows by it."""
+    lookups = []
+    for lookup in node.lookups:
+        join = lookup.join
+        lookups.append(
+            [
+                lookup.place,
+                [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
+                [[b.left.column, b.right.column, b.lower, b.upper] for b in join.bands],
+                [repr(band) for band in join.values.every],
+                [repr(comparison) for comparison in (*join.rechecks, *join.values.rechecks)],
+                None if join.residual is None else text_of(join.residual),
+            ]
+        )
+    return {"kind": "DELTA", "lookups": lookups}
 
 
 @_by_kind.register

@@ -39,8 +39,14 @@ def origins_of(nodes: Sequence[NodePlan]) -> dict[tuple[int, str], Origins]:
     """Per node, by number, and side or table, by name: of all columns that the side is given."""
     leaving: list[Origins] = []
     all_origins: dict[tuple[int, str], Origins] = {}
+    of_inputs: dict[str, Origins] = {}
     for node in nodes:
-        own = {side.name: side_origins(side, leaving) for side in (*node.sides, *node.tables)}
+        own: dict[str, Origins] = {}
+        for side in (*node.sides, *node.tables):
+            origins = None if side.feed is not None else of_inputs.get(side.copy_of or side.name)
+            own[side.name] = side_origins(side, leaving) if origins is None else origins
+            if side.feed is None:
+                of_inputs[side.name] = own[side.name]
         all_origins |= {(node.number, name): origins for name, origins in own.items()}
         leaving.append(_leaving(node, own))
     return all_origins

@@ -53,8 +53,9 @@ class QueryPlan:
         def sides_of(node: NodePlan) -> Iterator[SidePlan]:
             for side in node.sides:
                 for feed in side.feeds:
-                    yield from sides_of(self.nodes[feed.node])
-                if side.feed is None:
+                    if not feed.path:  # all paths of a delta join lead through the same nodes
+                        yield from sides_of(self.nodes[feed.node])
+                if side.feed is None and side.copy_of is None:
                     yield side
 
         return tuple(sides_of(self.root))

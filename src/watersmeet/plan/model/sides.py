@@ -42,6 +42,7 @@ class FeedPlan:
     ``matchable`` False: no row can.
     ``event_times``: where the node is the end of a stage, which of its watermarks each event time of the side
     has, as (event time, watermark key there). A joined row's keep their keys: none are named.
+    ``path``: of the paths of a delta join that go through the node, whose rows these are.
     """
 
     node: int
@@ -54,6 +55,7 @@ class FeedPlan:
     not_null: tuple[str, ...]
     matchable: bool
     event_times: tuple[tuple[str, str], ...] = ()
+    path: int | None = None
     timed: str | None = None
     """Among ``not_null``: a time without which a row is in no window, and counted as one without a time."""
 
@@ -69,7 +71,8 @@ class SidePlan:
     node (for later nodes, the projection, later filters). ``nullable``: event times that may be NULL, because
     a join beneath padded their input. ``padded``: rows of this side are put out padded when they never match.
     ``passes``: nothing is kept, every row goes out in the tick in which it comes. ``not_null``: the kept
-    columns whose NULL lets a row of a source match nothing (feeds have their own).
+    columns whose NULL lets a row of a source match nothing (feeds have their own). ``copy_of``: the input of
+    the same node whose rows these are once more, held in another way.
     """
 
     name: str
@@ -83,6 +86,7 @@ class SidePlan:
     padded: bool
     passes: bool = False
     not_null: tuple[str, ...] = ()
+    copy_of: str | None = None
 
     @property
     def input(self) -> Input:
@@ -113,7 +117,7 @@ class SidePlan:
 
     def joined(self, column: str) -> str:
         """The name of a column once it has left the node."""
-        return joined_name(self.name, column) if self.feed is None else column
+        return joined_name(self.copy_of or self.name, column) if self.feed is None else column
 
     def watermark_key(self, column: str) -> str:
         return self.joined(column)

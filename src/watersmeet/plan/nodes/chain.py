@@ -6,7 +6,7 @@ come after what they feed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 from typing import TypedDict
@@ -23,6 +23,8 @@ from watersmeet.plan.conditions.intervals import comparisons_of, slack_of
 from watersmeet.plan.conditions.keys import Equality, bare
 from watersmeet.plan.conditions.placement import Conditions
 from watersmeet.plan.conditions.residual import ResidualFields, after_join, residual_fields
+from watersmeet.plan.delta.numbers import in_order
+from watersmeet.plan.delta.paths import NO_DELTA, DeltaJoin, NoDelta
 from watersmeet.plan.identity.fingerprint import table_fingerprint
 from watersmeet.plan.join_inputs import refs
 from watersmeet.plan.model.conditions import Bands, Careful, KeyPlan
@@ -42,11 +44,12 @@ from watersmeet.plan.nodes.aggregate import Groups, from_rows, groups_of, with_t
 from watersmeet.plan.nodes.asof import asof_of
 from watersmeet.plan.nodes.columns import kept_columns
 from watersmeet.plan.nodes.feed import Derived, Feed, needed, open_key
-from watersmeet.plan.nodes.input_side import InputSide, compared_refs, never_null
+from watersmeet.plan.nodes.input_side import InputSide, OfStage, compared_refs, never_null
 from watersmeet.plan.nodes.join import Draft, bounds_in, looks_above
 from watersmeet.plan.nodes.stage_feed import StageFeed
 from watersmeet.plan.nodes.tree import (
     AggregateNode,
+    ChangesNode,
     GroupedNode,
     GroupNode,
     JoinNode,
@@ -63,23 +66,27 @@ from watersmeet.spec.model import Column, Expr, Input, JoinKind, StageBranch
 
 @dataclass(frozen=True)
 class Understood:
-    """A query or stage, taken apart; ``stages``: those beneath its inputs, by (alias, branch)."""
+    """A query or stage, taken apart; ``stages``: those beneath its inputs, by (alias, branch). ``delta``:
+    which of its joins are run as a delta join."""
 
     tree: Tree
     conditions: Conditions
     drafts: tuple[Draft, ...]
     stages: Mapping[tuple[str, int], Understood]
+    delta: DeltaJoin | NoDelta = NO_DELTA
 
 
-def plan_nodes(query: Understood, after: Iterable[Expr]) -> tuple[tuple[NodePlan, ...], list[PlanError]]:
+def plan_nodes(
+    query: Understood, after: Iterable[Expr], of_delta: OfDelta
+) -> tuple[tuple[NodePlan, ...], list[PlanError]]:
     """The plans of all nodes of a query, in order of their numbers, and what is wrong with them.
 
     Args:
         after: expressions over the rows of the last node.
     """
-    chain = _Chain(query)
+    chain = Chain(query, of_delta)
     nodes = chain.plan({joined_name(*ref) for expr in after for ref in refs(expr)})
-    return tuple(sorted(nodes, key=lambda node: node.number)), chain.errors
+    return in_order(nodes), chain.errors
 
 
 def _own_key(column: str) -> KeyPlan:
@@ -135,10 +142,12 @@ class GroupedFields(TypedDict):
 
 
 @dataclass
-class _Chain:
-    """The nodes of one query or stage."""
+class Chain:
+    """The nodes of one query or stage. ``of_delta``: plans those of a delta join, of which ``leaving`` has to
+    leave."""
 
     query: Understood
+    of_delta: OfDelta
     derived: Derived = field(default_factory=Derived)
     leaving: dict[int, Collection[str]] = field(default_factory=dict)
     """Per node, the joined names of what has to leave it."""
@@ -165,9 +174,14 @@ class _Chain:
         elif not leaving:
             leaving = {_any_column(root)}
         self.leaving[root.node.number] = leaving
-        for draft in reversed(self.drafts):
+        delta = self.query.delta
+        in_delta = delta.numbers if isinstance(delta, DeltaJoin) else frozenset[int]()
+        drafts = [draft for draft in self.drafts if draft.node.number not in in_delta]
+        for draft in reversed(drafts):
             self._plan_keys(draft)
-        nodes = [self._node(draft) for draft in self.drafts]
+        nodes = [self._node(draft) for draft in drafts]
+        if isinstance(delta, DeltaJoin):
+            nodes += self.of_delta(self, delta, self.leaving[delta.root])
         return nodes + self.beneath
 
     def _plan_keys(self, draft: Draft) -> None:
@@ -185,7 +199,7 @@ class _Chain:
             columns = {
                 side: feeds[side].key(number, equality)
                 if side in feeds
-                else self._own_column(draft, side, number, equality)
+                else self.own_column(draft, side, number, equality)
                 for side in Side
             }
             left, right = (
@@ -198,7 +212,7 @@ class _Chain:
         for side, feed in feeds.items():
             self._plan_feed(draft, side, feed)
 
-    def _own_column(self, draft: Draft, side: Side, number: int, equality: Equality) -> str:
+    def own_column(self, draft: Draft, side: Side, number: int, equality: Equality) -> str:
         """An input's own column; an event time, which is held as a plain number, gets a second one as a key,
         and so does a column whose type has yet to be found."""
         expr, i = equality.expr(side), draft.node.side(side)
@@ -254,7 +268,7 @@ class _Chain:
         """The node's plan; all nodes above have said what they need."""
         node = draft.node
         sides = {
-            side: self.sides.get((node.number, side)) or self._input_side(draft, side) for side in node.sides
+            side: self.sides.get((node.number, side)) or self.input_side(draft, side) for side in node.sides
         }
         filters = tuple(
             (sides[side].title, conjunct.text)
@@ -268,8 +282,9 @@ class _Chain:
         """The plan of a kind of node. Raises: TypeError for one that nobody has said how to plan."""
         raise TypeError(f"how {type(node).__name__} is planned")
 
-    @_planned.register
-    def _(self, node: PassNode, ready: _Ready) -> NodePlan:
+    @_planned.register(ChangesNode)
+    @_planned.register(PassNode)
+    def _(self, node: Node, ready: _Ready) -> NodePlan:
         return PassPlan(number=node.number, sides=tuple(ready.sides.values()), filters=ready.filters)
 
     @_planned.register
@@ -366,7 +381,7 @@ class _Chain:
             return self.conditions.inputs[child.alias]
         return self.conditions.sides[node.number, side]
 
-    def _input_side(self, draft: Draft, side: Side) -> SidePlan:
+    def input_side(self, draft: Draft, side: Side) -> SidePlan:
         node, i = draft.node, draft.node.side(side)
         assert isinstance(i, Input)
         planned = InputSide(
@@ -379,14 +394,19 @@ class _Chain:
             timed=None if node.timed is None else node.timed[1],
         )
 
+        plan = planned.plan(self.stage_of(i, planned.timed))
+        self.errors += planned.problems(plan)
+        return plan
+
+    def stage_of(self, i: Input, timed: str | None = None) -> OfStage:
+        """What plans the stages of an input."""
+
         def of_stage(
             number: int, columns: Mapping[str, Expr], conditions: SideConditions, not_null: Sequence[str]
         ) -> FeedPlan:
-            return self._stage(i, number, columns, conditions, not_null, planned.timed)
+            return self._stage(i, number, columns, conditions, not_null, timed)
 
-        plan = planned.plan(of_stage)
-        self.errors += planned.problems(plan)
-        return plan
+        return of_stage
 
     def _stage(
         self,
@@ -400,7 +420,7 @@ class _Chain:
         """The feed of a branch that is a stage; plans the stage."""
         stage, branch = self.query.stages[i.alias, number], i.branches[number]
         assert isinstance(branch, StageBranch)
-        chain = _Chain(stage)
+        chain = Chain(stage, self.of_delta)
         feed = StageFeed(i, branch, stage.tree, stage.conditions.after, chain.derived)
         plan = feed.plan(
             columns, conditions.filters, conditions.one_sided, not_null, matchable=conditions.matchable
@@ -409,3 +429,7 @@ class _Chain:
         self.beneath += chain.plan(needed(plan))
         self.errors += [*feed.errors, *chain.errors]
         return plan
+
+
+OfDelta = Callable[[Chain, DeltaJoin, Collection[str]], list[NodePlan]]
+"""Plans the nodes of a delta join, in a chain, of which these columns have to leave."""

@@ -69,13 +69,7 @@ class InputSide:
 
     def plan(self, of_stage: OfStage) -> SidePlan:
         i, node = self.input, self.draft.node
-        computed = {key.column(self.side): key.expr(self.side) for key in self.keys} | dict(self.derived)
-        kept = self._kept()
-        conditions = SideConditions(
-            filters=tuple(bare(c.expr) for c in self.filters),
-            one_sided=tuple(bare(c.expr) for where, c in self.draft.parts.one_sided if where is self.side),
-            matchable=self.draft.matchable,
-        )
+        computed, kept, conditions = self.computed(), self.kept(), self._conditions()
         branches: list[BranchPlan | FeedPlan] = []
         for number, branch in enumerate(i.branches):
             if isinstance(branch, Branch):
@@ -93,16 +87,16 @@ class InputSide:
                                 *([] if branch.above is None else [branch.above]),
                                 *(over_source(expr, columns) for expr in conditions.filters),
                             ],
-                            there=self._there(columns),
+                            there=self.there(columns),
                             times=i.event_times,
                         ),
                         flag=flag_of(branch, conditions, columns),
-                        words=self._words(),
+                        words=self.words(),
                     )
                 )
             else:
                 held = {name: computed.get(name, _column(name)) for name in kept.kept}
-                branches.append(of_stage(number, held, conditions, self._never_null()))
+                branches.append(of_stage(number, held, conditions, self.never_null()))
         nullable = node.open_times(self.side)
         return SidePlan(
             name=i.alias,
@@ -115,10 +109,21 @@ class InputSide:
             nullable=tuple(column for column in i.event_times if (i.alias, column) in nullable),
             padded=node.padded(self.side),
             passes=node.passes,
-            not_null=self._not_null(),
+            not_null=self.not_null(),
         )
 
-    def _words(self) -> tuple[tuple[str, str], ...]:
+    def computed(self) -> dict[str, Expr]:
+        """Columns that are computed of its rows: expressions over bare columns."""
+        return {key.column(self.side): key.expr(self.side) for key in self.keys} | dict(self.derived)
+
+    def _conditions(self) -> SideConditions:
+        return SideConditions(
+            filters=tuple(bare(c.expr) for c in self.filters),
+            one_sided=tuple(bare(c.expr) for where, c in self.draft.parts.one_sided if where is self.side),
+            matchable=self.draft.matchable,
+        )
+
+    def words(self) -> tuple[tuple[str, str], ...]:
         """What is computed of a row, as the conditions that it is computed for were written. A key is made
         of rows that meet the conditions on them alone, and these may be what fails."""
         texts = [key.text for key in self.keys if key.text]
@@ -132,7 +137,7 @@ class InputSide:
         ]
         return (*of_keys, *([(FLAG, flag)] if flag else []))
 
-    def _kept(self) -> Kept:
+    def kept(self) -> Kept:
         i = self.input
         names = [column.name for column in i.columns]
         key_columns = [key.column(self.side) for key in self.keys]
@@ -148,7 +153,7 @@ class InputSide:
         kept = kept_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)
         return kept if kept.kept else Kept((names[0],), ())  # rows without a column could not be counted
 
-    def _not_null(self) -> tuple[str, ...]:
+    def not_null(self) -> tuple[str, ...]:
         """Keys and band columns whose NULL lets the row match nothing; an event time of a source is never
         NULL here."""
         i = self.input
@@ -156,7 +161,7 @@ class InputSide:
         bands = [column for alias, column in self.draft.parts.band_columns if alias == i.alias]
         return tuple(column for column in dict.fromkeys([*keys, *bands]) if column not in i.event_times)
 
-    def _there(self, columns: Mapping[str, Expr]) -> tuple[Expr, ...]:
+    def there(self, columns: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """Columns of the source whose NULL drops a row: Spark asks for them before it computes the side's
         keys."""
         if self.draft.node.padded(self.side):
@@ -168,7 +173,7 @@ class InputSide:
         exprs = (over_source(e, columns) for e in wanted if e.name not in self.input.event_times)
         return tuple(dict.fromkeys(e for e in exprs if isinstance(e, exp.Column)))
 
-    def _never_null(self) -> tuple[str, ...]:
+    def never_null(self) -> tuple[str, ...]:
         """Kept columns whose NULL lets a row of a stage match nothing: keys, bands, bounded times."""
         keys = [key.column(self.side) for key in self.keys if not key.null_safe]
         columns = [ref[1] for ref in never_null(self.draft, self.side)]

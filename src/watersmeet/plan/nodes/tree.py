@@ -82,6 +82,11 @@ class Node:
         return False
 
     @property
+    def is_inner(self) -> bool:
+        """An inner join whose rows are kept until a bound releases them."""
+        return False
+
+    @property
     def passes(self) -> bool:
         """Its rows go out in the tick in which they come, and nothing is kept."""
         return False
@@ -161,6 +166,10 @@ class MatchNode(Node):
 class JoinNode(MatchNode):
     """Rows of both sides come one after the other, and are kept until a bound releases them."""
 
+    @property
+    def is_inner(self) -> bool:
+        return self.kind is JoinKind.INNER
+
 
 @dataclass(frozen=True)
 class LookupNode(MatchNode):
@@ -194,6 +203,11 @@ class UpsertNode(Node):
 @dataclass(frozen=True)
 class TableNode(Node):
     """The rows of tables that are joined with nothing: what may be taken back has to be there."""
+
+
+@dataclass(frozen=True)
+class ChangesNode(Node):
+    """The changes of one input: where a path of a delta join begins."""
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypedDict, TypeVar
 
 from watersmeet.engine.driver.kinds.columns import carried, is_changelog
+from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import NodeShape, SideShape, Strategy
-from watersmeet.engine.messages.work import AsofWork, NodeWork
+from watersmeet.engine.messages.work import AsofWork, NodeWork, Seen
 from watersmeet.event_time import NEVER, Watermark
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.measure import Measured
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.state.manifest import AsofState, NodeState, TableCopy
+from watersmeet.state.manifest import Arrangement, AsofState, NodeState, TableCopy
+from watersmeet.state.marks import overlay
 from watersmeet.state.run import Run
 
 P = TypeVar("P", bound=NodePlan)
@@ -83,6 +85,33 @@ class Outgoing:
     tight: bool
 
 
+@dataclass(frozen=True)
+class ArrangedTick:
+    """The arrangements of a node in a tick, when its tasks are done.
+
+    ``before``: per side, as of the last tick. ``reports``: per side, of its tasks.
+    """
+
+    before: Sequence[Arrangement]
+    reports: Sequence[Sequence[SideReport]]
+
+    def seen(self, place: int, *, after: bool) -> Seen:
+        """What look-ups see of one side: before the tick, or after it, rows that it released included."""
+        before = self.before[place]
+        hidden = {column: limit for column, limit in before.limits.items() if limit > NEVER}
+        if not after:
+            return Seen(runs=before.runs, fresh=[], hidden_below=hidden)
+        runs = []
+        for live in before.runs:
+            marks = dict(live.marks)
+            for report in self.reports[place]:
+                for kind, segments in report.marks.get(live.run.name, {}).items():
+                    marks[kind] = overlay(marks.get(kind, ()), segments)
+            runs.append(live.model_copy(update={"marks": marks}))
+        fresh = [live for report in self.reports[place] for live in report.inserted]
+        return Seen(runs=runs, fresh=fresh, hidden_below=hidden)
+
+
 class CommonFields(TypedDict):
     """What the shapes of all kinds have; see `NodeShape`."""
 
@@ -99,6 +128,9 @@ class NodeDriver(ABC, Generic[P, S]):
 
     drops_new: ClassVar[bool] = False
     """The runs that bring a tick's rows are of no use after it."""
+
+    carries_changes: ClassVar[bool] = False
+    """Rows of its sides have diffs, in append mode, too."""
 
     def shape(self, query: QueryPlan, node: P, sides: tuple[SideShape, ...], strategy: Strategy) -> S:
         """What the tasks know before any tick. ``sides``: of the node's sides, then of its tables.
@@ -135,6 +167,10 @@ class NodeDriver(ABC, Generic[P, S]):
     def table(self, node: P, shape: S, met: Callable[[Any, SideShape], TableCopy | None]) -> TableCopy | None:
         """The table that the tick's rows meet. ``met``: of a node and the table's rows, the copy to take."""
         return None
+
+    def seen(self, node: P, arranged: Callable[[int], ArrangedTick]) -> list[Seen]:
+        """What the look-ups of a delta join see. ``arranged``: of a node beneath, by its number."""
+        return []
 
     def outputs(self, node: P, given: Outgoing) -> dict[str, Watermark]:
         """The watermarks that leave the node, never below what was put out before."""

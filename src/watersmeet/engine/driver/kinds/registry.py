@@ -10,6 +10,7 @@ from typing import Any, Generic
 import pyarrow as pa
 
 from watersmeet.engine.driver.kinds.base import NodeDriver, P, S
+from watersmeet.engine.driver.kinds.delta import ArrangeDriver, DeltaDriver
 from watersmeet.engine.driver.kinds.groups import GroupDriver
 from watersmeet.engine.driver.kinds.join import JoinDriver
 from watersmeet.engine.driver.kinds.lookup import LookupDriver
@@ -17,6 +18,7 @@ from watersmeet.engine.driver.kinds.passing import PassDriver
 from watersmeet.engine.driver.kinds.table import TableDriver
 from watersmeet.engine.driver.kinds.upsert import UpsertDriver
 from watersmeet.engine.driver.kinds.windows import WindowDriver
+from watersmeet.engine.messages.delta import ArrangeShape, DeltaShape
 from watersmeet.engine.messages.shapes import (
     AggregateShape,
     GroupShape,
@@ -27,6 +29,8 @@ from watersmeet.engine.messages.shapes import (
     UpsertShape,
 )
 from watersmeet.engine.nodes.aggregate import aggregate_rows
+from watersmeet.engine.nodes.arrange import arrange_rows
+from watersmeet.engine.nodes.delta import delta_rows
 from watersmeet.engine.nodes.groups import group_rows
 from watersmeet.engine.nodes.join import join_rows
 from watersmeet.engine.nodes.lookup import lookup_rows
@@ -34,6 +38,7 @@ from watersmeet.engine.nodes.passing import pass_rows
 from watersmeet.engine.nodes.table import table_rows
 from watersmeet.engine.nodes.upsert import upsert_rows
 from watersmeet.engine.tasks.share import Share
+from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
     GroupPlan,
@@ -64,6 +69,8 @@ NODE_KINDS = (
     NodeKind(LookupPlan, LookupShape, lookup_rows, LookupDriver()),
     NodeKind(AggregatePlan, AggregateShape, aggregate_rows, WindowDriver()),
     NodeKind(GroupPlan, GroupShape, group_rows, GroupDriver()),
+    NodeKind(ArrangePlan, ArrangeShape, arrange_rows, ArrangeDriver()),
+    NodeKind(DeltaPlan, DeltaShape, delta_rows, DeltaDriver()),
 )
 
 _BY_PLAN: Mapping[type[NodePlan], NodeKind[Any, Any]] = {kind.plan: kind for kind in NODE_KINDS}

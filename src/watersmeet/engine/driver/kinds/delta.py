@@ -1,0 +1,144 @@
+"""Delta joins: what is kept of their inputs and for how long, and what each look-up sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from watersmeet.engine.driver.kinds.base import (
+    ArrangedTick,
+    CommonFields,
+    Decided,
+    Held,
+    Incoming,
+    NodeDriver,
+    Outgoing,
+)
+from watersmeet.engine.driver.kinds.columns import carried, joined
+from watersmeet.engine.driver.kinds.condition import condition_of
+from watersmeet.engine.messages.delta import ArrangeShape, DeltaShape
+from watersmeet.engine.messages.shapes import LookupShape, PassShape, SideShape
+from watersmeet.engine.messages.work import Seen
+from watersmeet.errors import EngineError
+from watersmeet.event_time import Side, Watermark
+from watersmeet.kernel.joined import JoinedColumn
+from watersmeet.plan.model.delta import Arranged, ArrangePlan, DeltaLookup, DeltaPlan
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.nodes.retention import limits
+from watersmeet.watermark.output import output_watermarks
+
+
+class ArrangeDriver(NodeDriver[ArrangePlan, ArrangeShape]):
+    carries_changes = True
+
+    def shape_of(
+        self, query: QueryPlan, node: ArrangePlan, sides: tuple[SideShape, ...], common: CommonFields
+    ) -> ArrangeShape:
+        common["changelog"] = True
+        leaving = []
+        for plan, side in zip(node.leaving, sides, strict=False):
+            columns = tuple(joined(Side.LEFT, plan, side, name) for name in side.schema.names)
+            own = common.copy()
+            own["sides"], own["columns"] = (side,), columns
+            leaving.append(PassShape(**own))
+        common["columns"] = tuple(column for shape in leaving for column in shape.columns)
+        return ArrangeShape(**common, changes=tuple(leaving), final=node.has_tables)
+
+    def leaving(self, node: ArrangePlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
+        return ()
+
+    def held(self, query: QueryPlan, node: ArrangePlan, side: SidePlan) -> Held:
+        place = [own.name for own in node.sides].index(side.name)
+        return held_as(node.arranged[place], side, {bound.evicted for bound in node.bounds})
+
+    def decide(self, node: ArrangePlan, given: Incoming) -> Decided:
+        """A row goes when no other stream can bring a partner: by the least of the limits that these set."""
+        least: dict[str, Watermark] = {}
+        for retention in node.retentions:
+            by_other = [limits(other, given.watermarks, given.lateness) for other in retention.others]
+            for key in set.intersection(*(set(own) for own in by_other)) if by_other else ():
+                least[key] = min(own[key] for own in by_other)
+        return Decided(least)
+
+    def outputs(self, node: ArrangePlan, given: Outgoing) -> dict[str, Watermark]:
+        return output_watermarks(
+            given.watermarks, given.limits, given.least, given.emitted, tight=given.tight
+        )
+
+
+class DeltaDriver(NodeDriver[DeltaPlan, DeltaShape]):
+    drops_new = True
+    carries_changes = True
+
+    def shape_of(
+        self, query: QueryPlan, node: DeltaPlan, sides: tuple[SideShape, ...], common: CommonFields
+    ) -> DeltaShape:
+        met = sides[len(node.sides) :]
+        lookups = tuple(
+            _lookup(query, lookup, coming, table, common)
+            for lookup, coming, table in zip(node.lookups, sides, met, strict=False)
+        )
+        leaving = {column.name: column for lookup in lookups for column in lookup.columns}
+        common["columns"] = tuple(leaving.values())
+        if not node.is_last:
+            common["changelog"] = True
+        return DeltaShape(
+            **common,
+            lookups=lookups,
+            times=tuple(key for key in node.keys if key in leaving) if node.is_last else (),
+            is_last=node.is_last,
+        )
+
+    def leaving(self, node: DeltaPlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
+        return ()
+
+    def held(self, query: QueryPlan, node: DeltaPlan, side: SidePlan) -> Held:
+        for number, own in enumerate(node.sides):
+            if own is side:
+                join = node.lookups[number].join
+                return Held(
+                    keys=tuple(key.column(Side.LEFT) for key in join.keys), indexes=join.indexes(Side.LEFT)
+                )
+        place = next(number for number, met in enumerate(node.met) if met is side)
+        return held_as(node.met_arranged[place], side, node.releasing)
+
+    def seen(self, node: DeltaPlan, arranged: Callable[[int], ArrangedTick]) -> list[Seen]:
+        tick = arranged(node.arrangements)
+        return [tick.seen(lookup.place, after=lookup.sees_tick) for lookup in node.lookups]
+
+
+def held_as(arranged: Arranged, side: SidePlan, evicted: frozenset[str] | set[str]) -> Held:
+    """How rows of an arrangement are held, asked by who keeps them and by who looks them up."""
+    releasing = tuple(column for column in side.event_times if side.watermark_key(column) in evicted)
+    return Held(
+        keys=arranged.keys,
+        indexes=arranged.indexes,
+        releasing=releasing,
+        watched=tuple(column for column in side.event_times if column not in releasing),
+        hides_released=True,
+    )
+
+
+def _lookup(
+    query: QueryPlan, lookup: DeltaLookup, coming: SideShape, table: SideShape, common: CommonFields
+) -> LookupShape:
+    join = lookup.join
+    table = replace(table, carried=join.right.carried)
+    own = common.copy()
+    own["sides"], own["changelog"] = (coming,), False
+    own["columns"] = tuple(sorted(carried(join, (coming, table)), key=lambda column: column.name))
+    shape = LookupShape(
+        **own,
+        kind=join.kind,
+        condition=condition_of(query, join, {Side.LEFT: coming, Side.RIGHT: table}),
+        table=table,
+    )
+    if shape.elsewhere is not None:
+        raise EngineError(
+            f'"{query.name}": a condition of its delta join would be computed by Spark, for the types of its'
+            " columns are others than were declared",
+            code="wrong-types",
+            hint="declare the columns as they come, or SET plan = cascade",
+        )
+    return shape

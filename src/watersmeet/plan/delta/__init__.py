@@ -1,0 +1,1 @@
+"""Delta joins: N inputs joined by inner joins alone, without intermediate results."""

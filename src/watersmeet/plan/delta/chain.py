@@ -1,0 +1,83 @@
+"""The nodes of a delta join within the query's chain: each path planned as a chain of its own, then all put
+together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from sqlglot import exp
+
+from watersmeet.event_time import Side
+from watersmeet.plan.conditions.keys import Equality
+from watersmeet.plan.delta.nodes import PlannedPath, Roles, delta_nodes
+from watersmeet.plan.delta.paths import DeltaJoin
+from watersmeet.plan.model.nodes import JoinPlan, NodePlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.nodes.chain import Chain, Understood
+from watersmeet.plan.nodes.input_side import InputSide
+from watersmeet.plan.nodes.join import Draft
+from watersmeet.spec.model import Input
+
+
+def plan_delta(chain: Chain, delta: DeltaJoin, leaving: Collection[str]) -> list[NodePlan]:
+    """The nodes of the delta join; what is wrong is written into the chain."""
+    roles: Roles = {}
+    planned = []
+    for path in delta.paths:
+        query = Understood(path.tree, path.conditions, path.drafts, {})
+        of_path = _PathChain(query, chain.of_delta, derived=chain.derived, roles=roles)
+        nodes = sorted(of_path.plan(leaving), key=lambda node: node.number)
+        chain.errors += of_path.errors
+        joins = tuple(_keys_in_order(cast(JoinPlan, node)) for node in nodes[1:])
+        planned.append(PlannedPath(path, nodes[0].sides[0], joins))
+    nodes, errors = delta_nodes(delta, planned, roles, chain.stage_of)
+    chain.errors += errors
+    return nodes
+
+
+def _keys_in_order(join: JoinPlan) -> JoinPlan:
+    """In one order, whatever path asks: by it rows are hashed."""
+    return replace(join, keys=tuple(sorted(join.keys, key=lambda key: key.columns.right)))
+
+
+@dataclass
+class _PathChain(Chain):
+    """One path. Of inputs it only says what it needs of them, in ``roles``."""
+
+    roles: Roles = field(default_factory=dict)
+
+    def own_column(self, draft: Draft, side: Side, number: int, equality: Equality) -> str:
+        """As in any chain, but what is computed has one name in all paths."""
+        expr, i = equality.expr(side), draft.node.side(side)
+        assert isinstance(i, Input)
+        if isinstance(expr, exp.Column) and not draft.join_inputs.is_event_time((expr.table, expr.name)):
+            return str(expr.name)
+        return self.derived.column(i.alias, expr)
+
+    def input_side(self, draft: Draft, side: Side) -> SidePlan:
+        i = draft.node.side(side)
+        assert isinstance(i, Input)
+        role = InputSide(
+            draft=draft,
+            side=side,
+            keys=self.keys[draft.node.number],
+            filters=self.conditions.inputs[i.alias],
+            derived=self.derived.columns.setdefault(i.alias, {}),
+            leaving=self.leaving[draft.node.number],
+        )
+        self.roles.setdefault(i.alias, []).append(role)
+        kept = role.kept()
+        return SidePlan(
+            name=i.alias,
+            inputs=(i,),
+            branches=(),
+            feed=None,
+            event_times=i.event_times,
+            kept=kept.kept,
+            carried=kept.carried,
+            nullable=(),
+            padded=False,
+            not_null=role.not_null(),
+        )

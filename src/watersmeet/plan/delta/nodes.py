@@ -1,0 +1,158 @@
+"""From the paths of a delta join to its nodes: the arrangements, then a step for each look-up of all paths.
+
+Each path is planned as a chain of joins of its own. What its joins keep of the inputs is put together: of
+each input there is one set of columns and conditions, whatever path asks for them, and one arrangement for
+each key that a path looks it up by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import Side
+from watersmeet.names import node_alias, ours
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.delta.numbers import provisional
+from watersmeet.plan.delta.paths import DeltaJoin, Path
+from watersmeet.plan.explain.words import qualified
+from watersmeet.plan.model.delta import Arranged, ArrangePlan, DeltaLookup, DeltaPlan, Retention
+from watersmeet.plan.model.nodes import JoinPlan, NodePlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.nodes.input_side import InputSide, OfStage
+from watersmeet.plan.nodes.several_roles import SeveralRoles
+from watersmeet.spec.model import Input
+
+Roles = dict[str, list[InputSide]]
+"""Per alias what the nodes of all paths ask of that input."""
+
+
+@dataclass(frozen=True)
+class PlannedPath:
+    """``changes``: the side of its first node; ``joins``: its look-ups, each with keys in one order."""
+
+    path: Path
+    changes: SidePlan
+    joins: tuple[JoinPlan, ...]
+
+
+def delta_nodes(
+    delta: DeltaJoin,
+    planned: Sequence[PlannedPath],
+    roles: Roles,
+    stage_of: Callable[[Input], OfStage],
+) -> tuple[list[NodePlan], list[PlanError]]:
+    """The nodes, the last of which has the number of the root of the joins, and what is wrong with them.
+
+    Args:
+        planned: of the paths, in order.
+        stage_of: what plans the stages of an input.
+    """
+    errors: list[PlanError] = []
+    own: list[SidePlan] = []
+    for i in delta.inputs:
+        role = SeveralRoles.of(roles[i.alias])
+        own.append(role.plan(stage_of(i)))
+        errors += role.problems(own[-1])
+    held = _Held(own)
+    places = [[held.place(join) for join in path.joins] for path in planned]
+    first, depth = provisional(delta.root, 0), len(delta.inputs) - 1
+    arrangements = ArrangePlan(
+        number=first,
+        sides=tuple(held.sides),
+        arranged=tuple(held.arranged),
+        bounds=tuple(
+            dict.fromkeys(
+                bound
+                for path in delta.paths
+                for other in path.order
+                for bound in delta.bounds_of(path, other)
+            )
+        ),
+        retentions=tuple(_retention(delta, path) for path in planned if not path.path.start.is_table),
+    )
+    nodes: list[NodePlan] = [arrangements]
+    inputs = list(delta.inputs)
+    for step in range(depth):
+        beneath = nodes[-1].number
+        lookups = tuple(
+            DeltaLookup(
+                join=path.joins[step],
+                place=places[number][step],
+                sees_tick=inputs.index(path.path.order[step]) < number,
+            )
+            for number, path in enumerate(planned)
+        )
+        nodes.append(
+            DeltaPlan(
+                number=provisional(delta.root, step + 1) if step < depth - 1 else delta.root,
+                sides=tuple(
+                    _coming(lookup.join.left, beneath, number) for number, lookup in enumerate(lookups)
+                ),
+                arrangements=first,
+                lookups=lookups,
+                met=tuple(held.sides[lookup.place] for lookup in lookups),
+                met_arranged=tuple(held.arranged[lookup.place] for lookup in lookups),
+                keys=tuple(side.watermark_key(column) for side in own for column in side.event_times),
+                path_names=tuple(i.alias for i in inputs),
+                is_last=step == depth - 1,
+                releasing=frozenset(bound.evicted for bound in arrangements.bounds),
+            )
+        )
+    return nodes, errors
+
+
+def _coming(side: SidePlan, beneath: int, path: int) -> SidePlan:
+    """Rows of a path on their way to its next look-up."""
+    assert side.feed is not None
+    name = f"{node_alias(beneath)}.{path + 1}"
+    return replace(side, name=name, feed=replace(side.feed, node=beneath, path=path))
+
+
+@dataclass
+class _Held:
+    """The inputs, then copies: one for each further way in which an input is looked up."""
+
+    sides: list[SidePlan]
+    arranged: list[Arranged] = field(default_factory=list)
+    _places: dict[tuple[str, tuple[str, ...], tuple[object, ...]], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sides = list(self.sides)
+        self._inputs = len(self.sides)
+        self.arranged = [Arranged((), ())] * self._inputs
+
+    def place(self, join: JoinPlan) -> int:
+        """Where a join looks rows of its right side up."""
+        alias = join.right.name
+        keys = tuple(key.column(Side.RIGHT) for key in join.keys)
+        how = Arranged(keys, join.indexes(Side.RIGHT), _key(join))
+        place = self._places.get((alias, how.keys, how.indexes))
+        if place is not None:
+            return place
+        first = next(n for n, side in enumerate(self.sides[: self._inputs]) if side.name == alias)
+        if any(name == alias for name, _, _ in self._places):
+            copies = sum(side.copy_of == alias for side in self.sides)
+            copy = replace(
+                self.sides[first], name=ours(f"copy{copies + 2}.{alias}"), branches=(), copy_of=alias
+            )
+            self.sides.append(copy)
+            self.arranged.append(how)
+            place = len(self.sides) - 1
+        else:
+            self.arranged[first], place = how, first
+        self._places[alias, how.keys, how.indexes] = place
+        return place
+
+
+def _key(join: JoinPlan) -> str:
+    return ", ".join(qualified(text_of(key.expr(Side.RIGHT)), join.right) for key in join.keys)
+
+
+def _retention(delta: DeltaJoin, planned: PlannedPath) -> Retention:
+    others = []
+    for i, join in zip(planned.path.order, planned.joins, strict=True):
+        if not i.is_table:
+            others.append(replace(join, bounds=delta.bounds_of(planned.path, i)))
+    return Retention(planned.path.start.alias, tuple(others))

@@ -1,0 +1,108 @@
+"""The nodes of a delta join: what is kept of its inputs, and the look-ups by which changes become results.
+
+N inputs that are joined by inner joins alone need no intermediate result: each input's changes take a *path*
+through the others, one look-up per step (McSherry and others, "Shared Arrangements", VLDB 2020; Idris and
+others, "Dynamic Yannakakis", SIGMOD 2017). An `ArrangePlan` keeps the rows, a `DeltaPlan` per step has the
+look-ups of all paths in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from watersmeet.measure import Measured
+from watersmeet.plan.model.nodes import JoinPlan, MatchPlan, NodePlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.spec.model import Column
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """How the rows of a side are held: hashed by the columns ``keys``, sorted by one of ``indexes``. ``key``:
+    as it was written, for people; empty: there is none."""
+
+    keys: tuple[str, ...]
+    indexes: tuple[Measured, ...]
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long rows of the stream ``alias`` are kept: as long as any other stream may bring a partner.
+    ``others``: per other stream a join with it whose ``bounds`` are those of this stream's rows by its."""
+
+    alias: str
+    others: tuple[MatchPlan, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrangePlan(NodePlan):
+    """The rows of the inputs of a delta join, under every key by which paths look them up.
+
+    ``sides``: the inputs in the query's order, then copies of some of them (`SidePlan.copy_of`) under further
+    keys; ``arranged``: of each side. Its rows are the changes of the tick, summed per row: path n begins with
+    those of side n. ``retentions``: of the inputs that are streams.
+    """
+
+    noun: ClassVar[str] = "arrangements"
+
+    arranged: tuple[Arranged, ...]
+    retentions: tuple[Retention, ...]
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        return tuple(side for side in self.sides if side.copy_of is None)
+
+    @property
+    def has_tables(self) -> bool:
+        """Streams are joined with tables: what a stream's row came to is final when it is released."""
+        return bool(self.retentions) and len(self.retentions) < len(self.leaving)
+
+
+@dataclass(frozen=True)
+class DeltaLookup:
+    """One look-up of one path: rows of the side ``join.left`` meet the rows of ``place``, a side of the
+    arrangements: as they are after the tick if it ``sees_tick``, else as they were before it."""
+
+    join: JoinPlan
+    place: int
+    sees_tick: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaPlan(NodePlan):
+    """One step of all paths of a delta join; its sides are the rows of the paths, as far as they have come.
+
+    ``arrangements``: the number of the node that keeps the rows. ``lookups``, ``met``: per path, and the side
+    of that node that it looks rows up in. ``keys``: the watermark keys of all inputs. ``path_names``: of the
+    inputs with whose changes the paths begin. ``is_last``: its rows are joined rows of all inputs.
+    ``releasing``: the keys by which kept rows go.
+    """
+
+    noun: ClassVar[str] = "delta step"
+
+    arrangements: int
+    lookups: tuple[DeltaLookup, ...]
+    met: tuple[SidePlan, ...]
+    met_arranged: tuple[Arranged, ...]
+    keys: tuple[str, ...]
+    path_names: tuple[str, ...]
+    is_last: bool
+    releasing: frozenset[str]
+
+    @property
+    def tables(self) -> tuple[SidePlan, ...]:
+        return self.met
+
+    @property
+    def leaving(self) -> tuple[SidePlan, ...]:
+        return (*self.sides, *self.met)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.lookups[0].join.columns
+
+    @property
+    def watermark_keys(self) -> tuple[str, ...]:
+        return self.keys
