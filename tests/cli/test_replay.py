@@ -153,11 +153,6 @@ def test_a_case_that_waits_is_told_apart_from_one_that_fails(watersmeet, engines
     assert watersmeet("replay", case_file(REFUSED), "--check").status == 1
 
 
-def test_the_plan_that_a_case_asks_for_and_does_not_get_is_said(watersmeet, engines, case_file):
-    found = watersmeet("replay", case_file({**GOOD, "options": {"plan": "delta"}}), "--check")
-    assert (found.status, "1 cases ask for plan delta" in found.err) == (0, True)
-
-
 @pytest.mark.parametrize(
     ("expect", "steps", "said"),
     [

@@ -260,8 +260,6 @@ SELECT l.t AS `__WS_t` FROM l
 CREATE TABLE z (__Ws_k STRING) WITH ('connector' = 'memory')
 -- fail=reserved-name 1:17
 SELECT 1 FROM l __ws_l JOIN r ON r.t = __ws_l.t
--- fail=not-yet
-SET plan = delta
 -- fail=unknown-setting
 SET lenient = true
 -- fail=not-supported 1:8

@@ -18,9 +18,10 @@ from watersmeet.errors import SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.event_time import DAY_US, Watermark
 from watersmeet.front.case_file import case_job
 from watersmeet.names import CASE_PARTITION, SHOWN_TICK
+from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.model import OutputMode, Source
+from watersmeet.spec.model import OutputMode, PlanChoice, Source
 from watersmeet.types.sql_type import DATE, SqlType
 
 QUERY = "q"
@@ -66,12 +67,23 @@ class CaseEngine(Protocol):
 
 
 def replay(
-    case: Mapping[str, Any], engine: Callable[[JobPlan], CaseEngine], partitions: int
+    case: Mapping[str, Any],
+    engine: Callable[[JobPlan], CaseEngine],
+    partitions: int,
+    *,
+    join_by_join: bool = False,
 ) -> list[dict[str, Any]]:
-    """What each step puts out; one object with ``error`` if the plan is refused, or in a step that fails."""
+    """What each step puts out; one object with ``error`` if the plan is refused, or in a step that fails.
+
+    Args:
+        join_by_join: a delta join is run as a cascade, of which the rows are the same.
+    """
     name = case["case"]
     try:
         plan = plan_job(case_job(case))
+        if join_by_join and any(query.every(ArrangePlan) for query in plan.queries):
+            cascade = {**case.get("options", {}), "plan": PlanChoice.CASCADE.value}
+            plan = plan_job(case_job({**case, "options": cascade}))
         _check_steps(case)
     except WatersmeetError as error:
         return [{"case": name, "error": str(error)}]

@@ -28,7 +28,7 @@ from watersmeet.plan.nodes.chain import Understood, plan_nodes
 from watersmeet.plan.nodes.join import draft_of
 from watersmeet.plan.nodes.stages import FoldedQuery
 from watersmeet.plan.nodes.tree import Tree, tree_of
-from watersmeet.spec.model import Expr, Options, OutputColumn, OutputMode, Sink
+from watersmeet.spec.model import Expr, Options, OutputColumn, OutputMode, PlanChoice, Sink
 
 Problems = Sequence[PlanError]
 
@@ -148,8 +148,10 @@ def _outflow(query: Understood, options: Options) -> Outflow:
     errors = tuple(error for flow in stages.values() for error in flow.errors)
     if errors:
         return Outflow(frozenset(), errors)
-    in_delta = query.delta.numbers if isinstance(query.delta, DeltaJoin) else frozenset[int]()
-    return check_bounded(query.drafts, query.conditions.every, options, stages, in_delta)
+    numbers, keys = frozenset[int](), frozenset[str]()
+    if isinstance(query.delta, DeltaJoin):
+        numbers, keys = query.delta.numbers, query.delta.releasing
+    return check_bounded(query.drafts, query.conditions.every, options, stages, numbers, keys)
 
 
 def nodes_planned(query: Planning) -> Problems:
@@ -172,5 +174,14 @@ def query_planned(query: Planning) -> Problems:
         options=query.options,
         fingerprint=fingerprint_of(query.nodes, query.options),
         sql=query.sql,
+        of_plan=_no_delta(query),
     )
     return ()
+
+
+def _no_delta(query: Planning) -> tuple[str, ...]:
+    """Why there is no delta join although one was asked for."""
+    delta = query.understood.delta
+    if query.options.plan is not PlanChoice.DELTA or isinstance(delta, DeltaJoin):
+        return ()
+    return (f"plan = delta: run as a cascade, for {delta.why}",)

@@ -11,7 +11,7 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import title_of
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
-from watersmeet.spec.model import Branch, JoinKind, OutputMode
+from watersmeet.spec.model import Branch, JoinKind, OutputMode, PlanChoice
 from watersmeet.trace.reasons import (
     input_text,
     late_text,
@@ -48,6 +48,9 @@ def trace_text(case: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], tr
     if trace is None:
         return _text([*lines, *_indented(_failed("refused", outputs[0]))])
     lines += _indented(_head(trace))
+    chosen = trace.query.options.plan.value
+    if case.get("options", {}).get("plan", PlanChoice.AUTO.value) != chosen:
+        lines.append(f"{_INDENT}plan {chosen}: shown join by join; run as a delta join, with the same rows")
     for output, entry in zip(outputs, [*trace.entries[1:], None], strict=False):
         step = output["step"]
         lines += ["", f"step {step}: {_asked(case['steps'][step])}"]

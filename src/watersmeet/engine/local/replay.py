@@ -32,7 +32,12 @@ def replay_case(
     """
     store: Store = MemoryStore() if state_dir is None else LocalStore(state_dir)
     placing = near_borders if hash_seed == "borders" else None
-    return replay(case, lambda plan: _LocalCase(plan, store, placing, tracer), partitions)
+    return replay(
+        case,
+        lambda plan: _LocalCase(plan, store, placing, tracer),
+        partitions,
+        join_by_join=tracer is not None,
+    )
 
 
 class _LocalCase:

@@ -59,13 +59,15 @@ def check_bounded(
     options: Options,
     stages: Mapping[tuple[str, int], Outflow],
     in_delta: Collection[int] = (),
+    delta_keys: Collection[str] = (),
 ) -> Outflow:
     """One error per side of a join whose rows would be kept for ever; of an input, or of a join beneath.
 
     Args:
         conjuncts: all of the query.
         stages: what leaves those beneath its inputs, by (alias, branch).
-        in_delta: the joins that are run as a delta join, which was only chosen if it keeps none for ever.
+        in_delta: the joins that are run as a delta join, which was only chosen if it keeps none for ever;
+            ``delta_keys``: by which of its watermark keys rows go.
     """
     inputs = tuple(i for draft in drafts for i in draft.join_inputs.in_order if not i.as_of)
     all_inputs = JoinInputs(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
@@ -80,7 +82,9 @@ def check_bounded(
         coming = {side: _available(draft, side, put_out, stages) for side in node.sides}
         tight = {side: _available(draft, side, tight_out, stages) for side in node.sides}
         if node.number in in_delta:
-            put_out[node.number] = tight_out[node.number] = _passing(node, coming)
+            tight_out[node.number] = put_out[node.number] = _passing(node, coming)
+            if options.watermark_rule is WatermarkRule.LIMIT:
+                put_out[node.number] = tight_out[node.number].intersection(delta_keys)
             continue
         put_out[node.number] = _put_out(node, bounds, coming, options.watermark_rule)
         tight_out[node.number] = _put_out(node, bounds, tight, WatermarkRule.TIGHT)

@@ -55,6 +55,19 @@ class DeltaJoin:
     def inputs(self) -> tuple[Input, ...]:
         return tuple(path.start for path in self.paths)
 
+    @property
+    def releasing(self) -> frozenset[str]:
+        """The watermark keys by which rows go."""
+        return frozenset(key for path in self.paths for key in self.keys_of(path))
+
+    def keys_of(self, path: Path) -> set[str]:
+        """The times of the path's input that each of the other streams bounds."""
+        keys = {name_of((path.start.alias, column)) for column in path.start.event_times}
+        others = [i for i in path.order if not i.is_table]
+        for other in others:
+            keys &= {bound.evicted for bound in self.bounds_of(path, other)}
+        return keys if others else set()
+
     def bounds_of(self, path: Path, other: Input) -> tuple[Bound, ...]:
         """By which times of ``other`` rows of the path's input go: whatever follows from all conditions."""
         draft = path.drafts[1 + path.order.index(other)]
@@ -259,9 +272,6 @@ def _kept_for_ever(delta: DeltaJoin) -> str:
         others = [i for i in path.order if not i.is_table]
         if not others:
             return f"no other stream bounds rows of {path.start.alias}"
-        times = {name_of((path.start.alias, column)) for column in path.start.event_times}
-        for other in others:
-            times &= {bound.evicted for bound in delta.bounds_of(path, other)}
-        if not times:
+        if not delta.keys_of(path):
             return f"no time of {path.start.alias} is bounded by each of the other streams"
     return ""

@@ -8,6 +8,7 @@ from functools import singledispatch
 from watersmeet.event_time import MAX_TIME
 from watersmeet.names import SHOWN_DIFF, SHOWN_TICK
 from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.explain.delta import arrangement_sections, step_sections
 from watersmeet.plan.explain.durations import distance, duration
 from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.groups import group_sections, table_sections
@@ -26,6 +27,7 @@ from watersmeet.plan.explain.words import (
     sink_name,
     title_of,
 )
+from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
@@ -99,6 +101,8 @@ def _sections(node: NodePlan, query: QueryPlan) -> Sections:
 _sections.register(JoinPlan, join_sections)
 _sections.register(LookupPlan, lookup_sections)
 _sections.register(AggregatePlan, window_sections)
+_sections.register(ArrangePlan, arrangement_sections)
+_sections.register(DeltaPlan, step_sections)
 _sections.register(UpsertPlan, upsert_sections)
 _sections.register(GroupPlan, group_sections)
 _sections.register(TablePlan, table_sections)

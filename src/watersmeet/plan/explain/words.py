@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from watersmeet.plan.join_inputs import unit_of_type
+from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, GroupPlan, LookupPlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
@@ -39,6 +40,19 @@ def _(node: MatchPlan) -> str:
 @title_of.register
 def _(node: LookupPlan) -> str:
     return f"{node.left.title} {kind_name(node.kind)} {node.right.title} as of the tick"
+
+
+@title_of.register
+def _(node: ArrangePlan) -> str:
+    *first, last = (side.title for side in node.leaving)
+    return f"{', '.join(first)} and {last}"
+
+
+@title_of.register
+def _(node: DeltaPlan) -> str:
+    met = (lookup.join.right.title for lookup in node.lookups)
+    paths = zip(node.sides, met, strict=True)
+    return "; ".join(f"{side.title} with {table}" for side, table in paths)
 
 
 @title_of.register

@@ -50,6 +50,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("QueryPlan", "sql"): _WORDS,
     ("QueryPlan", "reordered"): _WORDS,
     ("QueryPlan", "of_sink"): _WORDS,
+    ("QueryPlan", "of_plan"): _WORDS,
     ("Query", "sql"): _WORDS,
     ("Join", "clause"): _WORDS,
     ("OutputColumn", "origin"): _WORDS,
@@ -77,6 +78,8 @@ OMITTED: Mapping[tuple[str, str], str] = {
             "JoinPlan",
             "LookupPlan",
             "AggregatePlan",
+            "ArrangePlan",
+            "DeltaPlan",
         )
     },
 }

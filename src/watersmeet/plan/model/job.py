@@ -27,7 +27,8 @@ class QueryPlan:
     identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
     the query was planned.
     ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
-    those of the query, and of each of its stages. ``of_sink``: warnings of its sink.
+    those of the query, and of each of its stages. ``of_sink``: warnings of its sink; ``of_plan``: of
+    a plan that was asked for and cannot be had.
     """
 
     name: str
@@ -40,6 +41,7 @@ class QueryPlan:
     sql: str
     reordered: tuple[tuple[str, ...], ...] = ()
     of_sink: tuple[str, ...] = ()
+    of_plan: tuple[str, ...] = ()
 
     @property
     def root(self) -> NodePlan:
@@ -80,7 +82,7 @@ class QueryPlan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return (*self.of_sink, *(warning for node in self.nodes for warning in node.warnings))
+        return (*self.of_sink, *self.of_plan, *(warning for node in self.nodes for warning in node.warnings))
 
 
 @dataclass(frozen=True)
