@@ -17,7 +17,7 @@ from watersmeet.plan.identity.settings import (
     digest_of,
     settings_of,
 )
-from watersmeet.plan.model import conditions, job, nodes, sides
+from watersmeet.plan.model import conditions, delta, job, nodes, sides
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec import model as spec
 
@@ -102,7 +102,7 @@ def test_no_secret_is_in_it():
 def test_what_is_left_out_is_there_and_has_a_reason():
     kinds: dict[str, Any] = {
         name: kind
-        for module in (vocabulary, conditions, sides, nodes, job, spec)
+        for module in (vocabulary, conditions, sides, nodes, delta, job, spec)
         for name, kind in vars(module).items()
         if dataclasses.is_dataclass(kind)
     }

@@ -103,7 +103,7 @@ def _draw_options(draft: Draft, profile: dict[str, Any]) -> dict[str, Any]:
         options["watermark_rule"] = rule
     if draft.chance(0.15) and not draft.times.extreme:
         options["allowed_lateness"] = rng.choice([1, 3, 10]) * whole_unit(draft)
-    plan = profile.get("plan") or rng.choice([None, "auto", "cascade"])
+    plan = profile.get("plan") or rng.choice([None, "auto", "cascade", "delta"])
     if plan:
         options["plan"] = plan
     if plan == "cascade" and draft.chance(0.05):

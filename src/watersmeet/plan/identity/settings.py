@@ -60,6 +60,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("ExactBand", "texts"): _WORDS,
     ("RealBand", "text"): _WORDS,
     ("Bands", "inverted"): _WORDS,
+    ("Arranged", "key"): _WORDS,
     ("CallPlan", "text"): _WORDS,
     ("AggregatePlan", "key_texts"): _WORDS,
     ("GroupPlan", "key_texts"): _WORDS,
