@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.columns import column
 from watersmeet.errors import EngineError, SpecError
+from watersmeet.sinks.base import KeyedRecords
 from watersmeet.sinks.console import PlainPrinter, _FirstRows
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.sinks.part_mark import Resumed
@@ -113,3 +114,32 @@ def test_memory_publishes_once_per_tick():
         sink.resume(["i"], Resumed(0))
     sink.resume(["i"], Resumed(0, last_parts={"i": (0, ORIGIN)}, set_aside=True))
     assert MemorySink.rows("m") == [{"a": 0}]
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "code"),
+    [
+        ((), {"format": "upsert-json"}, "primary-key"),
+        ((), {"format": "debezium-json"}, "primary-key"),
+        (("id",), {}, "primary-key"),
+        (("id",), {"format": "raw"}, "primary-key"),
+        (("nosuch",), {"format": "upsert-json"}, "unknown-column"),
+        (("id",), {"format": "upsert-json", "key": "id"}, "wrong-option"),
+        (("id", "b"), {"format": "upsert-json", "key.format": "raw"}, "wrong-option"),
+        (("id",), {"format": "upsert-json", "key.format": "avro"}, "wrong-option"),
+        ((), {"key.format": "raw"}, "wrong-option"),
+    ],
+)
+def test_what_a_primary_key_goes_with(key, options, code):
+    with pytest.raises(SpecError, match=code):
+        make_sink(Sink("out", "kafka", {**SERVERS, **options}, primary_key=key)).prepare(
+            [column("id", "BIGINT"), column("b", "INT")]
+        )
+
+
+def test_records_by_a_key_are_made_before_they_are_written():
+    spec = {**SERVERS, "format": "debezium-json", "key.format": "raw"}
+    sink = make_sink(Sink("out", "kafka", spec, primary_key=("id",)))
+    sink.prepare([column("id", "BIGINT"), column("b", "INT")])
+    assert sink.keyed == KeyedRecords(("id",), events=True, plain_key=True)
+    assert kafka([("id", "BIGINT")]).keyed is None

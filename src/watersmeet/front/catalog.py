@@ -75,7 +75,7 @@ class Catalog:
                 f'"{name}" has a PRIMARY KEY: it is read by it, and what is written to it would not keep it',
                 "unknown-sink",
                 offset,
-                "declare a SINK without the key",
+                "declare a SINK for it: CREATE SINK … (…, PRIMARY KEY (…) NOT ENFORCED)",
             )
         if declared_sink is not None:
             return declared_sink

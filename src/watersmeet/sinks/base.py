@@ -72,6 +72,20 @@ class Topic:
     settings: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class KeyedRecords:
+    """One record per key and tick, with the columns ``key`` and ``value``, both text, is what a sink takes.
+
+    ``columns``: of the key. ``events``: the value is an event with the row before and after; else it is the
+    row, and NULL where the key has none any more. ``plain_key``: the key is the text of its one column, else
+    a JSON object of them.
+    """
+
+    columns: tuple[str, ...]
+    events: bool
+    plain_key: bool
+
+
 class RowPrinter(Protocol):
     """What shows the console sink's rows; the command line brings one of its own. ``values``: it takes rows
     as `json_values.rows_of` gives them, and not as text."""
@@ -103,6 +117,10 @@ class Sink(Protocol):
     @property
     def appends_to(self) -> Topic | None:
         """The topic that rows are appended to, where its brokers tell how many came."""
+
+    @property
+    def keyed(self) -> KeyedRecords | None:
+        """What the rows of a tick are made into before they are written; None: they stay as they are."""
 
     def leaves_out(self, columns: int) -> LeftOut | None:
         """Which rows of so many columns the target has no form for; None: it has one for all."""
@@ -170,6 +188,10 @@ class WithoutParts:
 
     @property
     def appends_to(self) -> Topic | None:
+        return None
+
+    @property
+    def keyed(self) -> KeyedRecords | None:
         return None
 
     def leaves_out(self, columns: int) -> LeftOut | None:

@@ -79,6 +79,7 @@ class FileSink:
 
     idempotent = True
     appends_to = None
+    keyed = None
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._spec = spec

@@ -2,7 +2,9 @@
 
 Values: ``json`` (one object a row, NULLs included), ``csv`` (one line a row), ``raw`` (the one column that is
 not the key, as text or bytes). ``key`` names the column whose text (or bytes) is the record's key; it stays
-in json and csv values. Kafka's own settings go by their names, with or without the prefix ``kafka.``.
+in json and csv values. With a PRIMARY KEY values are rows by their keys (``upsert-json``) or events with the
+row before and after (``debezium-json``), one record per key and tick: `KeyedRecords`. Kafka's own settings go
+by their names, with or without the prefix ``kafka.``.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import CHANGE_COLUMNS
 from watersmeet.sinks.base import (
     Frame,
+    KeyedRecords,
     RowPrinter,
     Schema,
     Topic,
@@ -23,12 +26,12 @@ from watersmeet.sinks.base import (
 )
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.formats import check_written
-from watersmeet.spec.options.kafka import sink_problems
+from watersmeet.spec.options.kafka import KEYED, RAW, SINK_OURS, key_format, sink_problems
 from watersmeet.types.sql_type import BINARY, STRING, SqlType
 
-FORMATS = ("json", "csv", "raw")
-_OURS = frozenset({"topic", "format", "key"})
+FORMATS = ("json", "csv", "raw", *KEYED)
 
 
 class KafkaSink(WithoutParts):
@@ -48,7 +51,7 @@ class KafkaSink(WithoutParts):
         self._settings = {
             name if name.startswith("kafka.") else f"kafka.{name}": value
             for name, value in spec.options.items()
-            if name not in _OURS
+            if name not in SINK_OURS
         }
 
     @property
@@ -56,15 +59,28 @@ class KafkaSink(WithoutParts):
         plain = {name.removeprefix("kafka."): value for name, value in self._settings.items()}
         return Topic(self._topic, tuple(sorted(plain.items())))
 
+    @property
+    def keyed(self) -> KeyedRecords | None:
+        if self._format not in KEYED:
+            return None
+        plain = key_format(self._spec.options) == RAW
+        return KeyedRecords(self._spec.primary_key, self._format == DEBEZIUM, plain)
+
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         columns = columns_of(schema)
         check_unique_names(columns, self._spec)
+        if self._format in KEYED:
+            check_written(self._spec, "json", columns)
+            self._check_key([column.name for column in columns])
+            return
         check_written(self._spec, self._format, columns)
         self._expressions([(c.name, c.type) for c in columns])
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        key, value = self._expressions([(c.name, c.type) for c in columns_of(frame.schema)])
-        records = frame.selectExpr(*([f"{key} AS key"] if key else []), f"{value} AS value")
+        records = frame
+        if self._format not in KEYED:
+            key, value = self._expressions([(c.name, c.type) for c in columns_of(frame.schema)])
+            records = frame.selectExpr(*([f"{key} AS key"] if key else []), f"{value} AS value")
         records.write.format("kafka").options(**self._settings).option("topic", self._topic).save()
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
@@ -76,6 +92,15 @@ class KafkaSink(WithoutParts):
 
     def discard(self, attempt: str) -> None:
         """Nothing: records that are out stay out."""
+
+    def _check_key(self, names: list[str]) -> None:
+        for name in self._spec.primary_key:
+            if name not in names:
+                raise SpecError(
+                    f'PRIMARY KEY of kafka sink "{self._spec.name}": the result has no column "{name}"',
+                    code="unknown-column",
+                    hint=near_names(name, names),
+                )
 
     def _expressions(self, columns: list[tuple[str, SqlType]]) -> tuple[str | None, str]:
         """The record's key and value as Spark SQL."""

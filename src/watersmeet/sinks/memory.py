@@ -23,6 +23,7 @@ class MemorySink:
     idempotent = True
     tells_rows = True
     appends_to = None
+    keyed = None
     _published: ClassVar[dict[str, dict[tuple[str, int], tuple[Identity, list[Row]]]]] = {}
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:

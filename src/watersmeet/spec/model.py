@@ -373,12 +373,13 @@ class Query:
 @dataclass(frozen=True)
 class Sink:
     """Where an INSERT goes. ``columns`` None: whatever the query gives. ``connector``: ``file``, ``kafka``,
-    ``console``, ``memory``."""
+    ``console``, ``memory``. ``primary_key``: the columns by which a row there takes the place of another."""
 
     name: str
     connector: str
     options: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[Column, ...] | None = None
+    primary_key: tuple[str, ...] = ()
 
     @property
     def traits(self) -> Connector:

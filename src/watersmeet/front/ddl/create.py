@@ -29,7 +29,7 @@ from watersmeet.front.ddl.options import (
     of_the_connector,
     source_fields,
 )
-from watersmeet.front.ddl.primary_key import KeyClause, key_clause, key_of, not_enforced
+from watersmeet.front.ddl.primary_key import KeyClause, key_clause, key_of, key_of_sink, not_enforced
 from watersmeet.front.text.place import Refused
 from watersmeet.front.text.tokens import Cursor, parse_tokens
 from watersmeet.spec.changing import ChangeColumn
@@ -95,8 +95,8 @@ def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None =
     sink = Sink(name, connector, of_the_connector(options), columns)
     if kind == "SINK":
         if listed is not None and listed.keys:
-            raise cursor.text.not_supported("a PRIMARY KEY of a sink is", listed.keys[0].start)
-        if asked or (listed is not None and not listed.columns):
+            sink = replace(sink, primary_key=key_of_sink(sink, listed.keys, cursor))
+        if asked or (listed is not None and not listed.columns and not listed.keys):
             raise cursor.text.error(
                 f'"{name}" is a sink: it has the columns that are declared, or those of the query',
                 "bad-option",

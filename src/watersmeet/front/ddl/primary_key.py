@@ -14,7 +14,7 @@ from watersmeet.front.ddl.options import OptionError, SourceFields
 from watersmeet.front.text.tokens import Cursor
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import connector_of
-from watersmeet.spec.model import Column, EventTime
+from watersmeet.spec.model import Column, EventTime, Sink
 from watersmeet.spec.options.changes import UPSERT
 from watersmeet.spec.options.primary_key import SEQUENCE, TOMBSTONES, primary_key
 
@@ -118,3 +118,21 @@ def key_of(
         wrong,
         remembers=fields.tombstones is None or fields.tombstones.us is not None,
     )
+
+
+def key_of_sink(sink: Sink, clauses: Sequence[KeyClause], cursor: Cursor) -> tuple[str, ...]:
+    """The columns by which rows of a sink take each other's place, spelled as declared. Raises: SqlError."""
+
+    def wrong(message: str, hint: str | None) -> SqlError:
+        return cursor.text.error(f'"{sink.name}": {message}', "primary-key", clauses[0].start, hint)
+
+    if len(clauses) > 1:
+        raise wrong("it has two PRIMARY KEYs", "name all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
+    if not sink.traits.log:
+        raise wrong(
+            f"rows that are written to a {sink.connector} sink do not take each other's place",
+            "leave the PRIMARY KEY out: `_diff` says which rows come and go",
+        )
+    if sink.columns is None:
+        return clauses[0].columns
+    return primary_key(clauses[0].columns, None, None, sink.columns, wrong).columns

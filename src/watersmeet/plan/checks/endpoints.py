@@ -40,6 +40,16 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
     errors = check_sources(queries)
     errors += [error for sink in written for error in sink_option_problems(sink)]
     errors += [error for sink in sinks for error in sink_problems(sink)]
+    errors += [
+        PlanError(
+            f'{name} = {sink.name}: rows that are set aside have no key, and "{sink.name}" has a PRIMARY KEY',
+            code="primary-key",
+            hint="put them into a sink of their own",
+        )
+        for name in ASIDE
+        for sink in job.sinks
+        if sink.primary_key and sink.name == job.run.get(name)
+    ]
     for sink in sinks:
         for source, table in _read(queries):
             if source.traits.files and _overlap(source, sink):

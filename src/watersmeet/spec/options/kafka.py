@@ -30,7 +30,9 @@ SOURCE_NAMES = ("topic", "format", "bootstrap.servers", "key.format")
 """Ours, as they are named to people."""
 
 SOURCE_OURS = (*SOURCE_NAMES, "topics", "kafka.bootstrap.servers")
-SINK_OURS = ("topic", "format", "key")
+SINK_OURS = ("topic", "format", "key", "key.format")
+KEYED = (UPSERT, DEBEZIUM)
+"""Formats of sinks with one record per key and tick."""
 
 KEY_FORMAT = "key.format"
 JSON, RAW = "json", "raw"
@@ -127,7 +129,32 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
         if name not in SINK_OURS:
             yield from _of_client(what, name, PRODUCER, (*SINK_OURS, "bootstrap.servers"))
     yield from _said_twice(what, sink.options)
+    yield from _keyed_problems(what, sink)
     yield from lost_records(sink)
+
+
+def _keyed_problems(what: str, sink: Sink) -> Iterator[SpecError]:
+    """What does not go with a PRIMARY KEY, and what not without."""
+    format_, formats = records_of(sink.options), " or ".join(f"'{name}'" for name in KEYED)
+    if format_ in KEYED and not sink.primary_key:
+        hint = f"CREATE SINK {sink.name} (…, PRIMARY KEY (id) NOT ENFORCED) WITH (…)"
+        yield SpecError(f"{what}: format {format_} needs a PRIMARY KEY", code="primary-key", hint=hint)
+    if format_ not in KEYED and sink.primary_key:
+        hint = f"'format' = {formats}; 'key' = 'column' alone only names the record's key"
+        message = f"{what} has a PRIMARY KEY, and records of format {format_} do not take each other's place"
+        yield SpecError(message, code="primary-key", hint=hint)
+    if format_ in KEYED and "key" in sink.options:
+        yield _wrong(what, "key", sink.options["key"], "leave it out: the PRIMARY KEY is the record's key")
+    if KEY_FORMAT not in sink.options:
+        return
+    given = key_format(sink.options)
+    if format_ not in KEYED:
+        yield _wrong(what, KEY_FORMAT, given, f"leave it out: it goes with 'format' = {formats}")
+    elif given not in (JSON, RAW):
+        yield _wrong(what, KEY_FORMAT, given, near_names(given, (JSON, RAW)) or f"{JSON} or {RAW}")
+    elif given == RAW and len(sink.primary_key) > 1:
+        hint = f"a text is one column, and the key has {len(sink.primary_key)}: 'key.format' = 'json'"
+        yield _wrong(what, KEY_FORMAT, given, hint)
 
 
 def _of_client(

@@ -29,6 +29,7 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NODE, node_of, node_text
 from watersmeet.engine.spark.tick.counting import RowCounter
+from watersmeet.engine.spark.tick.keyed import by_key
 from watersmeet.engine.spark.tick.summed import shown, summed
 from watersmeet.engine.spark.tick.taken import Takings, Took, check_taken
 from watersmeet.engine.spark.unresolved import naming
@@ -152,6 +153,8 @@ class SinkFrame:
         where, outputs: Spark SQL over columns named ``alias.column``; outputs are (SQL, name).
         plain: (joined column, name) of all outputs, when rows leave as they are.
         results: what ``where`` and ``outputs`` are asked of, from the tasks' rows; None: of these themselves.
+
+    ``schema``: of the rows, before they are made into records by their keys.
     """
 
     def __init__(
@@ -180,7 +183,8 @@ class SinkFrame:
         staging = ToSink(shape, store, partitions, self._reports, plain)
         self._staging = numbers.mapInArrow(Carrying(staging), "_ STRING")
         self._staged = None if plain is None else staged_schema(shape, plain)
-        grouped = bool(shape.by_spark) or changes
+        keyed = sink.keyed
+        grouped = bool(shape.by_spark) or changes or keyed is not None
         self._is_cut = grouped or where is not None
         self._left_out = sink.leaves_out(len(outputs) + (len(CHANGE_COLUMNS) if changes else 0))
         told = sink.tells_rows and self._left_out is None
@@ -193,18 +197,20 @@ class SinkFrame:
             if where is not None:
                 with naming(f'INSERT "{self._query}", its filter {where}', tuple):
                     frame = frame.where(where)
+            if self._counter is not None and not grouped:
+                frame = self._counter.over(frame)
             with naming(f'INSERT "{self._query}"', partial(_one_by_one, frame, outputs)):
                 if changes:
-                    frame = summed(frame, outputs, self._query)
-            if self._counter is not None:
-                frame = self._counter.over_groups(frame) if grouped else self._counter.over(frame)
-            with naming(f'INSERT "{self._query}"', lambda: _one_by_one(frame, outputs)):
-                if changes:
-                    return shown(frame, outputs)
-                return frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
+                    frame = shown(summed(frame, outputs, self._query), outputs)
+                else:
+                    frame = frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
+            self.schema = frame.schema
+            if keyed is not None and set(keyed.columns) <= set(frame.columns):  # the sink says that one lacks
+                frame = by_key(frame, keyed, self._query, changes=changes)
+            return self._counter.over_groups(frame) if self._counter is not None and grouped else frame
 
         self.frame = made()
-        self._anew = made if results is not None or changes else None
+        self._anew = made if results is not None or changes or keyed is not None else None
 
     def write(self, task: NodeTask, attempt: str) -> tuple[list[str], int | None]:
         """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there

@@ -131,7 +131,7 @@ class Ticks:
         """
         self.driver.owner = owner
         for query in self._plan.queries:
-            self._outputs.queries[query.name].prepare(self._frames[query.name].frame.schema, owner)
+            self._outputs.queries[query.name].prepare(self._frames[query.name].schema, owner)
         for sink in (self._outputs.late, self._outputs.broken):
             if sink is not None:
                 sink.prepare(side_frame(self._spark, self.driver.store, []).schema, owner)

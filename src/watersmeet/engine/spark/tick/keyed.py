@@ -1,0 +1,57 @@
+"""Rows of a tick as one record per key (`KeyedRecords`), on their way into a sink.
+
+Of a key at most one row goes and one comes in a tick: then its record says what became of it, an update as
+one. More of them are two rows of one key, and fail the tick.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark.text import literal, quoted
+from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
+from watersmeet.sinks.base import KeyedRecords, text_options_sql
+
+_WRONG = """CASE
+    WHEN {null} THEN concat({where}, 'NULL in the PRIMARY KEY ', {key})
+    WHEN came > 1 OR gone > 1 THEN concat({where}, 'the PRIMARY KEY ', {key}, ' has ', greatest(came, gone),
+        ' rows at once, of which ', came, ' came and ', gone, ' went in this tick')
+    END"""
+_ROW = "IF(came > 0, after, NULL)"
+_EVENT = """concat('{{"before":', IF(gone > 0, before, 'null'), ',"after":', IF(came > 0, after, 'null'),
+    ',"op":"', CASE WHEN gone = 0 THEN 'c' WHEN came = 0 THEN 'd' ELSE 'u' END, '"}}')"""
+
+
+def by_key(frame: DataFrame, keyed: KeyedRecords, query: str, *, changes: bool) -> DataFrame:
+    """Columns ``key`` and ``value``.
+
+    Args:
+        frame: as it goes to a sink, of changes summed per row.
+        changes: it has `CHANGE_COLUMNS`; else its rows only come.
+    """
+    columns = [name for name in frame.columns if not (changes and name in CHANGE_COLUMNS)]
+    options = text_options_sql("json")
+    names = [f"k{n}" for n in range(len(keyed.columns))]
+    keys = [F.col(quoted(name)).alias(plain) for name, plain in zip(keyed.columns, names, strict=True)]
+    row = f"to_json(struct({', '.join(map(quoted, columns))}), {options})"
+    diff = F.col(SHOWN_DIFF) if changes else F.lit(1).cast("bigint")
+    rows = frame.select(*keys, F.expr(row).alias("row"), diff.alias("diff"))
+    grouped = rows.groupBy(*names).agg(
+        F.expr("sum(greatest(diff, 0L))").alias("came"),
+        F.expr("sum(greatest(-diff, 0L))").alias("gone"),
+        F.expr("first(IF(diff > 0, row, NULL), true)").alias("after"),
+        F.expr("first(IF(diff < 0, row, NULL), true)").alias("before"),
+    )
+    pairs = ", ".join(f"{plain} AS {quoted(name)}" for name, plain in zip(keyed.columns, names, strict=True))
+    text = f"to_json(struct({pairs}), {options})"
+    wrong = _WRONG.format(
+        null=" OR ".join(f"{name} IS NULL" for name in names),
+        where=literal(f'the sink of "{query}": '),
+        key=text,
+    )
+    value = _EVENT.format() if keyed.events else _ROW
+    return grouped.select(
+        F.expr("CAST(k0 AS STRING)" if keyed.plain_key else text).alias("key"),
+        F.expr(f"IF({wrong} IS NULL, {value}, CAST(raise_error({wrong}) AS STRING))").alias("value"),
+    )
