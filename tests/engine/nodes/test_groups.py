@@ -139,3 +139,13 @@ def test_many_wide_groups_go_out_in_parts() -> None:
         wide = tuple({"k": str(number), "w": f"{number:08}" * 40_000} for number in range(first, first + 8))
         assert len(job.tick(b=wide)) == 8
     assert len(job.tick(b=tuple({"k": str(number), "w": "9"} for number in range(80)))) == 160
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT m, count(*) AS n FROM c GROUP BY m", "SELECT k, count(DISTINCT m) AS n FROM c GROUP BY k"],
+)
+def test_values_without_an_equality_are_refused_before_the_first_tick(sql: str) -> None:
+    table = "CREATE TABLE c (k STRING, m MAP<STRING, INT>, d INT)"
+    with pytest.raises(EngineError, match="nothing says when two of those are equal"):
+        Job(f"{table} WITH ('connector' = 'memory', 'diff.column' = 'd'); {sql}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
 from watersmeet.kernel.aggregate import quoted
 from watersmeet.kernel.groups import LIMB, GroupParts, group_parts
+from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.kernel.partial import AggregateCall
 from watersmeet.plan.identity.origins import digest_of
@@ -45,6 +47,7 @@ class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
                 code="aggregate-function",
                 hint="cast its argument to another type",
             )
+        _check_equality(query, node, parts, types)
         results = parts.result_types
         return GroupShape(
             **common,
@@ -64,6 +67,24 @@ class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
 
     def held(self, query: QueryPlan, node: GroupPlan, side: SidePlan) -> Held:
         return Held(keys=tuple(dict.fromkeys(column for _, column in node.keys)))
+
+
+def _check_equality(
+    query: QueryPlan, node: GroupPlan, parts: GroupParts, types: Mapping[str, pa.DataType]
+) -> None:
+    """Raises: EngineError, where values are told apart of which nothing says when they are equal."""
+    texts = dict(zip((column for _, column in node.keys), node.key_texts, strict=True))
+    for column in (*texts, *parts.values):
+        try:
+            hash_columns([pa.array([], types[column])], 0)
+        except TypeError:
+            text = texts.get(column) or next(call.text for call in node.calls if column in call.columns)
+            raise EngineError(
+                f'"{query.name}": {text.replace("`", "")} is {types[column]}, and nothing says when two of'
+                " those are equal",
+                code="wrong-types",
+                hint="group by its parts, such as map_keys(…), or by a text of it",
+            ) from None
 
 
 def _kept(node: GroupPlan, side: SideShape, parts: GroupParts, types: dict[str, pa.DataType]) -> SideShape:
