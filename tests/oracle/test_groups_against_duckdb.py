@@ -1,8 +1,8 @@
 """Groups over changing tables: at every tick the sum of all diffs is what the query makes of the tables then.
 
 DuckDB aggregates the contents anew after every tick; the engine has its functions, but keeps sums.
-Rows that are taken back have to be equal, to the last bit, to rows that were put out; only then are floating
-sums compared, by twelve digits, for DuckDB adds in some order.
+Rows that are taken back have to be equal, to the last bit, to rows that were put out. Floating numbers are
+summed exactly by Python, for what DuckDB makes of them depends on their order.
 ``WATERSMEET_RANDOM_CASES`` says how many cases (a thirtieth of it).
 """
 
@@ -36,6 +36,8 @@ DECLARED = "SET output_mode = changelog;\n" + "\n".join(
 
 def plain(value: Any) -> Any:
     """The value as both sides have it."""
+    if isinstance(value, dict):
+        value = exactly(value["function"], value["of"])
     if isinstance(value, datetime.datetime):
         return value.isoformat()
     if isinstance(value, bool) or value is None:
@@ -51,6 +53,18 @@ def plain(value: Any) -> Any:
         return value
     number = float(value)
     return "NaN" if math.isnan(number) else float(f"{number:.11e}") + 0.0
+
+
+def exactly(function: str, numbers: list[float | None] | None) -> float | None:
+    """The sum or mean of floating numbers, rounded once (the mean: once more)."""
+    there = [number for number in numbers or () if number is not None]
+    if not there:
+        return None
+    try:
+        total = math.fsum(there)
+    except ValueError:  # both infinities
+        total = math.nan
+    return total if function == "sum" else total / len(there)
 
 
 def told(row: dict[str, Any]) -> tuple[Any, ...]:
