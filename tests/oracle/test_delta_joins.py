@@ -1,8 +1,8 @@
 """Delta joins: at every tick the sums of all diffs are the join of what the inputs hold then.
 
-DuckDB joins tables anew after every tick, the nested-loop oracle says it of streams, also in append mode; runs
-are merged all the time, so that look-ups meet them in the tick in which they are. ``WATERSMEET_RANDOM_CASES``
-says how many cases (half of it over tables, a third each over streams).
+DuckDB joins tables anew after every tick, the nested-loop oracle says it of streams, also in append mode;
+runs are merged all the time, so that look-ups meet them in the tick in which they are.
+``WATERSMEET_RANDOM_CASES`` says how many cases (a quarter of it over tables, a sixth each over streams).
 """
 
 from __future__ import annotations

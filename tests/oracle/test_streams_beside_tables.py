@@ -57,9 +57,13 @@ def steps(rng: random.Random) -> Any:
                     told.append((name, row, -1))
                     continue
                 is_stream = name in "ab"
-                row = (clock + rng.randint(-3, 6), rng.randrange(KEYS)) if is_stream else (
-                    rng.randrange(KEYS),
-                    rng.randrange(KEYS),
+                row = (
+                    (clock + rng.randint(-3, 6), rng.randrange(KEYS))
+                    if is_stream
+                    else (
+                        rng.randrange(KEYS),
+                        rng.randrange(KEYS),
+                    )
                 )
                 held[name].append(row)
                 told.append((name, row, 1))
