@@ -20,7 +20,7 @@ from watersmeet.plan.nodes.stages import FoldedQuery, folded, named
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
 from watersmeet.plan.rules import Planning, Rule
-from watersmeet.spec.model import Job, Options, PlanChoice, Query, Sink
+from watersmeet.spec.model import Job, Join, Options, PlanChoice, Query, Sink
 
 RULES = (
     Rule("tree", rules.tree_grown),
@@ -91,9 +91,14 @@ def _planned(
         narrower = narrowed(asked.query)
         if narrower is not None and (again := planned(replace(asked, query=narrower)))[0] is not None:
             asked, (plan, problems) = replace(asked, query=narrower), again
-    if plan is None or options.plan is not PlanChoice.AUTO or plan.every(ArrangePlan):
+    keeps_order = options.plan is not PlanChoice.AUTO or any(map(_is_hinted, asked.query.every))
+    if plan is None or keeps_order or plan.every(ArrangePlan):
         return plan, problems
     return in_best_order(plan, asked.query, lambda other: planned(replace(asked, query=other))[0]), []
+
+
+def _is_hinted(query: Query) -> bool:
+    return isinstance(query.relation, Join) and query.relation.plan is PlanChoice.CASCADE
 
 
 def by_rules(query: Planning) -> tuple[QueryPlan | None, Sequence[PlanError]]:

@@ -17,7 +17,7 @@ from watersmeet.plan.conditions.conjuncts import join_all
 from watersmeet.plan.conditions.placement import place
 from watersmeet.plan.conditions.residual import after_join
 from watersmeet.plan.delta.chain import plan_delta
-from watersmeet.plan.delta.paths import DeltaJoin, NoDelta, delta_join
+from watersmeet.plan.delta.paths import NO_DELTA, DeltaJoin, NoDelta, chosen, delta_join
 from watersmeet.plan.identity.fingerprint import fingerprint_of
 from watersmeet.plan.join_inputs import JoinInputs, check_event_times
 from watersmeet.plan.model.job import QueryPlan
@@ -133,7 +133,9 @@ def _understood(tree: Tree, options: Options) -> tuple[Understood, list[PlanErro
         problems += of_node
     problems += check_asof(drafts, options)
     changes = options.output_mode is OutputMode.CHANGELOG
-    delta = delta_join(tree, conditions, options.plan, changes=changes) if not problems else NoDelta()
+    delta: DeltaJoin | NoDelta = NO_DELTA
+    if not problems:
+        delta = delta_join(tree, conditions, chosen(tree, options.plan), changes=changes)
     return Understood(tree, conditions, tuple(drafts), stages, delta), problems
 
 
@@ -182,6 +184,7 @@ def query_planned(query: Planning) -> Problems:
 def _no_delta(query: Planning) -> tuple[str, ...]:
     """Why there is no delta join although one was asked for."""
     delta = query.understood.delta
-    if query.options.plan is not PlanChoice.DELTA or isinstance(delta, DeltaJoin):
+    asked = chosen(query.tree, query.options.plan)
+    if asked is not PlanChoice.DELTA or isinstance(delta, DeltaJoin):
         return ()
     return (f"plan = delta: run as a cascade, for {delta.why}",)

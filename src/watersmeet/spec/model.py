@@ -230,6 +230,12 @@ class JoinKind(Enum):
         return self in (JoinKind.ASOF, JoinKind.ASOF_LEFT)
 
 
+class PlanChoice(Enum):
+    AUTO = "auto"
+    CASCADE = "cascade"
+    DELTA = "delta"
+
+
 class Clause(Enum):
     """How the condition of a join is written; ``NONE``: comma, CROSS JOIN."""
 
@@ -246,7 +252,8 @@ class Join:
     USING has been turned into equalities in ``on``; how its columns are put out is in `Query.outputs`.
     ``where``: a filter of the rows that leave the join, padded ones too (WHERE of a view or sub-query).
     ``match``: of an ASOF join, MATCH_CONDITION: its first comparison says which row is nearest; None: the one
-    inequality of times in ``on`` does. ``clause``: for messages.
+    inequality of times in ``on`` does. ``clause``: for messages. ``plan``: how the joins of its SELECT are to
+    be run, where a hint says so.
     """
 
     left: Relation
@@ -256,6 +263,7 @@ class Join:
     where: Expr | None = None
     match: Expr | None = None
     clause: Clause = field(default=Clause.ON, compare=False)
+    plan: PlanChoice | None = None
 
     @property
     def is_lookup(self) -> bool:
@@ -412,12 +420,6 @@ class OutputMode(Enum):
 
     APPEND = "append"
     CHANGELOG = "changelog"
-
-
-class PlanChoice(Enum):
-    AUTO = "auto"
-    CASCADE = "cascade"
-    DELTA = "delta"
 
 
 class NullTime(Enum):

@@ -1,4 +1,5 @@
-"""Hints of a SELECT: ``/*+ BROADCAST(x) */`` says which input every task of its join is to have whole.
+"""Hints of a SELECT: ``/*+ BROADCAST(x) */`` says which input every task of its join is to have whole,
+``/*+ PLAN(delta) */`` how its joins are to be run.
 
 A hint holds for its own SELECT: for what stands there in FROM under a name of its own.
 """
@@ -14,20 +15,25 @@ from sqlglot import exp
 from watersmeet.errors import SqlError, near_names
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import Cursor, tokens_of
-from watersmeet.spec.model import Input, Join, Relation, inputs_of, with_inputs
+from watersmeet.spec.model import Input, Join, PlanChoice, Relation, inputs_of, with_inputs
 
 _WORDS = ("BROADCAST", "BROADCASTJOIN", "MAPJOIN")
-_KNOWN = "BROADCAST(alias) is: then every task of the join has all rows of that input"
+_PLAN = "PLAN"
+_KNOWN = (
+    "BROADCAST(alias) is: then every task of the join has all rows of that input; and PLAN(delta),"
+    " PLAN(cascade) or PLAN(auto), for this SELECT alone"
+)
 _ANOTHER = re.compile(r"(?:\s|--[^\n]*\n|/\*(?!\+).*?\*/)*/\*\+", re.DOTALL)
 """A second hint, behind blanks and comments."""
 
 
 @dataclass(frozen=True)
 class _Hinted:
-    """A name in a hint, and where it stands."""
+    """A name in a hint, and where it stands; ``plan``: the name is that of a plan."""
 
     name: str
     offset: int
+    plan: PlanChoice | None = None
 
 
 def with_hints(
@@ -39,9 +45,12 @@ def with_hints(
         relation: what the SELECT's FROM makes.
         named: what stands in FROM under a name of its own.
     """
-    hinted = _hints_of(select, text)
     own: dict[str, _Hinted] = {}
-    for hint in hinted:
+    for hint in _hints_of(select, text):
+        if hint.plan is not None:
+            if isinstance(relation, Join):
+                relation = replace(relation, plan=hint.plan)
+            continue
         alias = next((alias for alias in named if alias.lower() == hint.name.lower()), None)
         if alias is None:
             _unknown(hint, relation, named, text)
@@ -73,8 +82,9 @@ def with_hints(
 def without_join(select: exp.Expression, text: Text) -> None:
     """Report the hints of a SELECT that joins nothing."""
     for hint in _hints_of(select, text):
+        what = "BROADCAST" if hint.plan is None else _PLAN
         text.problem(
-            f"BROADCAST({hint.name}): this SELECT joins nothing",
+            f"{what}({hint.name}): this SELECT joins nothing",
             "bad-hint",
             hint.offset,
             "the hint stands in the SELECT that has the join in its FROM",
@@ -141,7 +151,7 @@ def _check_join(join: Join, own: Mapping[str, _Hinted], text: Text) -> None:
 
 
 def _hints_of(select: exp.Expression, text: Text) -> list[_Hinted]:
-    """The names in the SELECT's BROADCAST hints; other hints are reported."""
+    """The names in the SELECT's hints; those that are not known are reported."""
     hint = select.args.get("hint")
     start = None if hint is None else hint.meta.get("start")
     hints: list[_Hinted] = []
@@ -165,8 +175,11 @@ def _read(text: Text, start: int, end: int) -> Iterable[_Hinted]:
     while not cursor.at_end:
         offset = cursor.offset
         word = cursor.name("the name of a hint")
-        names: Sequence[_Hinted] = _names(cursor) if word.upper() in _WORDS else ()
-        if word.upper() not in _WORDS:
+        is_plan = word.upper() == _PLAN
+        names: Sequence[_Hinted] = _names(cursor) if is_plan or word.upper() in _WORDS else ()
+        if is_plan:
+            names = _plans(names, offset, text)
+        elif word.upper() not in _WORDS:
             text.problems.append(text.not_supported(f"the hint {word.upper()} is", offset, _KNOWN))
             _skip_arguments(cursor)
         elif not names:
@@ -174,6 +187,15 @@ def _read(text: Text, start: int, end: int) -> Iterable[_Hinted]:
         hints += names
         cursor.accept(",")
     return hints
+
+
+def _plans(names: Sequence[_Hinted], offset: int, text: Text) -> list[_Hinted]:
+    """The one plan that is named."""
+    choices = {choice.value: choice for choice in PlanChoice}
+    if len(names) != 1 or names[0].name.lower() not in choices:
+        text.problem(f"{_PLAN} names one of {', '.join(choices)}", "bad-hint", offset, _KNOWN)
+        return []
+    return [replace(names[0], plan=choices[names[0].name.lower()])]
 
 
 def _names(cursor: Cursor) -> list[_Hinted]:

@@ -122,6 +122,12 @@ def delta_join(
     return NoDelta(why) if why else delta
 
 
+def chosen(tree: Tree, of_job: PlanChoice) -> PlanChoice:
+    """How the query (or stage) is to be run: as a hint says, the outermost of several, or the job."""
+    hints = (node.plan for node in reversed(tree.nodes))
+    return next((hint for hint in hints if hint is not None), of_job)
+
+
 def _core(tree: Tree) -> Node | None:
     """The topmost join of the inner ones."""
     cores = [node for node in tree.nodes if _joins_inputs(node)]

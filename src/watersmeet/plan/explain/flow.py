@@ -8,6 +8,7 @@ from functools import singledispatch
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.explain.words import kind_name, node_name
 from watersmeet.plan.join_inputs import unit_of_type
+from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
@@ -100,6 +101,19 @@ def _source(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
 @_through.register
 def _(node: JoinPlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
     yield _held_back(query, node, key, came, left)
+
+
+@_through.register
+def _(node: ArrangePlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
+    name = node_name(query, node)
+    if left is None:
+        yield f"{name}: ends here, for no bound limits it (rule limit)"
+    elif left.held_by is None:
+        passes = left.at_most is not None or came.at_most is None
+        yield f"{name}: {'passes as it is' if passes else 'held back by the rows kept, as long as these are'}"
+    else:
+        far = "" if left.at_most is None else f" ({distance(left.at_most, key_in_time(node, key))})"
+        yield f"{name}: held back by the rows kept, at most as {left.held_by.by} lets them go{far}"
 
 
 def _held_back(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: Behind | None) -> str:

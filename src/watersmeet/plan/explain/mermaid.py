@@ -9,9 +9,11 @@ from functools import singledispatch
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.durations import distance, shifted
+from watersmeet.plan.explain.joins import key_lines
 from watersmeet.plan.explain.lookups import place_of
 from watersmeet.plan.explain.windows import as_written, window_name
 from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
+from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
@@ -51,8 +53,10 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
     for node in query.nodes:
         own, shape = f"{name}j{node.number}", _shape(node, query)
         if shape is None:
-            (side,) = node.sides
-            drawn[node.number] = inputs[side.name]
+            first = node.sides[0]
+            drawn[node.number] = inputs[first.name] if first.feed is None else drawn[first.feed.node]
+            if first.feed is not None:
+                continue
         else:
             drawn[node.number] = own
             yield f"  {own}{shape}"
@@ -60,7 +64,7 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
             for feed in side.feeds:
                 taken = own if side.feed is not None else inputs[side.name]
                 yield f"  {drawn[feed.node]} --> {taken}"
-            if side.feed is None and drawn[node.number] == own:
+            if side.feed is None and side.copy_of is None and drawn[node.number] == own:
                 yield f"  {inputs[side.name]} --> {own}"
         yield from _beside(node, own)
     last = drawn[query.root.number]
@@ -101,6 +105,14 @@ def _(node: AggregatePlan, query: QueryPlan) -> str:
 def _(node: GroupPlan, query: QueryPlan) -> str:
     texts = [f"by {', '.join(map(plain, node.key_texts))}" if node.key_texts else "all rows"]
     return f"[[{_label([*texts, *_grouped(node, is_root=node is query.root)])}]]"
+
+
+@_shape.register
+def _(node: ArrangePlan, query: QueryPlan) -> str:
+    """With its steps, which are not drawn."""
+    lookups = [lookup for step in query.every(DeltaPlan) for lookup in step.lookups]
+    keys = dict.fromkeys(line for lookup in lookups for line in key_lines(lookup.join))
+    return f"{{{{{_label(['delta join', *keys])}}}}}"
 
 
 @singledispatch

@@ -53,6 +53,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("QueryPlan", "of_plan"): _WORDS,
     ("Query", "sql"): _WORDS,
     ("Join", "clause"): _WORDS,
+    ("Join", "plan"): _RESULT,
     ("OutputColumn", "origin"): _WORDS,
     ("Bound", "text"): _WORDS,
     ("KeyPlan", "text"): _WORDS,

@@ -19,6 +19,7 @@ from watersmeet.spec.model import (
     Input,
     Join,
     JoinKind,
+    PlanChoice,
     Query,
     Relation,
     StageBranch,
@@ -85,6 +86,11 @@ class Node:
     def is_inner(self) -> bool:
         """An inner join whose rows are kept until a bound releases them."""
         return False
+
+    @property
+    def plan(self) -> PlanChoice | None:
+        """How a hint wants it to be run."""
+        return None
 
     @property
     def passes(self) -> bool:
@@ -169,6 +175,10 @@ class JoinNode(MatchNode):
     @property
     def is_inner(self) -> bool:
         return self.kind is JoinKind.INNER
+
+    @property
+    def plan(self) -> PlanChoice | None:
+        return self.asked.plan
 
 
 @dataclass(frozen=True)

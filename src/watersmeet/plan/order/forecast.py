@@ -18,6 +18,7 @@ from sqlglot import exp
 from watersmeet.conditions import Bound
 from watersmeet.event_time import DAY_US, Side
 from watersmeet.plan.join_inputs import unit_of_type
+from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, NodePlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan, joined_name
@@ -139,12 +140,42 @@ def _(node: AggregatePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]
     return {WINDOW_START: Behind(start), WINDOW_END: Behind(most)}
 
 
+@_flows.register
+def _(node: ArrangePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
+    """A row is kept until the last of the other streams can bring no partner."""
+    leaving = {}
+    for key in node.watermark_keys:
+        if key not in behind_by_key:
+            continue
+        came = behind_by_key[key].at_most
+        alias_bounds = [
+            [b for b in other.bounds if b.evicted == key and b.by in behind_by_key]
+            for retention in node.retentions
+            if retention.has(key)
+            for other in retention.others
+        ]
+        last = [_first_release(bounds, behind_by_key) for bounds in alias_bounds]
+        if not last or None in last:
+            if query.options.watermark_rule is not WatermarkRule.LIMIT:
+                leaving[key] = Behind(None)
+            continue
+        held = [told for told in last if told is not None]
+        bound, after = max(held, key=lambda told: float("inf") if told[1] is None else told[1])
+        if after is not None and came is not None and after <= came:
+            leaving[key] = Behind(came)
+        else:
+            leaving[key] = Behind(None if after is None or came is None else after, bound)
+    return leaving
+
+
 def incoming(query: QueryPlan, node: NodePlan, of_nodes: list[dict[str, Behind]]) -> dict[str, Behind]:
     """The keys whose watermarks come to a node; ``of_nodes``: what leaves the nodes before it."""
     behind_by_key: dict[str, Behind] = {}
     for side in node.sides:
         if side.feed is not None:
             behind_by_key |= of_nodes[side.feed.node]
+            continue
+        if side.copy_of is not None:
             continue
         for place, column in enumerate(side.event_times):
             behind = _of_branches(query, side, place, column, of_nodes)
