@@ -128,8 +128,11 @@ class _Held:
         alias = join.right.name
         keys = tuple(key.column(Side.RIGHT) for key in join.keys)
         how = Arranged(keys, join.indexes(Side.RIGHT), _key(join))
-        place = self._places.get((alias, how.keys, how.indexes))
+        asked = alias, keys, () if keys else how.indexes  # by a key few rows are left: one order does for all
+        place = self._places.get(asked)
         if place is not None:
+            indexes = dict.fromkeys([*self.arranged[place].indexes, *how.indexes])
+            self.arranged[place] = replace(how, indexes=tuple(indexes))
             return place
         first = next(n for n, side in enumerate(self.sides[: self._inputs]) if side.name == alias)
         if any(name == alias for name, _, _ in self._places):
@@ -142,7 +145,7 @@ class _Held:
             place = len(self.sides) - 1
         else:
             self.arranged[first], place = how, first
-        self._places[alias, how.keys, how.indexes] = place
+        self._places[asked] = place
         return place
 
 
