@@ -192,7 +192,7 @@ class _Parts:
         value = quoted(column)
         if is_decimal:
             self._decimals[column] = None
-            value = quoted(_digits_of(column))
+            value = quoted(digits_of(column))
         text = f"coalesce(sum(CAST({value} AS HUGEINT) * {_DIFFS}){filtered(rows)}, 0)"
         total = f"sum(CAST({self._sum(f'CAST({text} AS {duckdb_type(_WHOLE)})', _WHOLE)} AS HUGEINT))"
         number = f"sum({self._count([*rows, f'{quoted(column)} IS NOT NULL'])})"
@@ -227,7 +227,7 @@ def _without_places(kind: pa.DataType) -> pa.DataType:
     return pa.decimal128(kind.precision, 0) if pa.types.is_decimal(kind) else kind
 
 
-def _digits_of(column: str) -> str:
+def digits_of(column: str) -> str:
     """The column with the digits of a decimal one as whole numbers."""
     return ours(f"digits:{column}")
 
@@ -244,7 +244,7 @@ def kept_of(
         EngineError: a sum leaves 128 bits.
     """
     for column in parts.decimals:
-        changes = changes.append_column(_digits_of(column), _digits(one_array(changes.column(column))))
+        changes = changes.append_column(digits_of(column), _digits(one_array(changes.column(column))))
     kept = grouped(changes, [*keys, *parts.values], [*parts.sums, *also], in_order=False)
     if not parts.real_sums:
         return kept

@@ -126,9 +126,11 @@ def _nothing(shape: GroupShape) -> pa.Table:
 
 
 def _stored(shape: GroupShape, table: pa.Table) -> Kept:
-    """As runs hold them, without those of which nothing is left; a group that always is keeps its own."""
-    if shape.by:
-        table = table.filter(pa.array(~is_nothing(shape.parts, table)))
+    """As runs hold them, without those of which nothing is left; but a group that always is keeps one."""
+    staying = ~is_nothing(shape.parts, table)
+    if not shape.by and not staying.any():
+        staying[:1] = True
+    table = table.filter(pa.array(staying))
     schema = shape.kept.schema
     arrays = [one_array(table.column(name)) for name in schema.names]
     check_bytes("what is kept of the groups of a tick", size(arrays), shape.memory, MOST_BYTES)

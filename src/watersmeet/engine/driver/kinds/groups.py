@@ -13,7 +13,7 @@ from watersmeet.engine.messages.shapes import GroupShape, SideShape
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
 from watersmeet.kernel.aggregate import quoted
-from watersmeet.kernel.groups import LIMB, GroupParts, group_parts
+from watersmeet.kernel.groups import LIMB, GroupParts, digits_of, group_parts
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.kernel.partial import AggregateCall
@@ -100,8 +100,9 @@ def _kept(node: GroupPlan, side: SideShape, parts: GroupParts, types: dict[str, 
     for added in parts.added:
         meant, text = added.sql, added.sql
         for name, column in own.items():
-            meant = meant.replace(quoted(name), column.origin)
-            text = text.replace(quoted(name), column.text)
+            for written in (quoted(name), quoted(digits_of(name))):
+                meant = meant.replace(written, column.origin)
+                text = text.replace(written, column.text)
         fields.append(pa.field(added.name, added.type))
         columns.append(StoredColumn(added.name, digest_of(["group", meant, str(added.type)]), text))
     return replace(
