@@ -21,10 +21,10 @@ from watersmeet.state.run import Run
 from watersmeet.state.store import MemoryStore
 
 
-def live(name, rows, *, group=None, released=0):
+def live(name, rows, *, group=None, released=0, stands_for=None):
     run = Run(
         name=name, rows=rows, nbytes=1, checksum=0, tick=1, index="t", base=0, shift=0, low=0, high=0,
-        spans={}, group=group or name,
+        spans={}, group=group or name, stands_for=stands_for,
     )  # fmt: skip
     return LiveRun(run=run, released=released)
 
@@ -65,6 +65,11 @@ def test_only_rows_that_are_left_count():
     large = SMALL_ROWS * FAN_IN
     mostly_gone = [live(f"r{number}", large, released=large - 1) for number in range(FAN_IN - 1)]
     assert choose([*mostly_gone, live("small", 1)]) != []
+
+
+def test_partial_rows_of_no_row_in_sum_are_merged_with_all_others():
+    some = [live(f"r{number}", 10, stands_for=number % 2) for number in range(COMBINING_FAN_IN)]
+    assert choose(some, combining=True) == [names(some)]
 
 
 def test_groups_are_not_grown_beyond_the_cap():

@@ -48,7 +48,8 @@ def choose(runs: Sequence[LiveRun], *, combining: bool = False, changing: bool =
     sizes = {name: sum(live.stored for live in members) for name, members in groups.items()}
     held = {name: sum(_stored_bytes(live) for live in members) for name, members in groups.items()}
     for name, rows in sizes.items():
-        stand_for_none = groups[name][0].run.stands_for == 0
+        # Partial rows may come to no row, too, in sum: those are like all others.
+        stand_for_none = not combining and groups[name][0].run.stands_for == 0
         tiers[_tier(rows, fan_in), stand_for_none].append(name)
     merges = []
     for names in tiers.values():
