@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.conditions import Key
 from watersmeet.engine.messages.shapes import GroupShape
 from watersmeet.engine.nodes.partial import BUCKET, MOST_PARTS
 from watersmeet.engine.tasks.changes import needles_at
@@ -164,9 +163,10 @@ def _changes(shape: GroupShape, kept: SideSlice, new: SortedRows) -> Iterator[pa
     needles = needles_at(new, firsts)
     ranks = np.zeros(len(new), dtype=np.int64)
     ranks[:] = numbers
+    same_group = Condition.of_equal(shape.by, null_safe=True)
     looked_up = []
     for piece in kept.old:
-        for needle, row in find(_condition(shape), needles, Side.LEFT, piece.rows):
+        for needle, row in find(same_group, needles, Side.LEFT, piece.rows):
             if len(row):
                 looked_up.append(_Chosen(piece.rows.batch, row, needle))
     for low, high in _parts(shape, looked_up, _Chosen(new.batch, np.arange(len(new)), ranks), len(firsts)):
@@ -188,19 +188,6 @@ def _numbered(shape: GroupShape, new: SortedRows) -> tuple[Rows, Rows]:
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order))
     return places[inverse], firsts[order]
-
-
-def _condition(shape: GroupShape) -> Condition:
-    """Kept rows of the same group."""
-    return Condition(
-        keys=tuple(Key(column, column, null_safe=True) for column in shape.by),
-        bands=(),
-        comparisons=(),
-        rechecks=(),
-        slack=0,
-        residual=None,
-        residual_columns=(),
-    )
 
 
 def _parts(

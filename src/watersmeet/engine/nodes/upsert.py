@@ -12,7 +12,7 @@ greatest sequence, and when it was (`DELETED`), by which they are released.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.conditions import Key
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import DELETED, UpsertShape
 from watersmeet.engine.tasks.changes import released_before
@@ -183,7 +182,7 @@ def _found(shape: UpsertShape, kept: SideSlice, records: _Records) -> _Before:
     firsts = records.order[records.first]
     layout = replace(shape.sides[0].layout, ties=None)
     needles, key_of = sort_rows(take_rows(records.batch, firsts), records.slots[firsts], layout)
-    condition = _equal_keys(shape.keys)
+    condition = Condition.of_equal(shape.keys, null_safe=False)
     for number, piece in enumerate(kept.old):
         for needle, row in find(condition, needles, Side.LEFT, piece.rows):
             alive = ~piece.are("gone", row)
@@ -202,18 +201,6 @@ def _found(shape: UpsertShape, kept: SideSlice, records: _Records) -> _Before:
 
 def _holds_deletes(piece: RunSlice) -> bool:
     return piece.run.run.stands_for is not None
-
-
-def _equal_keys(keys: Sequence[str]) -> Condition:
-    return Condition(
-        keys=tuple(Key(name, name, null_safe=False) for name in keys),
-        bands=(),
-        comparisons=(),
-        rechecks=(),
-        slack=0,
-        residual=None,
-        residual_columns=(),
-    )
 
 
 @dataclass

@@ -55,6 +55,19 @@ class Condition:
     sums: tuple[IntegerSum, ...] = ()
     careful: Condition | None = None
 
+    @classmethod
+    def of_equal(cls, columns: Iterable[str], *, null_safe: bool) -> Condition:
+        """Rows equal in these columns, of one name on both sides; ``null_safe``: NULL equals NULL."""
+        return cls(
+            keys=tuple(Key(column, column, null_safe=null_safe) for column in columns),
+            bands=(),
+            comparisons=(),
+            rechecks=(),
+            slack=0,
+            residual=None,
+            residual_columns=(),
+        )
+
     def sums_leaving(self, side: Side, needles: Spans, rows: Spans) -> tuple[IntegerSum, ...]:
         """Those of ``sums`` that may leave their type for needles of that side and rows with these spans."""
         spans = {side: needles, side.other: rows}
