@@ -51,7 +51,7 @@ Lateness = Annotated[
     str | None, typer.Option(help="How late a row may still be: '5 seconds', or a number for integer times.")
 ]
 Mode = Annotated[str | None, typer.Option(help="append (final rows) or changelog, of queries without EMIT.")]
-Plan = Annotated[str | None, typer.Option(help="auto or cascade.")]
+Plan = Annotated[str | None, typer.Option(help="Of joins: auto, cascade or delta.")]
 MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
 TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
 NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
