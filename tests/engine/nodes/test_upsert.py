@@ -277,6 +277,23 @@ def test_deletes_in_one_run_are_forgotten_at_their_own_times(monkeypatch: pytest
     assert tick(16, 1, 4, range(40)) == ({"in": 40, "deleted": 20}, 40)
 
 
+@pytest.mark.parametrize("partitions", [1, 12])
+def test_when_runs_are_merged_does_not_depend_on_how_many_tasks_there_are(partitions: int) -> None:
+    """A tick's rows are one group of runs, and its remembered deletes another one."""
+    columns = {"k": "BIGINT", "v": "INT", "g": "INT", "s": "BIGINT"}
+    plan = plan_job(case_job(case_of("LEFT", columns, ["k"], "s", 1000)))
+    job = LocalJob(plan, MemoryStore(), partitions=partitions)
+    rows = [({"k": k, "v": 0, "g": 0, "s": 1}, 1 if k % 2 else -1) for k in range(100)]
+    for tick in range(1, merge_policy.FAN_IN):
+        given = [({**row, "k": row["k"] + 100 * tick}, diff) for row, diff in rows]
+        job.tick({"c": given}, clock_us=SECOND)
+    (own,) = (
+        n.arrangements["c.c"] for n in job.driver.manifest.queries["q"].nodes if "c.c" in n.arrangements
+    )
+    assert len({live.run.group for live in own.runs}) == 2 * (merge_policy.FAN_IN - 1)
+    assert {live.run.level for live in own.runs} == {0}
+
+
 # from SQL
 
 

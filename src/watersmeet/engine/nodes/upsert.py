@@ -314,5 +314,13 @@ def _written(
     stored = pa.RecordBatch.from_arrays(arrays, names=names)
     rows, _ = sort_rows(stored, slots & BUCKET_MASK, layout, kept.work.index)
     stands_for = None if deleted_at is None else 0
-    run = write_run(kept.store, own.arrangement, rows, layout, tick=tick, stands_for=stands_for)
+    run = write_run(
+        kept.store,
+        own.arrangement,
+        rows,
+        layout,
+        tick=tick,
+        group=f"{tick}" if deleted_at is None else f"{tick}-deletes",
+        stands_for=stands_for,
+    )
     return LiveRun(run=run)
