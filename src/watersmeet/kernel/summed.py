@@ -14,8 +14,8 @@ def summed(rows: pa.Table, diff: str) -> pa.Table:
     """One row for all that are equal, in the order of the first of them, with the sum of their diffs; none
     where that is 0. ``diff``: the column of diffs (int64), the last one.
 
-    Equal is what SQL says: NULL like NULL, NaN like NaN, 0.0 like -0.0 (0.0 goes out), maps whatever the
-    order of their entries.
+    Equal is what SQL says: NULL like NULL, NaN like NaN, 0.0 like -0.0 (0.0 goes out; within nested values,
+    what came first), maps whatever the order of their entries.
     """
     batch = batch_of(rows)
     diffs = batch.column(diff).to_numpy()
