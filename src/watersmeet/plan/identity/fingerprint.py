@@ -28,6 +28,7 @@ from watersmeet.plan.model.nodes import (
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.spec.model import Options, OutputMode, Source
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.secrets import public
 from watersmeet.spec.time_zones import UTC
 
@@ -210,6 +211,8 @@ def _reads(source: Source) -> list[str]:
     named = {key.lower(): value for key, value in source.options.items()}
     change = source.change_column
     said = [] if change is None else [f"changes={change.column}", *change.inserts, "-", *change.deletes]
+    means = named.get("format", "").lower()
+    said += [f"format={means}"] if means in (DEBEZIUM, UPSERT) else []  # another reads records as other rows
     return [
         f"{key}={named[key]}" for key in ("path", "topic", "topics", "subscribepattern") if key in named
     ] + said
