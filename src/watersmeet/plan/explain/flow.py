@@ -105,20 +105,14 @@ def _(node: JoinPlan, query: QueryPlan, key: str, came: Behind, left: Behind | N
 
 @_through.register
 def _(node: ArrangePlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
-    name = node_name(query, node)
     if left is None:
-        yield f"{name}: ends here, for no bound limits it (rule limit)"
-    elif left.held_by is None:
-        passes = left.at_most is not None or came.at_most is None
-        yield f"{name}: {'passes as it is' if passes else 'held back by the rows kept, as long as these are'}"
-    else:
-        far = "" if left.at_most is None else f" ({distance(left.at_most, key_in_time(node, key))})"
-        yield f"{name}: held back by the rows kept, at most as {left.held_by.by} lets them go{far}"
+        yield f"{node_name(query, node)}: ends here, for no bound limits it (rule limit)"
+        return
+    yield _by_rows_kept(query, node, key, came, left)
 
 
 def _held_back(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: Behind | None) -> str:
     name = node_name(query, join)
-    in_time = key_in_time(join, key)
     if left is None:
         hidden = join.kind.hides_right and key in map(join.right.watermark_key, join.right.event_times)
         why = (
@@ -129,12 +123,20 @@ def _held_back(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: B
         is_sought = join.asof is not None and key == join.right.watermark_key(join.bands[0].right.column)
         if is_sought and left.at_most is None and came.at_most is not None:
             return f"{name}: held back by the rows kept, as far as the oldest last row of a key"
+    return _by_rows_kept(query, join, key, came, left)
+
+
+def _by_rows_kept(query: QueryPlan, node: NodePlan, key: str, came: Behind, left: Behind) -> str:
+    """A watermark that goes on, behind the rows that the node keeps."""
+    name, in_time = node_name(query, node), key_in_time(node, key)
+    if left.held_by is None:
         if left.at_most is None and came.at_most is not None:
             return f"{name}: held back by the rows kept, which go by other times: how far depends on them"
         return f"{name}: passes as it is"
     bound = left.held_by
     far = f" ({distance(left.at_most, in_time)})" if left.at_most is not None else ""
-    limit = query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None
+    is_asof = isinstance(node, JoinPlan) and node.asof is not None
+    limit = query.options.watermark_rule is WatermarkRule.LIMIT and not is_asof
     how = "goes by its limit" if limit else "held back by the rows kept"
     most = "" if limit else "at most "
     if bound.c == 0:

@@ -42,7 +42,7 @@ from watersmeet.plan.model.nodes import (
 from watersmeet.plan.model.sides import FeedPlan, SidePlan, joined_name
 from watersmeet.plan.nodes.aggregate import Groups, from_rows, groups_of, with_texts
 from watersmeet.plan.nodes.asof import asof_of
-from watersmeet.plan.nodes.columns import kept_columns
+from watersmeet.plan.nodes.columns import Kept, kept_columns
 from watersmeet.plan.nodes.feed import Derived, Feed, needed, open_key
 from watersmeet.plan.nodes.input_side import InputSide, OfStage, compared_refs, never_null
 from watersmeet.plan.nodes.join import Draft, bounds_in, looks_above
@@ -239,11 +239,11 @@ class Chain:
         ]
         wanted = {*times, *(joined_name(*ref) for ref in compared_refs(draft, side))}
         wanted |= {key.column(side) for key in keys}
-        if not wanted and not self.leaving[node.number]:  # rows without a column could not be counted
-            wanted = {available[0]}
         kept = kept_columns(
             [*available, *feed.computed], lambda name: name, wanted, self.leaving[node.number]
         )
+        if not kept.kept:  # rows without a column could not be counted
+            kept = Kept((available[0],), ())
         plan = plan_of(kept.kept)
         plan = replace(plan, timed=None if node.timed is None else joined_name(*node.timed))
         self.leaving[plan.node] = needed(plan)

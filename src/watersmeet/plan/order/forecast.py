@@ -129,6 +129,17 @@ def _(node: JoinPlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> 
 
 
 @_flows.register
+def _(node: ArrangePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
+    leaving = {}
+    for key in node.watermark_keys:
+        if key in behind_by_key:
+            held = _last_release(node, key, behind_by_key)
+            if held is not None or query.options.watermark_rule is not WatermarkRule.LIMIT:
+                leaving[key] = _held_by(behind_by_key[key].at_most, held)
+    return leaving
+
+
+@_flows.register
 def _(node: AggregatePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
     """A window's end is behind as the time is, its start by its length more; how long a session gets, nobody
     knows."""
@@ -140,34 +151,6 @@ def _(node: AggregatePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]
     return {WINDOW_START: Behind(start), WINDOW_END: Behind(most)}
 
 
-@_flows.register
-def _(node: ArrangePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
-    """A row is kept until the last of the other streams can bring no partner."""
-    leaving = {}
-    for key in node.watermark_keys:
-        if key not in behind_by_key:
-            continue
-        came = behind_by_key[key].at_most
-        alias_bounds = [
-            [b for b in other.bounds if b.evicted == key and b.by in behind_by_key]
-            for retention in node.retentions
-            if retention.has(key)
-            for other in retention.others
-        ]
-        last = [_first_release(bounds, behind_by_key) for bounds in alias_bounds]
-        if not last or None in last:
-            if query.options.watermark_rule is not WatermarkRule.LIMIT:
-                leaving[key] = Behind(None)
-            continue
-        held = [told for told in last if told is not None]
-        bound, after = max(held, key=lambda told: float("inf") if told[1] is None else told[1])
-        if after is not None and came is not None and after <= came:
-            leaving[key] = Behind(came)
-        else:
-            leaving[key] = Behind(None if after is None or came is None else after, bound)
-    return leaving
-
-
 def incoming(query: QueryPlan, node: NodePlan, of_nodes: list[dict[str, Behind]]) -> dict[str, Behind]:
     """The keys whose watermarks come to a node; ``of_nodes``: what leaves the nodes before it."""
     behind_by_key: dict[str, Behind] = {}
@@ -175,7 +158,7 @@ def incoming(query: QueryPlan, node: NodePlan, of_nodes: list[dict[str, Behind]]
         if side.feed is not None:
             behind_by_key |= of_nodes[side.feed.node]
             continue
-        if side.copy_of is not None:
+        if side.copy_of is not None:  # its watermarks are those of the input
             continue
         for place, column in enumerate(side.event_times):
             behind = _of_branches(query, side, place, column, of_nodes)
@@ -221,7 +204,12 @@ def _leaving(
             return None
     elif not join.matchable:
         return Behind(came)
-    elif held is None:
+    return _held_by(came, held)
+
+
+def _held_by(came: int | None, held: tuple[Bound, int | None] | None) -> Behind:
+    """A watermark that came, behind rows that are ``held`` (see `_first_release`; None: by other times)."""
+    if held is None:
         return Behind(None)
     bound, after = held
     if after is not None and came is not None and after <= came:
@@ -251,6 +239,23 @@ def _first_release(
     if told:
         return min(told, key=lambda pair: pair[1])
     return (bounds[0], None) if bounds else None
+
+
+def _last_release(
+    node: ArrangePlan, key: str, behind_by_key: Mapping[str, Behind]
+) -> tuple[Bound, int | None] | None:
+    """As `_first_release`, where each of the other streams has to release the row."""
+    held = [
+        _first_release([b for b in other.bounds if b.evicted == key], behind_by_key)
+        for retention in node.retentions
+        if any(b.evicted == key for other in retention.others for b in other.bounds)
+        for other in retention.others
+    ]
+    releases = [release for release in held if release is not None]
+    if not releases or len(releases) < len(held):
+        return None
+    unknown = [release for release in releases if release[1] is None]
+    return unknown[0] if unknown else max(releases, key=lambda release: release[1] or 0)
 
 
 def side_forecasts(
