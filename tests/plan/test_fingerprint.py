@@ -1,4 +1,6 @@
 from tests.plan.building import INTS, planned, stream
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Options, OutputMode, WatermarkRule
 
 
@@ -38,3 +40,17 @@ def test_what_state_depends_on_changes_it():
     found.add(fingerprint(BASE, {**INTS, "*t": "INT"}))
     found.add(fingerprint(BASE, options=Options(output_mode=OutputMode.CHANGELOG)))
     assert len(found) == len(others) + 3
+
+
+def test_another_meaning_of_the_same_records_changes_it():
+    """The offsets that were read say nothing of rows that are made otherwise."""
+
+    def found(form):
+        sql = f"""
+        CREATE TABLE a (k BIGINT PRIMARY KEY NOT ENFORCED, v INT) WITH ('connector' = 'kafka', 'topic' = 'a',
+            'bootstrap.servers' = 'x:9092', 'format' = '{form}');
+        CREATE TABLE b (k BIGINT, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
+        SELECT a.v FROM a JOIN b ON a.k = b.k"""
+        return plan_job(parse_job(sql)).queries[0].fingerprint
+
+    assert len({found(form) for form in ("debezium-json", "upsert-json", "json")}) == 3

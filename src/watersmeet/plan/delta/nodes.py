@@ -19,7 +19,7 @@ from watersmeet.plan.delta.paths import DeltaJoin, Path
 from watersmeet.plan.explain.words import qualified
 from watersmeet.plan.model.delta import Arranged, ArrangePlan, DeltaLookup, DeltaPlan, Retention
 from watersmeet.plan.model.nodes import JoinPlan, NodePlan
-from watersmeet.plan.model.sides import SidePlan, joined_name
+from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.nodes.input_side import InputSide, OfStage
 from watersmeet.plan.nodes.several_roles import SeveralRoles
 from watersmeet.spec.model import Input
@@ -158,6 +158,4 @@ def _retention(delta: DeltaJoin, planned: PlannedPath) -> Retention:
     for i, join in zip(planned.path.order, planned.joins, strict=True):
         if not i.is_table:
             others.append(replace(join, bounds=delta.bounds_of(planned.path, i)))
-    start = planned.path.start
-    keys = tuple(joined_name(start.alias, column) for column in start.event_times)
-    return Retention(start.alias, tuple(others), keys)
+    return Retention(planned.path.start.alias, tuple(others))

@@ -108,7 +108,8 @@ def _(node: ArrangePlan, query: QueryPlan, key: str, came: Behind, left: Behind 
     if left is None:
         yield f"{node_name(query, node)}: ends here, for no bound limits it (rule limit)"
         return
-    yield _by_rows_kept(query, node, key, came, left)
+    is_limit = query.options.watermark_rule is WatermarkRule.LIMIT
+    yield _by_rows_kept(query, node, key, came, left, is_limit=is_limit)
 
 
 def _held_back(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: Behind | None) -> str:
@@ -123,11 +124,14 @@ def _held_back(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: B
         is_sought = join.asof is not None and key == join.right.watermark_key(join.bands[0].right.column)
         if is_sought and left.at_most is None and came.at_most is not None:
             return f"{name}: held back by the rows kept, as far as the oldest last row of a key"
-    return _by_rows_kept(query, join, key, came, left)
+    is_limit = query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None
+    return _by_rows_kept(query, join, key, came, left, is_limit=is_limit)
 
 
-def _by_rows_kept(query: QueryPlan, node: NodePlan, key: str, came: Behind, left: Behind) -> str:
-    """A watermark that goes on, behind the rows that the node keeps."""
+def _by_rows_kept(
+    query: QueryPlan, node: NodePlan, key: str, came: Behind, left: Behind, *, is_limit: bool
+) -> str:
+    """A watermark that goes on behind the rows that the node keeps; ``is_limit``: by their limit alone."""
     name, in_time = node_name(query, node), key_in_time(node, key)
     if left.held_by is None:
         if left.at_most is None and came.at_most is not None:
@@ -135,10 +139,8 @@ def _by_rows_kept(query: QueryPlan, node: NodePlan, key: str, came: Behind, left
         return f"{name}: passes as it is"
     bound = left.held_by
     far = f" ({distance(left.at_most, in_time)})" if left.at_most is not None else ""
-    is_asof = isinstance(node, JoinPlan) and node.asof is not None
-    limit = query.options.watermark_rule is WatermarkRule.LIMIT and not is_asof
-    how = "goes by its limit" if limit else "held back by the rows kept"
-    most = "" if limit else "at most "
+    how = "goes by its limit" if is_limit else "held back by the rows kept"
+    most = "" if is_limit else "at most "
     if bound.c == 0:
         return f"{name}: {how}, {most}as far as {bound.by}{far}"
     word = "behind" if bound.c > 0 else "ahead of"

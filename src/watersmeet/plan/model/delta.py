@@ -30,16 +30,10 @@ class Arranged:
 @dataclass(frozen=True)
 class Retention:
     """How long rows of the stream ``alias`` are kept: as long as any other stream may bring a partner.
-    ``others``: per other stream a join with it whose ``bounds`` are those of this stream's rows by its.
-    ``keys``: the stream's watermark keys."""
+    ``others``: per other stream a join with it whose ``bounds`` are those of this stream's rows by its."""
 
     alias: str
     others: tuple[MatchPlan, ...]
-    keys: tuple[str, ...]
-
-    def has(self, key: str) -> bool:
-        """The watermark key is one of the stream's times."""
-        return key in self.keys
 
 
 @dataclass(frozen=True, kw_only=True)
