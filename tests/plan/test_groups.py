@@ -84,3 +84,10 @@ def test_types_of_sums_over_arithmetic(argument: str, wanted: str) -> None:
     plan = planned(f"{table} SELECT sum({argument}) AS s FROM t")
     root = plan.queries[0].root
     assert [str(column.type) for column in root.columns] == [wanted]
+
+
+def test_names_that_are_taken_are_told_with_the_aggregate_as_it_was_written() -> None:
+    with pytest.raises(WatersmeetError, match=r'"_tick" \(COUNT\(\*\)\) has the name'):
+        planned("SELECT k, count(*) AS _tick FROM a GROUP BY k")
+    with pytest.raises(WatersmeetError, match=r'"_diff" \(a.v \+ 1\) has the name'):
+        planned("SELECT v + 1 AS _diff FROM a GROUP BY v + 1")

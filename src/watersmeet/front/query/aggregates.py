@@ -282,7 +282,10 @@ class _Grouping:
             plain = item.this if isinstance(item, exp.Alias) else item
             name = item.alias if isinstance(item, exp.Alias) else spark_name(plain)
             expr = self.above(plain)
-            origin = expr.name if isinstance(expr, exp.Column) else f"expression {number}"
+            origin = f"expression {number}"
+            if isinstance(expr, exp.Column):
+                as_written = {column.name: column.origin for column in (*self.keys, *self.aggregates)}
+                origin = as_written.get(expr.name, expr.name)
             if expr is not None:
                 outputs.append(OutputColumn(name, expr, origin))
         return tuple(outputs)
