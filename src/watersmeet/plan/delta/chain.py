@@ -31,7 +31,7 @@ def plan_delta(chain: Chain, delta: DeltaJoin, leaving: Collection[str]) -> list
         nodes = sorted(of_path.plan(leaving), key=lambda node: node.number)
         chain.errors += of_path.errors
         joins = tuple(_keys_in_order(cast(JoinPlan, node)) for node in nodes[1:])
-        planned.append(PlannedPath(path, nodes[0].sides[0], joins))
+        planned.append(PlannedPath(path, joins))
     nodes, errors = delta_nodes(delta, planned, roles, chain.stage_of)
     chain.errors += errors
     return nodes

@@ -30,10 +30,9 @@ Roles = dict[str, list[InputSide]]
 
 @dataclass(frozen=True)
 class PlannedPath:
-    """``changes``: the side of its first node; ``joins``: its look-ups, each with keys in one order."""
+    """``joins``: its look-ups, each with keys in one order."""
 
     path: Path
-    changes: SidePlan
     joins: tuple[JoinPlan, ...]
 
 
