@@ -162,8 +162,10 @@ class Near(SideReport):
 
 
 def _take_nothing(take):
-    def taken(own, needles, wanted, report):
-        return np.zeros(0, dtype=np.int64) if isinstance(report, Near) else take(own, needles, wanted, report)
+    def taken(own, needles, wanted, report, *, final):
+        if isinstance(report, Near):
+            return np.zeros(0, dtype=np.int64)
+        return take(own, needles, wanted, report, final=final)
 
     return taken
 
