@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from tests.support.columns import column
 from watersmeet.spec.model import Sink, Source
+from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import READERS, WRITERS, sink_problems, source_problems
 from watersmeet.spec.options.values import Use, value_problem
 
@@ -54,9 +55,11 @@ def problems(use, wanted, options):
 
 
 def asked():
-    """All options with all values, of what may say them."""
+    """All options with all values, of what may say them. Debezium's events are JSON to Spark."""
     for use, names in ((Use.READ, READERS), (Use.WRITE, WRITERS)):
         for wanted, known in names.items():
+            if wanted == DEBEZIUM:
+                continue
             for name in sorted(VALUES.keys() & set(known)):
                 if name != "header" or use is Use.WRITE:  # which of the files here have none
                     yield from ((use, wanted, name, value) for value in VALUES[name])
