@@ -1,10 +1,11 @@
 """The account: every row that came in is in exactly one place, counted since the job's first tick.
 
-    in = matched + padded + released unmatched + grouped + passed + unmatchable + filtered + late
+    in = matched + padded + released unmatched + released + grouped + passed + unmatchable + filtered + late
        + NULL time + ahead + broken + retained + deleted + deletes of nothing + stale
 
 ``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
-those of which all windows have closed; ``retained`` the rows still in it, matched or not; ``passed`` those
+those of which all windows have closed, ``released`` those that left a delta join, which does not count who
+had a partner; ``retained`` the rows still in it, matched or not; ``passed`` those
 that no join takes: they go out as they come. ``deleted`` counts rows that were deleted, and the deletes that
 did it; a change that stands for several rows counts as that many. A row that can match nothing counts as
 padded if its side is padded, else as unmatchable. What comes to an input from a join or from windows beneath
