@@ -111,5 +111,6 @@ def comparisons_of(parts: Iterable[IntervalPart]) -> tuple[TimeComparison, ...]:
 
 
 def slack_of(parts: Iterable[IntervalPart]) -> int:
-    """Within what distance of the ends of int64 arithmetic may saturate."""
-    return min(max((part.span for part in parts), default=0), MAX_TIME)
+    """Within what distance of the ends of int64 arithmetic may saturate: by one even without a constant, for
+    ``a < b`` is looked up as ``a + 1 <= b``."""
+    return min(max((max(part.span, 1) for part in parts), default=0), MAX_TIME)
