@@ -45,6 +45,7 @@ def test_paths_of_the_core_of_q3():
         "l -> o (after) -> c (after)",
         "o: key o.cust; time none",
         "o: key o.no; time none",
+        "c: c.seg = 'B'",
     ):
         assert line in lines, text
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from watersmeet.engine.messages.delta import ArrangeShape
 from watersmeet.engine.tasks.changes import net_changes, report_marks, settle_changes
-from watersmeet.engine.tasks.results import pad, with_diffs
+from watersmeet.engine.tasks.results import pad_changes
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, SideSlice
 from watersmeet.event_time import Side
@@ -30,8 +30,8 @@ def arrange_rows(shape: ArrangeShape, share: Share) -> Iterator[pa.RecordBatch]:
             for change in changes:
                 if change is not None:
                     rows = np.arange(len(change.rows))
-                    leaving = pad(shape.changes[place], Side.LEFT, change.rows.batch, rows)
-                    for batch in with_diffs(leaving, np.full(len(rows), change.diff)):
+                    leaving = shape.changes[place]
+                    for batch in pad_changes(leaving, Side.LEFT, change.rows.batch, rows, change.diff):
                         share.paths[place].add(batch)
         inserts, _ = changes
         settle_changes(own, inserts, share.tick, report, marks, looked_up_after=True)

@@ -21,6 +21,7 @@ from watersmeet.engine.nodes.dealing import Dealt
 from watersmeet.engine.tasks.changes import Change, net_changes, repeated, report_marks, settle_changes
 from watersmeet.engine.tasks.results import (
     pad,
+    pad_changes,
     pad_files,
     put_out,
     with_diffs,
@@ -220,14 +221,12 @@ def _single_changes(
             (changed[alive & (old > 0) & (new == 0)], sign),
         ):
             if len(rows):
-                yield from with_diffs(pad(shape, side, piece.rows.batch, rows), np.full(len(rows), diff))
+                yield from pad_changes(shape, side, piece.rows.batch, rows, diff)
     for change in (inserts, deletes):
         if change is not None:
             rows = np.flatnonzero((change.matches == 0) == (sign > 0))
             if len(rows):
-                yield from with_diffs(
-                    pad(shape, side, change.rows.batch, rows), np.full(len(rows), change.diff)
-                )
+                yield from pad_changes(shape, side, change.rows.batch, rows, change.diff)
 
 
 def _unmatchable(

@@ -19,7 +19,7 @@ from watersmeet.engine.messages.shapes import LookupShape, SideShape
 from watersmeet.engine.messages.work import Seen, SideWork
 from watersmeet.engine.tasks.results import put_out, with_diffs
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, NewRows, RunSlice, SideSlice
+from watersmeet.engine.tasks.slice import HashRange, RunSlice, SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, Watermark
 from watersmeet.names import DIFF
 from watersmeet.state.manifest import LiveRun
@@ -48,7 +48,7 @@ def _found(lookup: LookupShape, share: Share, number: int) -> Iterator[pa.Record
     coming = SideSlice(lookup.left, share.work.sides[number], share.store, own, own)
     if coming.new is None:
         return
-    new = coming.new if lookup.left.keys else _share_of(coming.new, share)
+    new = coming.new if lookup.left.keys else coming.new.share(share.partition, share.partitions)
     diffs = new.rows.batch.column(DIFF).to_numpy(zero_copy_only=False)
     for piece in _seen(lookup.table, share.work.seen[number], share, own):
         for needle, row in piece.partners(lookup.condition, new.rows, Side.LEFT):
@@ -58,13 +58,6 @@ def _found(lookup: LookupShape, share: Share, number: int) -> Iterator[pa.Record
                 share.report.matches += len(row)
                 joined = put_out(lookup, new.rows.batch, needle, piece.rows.batch, row)
                 yield from with_diffs(joined, diffs[needle])
-
-
-def _share_of(new: NewRows, share: Share) -> NewRows:
-    low, high = (len(new.rows) * part // share.partitions for part in (share.partition, share.partition + 1))
-    return NewRows(
-        new.rows.part(low, high), new.origin[low:high], new.position[low:high], new.matched[low:high]
-    )
 
 
 def _seen(table: SideShape, seen: Seen, share: Share, own: HashRange) -> Iterator[RunSlice]:

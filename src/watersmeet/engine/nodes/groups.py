@@ -11,7 +11,7 @@ min, max and other aggregates that are no sums that is every different value of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.messages.shapes import GroupShape
-from watersmeet.engine.nodes.partial import BUCKET, MOST_PARTS
+from watersmeet.engine.nodes.partial import BUCKET, brought_and_kept, parts_of
 from watersmeet.engine.tasks.changes import needles_at
 from watersmeet.engine.tasks.memory import check_bytes, run_bytes
 from watersmeet.engine.tasks.merge import merge_runs
@@ -51,16 +51,9 @@ Kept = tuple[pa.RecordBatch, Slots]
 def group_rows(shape: GroupShape, share: Share) -> Iterator[pa.RecordBatch]:
     """The changes of the groups of the share's hash range. Where the rows of the tick are many bytes, one
     part of the range after the other."""
-    work, report = share.work.sides[0], share.report.sides[0]
-    brought = work.model_copy(update={"runs": [], "merges": []})
-    there = work.model_copy(update={"new_runs": []})
-    held = sum(run.nbytes for run in work.new_runs) // share.partitions
-    parts = min(MOST_PARTS, -(-held // run_bytes(shape.memory)) or 1)
-    for part in range(parts):
-        place, places = share.partition * parts + part, share.partitions * parts
-        hashes = HashRange.of_share(replace(share, partition=place, partitions=places))
-        rows = SideSlice(shape.sides[0], brought, share.store, hashes, hashes)
-        kept = SideSlice(shape.kept, there, share.store, hashes, hashes)
+    report, parts = share.report.sides[0], parts_of(shape, share)
+    for hashes in parts:
+        rows, kept = brought_and_kept(shape, shape.kept, share, hashes)
         new = _changed(shape, rows, kept, hashes)
         added = 0 if new is None else int(new.batch.column(ROWS).to_numpy(zero_copy_only=False).sum())
         count(report, "deleted", _changes_in(rows) - added)
@@ -77,9 +70,8 @@ def group_rows(shape: GroupShape, share: Share) -> Iterator[pa.RecordBatch]:
             stands_for=added,
         )
         report.inserted.append(LiveRun(run=run))
-    if parts > 1:
-        hashes = HashRange.of_share(share)
-        kept = SideSlice(shape.kept, there, share.store, hashes, hashes)
+    if len(parts) > 1:
+        _, kept = brought_and_kept(shape, shape.kept, share, HashRange.of_share(share))
     report.merged = merge_runs(kept, share.tick, MarkWriter(), lambda *rows: _together(shape, *rows))
 
 

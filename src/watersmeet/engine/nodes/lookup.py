@@ -37,7 +37,7 @@ def lookup_rows(shape: LookupShape, share: Share) -> Iterator[pa.RecordBatch]:
     own = HashRange.of_share(share) if shape.left.keys else HashRange(MIN_TIME, MAX_TIME + 1)
     left = SideSlice(shape.left, share.work.sides[0], share.store, own, own)
     if left.new is not None:
-        new = left.new if shape.left.keys else _share_of(left.new, share)
+        new = left.new if shape.left.keys else left.new.share(share.partition, share.partitions)
         rows, hits = new.rows, new.matched
         yield from _found(shape, new, _table(shape, share, own), share)
         report = share.report.sides[0]
@@ -48,14 +48,6 @@ def lookup_rows(shape: LookupShape, share: Share) -> Iterator[pa.RecordBatch]:
             yield from pad(shape, Side.LEFT, rows.batch, new.as_they_came(np.flatnonzero(~hits)))
     for batch, first, end in pad_files(share.work.sides[0], share.store, share.partition, share.partitions):
         yield from pad(shape, Side.LEFT, batch, np.arange(first, end))
-
-
-def _share_of(new: NewRows, share: Share) -> NewRows:
-    low, high = (len(new.rows) * part // share.partitions for part in (share.partition, share.partition + 1))
-    arrival = None if new.arrival is None else new.arrival[low:high]
-    return NewRows(
-        new.rows.part(low, high), new.origin[low:high], new.position[low:high], new.matched[low:high], arrival
-    )
 
 
 def _table(shape: LookupShape, share: Share, own: HashRange) -> list[RunSlice]:

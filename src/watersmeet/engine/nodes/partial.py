@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.messages.reports import SideReport
-from watersmeet.engine.messages.shapes import AggregateShape, PartialShape
+from watersmeet.engine.messages.shapes import AggregateShape, NodeShape, PartialShape, SideShape
 from watersmeet.engine.nodes.windows import (
     NUMBER,
     in_parts,
@@ -59,25 +59,38 @@ Partial = tuple[pa.RecordBatch, Slots]
 def closed_panes(shape: AggregateShape, partial: PartialShape, share: Share) -> Iterator[pa.RecordBatch]:
     """The results of the windows that close in this tick, of the share's hash range. Where the rows of the
     tick are many bytes, one part of the range after the other."""
-    work, report = share.work.sides[0], share.report.sides[0]
-    brought = work.model_copy(update={"runs": [], "merges": []})
-    there = work.model_copy(update={"new_runs": []})
-    held = sum(run.nbytes for run in work.new_runs) // share.partitions
-    parts = min(MOST_PARTS, -(-held // run_bytes(shape.memory)) or 1)
-    for part in range(parts):
-        place, places = share.partition * parts + part, share.partitions * parts
-        hashes = HashRange.of_share(replace(share, partition=place, partitions=places))
-        rows = SideSlice(shape.sides[0], brought, share.store, hashes, hashes)
-        kept = SideSlice(partial.side, there, share.store, hashes, hashes)
+    report, parts = share.report.sides[0], parts_of(shape, share)
+    for hashes in parts:
+        rows, kept = brought_and_kept(shape, partial.side, share, hashes)
         new = _made(shape, partial, rows.new_runs)
         yield from _closed(shape, partial, kept, new)
         _release(kept, report)
         if new is not None:
             _keep(shape, kept, new, share.tick, report)
-    if parts > 1:
-        hashes = HashRange.of_share(share)
-        kept = SideSlice(partial.side, there, share.store, hashes, hashes)
+    if len(parts) > 1:
+        _, kept = brought_and_kept(shape, partial.side, share, HashRange.of_share(share))
     report.merged = merge_runs(kept, share.tick, MarkWriter(), lambda *rows: combined(shape, partial, *rows))
+
+
+def parts_of(shape: NodeShape, share: Share) -> list[HashRange]:
+    """The share's hash range; in parts, where the rows of the tick are many bytes."""
+    held = sum(run.nbytes for run in share.work.sides[0].new_runs) // share.partitions
+    parts = min(MOST_PARTS, -(-held // run_bytes(shape.memory)) or 1)
+    first, places = share.partition * parts, share.partitions * parts
+    return [
+        HashRange.of_share(replace(share, partition=first + part, partitions=places)) for part in range(parts)
+    ]
+
+
+def brought_and_kept(
+    shape: NodeShape, stored: SideShape, share: Share, hashes: HashRange
+) -> tuple[SideSlice, SideSlice]:
+    """Of a hash range the rows that the tick brought, and what is kept, in the form of ``stored``."""
+    work = share.work.sides[0]
+    brought = work.model_copy(update={"runs": [], "merges": []})
+    there = work.model_copy(update={"new_runs": []})
+    rows = SideSlice(shape.sides[0], brought, share.store, hashes, hashes)
+    return rows, SideSlice(stored, there, share.store, hashes, hashes)
 
 
 def combined(shape: AggregateShape, partial: PartialShape, batch: pa.RecordBatch, buckets: Slots) -> Partial:

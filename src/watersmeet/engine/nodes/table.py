@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from watersmeet.engine.messages.shapes import TableShape
 from watersmeet.engine.tasks.changes import net_changes, report_marks, settle_changes
-from watersmeet.engine.tasks.results import pad, with_diffs
+from watersmeet.engine.tasks.results import pad_changes
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, SideSlice
 from watersmeet.event_time import Side
@@ -25,8 +25,6 @@ def table_rows(shape: TableShape, share: Share) -> Iterator[pa.RecordBatch]:
     for change in (deletes, inserts):
         if change is not None:
             rows = np.arange(len(change.rows))
-            yield from with_diffs(
-                pad(shape, Side.LEFT, change.rows.batch, rows), np.full(len(rows), change.diff)
-            )
+            yield from pad_changes(shape, Side.LEFT, change.rows.batch, rows, change.diff)
     settle_changes(own, inserts, share.tick, report, marks)
     report_marks(own, marks.write(share.store, share.tick), report)

@@ -25,7 +25,7 @@ from watersmeet.engine.messages.shapes import DELETED, UpsertShape
 from watersmeet.engine.tasks.changes import released_before
 from watersmeet.engine.tasks.memory import check_bytes
 from watersmeet.engine.tasks.merge import merge_runs
-from watersmeet.engine.tasks.results import count, pad, with_diffs
+from watersmeet.engine.tasks.results import count, pad_changes
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, Nothing, RunSlice, SideSlice
 from watersmeet.engine.tasks.told import SAMPLES, rows_as_json
@@ -161,12 +161,12 @@ def _changed(
         rows = before.row[of_piece]
         if len(rows):
             if not _holds_deletes(piece):
-                yield from with_diffs(pad(shape, Side.LEFT, piece.rows.batch, rows), np.full(len(rows), -1))
+                yield from pad_changes(shape, Side.LEFT, piece.rows.batch, rows, -1)
             piece.mark("gone", rows)
             report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
     rows = records.order[last[~records.deletes[last]]]
     if len(rows):
-        yield from with_diffs(pad(shape, Side.LEFT, records.batch, rows), np.full(len(rows), 1))
+        yield from pad_changes(shape, Side.LEFT, records.batch, rows, 1)
         inserted.append(_written(kept, take_rows(records.batch, rows), records.slots[rows], share.tick))
     if sequences is not None:
         deleted = last[records.deletes[last] & (sequences.greatest[last] >= 0)]

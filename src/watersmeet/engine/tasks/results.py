@@ -90,6 +90,13 @@ def pad(shape: NodeShape, side: Side, batch: Columns, rows: Rows) -> Iterator[pa
     return put_out(shape, None, NO_ROWS, batch, rows)
 
 
+def pad_changes(
+    shape: NodeShape, side: Side, batch: Columns, rows: Rows, diff: int
+) -> Iterator[pa.RecordBatch]:
+    """The chosen rows of one side, as `pad` has them, that all come or go so often."""
+    return with_diffs(pad(shape, side, batch, rows), np.full(len(rows), diff))
+
+
 def with_diffs(batches: Iterable[pa.RecordBatch], diffs: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
     """The same rows with the column of their diffs, which are those of all batches in order."""
     done = 0

@@ -330,6 +330,18 @@ class NewRows:
         """These rows have a match."""
         self.matched[rows] = True
 
+    def share(self, partition: int, partitions: int) -> NewRows:
+        """The ``partition``-th of so many equal parts of the rows, in their order."""
+        low, high = (len(self.rows) * part // partitions for part in (partition, partition + 1))
+        arrival = None if self.arrival is None else self.arrival[low:high]
+        return NewRows(
+            self.rows.part(low, high),
+            self.origin[low:high],
+            self.position[low:high],
+            self.matched[low:high],
+            arrival,
+        )
+
     def as_they_came(self, rows: Rows) -> Rows:
         """These rows, each once, in the order in which they came, if that is known."""
         return rows if self.arrival is None else rows[order_of(self.arrival[rows])]

@@ -61,6 +61,11 @@ def delta_nodes(
         number=first,
         sides=tuple(held.sides),
         arranged=tuple(held.arranged),
+        filters=tuple(
+            (side.title, conjunct.text)
+            for side, path in zip(own, delta.paths, strict=True)
+            for conjunct in path.conditions.inputs[side.name]
+        ),
         bounds=tuple(
             dict.fromkeys(
                 bound
