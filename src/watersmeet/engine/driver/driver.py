@@ -27,11 +27,13 @@ from watersmeet.engine.driver.opening import check_columns, check_same_job, veri
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.shape import node_shapes, tracker_rules
+from watersmeet.engine.driver.small import MOST_MATCHES, SMALL_ROWS
 from watersmeet.engine.driver.tables import TableReader, Tables
 from watersmeet.engine.messages.reports import IngestReport, PadFile
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.engine.messages.work import TickStart, read_work
 from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.engine.tasks.write import FLUSH_BYTES, FLUSH_ROWS, Placing
 from watersmeet.errors import EngineError, StateError
 from watersmeet.event_time import Watermark
@@ -110,6 +112,7 @@ class TickDriver:
         self.flush_rows = FLUSH_ROWS
         self.flush_bytes = FLUSH_BYTES
         self.placing: Placing | None = None
+        self.small_rows = SMALL_ROWS
         self.keep_late = False
         self.ordered = False
         self.owner = "" if manifest is None else manifest.owner
@@ -388,6 +391,16 @@ class TickDriver:
             work.idle, work.settings = decisions(tick.inputs), self.settings
         self.store.write(name, sealed(name, work.model_dump_json()))
         return NodeTask(shape, self.store, name, work.tick, self.placing)
+
+    def run_small(self, query: str, number: int, task: NodeTask) -> list[str] | None:
+        """Run a node whose rows go to another one in this process, if it has little to do; its control texts.
+        None: it has more to do. What it wrote until that was seen is garbage."""
+        if not self._current().queries[query].is_small(number, self.small_rows):
+            return None
+        try:
+            return task.alone(MOST_MATCHES)
+        except ManyMatches:
+            return None
 
     def settle(self, query: str, number: int, reports: Iterable[str], *, rows_out: int | None = None) -> None:
         """Take the control texts of a node's tasks, one per partition (of one attempt each).

@@ -21,6 +21,7 @@ from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.next_index import next_index
 from watersmeet.engine.driver.results import QueryResult
+from watersmeet.engine.driver.small import is_small
 from watersmeet.engine.messages.reports import (
     FeedReport,
     IngestReport,
@@ -115,9 +116,14 @@ class QueryTick:
             asof=decided.asof,
             clock_us=self.clock_us,
             seen=driver_of(node).seen(node, self._arranged),
+            closed=list(decided.closed),
         )
         self._work[number], self._decided[number] = work, decided
         return work
+
+    def is_small(self, number: int, most_rows: int) -> bool:
+        """Whether node ``number``, whose work was asked for, has little to do."""
+        return is_small(self.query.nodes[number], self._work[number], most_rows)
 
     def _arranged(self, number: int) -> ArrangedTick:
         """What a settled node keeps, as of the last tick and by its tasks' reports."""

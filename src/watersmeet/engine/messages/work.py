@@ -90,9 +90,10 @@ class NodeWork(Record):
     """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
     stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
     late ones are wanted. ``fed_index``: by what runs that it writes for another node are sorted. ``table``:
-    what the rows meet, as it is in this tick; ``seen``: the same, per path of a delta join. ``clock_us``: the
-    tick's clock. ``idle``, in the first of a tick: what the attempt decided, per query, alias and branch: all
-    partitions, and which are idle. ``settings``, there too: how the run was set (a digest)."""
+    what the rows meet, as it is in this tick; ``seen``: the same, per path of a delta join; ``closed``: the
+    paths that begin here and come to nothing. ``clock_us``: the tick's clock. ``idle``, in the first of a
+    tick: what the attempt decided, per query, alias and branch: all partitions, and which are idle.
+    ``settings``, there too: how the run was set (a digest)."""
 
     tick: int
     sides: list[SideWork]
@@ -103,6 +104,7 @@ class NodeWork(Record):
     table: TableCopy | None = None
     clock_us: int = 0
     seen: list[Seen] = Field(default_factory=list)
+    closed: list[int] = Field(default_factory=list)
     idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
     settings: str = ""
 

@@ -26,7 +26,7 @@ def arrange_rows(shape: ArrangeShape, share: Share) -> Iterator[pa.RecordBatch]:
         report = share.report.sides[place]
         own = SideSlice(side, share.work.sides[place], share.store, own_range, own_range)
         changes = net_changes(own, report, final=shape.final)
-        if place < len(shape.changes):
+        if place < len(shape.changes) and place not in share.work.closed:
             for change in changes:
                 if change is not None:
                     rows = np.arange(len(change.rows))

@@ -55,7 +55,7 @@ def _found(lookup: LookupShape, share: Share, number: int) -> Iterator[pa.Record
             alive = ~piece.are("gone", row)
             needle, row = needle[alive], row[alive]
             if len(row):
-                share.report.matches += len(row)
+                share.matched(len(row))
                 joined = put_out(lookup, new.rows.batch, needle, piece.rows.batch, row)
                 yield from with_diffs(joined, diffs[needle])
 

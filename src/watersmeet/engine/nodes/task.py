@@ -57,7 +57,19 @@ class NodeTask:
 
         Rows that another node takes are written for it instead; then there is only the control row.
         """
-        share = self._share(partition, partitions)
+        yield from self._run(self._share(partition, partitions))
+
+    def alone(self, most_matches: int) -> list[str]:
+        """Run the whole node, whose rows go to another one, as one share; its control texts.
+
+        Raises:
+            ManyMatches: there are more.
+        """
+        share = replace(self._share(0, 1), most_matches=most_matches)
+        return [batch.column(CONTROL)[0].as_py() for batch in self._run(share)]
+
+    def _run(self, share: Share) -> Iterator[pa.RecordBatch]:
+        partition, partitions = share.partition, share.partitions
         work, report = share.work, share.report
         shape = answered(self.shape, self.store, self.answers.get(partition, ()))
         ordered = partitions == 1

@@ -11,10 +11,15 @@ from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.state.store import Store
 
 
+class ManyMatches(Exception):
+    """A task found more matches than it was to."""
+
+
 @dataclass(frozen=True)
 class Share:
     """What one task of a node is given: the node's work, and which share of how many is its own. It fills in
-    its ``report``. ``paths``: what takes the rows of each path that leads through the node."""
+    its ``report``. ``paths``: what takes the rows of each path that leads through the node. ``most_matches``:
+    after so many it gives up (None: never)."""
 
     store: Store
     tick: int
@@ -23,3 +28,10 @@ class Share:
     partition: int
     partitions: int
     paths: Sequence[FeedWriter] = ()
+    most_matches: int | None = None
+
+    def matched(self, rows: int) -> None:
+        """Count matches. Raises: ManyMatches."""
+        self.report.matches += rows
+        if self.most_matches is not None and self.report.matches > self.most_matches:
+            raise ManyMatches

@@ -64,10 +64,12 @@ class Incoming:
 
 @dataclass(frozen=True)
 class Decided:
-    """``limits``: rows below are released. ``asof``: what the tasks of an ASOF join are told besides."""
+    """``limits``: rows below are released. ``asof``: what the tasks of an ASOF join are told besides;
+    ``closed``: the paths of a delta join that come to nothing in the tick."""
 
     limits: Watermarks
     asof: AsofWork | None = None
+    closed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,9 @@ class NodeDriver(ABC, Generic[P, S]):
 
     carries_changes: ClassVar[bool] = False
     """Rows of its sides have diffs, in append mode, too."""
+
+    goes_by_new_rows: ClassVar[bool] = False
+    """What its tasks do in a tick costs by the rows that come, and by the runs that are merged."""
 
     def shape(self, query: QueryPlan, node: P, sides: tuple[SideShape, ...], strategy: Strategy) -> S:
         """What the tasks know before any tick. ``sides``: of the node's sides, then of its tables.

@@ -31,6 +31,7 @@ from watersmeet.watermark.output import output_watermarks
 
 class ArrangeDriver(NodeDriver[ArrangePlan, ArrangeShape]):
     carries_changes = True
+    goes_by_new_rows = True
 
     def shape_of(
         self, query: QueryPlan, node: ArrangePlan, sides: tuple[SideShape, ...], common: CommonFields
@@ -59,7 +60,7 @@ class ArrangeDriver(NodeDriver[ArrangePlan, ArrangeShape]):
             by_other = [limits(other, given.watermarks, given.lateness) for other in retention.others]
             for key in set.intersection(*(set(own) for own in by_other)) if by_other else ():
                 least[key] = min(own[key] for own in by_other)
-        return Decided(least)
+        return Decided(least, closed=_closed(node, given))
 
     def outputs(self, node: ArrangePlan, given: Outgoing) -> dict[str, Watermark]:
         return output_watermarks(
@@ -70,6 +71,7 @@ class ArrangeDriver(NodeDriver[ArrangePlan, ArrangeShape]):
 class DeltaDriver(NodeDriver[DeltaPlan, DeltaShape]):
     drops_new = True
     carries_changes = True
+    goes_by_new_rows = True
 
     def shape_of(
         self, query: QueryPlan, node: DeltaPlan, sides: tuple[SideShape, ...], common: CommonFields
@@ -117,6 +119,23 @@ def held_as(arranged: Arranged, side: SidePlan, evicted: frozenset[str] | set[st
         releasing=releasing,
         watched=tuple(column for column in side.event_times if column not in releasing),
         hides_released=True,
+    )
+
+
+def _closed(node: ArrangePlan, given: Incoming) -> tuple[int, ...]:
+    """The paths that come to nothing, whatever their order: an input before had no row and has none, or one
+    after had none before the tick. So a first load takes the last input's path alone."""
+    held = [
+        bool(given.before.arrangements[side.name].runs) if given.before.arrangements else False
+        for side in node.leaving
+    ]
+    come = [any(run.rows for run in given.brought(side)) for side in node.leaving]
+    return tuple(
+        path
+        for path in range(len(come))
+        if not come[path]
+        or not all(before or now for before, now in zip(held[:path], come[:path], strict=True))
+        or not all(held[path + 1 :])
     )
 
 

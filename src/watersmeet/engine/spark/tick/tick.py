@@ -227,7 +227,9 @@ class Ticks:
         """Run the nodes of a query, those beneath first; the last one stages its rows in the sink."""
         for node in query.nodes[:-1]:
             task = self._task(query.name, node.number)
-            reports = self._feeds[query.name, node.number].run(task)
+            reports = self.driver.run_small(query.name, node.number, task)
+            if reports is None:
+                reports = self._feeds[query.name, node.number].run(task)
             self.driver.settle(query.name, node.number, reports)
         sink, last = self._outputs.queries[query.name], query.root.number
         task = self._task(query.name, last)
