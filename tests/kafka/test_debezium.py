@@ -94,6 +94,8 @@ def test_events_become_changes(spark, kafka_broker, tmp_path):
         (", 'metadata.id' = 'offset'", "a row that goes equals the row that came"),
         (", 'metadata.id' = 'key'", "columns of Debezium's records are those of the table"),
         (", 'csv.sep' = ';'", "is for the format csv"),
+        (", 'debezium.timestamps' = 'seconds'", "'debezium.timestamps' is 'seconds'"),
+        (", 'debezium.decimals' = 'x'", 'has no option "debezium.decimals"'),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(more, words):
@@ -108,3 +110,108 @@ def test_what_does_not_go_with_it_is_refused(more, words):
 def test_explain_says_so():
     job = JOB.format(servers="localhost:1", topic="t", folder="x")
     assert "changes: as Debezium tells them" in explain(watersmeet.plan_job(watersmeet.parse_job(job)))
+
+
+def test_numbers_within_columns_are_not_taken_for_seconds():
+    job = JOB.format(servers="localhost:1", topic="t", folder="x").replace(
+        "since DATE", "since ARRAY<TIMESTAMP>"
+    )
+    with pytest.raises(WatersmeetError, match="numbers within would be seconds"):
+        watersmeet.plan_job(watersmeet.parse_job(job))
+
+
+TIMED = """
+SET output_mode = changelog; SET broken_output = broken; SET time_zone = 'America/New_York';
+CREATE TABLE times (id BIGINT {key}, d DATE, t TIMESTAMP, n TIMESTAMP_NTZ, large STRING) WITH (
+    'connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'times',
+    'format' = 'debezium-json'{more});
+CREATE TABLE out WITH ('connector' = 'file', 'path' = '{folder}/out', 'format' = 'json');
+CREATE TABLE broken WITH ('connector' = 'file', 'path' = '{folder}/broken', 'format' = 'json');
+INSERT INTO out SELECT id, CAST(d AS STRING) AS d, unix_micros(t) AS t, CAST(n AS STRING) AS n FROM times;
+"""
+
+SUMMER_US = 1_720_000_000_123_456  # 2024-07-03 09:46:40.123456 UTC
+FALL_BACK_US = 1_730_613_600_000_001  # 2024-11-03 06:00:00.000001 UTC: New York has 01:00 a second time
+TIMES = [
+    # (id, d, t, n): written, and what it is
+    ((1, 0, SUMMER_US, SUMMER_US), ("1970-01-01", SUMMER_US, "2024-07-03 09:46:40.123456")),
+    ((2, -1, -1, -1), ("1969-12-31", -1, "1969-12-31 23:59:59.999999")),
+    ((3, 2023, FALL_BACK_US, FALL_BACK_US), ("1975-07-17", FALL_BACK_US, "2024-11-03 06:00:00.000001")),
+    ((4, None, None, None), (None, None, None)),
+    ((5, "2024-02-29", "2024-07-03T09:46:40.123456Z", "2024-07-03T09:46:40.123456"),
+     ("2024-02-29", SUMMER_US, "2024-07-03 09:46:40.123456")),
+    ((6, -719_162, -62_135_596_800_000_000, -62_135_596_800_000_000),
+     ("0001-01-01", -62_135_596_800_000_000, "0001-01-01 00:00:00")),
+    ((7, 2_932_896, 253_402_300_799_999_999, 253_402_300_799_999_999),
+     ("9999-12-31", 253_402_300_799_999_999, "9999-12-31 23:59:59.999999")),
+]  # fmt: skip
+UNREADABLE = [
+    {"d": 2**31 - 1},  # infinity, as Debezium writes it
+    {"t": 2**63 - 1},
+    {"n": 9_223_372_036_825_200_000},
+    {"t": 10**30},
+    {"d": "soon"},
+    {"d": True},
+    {"n": 1.5},
+    {"t": [1]},
+    {"large": "__debezium_unavailable_value"},
+]
+
+
+def timed(row: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(("id", "d", "t", "n"), row, strict=True)) | {"large": "x"}
+
+
+@pytest.mark.parametrize("key", ["", "PRIMARY KEY NOT ENFORCED"])
+def test_times_are_numbers_of_what_is_said(spark, kafka_broker, tmp_path, key):
+    kafka_broker.create_topic("times")
+    try:
+        events = [event("c", None, timed(row)) for row, _ in TIMES]
+        events += [event("c", None, timed((100, 0, 0, 0)) | wrong) for wrong in UNREADABLE]
+        gone = timed((8, 5, SUMMER_US, "2024-07-03"))
+        events += [event("c", None, gone, schema=True), event("d", gone)]
+        kafka_broker.produce("times", [(0, None, value) for value in events])
+        more = ", 'debezium.timestamps' = 'micros'"
+        job = TIMED.format(servers=kafka_broker.bootstrap_servers, folder=tmp_path, key=key, more=more)
+        running = until_caught_up(spark, job, tmp_path / "checkpoint")
+        found = [
+            json.loads(line)
+            for file in tmp_path.glob("out/**/*.json")
+            for line in file.read_text().splitlines()
+        ]
+        assert {row["id"]: (row.get("d"), row.get("t"), row.get("n")) for row in found} == {
+            row[0]: wanted for row, wanted in TIMES
+        }
+        assert {row["_diff"] for row in found} == {1}
+        broken = sum(counts.get("broken", 0) for counts in running.ticks[-1].queries["out"].account.values())
+        assert broken == len(UNREADABLE)
+    finally:
+        kafka_broker.delete_topic("times")
+
+
+@pytest.mark.parametrize(
+    ("more", "micros"),
+    [
+        ("", {}),
+        (", 'debezium.timestamps' = 'millis'", {1: 5000, 2: -7000}),
+        (", 'debezium.timestamps' = 'Nanos'", {1: 0, 2: -1}),
+    ],
+)
+def test_what_the_numbers_count_is_said_or_they_are_broken(spark, kafka_broker, tmp_path, more, micros):
+    kafka_broker.create_topic("times")
+    try:
+        kafka_broker.produce(
+            "times", [(0, None, event("c", None, timed((n, 1, t, t)))) for n, t in ((1, 5), (2, -7))]
+        )
+        job = TIMED.format(servers=kafka_broker.bootstrap_servers, folder=tmp_path, key="", more=more)
+        until_caught_up(spark, job, tmp_path / "checkpoint")
+        found = [
+            json.loads(line)
+            for file in tmp_path.glob("out/**/*.json")
+            for line in file.read_text().splitlines()
+        ]
+        assert {row["id"]: row["t"] for row in found} == micros
+        broken = "".join(file.read_text() for file in tmp_path.glob("broken/**/*.json"))
+        assert bool(broken) == (not micros)
+    finally:
+        kafka_broker.delete_topic("times")

@@ -77,6 +77,7 @@ class Postgres:
             )  # fmt: skip
             options = (
                 f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+                " -c wal_level=logical -c timezone=UTC"
             )
             log = str(self._folder / "log")
             self._do("pg_ctl", "-D", self._data, "-l", log, "-o", options, "-w", "-t", "60", "start")

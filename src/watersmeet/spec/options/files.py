@@ -14,6 +14,8 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
+from watersmeet.spec.options.debezium import TIMESTAMPS
+from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.values import Use, value_problems
 
 FORMATS = ("parquet", "json", "csv")
@@ -49,7 +51,7 @@ _NOT_OF_LINES = ("encoding", "charset", "multiLine")
 READERS = {
     "parquet": (*ANY_READER, "mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
     "json": _JSON,
-    DEBEZIUM: tuple(name for name in _JSON if name not in _NOT_OF_LINES),
+    DEBEZIUM: (*(name for name in _JSON if name not in _NOT_OF_LINES), TIMESTAMPS),
     "csv": (
         *ANY_READER, *_TEXT, "header", "sep", "delimiter", "quote", "escape", "charToEscapeQuoteEscaping",
         "comment", "enforceSchema", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "nullValue",
@@ -105,6 +107,8 @@ def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
         ]
         problems += _unknown(what, wanted, source.options, names, READERS)
         problems += _values(what, wanted, source.options, names, Use.READ)
+    if wanted == DEBEZIUM:
+        problems += debezium_problems(what, source)
     given = {name.lower() for name in source.options}
     if not table:
         problems += _losing(what, source.options)

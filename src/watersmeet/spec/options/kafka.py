@@ -15,6 +15,8 @@ from difflib import get_close_matches
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
+from watersmeet.spec.options.debezium import TIMESTAMPS
+from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
 from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
 from watersmeet.spec.options.values import Use, value_problems
@@ -68,6 +70,7 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
     names = [*SOURCE_NAMES, *READER, *others]
     readers = {name.lower() for name in READER}
     columns = {column.name.lower() for column in source.columns}
+    of_debezium = records_of(source.options) == DEBEZIUM
     for name, value in source.options.items():
         if name in SOURCE_OURS:
             continue
@@ -87,17 +90,19 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
             ):
                 hint = "a row that goes equals the row that came, and its record has another: leave it out"
                 yield _wrong(what, name, value, hint)
-            elif records_of(source.options) == DEBEZIUM:
+            elif of_debezium:
                 yield _wrong(what, name, value, "columns of Debezium's records are those of the table")
             if value.strip().lower() not in METADATA:
                 hint = near_names(value, METADATA) or f"it can be {', '.join(METADATA)}"
                 yield _wrong(what, name, value, hint)
-        elif prefix in _PARSERS and rest:
+        elif (prefix in _PARSERS and rest) or (name == TIMESTAMPS and of_debezium):
             continue
         else:
             yield from _of_client(what, name, CONSUMER, names)
     yield from _said_twice(what, source.options)
     yield from _key_problems(what, source)
+    if of_debezium:
+        yield from debezium_problems(what, source)
     for parser in _PARSERS:
         yield from _of_parser(what, source.options, parser)
 

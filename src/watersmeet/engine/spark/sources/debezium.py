@@ -10,73 +10,96 @@ the row after, or of Kafka's record. A row whose key changes goes under the old 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from watersmeet.engine.spark.sources.debezium_times import options_map, time_of
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.debezium import UNAVAILABLE, timestamps_unit
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import BINARY, STRING, TIMES
 
 _PARSED, _CORRUPT, _CHANGE, _KEY = ours("parsed"), ours("corrupt"), ours("change"), ours("key")
+_BEFORE, _AFTER, _OP, _WRONG = ours("before"), ours("after"), ours("op"), ours("wrong")
 
 
 def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapping[str, str]) -> DataFrame:
     """The declared columns, `PARTITION`, `BROKEN` and `DIFF`, of Kafka's records, or of lines without a key.
     Broken are events that do not tell the row that goes (Postgres does with REPLICA IDENTITY FULL; with a
-    primary key, its key is enough), and other operations.
+    primary key, its key is enough), nor all of the row that comes, and other operations.
 
     Args:
         parser: options of Spark's JSON parser.
     """
-    row = _fields(source, [column.name for column in source.columns])
+    names = [column.name for column in source.columns]
+    row = _fields(source, names)
     envelope = f"before: STRUCT<{row}>, after: STRUCT<{row}>, op: STRING"
     parse = _parse("value", f"{envelope}, payload: STRUCT<{envelope}>, {_CORRUPT}: STRING", parser)
     key = source.primary_key
-    key_of_record = []
-    if key is not None and "key" in raw.columns:
-        own = _fields(source, key.columns)
-        of_key = _parse("key", f"{own}, payload: STRUCT<{own}>, {_CORRUPT}: STRING", parser)
-        key_of_record.append(F.expr(of_key).alias(_KEY))
+    keys = () if key is None or "key" not in raw.columns else key.columns
+    parsed = {_PARSED: parse}
+    if keys:
+        own = _fields(source, keys)
+        parsed[_KEY] = _parse("key", f"{own}, payload: STRUCT<{own}>, {_CORRUPT}: STRING", parser)
+    value = F.expr("CAST(value AS STRING)").alias("value")
     told = raw.where("value IS NOT NULL").select(
-        F.expr(parse).alias(_PARSED),
-        F.expr("CAST(value AS STRING)").alias("value"),
-        *key_of_record,
-        partition.alias(PARTITION),
+        *(F.expr(sql).alias(name) for name, sql in parsed.items()), value, partition.alias(PARTITION)
     )
-    by_row = _by_row() if key is None else _by_key(source, key, has_record_key=bool(key_of_record))
-    change = f"CASE WHEN {_PARSED} IS NULL OR {_PARSED}.{_CORRUPT} IS NOT NULL THEN NULL {by_row} END"
-    events = told.select(F.expr(f"explode_outer({change})").alias(_CHANGE), F.col("value"), F.col(PARTITION))
+    written = {part: f"coalesce({_PARSED}.payload.{part}, {_PARSED}.{part})" for part in ("before", "after")}
+    parts = {
+        _OP: f"coalesce({_PARSED}.payload.op, {_PARSED}.op)",
+        _BEFORE: _typed(source, names, written["before"], parser),
+        _AFTER: _typed(source, names, written["after"], parser),
+    }
+    if keys:
+        of_record = ", ".join(
+            f"{literal(name)}, coalesce({_KEY}.payload.{quoted(name)}, {_KEY}.{quoted(name)})"
+            for name in keys
+        )
+        parts[_KEY] = _typed(source, keys, f"named_struct({of_record})", parser)
+    wrong = [f"{_PARSED} IS NULL", f"{_PARSED}.{_CORRUPT} IS NOT NULL"]
+    wrong += _untyped(source, names, written.values(), parser)
+    wrong += _unavailable(source, written["after"])
+    events = told.select(
+        *(F.expr(sql).alias(name) for name, sql in parts.items()),
+        F.expr(f"coalesce({' OR '.join(wrong)}, false)").alias(_WRONG),
+        F.col("value"),
+        F.col(PARTITION),
+    )
+    by_row = _BY_ROW if key is None else _by_key(source, key, has_record_key=bool(keys))
+    change = f"CASE WHEN {_WRONG} THEN NULL {by_row} END"
+    events = events.select(
+        F.expr(f"explode_outer({change})").alias(_CHANGE), F.col("value"), F.col(PARTITION)
+    )
     return events.select(
-        *(F.col(f"{_CHANGE}.row.{quoted(column.name)}").alias(column.name) for column in source.columns),
+        *(F.col(f"{_CHANGE}.row.{quoted(name)}").alias(name) for name in names),
         F.col(PARTITION),
         F.when(F.col(_CHANGE).isNull(), F.col("value")).alias(BROKEN),
         F.col(f"{_CHANGE}.diff").alias(DIFF),
     )
 
 
-def _by_row() -> str:
-    before, after, op = (_either(part) for part in ("before", "after", "op"))
-    return f"""
-        WHEN {op} IN ('c', 'r') AND {after} IS NOT NULL THEN array(struct({after} AS row, 1L AS diff))
-        WHEN {op} = 'd' AND {before} IS NOT NULL THEN array(struct({before} AS row, -1L AS diff))
-        WHEN {op} = 'u' AND {before} IS NOT NULL AND {after} IS NOT NULL
-            THEN array(struct({before} AS row, -1L AS diff), struct({after} AS row, 1L AS diff))"""
+_BY_ROW = f"""
+        WHEN {_OP} IN ('c', 'r') AND {_AFTER} IS NOT NULL THEN array(struct({_AFTER} AS row, 1L AS diff))
+        WHEN {_OP} = 'd' AND {_BEFORE} IS NOT NULL THEN array(struct({_BEFORE} AS row, -1L AS diff))
+        WHEN {_OP} = 'u' AND {_BEFORE} IS NOT NULL AND {_AFTER} IS NOT NULL
+            THEN array(struct({_BEFORE} AS row, -1L AS diff), struct({_AFTER} AS row, 1L AS diff))"""
 
 
 def _by_key(source: Source, key: PrimaryKey, *, has_record_key: bool) -> str:
     """A row that gets another key goes with the sequence of the row that comes: it is the same change."""
-    before, after, op = (_either(part) for part in ("before", "after", "op"))
+    before, after, op = _BEFORE, _AFTER, _OP
 
     def old(name: str) -> str:
         own = f"{before}.{quoted(name)}"
-        if not has_record_key:
-            return own
-        return f"coalesce({own}, {_KEY}.payload.{quoted(name)}, {_KEY}.{quoted(name)})"
+        return f"coalesce({own}, {_KEY}.{quoted(name)})" if has_record_key else own
 
     deleted = _row(
         source,
@@ -111,15 +134,55 @@ def _row(source: Source, values: Mapping[str, str]) -> str:
 
 
 def _fields(source: Source, names: Sequence[str]) -> str:
+    """Times as they are written: a number in a TIMESTAMP would be read as seconds."""
     types = {column.name: column.type for column in source.columns}
-    return ", ".join(f"{quoted(name)}: {types[name]}" for name in names)
+    return ", ".join(f"{quoted(name)}: {STRING if types[name] in TIMES else types[name]}" for name in names)
 
 
 def _parse(column: str, fields: str, parser: Mapping[str, str]) -> str:
     options = dict(parser) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(options.items()))
-    return f"from_json(CAST({column} AS STRING), {literal(f'STRUCT<{fields}>')}, map({given}))"
+    return f"from_json(CAST({column} AS STRING), {literal(f'STRUCT<{fields}>')}, {options_map(options)})"
 
 
-def _either(part: str) -> str:
-    return f"coalesce({_PARSED}.payload.{part}, {_PARSED}.{part})"
+def _typed(source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]) -> str:
+    """The STRUCT ``part``, its times read."""
+    times = _times(source, names, part, parser)
+    if not times:
+        return part
+    fields = (f"{literal(name)}, {times.get(name, f'{part}.{quoted(name)}')}" for name in names)
+    return f"IF({part} IS NULL, NULL, named_struct({', '.join(fields)}))"
+
+
+def _untyped(
+    source: Source, names: Sequence[str], parts: Iterable[str], parser: Mapping[str, str]
+) -> list[str]:
+    """Conditions: a time cannot be read."""
+    return [
+        f"({part}.{quoted(name)} IS NOT NULL AND {time} IS NULL)"
+        for part in parts
+        for name, time in _times(source, names, part, parser).items()
+    ]
+
+
+def _times(source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]) -> dict[str, str]:
+    """Times as they are read of their texts; NULL: they cannot be."""
+    unit = timestamps_unit(source.options)
+    return {
+        column.name: time_of(f"{part}.{quoted(column.name)}", column.type, unit, parser)
+        for column in source.columns
+        if column.name in names and column.type in TIMES
+    }
+
+
+def _unavailable(source: Source, row: str) -> list[str]:
+    """Conditions: a large value is left out, for the change did not touch it."""
+    placeholders = {
+        STRING: literal(UNAVAILABLE),
+        BINARY: f"CAST({literal(UNAVAILABLE)} AS BINARY)",
+        sql_type("ARRAY<STRING>"): f"array({literal(UNAVAILABLE)})",
+    }
+    return [
+        f"{row}.{quoted(column.name)} = {placeholders[column.type]}"
+        for column in source.columns
+        if column.type in placeholders
+    ]

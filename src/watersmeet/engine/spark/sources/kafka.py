@@ -93,7 +93,7 @@ def reader_options(source: Source) -> dict[str, str]:
     raise_all(source_option_problems(source))
     options = {"kafka.bootstrap.servers": servers_of(source), "kafka.isolation.level": "read_committed"}
     for name, value in source.options.items():
-        if name in SOURCE_OURS or name.startswith(("metadata.", "csv.", "json.")):
+        if name in SOURCE_OURS or name.startswith(("metadata.", "csv.", "json.", "debezium.")):
             continue
         if name.lower() in _SPARKS:
             options[_SPARKS[name.lower()]] = value

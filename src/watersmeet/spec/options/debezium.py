@@ -1,0 +1,57 @@
+"""How Debezium writes values: what a source says of it, and what it need not say.
+
+A DATE is a number of days, a timestamp without a zone a number of what its precision takes; one with a zone
+is a text. Source: Debezium's documentation of the PostgreSQL connector, "Temporal types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.model import Source
+from watersmeet.types.sql_type import TIMESTAMP
+
+TIMESTAMPS = "debezium.timestamps"
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""Stands for a large value that an update did not touch: the database's log does not hold it."""
+
+
+class TimeUnit(Enum):
+    """Of what a number in the place of a timestamp is a count."""
+
+    MILLIS = "millis"
+    MICROS = "micros"
+    NANOS = "nanos"
+
+    @property
+    def per_second(self) -> int:
+        return {"millis": 1000, "micros": 1_000_000, "nanos": 1_000_000_000}[self.value]
+
+
+UNITS = tuple(unit.value for unit in TimeUnit)
+
+
+def timestamps_unit(options: Mapping[str, str]) -> TimeUnit | None:
+    """The unit that is said; None: none is, and numbers are no timestamps."""
+    for name, value in options.items():
+        if name.lower() == TIMESTAMPS and value.strip().lower() in UNITS:
+            return TimeUnit(value.strip().lower())
+    return None
+
+
+def value_problems(what: str, source: Source) -> Iterator[SpecError]:
+    """What is wrong with the options beside the format, and with columns whose values could not be told."""
+    for name, value in source.options.items():
+        if name.lower() == TIMESTAMPS and value.strip().lower() not in UNITS:
+            hint = near_names(value, UNITS) or f"it can be {', '.join(UNITS)}"
+            yield SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
+    for column in source.columns:
+        if column.type != TIMESTAMP and TIMESTAMP in column.type.every:
+            yield SpecError(
+                f'{what}: the column "{column.name}" is {column.type}, and numbers within would be seconds',
+                code="wrong-types",
+                hint="declare BIGINT within (or STRING, where Debezium writes texts), and cast in a view",
+            )
