@@ -76,7 +76,7 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     from watersmeet.engine.spark.sources.files.first_rows import first_rows
 
     zone = plan.queries[0].options.time_zone
-    tables = {node.source.name: node.source for _, node in plan.lookups}
+    tables = {source.name: source for source in plan.tables}
     branches = [branch for query in plan.queries for side in query.sides for _, branch in side.sources]
     branches += [branch for _, node in plan.lookups for _, branch in node.table.sources]
     sources = {read_source.name: read_source for read_source in (*plan.sources, *tables.values())}

@@ -63,6 +63,7 @@ class Source:
     (``is_table``) has none and keeps its rows until they are deleted. ``changes``: rows carry diffs (+1, −1);
     ``change_column``: which column says it, and is none of the rows' (None: they come with their diffs).
     ``primary_key``: changes go by it, and records are no rows of the table yet (`plan.nodes.keyed`).
+    ``compared``: it is read as a whole, again and again, and changes by what it held before and holds now.
     ``partitions`` are the declared ones (see `first_partitions`). ``rows_per_second``: how many
     are expected, for forecasts alone. ``refresh_us``: read as a table, it is looked at no more often; None:
     as its connector has it.
@@ -83,6 +84,7 @@ class Source:
     refresh_us: int | None = None
     change_column: ChangeColumn | None = None
     primary_key: PrimaryKey | None = None
+    compared: bool = False
 
     @property
     def row_columns(self) -> tuple[Column, ...]:
@@ -173,13 +175,21 @@ class Input:
         return keys[0] if keys and not self.as_of else None
 
     @property
+    def is_compared(self) -> bool:
+        """It is a source that is read as a whole, and changes by what it held before and holds now."""
+        return not self.as_of and any(source.compared for source in self.sources)
+
+    @property
     def names_whole_rows(self) -> bool:
         """What takes a row of it back says all of the row, which may be one that is not there. A change by a
-        primary key is of a row that is."""
+        primary key, or of what is compared, is of a row that is."""
         if self.as_of:
             return False
-        own = any((source.changes or source.is_table) and not source.primary_key for source in self.sources)
-        return own or any(i.changes and i.primary_key is None for stage in self.stages for i in stage.inputs)
+        beneath = [i for stage in self.stages for i in stage.inputs]
+        return any(
+            (source.changes or source.is_table) and not (source.primary_key or source.compared)
+            for source in self.sources
+        ) or any(i.changes and i.primary_key is None and not i.is_compared for i in beneath)
 
     @property
     def is_table(self) -> bool:

@@ -84,7 +84,7 @@ class MemoryJob:
         for planned in self.plan.queries:
             _check_names([output.name for output in planned.outputs])
         self.clock = datetime.now(UTC) if clock is None else clock
-        self._tables = {node.source.name: node.source for _, node in self.plan.lookups}
+        self._tables = {source.name: source for source in self.plan.tables}
         self._sources = {source.name: source for source in self.plan.sources} | self._tables
         self._held = HeldTables()
         if self._tables and store is not None and tables is None and store.names("manifests"):

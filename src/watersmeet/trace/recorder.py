@@ -122,7 +122,7 @@ class Tracer:
         assert self.trace is not None
         for side in self._query.sides:
             arrangement = f"{self._query.name}/{side.name}"
-            for number, branch in side.sources:
+            for number, branch in side.ingested:
                 given = iter(step.rows.get(branch.source.name, ()))
                 for rows, judgement in self._judged[arrangement, number]:
                     for place, (row, diff) in zip(range(rows.num_rows), given, strict=False):
@@ -183,7 +183,7 @@ class Tracer:
                         ),
                         _behind(branch.lags[place], self._query, side),
                     )
-                    for number, branch in side.sources
+                    for number, branch in side.ingested
                     for name, partition in input_state.branches[number].partitions.items()
                 ]
                 for number, feed in side.stages:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.watermark import tracker
+from watersmeet.watermark.holding import Holding, holding, unheard
 
 
 def _seen(
@@ -52,3 +53,42 @@ def _with_sources(
         names = dict.fromkeys(range(len(side.branches)), "")
         names |= {number: branch.source.name for number, branch in side.sources}
         yield side.name, inputs[side.name], list(names.values())
+
+
+def _going_idle(
+    query: QueryPlan,
+    inputs: Mapping[str, tracker.InputState],
+    rules: Mapping[str, Sequence[tracker.BranchRules]],
+    reports: Sequence[IngestReport],
+    clock_us: int,
+) -> set[str]:
+    """The sources of a query of which a partition goes idle, when nobody says otherwise."""
+    seen = _seen(query, reports, {}, {}, {})
+    branches = {(s.name, n): b.source.name for s in query.sides for n, b in s.sources}
+    return {branches[key] for key in tracker.going_idle(inputs, rules, seen, clock_us)}
+
+
+_Rules = Mapping[str, Sequence[tracker.BranchRules]]
+
+
+def _waiting(
+    query: QueryPlan,
+    inputs: Mapping[str, tracker.InputState],
+    rules: _Rules,
+    unread: Mapping[str, Collection[str]],
+) -> dict[str, tuple[Holding, ...]]:
+    """Per alias the declared partitions that never had a row, and have none to be read."""
+    return {
+        alias: unheard(state, rules[alias], names, unread)
+        for alias, state, names in _with_sources(query, inputs)
+    }
+
+
+def _holding(
+    query: QueryPlan, inputs: Mapping[str, tracker.InputState], rules: _Rules, clock_us: int
+) -> dict[str, tuple[Holding, ...]]:
+    """Per alias the partitions that hold its watermark."""
+    return {
+        alias: holding(state, rules[alias], names, clock_us)
+        for alias, state, names in _with_sources(query, inputs)
+    }

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from watersmeet.engine.driver.advances import AdvanceBack, advances_back
 from watersmeet.engine.driver.counts import rows_read
-from watersmeet.engine.driver.declared import _seen, _with_sources
+from watersmeet.engine.driver.declared import _going_idle, _holding, _seen, _waiting
 from watersmeet.engine.driver.identity import Identity, identity_of
 from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.driver.kinds.registry import driver_of
@@ -28,6 +28,7 @@ from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.shape import node_shapes, tracker_rules
 from watersmeet.engine.driver.small import MOST_MATCHES, SMALL_ROWS
+from watersmeet.engine.driver.snapshots import SnapshotReader, Snapshots
 from watersmeet.engine.driver.tables import TableReader, Tables
 from watersmeet.engine.messages.reports import IngestReport, PadFile
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
@@ -52,7 +53,7 @@ from watersmeet.state.manifest import (
 from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
 from watersmeet.watermark import tracker
-from watersmeet.watermark.holding import Holding, holding, unheard
+from watersmeet.watermark.holding import Holding
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,9 @@ class TickDriver:
     """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
 
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``keep_late``: late rows of
-    stages are wanted, see `aside`. ``ordered``: rows are to leave in the order in which they came
-    (a single task of each node sees them all). ``owner``: the id of the state, for sinks. ``settings``:
-    how the run is set (a digest), for `begun_with`.
+    stages are wanted, see `aside`; ``keep_broken``: records of tables that are no rows are, see `broken`.
+    ``ordered``: rows are to leave in the order in which they came (a single task of each node sees them all).
+    ``owner``: the id of the state, for sinks. ``settings``: how the run is set (a digest), for `begun_with`.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class TickDriver:
         manifest: Manifest | None,
         started_us: int | None,
         tables: Mapping[str, TableReader],
+        snapshots: Mapping[str, SnapshotReader],
         *,
         zoned: bool = True,
     ) -> None:
@@ -108,12 +110,13 @@ class TickDriver:
         self._rules = {q.name: tracker_rules(q) for q in plan.queries}
         self._open: _OpenTick | None = None
         self._tables = Tables(tables)
+        self._snapshots = Snapshots(snapshots, plan, self.shapes)
         self._idleness = Idleness(started_us, (source.idle_timeout_us for source in plan.sources))
         self.flush_rows = FLUSH_ROWS
         self.flush_bytes = FLUSH_BYTES
         self.placing: Placing | None = None
         self.small_rows = SMALL_ROWS
-        self.keep_late = False
+        self.keep_late = self.keep_broken = False
         self.ordered = False
         self.owner = "" if manifest is None else manifest.owner
         self.settings = ""
@@ -128,6 +131,7 @@ class TickDriver:
         started_us: int | None = None,
         verify: bool = True,
         tables: Mapping[str, TableReader] | None = None,
+        snapshots: Mapping[str, SnapshotReader] | None = None,
         zoned: bool = True,
     ) -> TickDriver:
         """Load the newest state, if any, and check that it belongs to this plan and is whole.
@@ -137,6 +141,7 @@ class TickDriver:
             started_us: the clock now: idle times start here (None: with the first tick).
             verify: also read every run and compare checksums.
             tables: what reads the tables that rows meet as of their tick, per ``query/alias``.
+            snapshots: what reads the tables that are compared, per source.
             zoned: see `node_shapes`.
 
         Raises:
@@ -149,7 +154,7 @@ class TickDriver:
             check_same_job(manifest, plan)
             if verify:
                 verify_files(manifest, store)
-        driver = cls(plan, schemas, store, manifest, started_us, tables or {}, zoned=zoned)
+        driver = cls(plan, schemas, store, manifest, started_us, tables or {}, snapshots or {}, zoned=zoned)
         if manifest is not None:
             check_columns(manifest, driver.shapes, store)
         return driver
@@ -199,11 +204,11 @@ class TickDriver:
             index_of = {name: state.index for node in states for name, state in node.arrangements.items()}
             for node in query.nodes:
                 for side, task in zip(node.sides, self.shapes[query.name][node.number].sides, strict=True):
-                    if not side.sources:
+                    if not side.ingested:
                         continue
                     sides[task.arrangement] = task
                     judged[task.arrangement] = late_columns(side, below)
-                    branches = dict(side.sources)
+                    branches = dict(side.ingested)
                     places = range(len(side.branches))
                     max_ahead[task.arrangement] = tuple(
                         branches[n].source.max_ahead_us if n in branches else None for n in places
@@ -244,6 +249,7 @@ class TickDriver:
         this one."""
         self._idleness.repeat(self.store, self.tick + 1)
         self._tables.repeat(self.store, self.tick + 1)
+        self._snapshots.repeat(self.store, self.tick + 1, self.settings)
 
     def begun_with(self) -> str | None:
         """How the run was set that began the next tick (a digest); None when nothing can have come of it: no
@@ -264,28 +270,20 @@ class TickDriver:
         """The sources of which `advance` would let a partition go idle, were none of them ``busy``."""
         if self._idleness.is_decided or not any(s.idle_timeout_us for s in self.plan.sources):
             return frozenset()
-        tick = self._tick_of(start)
+        inputs = self._tick_of(start).inputs
         parsed = [IngestReport.model_validate_json(report) for report in reports]
-        idle: set[str] = set()
-        for query in self.plan.queries:
-            seen = _seen(query, parsed, {}, {}, {})
-            inputs, rules = tick.inputs[query.name], self._rules[query.name]
-            branches = {(s.name, n): b.source.name for s in query.sides for n, b in s.sources}
-            idle |= {branches[key] for key in tracker.going_idle(inputs, rules, seen, start.clock_us)}
-        return frozenset(idle)
+        of_queries = (
+            _going_idle(query, inputs[query.name], self._rules[query.name], parsed, start.clock_us)
+            for query in self.plan.queries
+        )
+        return frozenset().union(*of_queries)
 
     def waiting(
         self, clock_us: int, unread: Mapping[str, Collection[str]]
     ) -> dict[str, dict[str, tuple[Holding, ...]]]:
         """Per query and alias the declared partitions that never had a row, and have none to be read."""
         inputs = self._inputs(clock_us)
-        return {
-            query.name: {
-                alias: unheard(state, self._rules[query.name][alias], names, unread)
-                for alias, state, names in _with_sources(query, inputs[query.name])
-            }
-            for query in self.plan.queries
-        }
+        return {q.name: _waiting(q, inputs[q.name], self._rules[q.name], unread) for q in self.plan.queries}
 
     def is_due(self, clock_us: int) -> bool:
         """Whether a tick without rows would move anything: a partition goes idle at this clock."""
@@ -297,6 +295,11 @@ class TickDriver:
             if inputs != before:
                 return True
         return False
+
+    def reads_tables(self, clock_us: int) -> bool:
+        """Whether a tick at this clock would read a table that may have changed, to compare it."""
+        is_over = self.manifest is not None and self.manifest.finished
+        return not is_over and self._snapshots.is_due(self.manifest, clock_us)
 
     def _inputs(self, clock_us: int) -> dict[str, dict[str, tracker.InputState]]:
         """Copies of the committed watermark states, fresh ones where there are none."""
@@ -355,6 +358,10 @@ class TickDriver:
                 store=self.store,
                 clock_us=start.clock_us,
                 keep_late=self.keep_late,
+                taken=lambda: self._snapshots.take(
+                    self.manifest, self.store, start, self.placing, self.settings
+                ),
+                tells_broken=self._snapshots.first if self.keep_broken else frozenset(),
             )
 
     def _before(self, query: QueryPlan) -> QueryState:
@@ -385,7 +392,7 @@ class TickDriver:
                 lambda reader: reader.read(table, self.store, work.tick, self.placing),
             )
 
-        work.table = driver_of(node).table(node, shape, met)
+        work.table = driver_of(node).table(node, shape, met) or work.table
         name = f"work/{work.tick}-{tick.start.attempt}-{place}-{number}.json"
         if name.endswith(FIRST_WORK):
             work.idle, work.settings = decisions(tick.inputs), self.settings
@@ -417,9 +424,12 @@ class TickDriver:
         return self._current().late_below[query]
 
     def aside(self, query: str) -> Mapping[str, Sequence[PadFile]]:
-        """Files of the open tick's late rows of stages, per alias of the input to which they came too late;
-        see `engine.tasks.aside`. There are none unless `keep_late`."""
+        """Files of the open tick's late rows of stages, per alias of their input, if `keep_late` is set."""
         return self._current().queries[query].aside
+
+    def broken(self, query: str) -> Mapping[str, Sequence[PadFile]]:
+        """Files of the open tick's records of tables that are no rows, per source; see `keep_broken`."""
+        return self._current().queries[query].broken
 
     def conclude(self) -> TickResult:
         """What the tick has come to, when all nodes are settled; nothing is stored yet.
@@ -434,10 +444,7 @@ class TickDriver:
             states[name], result = query.result()
             results[name] = replace(
                 result,
-                holding={
-                    alias: holding(state, self._rules[name][alias], names, tick.start.clock_us)
-                    for alias, state, names in _with_sources(query.query, query.inputs)
-                },
+                holding=_holding(query.query, query.inputs, self._rules[name], tick.start.clock_us),
                 idle=tuple(alias for alias, state in query.inputs.items() if state.idle),
                 advances_back=tick.advances_back[name],
             )
@@ -478,6 +485,7 @@ class TickDriver:
         self._previous, self.manifest, self._open = self.manifest, manifest, None
         self._idleness.committed(manifest.clock_us)
         self._tables.committed()
+        self._snapshots.committed()
         collect_garbage(self.store, [m for m in (self._previous, manifest) if m is not None])
 
     def _current(self) -> _OpenTick:

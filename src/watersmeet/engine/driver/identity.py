@@ -63,7 +63,7 @@ def _partitions(plan: JobPlan, manifest: Manifest) -> list[Any]:
         ]
         for query in plan.queries
         for side in query.sides
-        for number, _ in side.sources
+        for number, _ in side.ingested
     ]
 
 

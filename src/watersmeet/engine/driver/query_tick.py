@@ -7,13 +7,13 @@ feed moves its watermarks when they have settled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from watersmeet.engine.driver.asof_limits import in_order
-from watersmeet.engine.driver.counts import added, late_total
+from watersmeet.engine.driver.counts import added, check_max_rows, late_total
 from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming, Outgoing
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
@@ -22,6 +22,7 @@ from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.next_index import next_index
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.small import is_small
+from watersmeet.engine.driver.snapshots import Taken
 from watersmeet.engine.messages.reports import (
     FeedReport,
     IngestReport,
@@ -32,7 +33,6 @@ from watersmeet.engine.messages.reports import (
 )
 from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.messages.work import NodeWork, SideWork
-from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.kernel.batches import same_rows
 from watersmeet.plan.model.job import QueryPlan
@@ -68,6 +68,8 @@ class QueryTick:
         store: where marks are put that several tasks found.
         clock_us: the tick's clock.
         keep_late: late rows of stages are wanted.
+        taken: of tables that are compared what they hold now, per arrangement.
+        tells_broken: the arrangements of which records that are no rows are wanted.
     """
 
     tick: int
@@ -81,9 +83,13 @@ class QueryTick:
     store: Store
     clock_us: int = 0
     keep_late: bool = False
+    taken: Callable[[], Mapping[str, Taken]] = dict
+    tells_broken: frozenset[str] = frozenset()
     nodes: list[NodeState] = field(default_factory=list)
     aside: dict[str, list[PadFile]] = field(default_factory=dict)
     """Files of late rows of stages, per alias."""
+    broken: dict[str, list[PadFile]] = field(default_factory=dict)
+    """Files of records of tables that are no rows, per source."""
     _work: dict[int, NodeWork] = field(default_factory=dict)
     _decided: dict[int, Decided] = field(default_factory=dict)
     _fed: dict[int, list[FeedReport]] = field(default_factory=dict)
@@ -118,12 +124,23 @@ class QueryTick:
             seen=driver_of(node).seen(node, self._arranged),
             closed=list(decided.closed),
         )
+        if driver_of(node).replaces:
+            self._replace(node, work)
         self._work[number], self._decided[number] = work, decided
         return work
 
     def is_small(self, number: int, most_rows: int) -> bool:
         """Whether node ``number``, whose work was asked for, has little to do."""
         return is_small(self.query.nodes[number], self._work[number], most_rows)
+
+    def _replace(self, node: NodePlan, work: NodeWork) -> None:
+        """Tell the tasks of a table that is compared what it holds, where it was read anew."""
+        (side,), (own,) = self.shapes[node.number].sides, work.sides
+        taken = self.taken()[side.arrangement]
+        own.merges, own.replaced = [], taken.anew
+        own.new_runs = taken.copy_.runs if taken.anew else []
+        work.table = taken.copy_.model_copy(update={"runs": []})
+        work.keep_broken = side.arrangement in self.tells_broken
 
     def _arranged(self, number: int) -> ArrangedTick:
         """What a settled node keeps, as of the last tick and by its tasks' reports."""
@@ -186,7 +203,9 @@ class QueryTick:
                 for column, time in report.least.items():
                     lower(least, side.watermark_key(column), time)
                 self._add_counts(side.name, report.counts)
-        _check_max_rows(self.query, node, arrangements)
+                for _, branch in side.sources if report.broken else ():
+                    self.broken.setdefault(branch.source.name, []).extend(report.broken)
+        check_max_rows(self.query, node, arrangements)
         emitted = driver.outputs(
             node,
             Outgoing(
@@ -362,8 +381,8 @@ class QueryTick:
         self, number: int, place: int, work: SideWork, reports: Sequence[SideReport]
     ) -> Arrangement:
         merged_away = {name for group in work.merges for name in group}
-        old = [live for live in work.runs if live.run.name not in merged_away]
-        shape = self.shapes[number]
+        old = [] if work.replaced else [live for live in work.runs if live.run.name not in merged_away]
+        shape, replaces = self.shapes[number], driver_of(self.query.nodes[number]).replaces
         if not shape.kept_anew:
             old += [LiveRun(run=run) for run in work.new_runs]
         layout = shape.stored[place].layout
@@ -372,7 +391,9 @@ class QueryTick:
         for live in old:
             released = live.released + sum(report.released.get(live.run.name, 0) for report in reports)
             released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in reports)
-            if released >= live.run.rows or whole_run_released(live.run, layout.releasing, work.new_limits):
+            if (released >= live.run.rows and not replaces) or whole_run_released(
+                live.run, layout.releasing, work.new_limits
+            ):
                 continue
             marks = dict(live.marks)
             told_marks: dict[MarkKind, list[Segment]] = {}
@@ -467,17 +488,3 @@ def _ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[st
                 if what != "kept":
                     counts[alias][what] = counts[alias].get(what, 0) + rows
     return counts
-
-
-def _check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str, Arrangement]) -> None:
-    state = {side.title: arrangements[side.name].stored for side in node.sides if side.copy_of is None}
-    most, held = query.options.max_rows, sum(state.values())
-    if most is not None and held > most:
-        sizes = ", ".join(f"{title}: {rows}" for title, rows in state.items())
-        which = "" if len(query.nodes) == 1 else f"{' and '.join(state)} in "
-        what = f"{node.noun} of " if node.noun else ""
-        raise EngineError(
-            f'the {what}{which}"{query.name}" retains {held} rows ({sizes}), more than max_rows = {most}',
-            code="max-rows",
-            hint="raise max_rows, narrow the time bounds, or find out which input's watermark stands still",
-        )

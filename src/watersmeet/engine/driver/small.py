@@ -22,7 +22,7 @@ def is_small(node: NodePlan, work: NodeWork, most_rows: int = SMALL_ROWS) -> boo
     rows = nbytes = 0
     for side in work.sides:
         merged = {name for names in side.merges for name in names}
-        runs = [*side.new_runs, *(live.run for live in side.runs if live.run.name in merged)]
+        runs = [*side.new_runs, *(live.run for live in side.runs if side.replaced or live.run.name in merged)]
         rows += sum(run.rows for run in runs)
         nbytes += sum(run.nbytes for run in runs)
     return rows <= most_rows and nbytes <= SMALL_BYTES

@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from watersmeet.engine.messages.shapes import SideShape
-from watersmeet.engine.messages.work import NodeWork, read_work
+from watersmeet.engine.messages.work import SNAPSHOTS, NodeWork, read_work
 from watersmeet.engine.tasks.flags import flags_of
 from watersmeet.engine.tasks.write import Placing, SideWriter
 from watersmeet.plan.model.nodes import LookupPlan
@@ -65,7 +65,7 @@ class Tables:
     def repeat(self, store: Store, tick: int) -> None:
         """``tick`` was begun by an earlier run, which may have put rows out: they meet what they met then."""
         for name in store.names("work"):
-            if name.startswith(f"work/{tick}-"):
+            if name.startswith(f"work/{tick}-") and not name.endswith(SNAPSHOTS):
                 table = read_work(store, name).table
                 if table is not None:
                     for run in table.runs:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from watersmeet.engine.driver.driver import TickDriver, TickResult
 from watersmeet.engine.driver.tables import TableReader
 from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
-from watersmeet.engine.local.tables import given_reader, reader_of
+from watersmeet.engine.local.tables import LocalSnapshot, reader_of
 from watersmeet.engine.messages.shapes import CONTROL, NodeShape
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import NodeTask
@@ -119,7 +119,7 @@ class LocalJob:
             )
             for query in plan.queries
             for side in query.sides
-            for number, branch in side.sources
+            for number, branch in side.ingested
         }
         sources = {source.name: source for source in plan.sources}
         self._sources = sources
@@ -137,7 +137,7 @@ class LocalJob:
             if arrangement not in schemas:
                 schemas[arrangement] = evaluator.schema(sources[source])
         self._tables = HeldTables() if tables is None else tables
-        self._table_sources = {node.source.name: node.source for _, node in plan.lookups}
+        self._table_sources = {source.name: source for source in plan.tables}
         if given:  # columns of types that are not known here may be there, if nobody asks for them
             self._table_sources = {
                 source.name: replace(source, columns=_known(source.columns))
@@ -149,12 +149,20 @@ class LocalJob:
             evaluator = BranchEvaluator(node.table, branch, query.options.time_zone)
             name = f"{query.name}/{node.table.name}"
             schemas[name] = evaluator.schema(branch.source)
-            if given:
-                table = self._table_sources[branch.source.name]
-                readers[name] = given_reader(table, evaluator, self._tables)
-            else:
-                readers[name] = reader_of(branch, evaluator, self._tables)
-        self.driver = TickDriver.open(plan, schemas, store, started_us=clock_us, tables=readers, zoned=False)
+            table = self._table_sources[branch.source.name]
+            readers[name] = reader_of(table, evaluator, self._tables, given=given)
+        compared: dict[str, LocalSnapshot] = {}
+        for query, snapshot in plan.compared:
+            side, ((_, branch),) = snapshot.side, snapshot.side.sources
+            evaluator = BranchEvaluator(side, branch, query.options.time_zone)
+            name = f"{query.name}/{side.name}"
+            schemas[name] = evaluator.schema(branch.source)
+            table = self._table_sources[branch.source.name]
+            reader = reader_of(table, evaluator, self._tables, given=given)
+            compared.setdefault(branch.source.name, LocalSnapshot()).readers[name] = reader
+        self.driver = TickDriver.open(
+            plan, schemas, store, started_us=clock_us, tables=readers, snapshots=compared, zoned=False
+        )
         self.driver.placing = placing
         for query in plan.queries:
             _check_aggregates(query, self.driver.shapes[query.name])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
@@ -16,7 +16,6 @@ from watersmeet.engine.tasks.write import Placing
 from watersmeet.engine.values import HeldTables, arrow_type_of, to_table
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.kernel.embedded import connection
-from watersmeet.plan.model.sides import BranchPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.state.run import Run
@@ -32,25 +31,24 @@ _KNOWN: dict[str, dict[str, str]] = {
 """Per format, the options of Spark's reader that are read here, and DuckDB's names for them."""
 
 
-def reader_of(branch: BranchPlan, evaluate: Evaluate, held: HeldTables) -> TableReader:
-    """What reads the table of a branch, once it is known to be there. Raises: EngineError, SpecError."""
-    if branch.source.connector == "memory":
-        return _Held(branch.source, evaluate, held)
-    if branch.source.traits.files:
-        reader = _Files(branch.source, evaluate)
-        _call(branch.source)
+def reader_of(source: Source, evaluate: Evaluate, held: HeldTables, *, given: bool = False) -> TableReader:
+    """What reads a table, once it is known to be there. Raises: EngineError, SpecError.
+
+    Args:
+        given: its rows are, whatever its connector.
+    """
+    if given or source.connector == "memory":
+        return _Held(source, evaluate, held)
+    if source.traits.files:
+        reader = _Files(source, evaluate)
+        _call(source)
         reader.version()
         return reader
     raise EngineError(
-        f'the in-process engine does not read tables of type "{branch.source.connector}"',
+        f'the in-process engine does not read tables of type "{source.connector}"',
         code="unknown-connector",
         hint="run it on Spark: watersmeet run, or replay --engine spark",
     )
-
-
-def given_reader(source: Source, evaluate: Evaluate, held: HeldTables) -> TableReader:
-    """What reads a table whose rows are given, whatever its connector."""
-    return _Held(source, evaluate, held)
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,9 @@ class _Files:
     def version(self) -> str | None:
         return version_of(local_files(self.source, _local(self.source)))
 
+    def are_there(self) -> bool:
+        return bool(local_files(self.source, _local(self.source)))
+
     def read(self, side: SideShape, store: Store, tick: int, placing: Placing | None) -> list[Run]:
         writer = TableWriter(side, store, tick, placing)
         table = _rows_of(self.source)
@@ -85,6 +86,23 @@ class _Files:
             table = table.append_column(name, extra.column(name))
         writer.add(self.evaluate(table))
         return writer.finish()
+
+
+@dataclass(frozen=True)
+class LocalSnapshot:
+    """A table as it is compared; a `SnapshotReader`. ``readers``: of its rows for each arrangement."""
+
+    readers: dict[str, TableReader] = field(default_factory=dict)
+
+    def version(self) -> str | None:
+        return next(iter(self.readers.values())).version()
+
+    def read(
+        self, sides: Sequence[SideShape], store: Store, tick: int, placing: Placing | None
+    ) -> list[list[Run]] | None:
+        if any(isinstance(reader, _Files) and not reader.are_there() for reader in self.readers.values()):
+            return None
+        return [self.readers[side.arrangement].read(side, store, tick, placing) for side in sides]
 
 
 def _local(source: Source) -> str:

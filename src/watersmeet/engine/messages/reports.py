@@ -42,8 +42,8 @@ class SideReport(Record):
     are partial aggregates; ``marks``: new segments per run and kind; ``merged``: new runs with their marks;
     ``inserted``: new runs that are kept instead of the side's own; ``missing``: some rows that were deleted
     but are not there; ``least``: per event time over the retained rows of the runs that this task answers
-    for; ``candidates``: how many look-ups into this side would find by each index, about; ``cursors``: per
-    run, see `LiveRun`."""
+    for; ``broken``: files with the texts of records that are no rows; ``candidates``: how many look-ups into
+    this side would find by each index, about; ``cursors``: per run, see `LiveRun`."""
 
     released: dict[str, int] = Field(default_factory=dict)
     released_rows: dict[str, int] = Field(default_factory=dict)
@@ -54,6 +54,7 @@ class SideReport(Record):
     counts: dict[str, int] = Field(default_factory=dict)
     candidates: dict[str, float] = Field(default_factory=dict)
     missing: list[str] = Field(default_factory=list)
+    broken: list[PadFile] = Field(default_factory=list)
     cursors: dict[str, dict[str, int]] = Field(default_factory=dict)
 
 

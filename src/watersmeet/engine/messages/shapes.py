@@ -225,6 +225,18 @@ class UpsertShape(NodeShape):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SnapshotShape(NodeShape):
+    """What a table holds is compared with what it held before; see `SnapshotPlan`. ``keys``: the columns of
+    its primary key; none: whole rows are compared."""
+
+    keys: tuple[str, ...]
+
+    @property
+    def kept_anew(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableShape(NodeShape):
     """Rows of one side are kept until they are deleted, and go out as they come and go."""
 

@@ -48,9 +48,15 @@ class TickStart:
     """For tests: where in the hash space keys fall. Told to tasks of this process alone."""
 
 
+SNAPSHOTS = "-snapshots.json"
+"""How the file in ``work`` ends in which a tick says what it read of tables that are compared; all others
+are of nodes."""
+
+
 class SideWork(Record):
     """What a task needs of one side of its node: live runs, new runs, limits before and after, merges asked
-    for. ``index``: by what new runs are sorted."""
+    for. ``index``: by what new runs are sorted. ``replaced``: the new runs are all that the side holds now,
+    and what it held before goes."""
 
     runs: list[LiveRun]
     new_runs: list[Run]
@@ -59,6 +65,7 @@ class SideWork(Record):
     new_limits: dict[str, Watermark]
     merges: list[list[str]] = Field(default_factory=list)
     index: str | None = None
+    replaced: bool = False
 
 
 class AsofWork(Record):
@@ -91,14 +98,16 @@ class NodeWork(Record):
     stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
     late ones are wanted. ``fed_index``: by what runs that it writes for another node are sorted. ``table``:
     what the rows meet, as it is in this tick; ``seen``: the same, per path of a delta join; ``closed``: the
-    paths that begin here and come to nothing. ``clock_us``: the tick's clock. ``idle``, in the first of a
-    tick: what the attempt decided, per query, alias and branch: all partitions, and which are idle.
+    paths that begin here and come to nothing. ``clock_us``: the tick's clock. ``keep_broken``: records of its
+    table that are no rows are wanted. ``idle``, in the first of a tick: what the attempt decided, per query,
+    alias and branch: all partitions, and which are idle.
     ``settings``, there too: how the run was set (a digest)."""
 
     tick: int
     sides: list[SideWork]
     fed_late_below: dict[str, Watermark] = Field(default_factory=dict)
     keep_late: bool = False
+    keep_broken: bool = False
     fed_index: str | None = None
     asof: AsofWork | None = None
     table: TableCopy | None = None

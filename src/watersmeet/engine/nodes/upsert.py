@@ -116,7 +116,7 @@ def _records(shape: UpsertShape, rows: SortedRows, report: SideReport) -> _Recor
     if not counts.all():
         chosen = np.flatnonzero(counts)
         batch, slots, diffs = take_rows(batch, chosen), slots[chosen], diffs[chosen]
-    numbers = _key_numbers(batch, slots, shape.keys)
+    numbers = key_numbers(batch, slots, shape.keys)
     order = np.lexsort((batch.column(CAME).to_numpy(zero_copy_only=False), numbers))
     in_order = numbers[order]
     is_first = np.ones(len(order), dtype=np.bool_)
@@ -131,7 +131,7 @@ def _records(shape: UpsertShape, rows: SortedRows, report: SideReport) -> _Recor
     )
 
 
-def _key_numbers(batch: pa.RecordBatch, slots: Slots, keys: tuple[str, ...]) -> Rows:
+def key_numbers(batch: pa.RecordBatch, slots: Slots, keys: tuple[str, ...]) -> Rows:
     """Equal for rows of equal keys alone. Only rows of equal hashes are compared."""
     numbers = np.arange(len(slots))
     same = slots[1:] == slots[:-1]

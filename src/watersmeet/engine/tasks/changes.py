@@ -25,7 +25,7 @@ from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import MOST_BYTES, same_rows, take_rows
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns, held_by, row_sizes, whole
-from watersmeet.kernel.slots import order_of
+from watersmeet.kernel.slots import Slots, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.names import DIFF, ours
@@ -62,7 +62,7 @@ def net_changes(
     check_bytes(_what(own), held_by(rows.batch), own.task.memory, MOST_BYTES)
     batch = whole(rows.batch)
     diffs = batch.column(DIFF).to_numpy().astype(np.int64)
-    firsts, net = _summed(rows, batch, diffs)
+    firsts, net = summed(rows.slots, batch, diffs)
     count(report, "deleted", int(np.abs(diffs).sum() - np.abs(net).sum()))
     rows = replace(rows, batch=batch.select(own.task.stored_schema.names))
     added = repeated(own, rows.batch, firsts, np.maximum(net, 0))
@@ -81,18 +81,18 @@ def net_changes(
     return inserts, deletes
 
 
-def _summed(
-    rows: SortedRows, batch: pa.RecordBatch, diffs: npt.NDArray[np.int64]
+def summed(
+    slots: Slots, batch: pa.RecordBatch, diffs: npt.NDArray[np.int64]
 ) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """(the first of equal rows each, ascending; the sums of their diffs). Equal rows have equal slots: only
-    those that share theirs are compared."""
-    same = rows.slots[1:] == rows.slots[:-1]
+    """(the first of equal rows each, ascending; the sums of their diffs). ``batch``: with `DIFF`, by
+    ascending ``slots``. Equal rows have equal slots: only those that share theirs are compared."""
+    same = slots[1:] == slots[:-1]
     if not same.any():
-        return np.arange(len(rows)), diffs
+        return np.arange(len(slots)), diffs
     shared = np.append(same, False) | np.insert(same, 0, False)
     places = np.flatnonzero(shared)
     part = take_rows(batch, places)
-    table = pa.Table.from_batches([part]).append_column(_SLOT, pa.array(rows.slots[places]))
+    table = pa.Table.from_batches([part]).append_column(_SLOT, pa.array(slots[places]))
     # Arrow tells 0.0 from −0.0, and does not group by values with parts: numbers stand for such columns.
     numbered = [field.name for field in batch.schema if _has_parts(field.type) and field.name != DIFF]
     keys = [name for name in table.column_names if name != DIFF and name not in numbered]

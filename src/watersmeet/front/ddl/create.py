@@ -20,6 +20,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from watersmeet.errors import WatersmeetError, near_names
+from watersmeet.front.ddl.compared import compared
 from watersmeet.front.ddl.durations import lag_of
 from watersmeet.front.ddl.options import (
     SourceFields,
@@ -328,7 +329,7 @@ def _source(
             start,
             "leave WATERMARK FOR out, and join it with JOIN … FOR SYSTEM_TIME AS OF",
         )
-    if times and fields.refresh_us is not None:
+    if times and fields.refresh_us is not None and fields.changes is None:
         raise text.error(
             f"\"{name}\" has an event time, so it is a stream, and 'refresh' is said of tables",
             "bad-option",
@@ -340,9 +341,18 @@ def _source(
         listed.columns,
         lambda message, hint: text.error(f'"{name}": {message}', "bad-option", start, hint),
     )
-    _check_changes(name, change, connector, times, fields, cursor, start)
     records = records_of(options)
     tells = (traits.log or traits.files) and records in (DEBEZIUM, UPSERT)
+    is_compared = compared(
+        name,
+        connector,
+        change,
+        records if tells else None,
+        times,
+        fields,
+        lambda message, hint: text.error(message, "bad-option", start, hint),
+    )
+    _check_changes(name, change, connector, times, fields, cursor, start)
     if tells and change is not None:
         raise text.error(
             f'"{name}" says what changes by its format, and by "{change.column}"',
@@ -362,7 +372,7 @@ def _source(
         lambda message, hint: text.error(message, "primary-key", start, hint),
         cursor,
     )
-    changes = tells or change is not None or key is not None
+    changes = tells or change is not None or key is not None or is_compared
     return Source(
         name,
         tuple(listed.columns),
@@ -379,6 +389,7 @@ def _source(
         refresh_us=fields.refresh_us,
         change_column=change,
         primary_key=key,
+        compared=is_compared,
     )
 
 

@@ -16,6 +16,9 @@ from watersmeet.spec.secrets import guarded
 GENERATOR_ROWS_PER_SECOND = "1000"
 """What a generator makes unless its option 'rate' says otherwise."""
 
+SNAPSHOT = "snapshot"
+"""``'changes' = 'snapshot'``: what a table held before is compared with what it holds now."""
+
 OptionError = Callable[[str, str | None], SqlError]
 
 
@@ -36,6 +39,7 @@ class SourceFields:
     refresh_us: int | None = None
     sequence_by: str | None = None
     tombstones: Tombstones | None = None
+    changes: str | None = None
 
 
 def source_fields(options: Mapping[str, str], connector: str, error: OptionError) -> SourceFields:
@@ -51,6 +55,7 @@ def source_fields(options: Mapping[str, str], connector: str, error: OptionError
         _refresh(named, connector, error),
         named.get("sequence_by"),
         Tombstones(_duration("tombstones", named, None, error)) if "tombstones" in named else None,
+        _changes(named.get("changes"), error),
     )
 
 
@@ -130,6 +135,17 @@ def _on_idle(written: str | None, error: OptionError) -> OnIdle:
         return OnIdle(written.strip().lower())
     except ValueError:
         raise error(f"option 'on_idle' is '{written}'", "it can be 'hold' or 'follow'") from None
+
+
+def _changes(written: str | None, error: OptionError) -> str | None:
+    """What is read as a whole changes by what is compared."""
+    if written is None or written.strip().lower() == SNAPSHOT:
+        return None if written is None else SNAPSHOT
+    raise error(
+        f"option 'changes' is '{written}'",
+        f"it can be '{SNAPSHOT}': what was there is compared with what is there. Records that say themselves"
+        " what becomes of rows have 'op.column', 'diff.column' or a format that tells it",
+    )
 
 
 def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionError) -> float | None:

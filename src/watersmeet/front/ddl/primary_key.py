@@ -89,12 +89,14 @@ def key_of(
 
     if len(clauses) > 1:
         raise wrong("it has two PRIMARY KEYs", "name all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
-    traits = connector_of(connector)
-    if traits.snapshot or traits.own_rate:
+    traits, is_compared = connector_of(connector), fields.changes is not None
+    if (traits.snapshot and not is_compared) or traits.own_rate:
         what = "is read as a whole" if traits.snapshot else "makes no two rows of a key"
         raise wrong(
             f"a PRIMARY KEY says which row a record takes the place of, and a {connector} source {what}",
-            "leave it out",
+            "leave it out"
+            if traits.own_rate
+            else "leave it out, or compare what it holds: 'changes' = 'snapshot'",
         )
     if times:
         raise wrong(
@@ -102,7 +104,7 @@ def key_of(
             " which they would be released before that",
             f"leave WATERMARK FOR out; '{SEQUENCE}' = '{times[0].column}' says which change is the later one",
         )
-    if fields.refresh_us is not None:
+    if fields.refresh_us is not None and not is_compared:
         raise wrong("it has a PRIMARY KEY and 'refresh', and is never read as a whole", "leave 'refresh' out")
     if change is not None and change.is_diff:
         raise wrong(

@@ -68,6 +68,13 @@ def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text) -> No
             " WATERMARK FOR, and read as a whole",
         )
     by_format = source.changes and source.traits.files
+    if source.compared:
+        raise text.error(
+            f"\"{item.name}\" FOR SYSTEM_TIME AS OF: it has 'changes' = 'snapshot', so it is joined as it is",
+            "not-a-table",
+            item,
+            "leave FOR SYSTEM_TIME AS OF out, or declare the table without 'changes'",
+        )
     if source.change_column is not None or source.primary_key is not None or by_format:
         raise text.not_supported(
             f'"{item.name}" FOR SYSTEM_TIME AS OF, whose records are changes, is',

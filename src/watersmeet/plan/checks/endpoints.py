@@ -89,7 +89,7 @@ def _loops(job: Job, insert: Insert) -> tuple[str, ...]:
 def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
     """Each source once, and whether it is read as a table."""
     sources = {
-        (branch.name, i.as_of): branch
+        (branch.name, i.as_of or branch.compared): branch
         for query in queries
         for inner in query.every
         for i in inner.inputs

@@ -43,7 +43,9 @@ def _read_as_streams(inputs: JoinInputs) -> list[PlanError]:
     """Tables that are named like streams."""
     errors = []
     for i in inputs.in_order:
-        source = next((s for s in i.sources if s.traits.snapshot or s.refresh_us is not None), None)
+        source = next(
+            (s for s in i.sources if (s.traits.snapshot or s.refresh_us is not None) and not s.compared), None
+        )
         if source is None or i.as_of:
             continue
         why = "it is what a database holds" if source.traits.snapshot else "it has the option 'refresh'"

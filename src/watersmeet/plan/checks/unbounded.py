@@ -28,6 +28,7 @@ from watersmeet.plan.nodes.tree import (
     LookupNode,
     Node,
     PassNode,
+    SnapshotNode,
     TableNode,
     UpsertNode,
 )
@@ -128,6 +129,7 @@ def _(node: Node, given: _Arriving, problems: _Problems) -> None:
     """Nothing is kept."""
 
 
+@_check.register(SnapshotNode)
 @_check.register(TableNode)
 @_check.register(UpsertNode)
 def _(node: Node, given: _Arriving, problems: _Problems) -> None:

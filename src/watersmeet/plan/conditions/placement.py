@@ -21,6 +21,7 @@ from watersmeet.plan.nodes.tree import (
     MatchNode,
     Node,
     PassNode,
+    SnapshotNode,
     TableNode,
     UpsertNode,
 )
@@ -99,8 +100,9 @@ def _(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
     return True
 
 
-@_sunk.register
-def _(node: UpsertNode, conjunct: Conjunct, conditions: Conditions) -> bool:
+@_sunk.register(SnapshotNode)
+@_sunk.register(UpsertNode)
+def _(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
     return False  # a record that does not pass takes the row away that did
 
 

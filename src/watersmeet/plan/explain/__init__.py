@@ -14,6 +14,7 @@ from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.groups import group_sections, table_sections
 from watersmeet.plan.explain.joins import join_sections
 from watersmeet.plan.explain.lookups import lookup_sections
+from watersmeet.plan.explain.snapshots import compared_lines, snapshot_sections
 from watersmeet.plan.explain.state import state_sections
 from watersmeet.plan.explain.upserts import changes_told, key_lines, upsert_sections
 from watersmeet.plan.explain.windows import as_written, window_sections
@@ -37,6 +38,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     MatchPlan,
     NodePlan,
+    SnapshotPlan,
     TablePlan,
     UpsertPlan,
 )
@@ -104,6 +106,7 @@ _sections.register(AggregatePlan, window_sections)
 _sections.register(ArrangePlan, arrangement_sections)
 _sections.register(DeltaPlan, step_sections)
 _sections.register(UpsertPlan, upsert_sections)
+_sections.register(SnapshotPlan, snapshot_sections)
 _sections.register(GroupPlan, group_sections)
 _sections.register(TablePlan, table_sections)
 
@@ -122,6 +125,9 @@ def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str
     i = side.input
     kind = "table" if branch.source.is_table else branch.source.connector
     yield f"{side.name}: {branch.source.name} ({kind})"
+    if branch.source.compared:
+        yield from (f"{INDENT}{line}" for line in compared_lines(branch.source))
+        return
     change = branch.source.change_column
     if change is not None and change.is_diff:
         yield f"{INDENT}changes: {change.column} says how often a row comes (below zero: goes)"

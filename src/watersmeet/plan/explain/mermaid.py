@@ -22,6 +22,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     MatchPlan,
     NodePlan,
+    SnapshotPlan,
     UpsertPlan,
 )
 from watersmeet.plan.model.sides import SidePlan
@@ -94,6 +95,13 @@ def _(node: MatchPlan, query: QueryPlan) -> str:
 @_shape.register
 def _(node: UpsertPlan, query: QueryPlan) -> str:
     return f"[({_label(['one row per key', ', '.join(node.primary_key.columns)])})]"
+
+
+@_shape.register
+def _(node: SnapshotPlan, query: QueryPlan) -> str:
+    key = node.primary_key
+    texts = ["what is there"] if key is None else ["what is there, by", ", ".join(key.columns)]
+    return f"[({_label(texts)})]"
 
 
 @_shape.register

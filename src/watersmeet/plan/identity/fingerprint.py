@@ -23,6 +23,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     NodePlan,
     PassPlan,
+    SnapshotPlan,
     TablePlan,
     UpsertPlan,
 )
@@ -99,6 +100,12 @@ def _(node: UpsertPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
         "key": _digests(rows, key.columns),
         "sequence": None if key.sequence is None else rows[key.sequence].digest,
     }
+
+
+@_by_kind.register
+def _(node: SnapshotPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    key = None if node.primary_key is None else _digests(origins[node.side.name], node.primary_key.columns)
+    return {"kind": "SNAPSHOT", "key": key, "table": _named(node.source)}
 
 
 @_by_kind.register
@@ -201,6 +208,15 @@ def _feed(feed: FeedPlan, origins: Origins) -> dict[str, object]:
         "not_null": sorted(set(_digests(origins, feed.not_null))),
         "event_times": [list(pair) for pair in feed.event_times],
     }
+
+
+def _named(source: Source) -> list[str]:
+    """Which table of a database it is, as written; where that is may change."""
+    return [
+        f"{key.lower()}={value}"
+        for key, value in sorted(source.options.items())
+        if key.lower() in ("dbtable", "query")
+    ]
 
 
 def _digests(origins: Origins, columns: Iterable[str]) -> list[str]:

@@ -75,6 +75,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
             "NodePlan",
             "PassPlan",
             "UpsertPlan",
+            "SnapshotPlan",
             "TablePlan",
             "GroupPlan",
             "JoinPlan",
@@ -127,7 +128,7 @@ def settings_of(plan: JobPlan) -> dict[str, str]:
         settings[f'columns of "{query.name}"'] = _columns(query)
         settings[f'filter of "{query.name}"'] = _text(query.where)
         settings[f'joins and inputs of "{query.name}"'] = _plan(query)
-    for source in (*plan.sources, *(node.source for _, node in plan.lookups)):
+    for source in (*plan.sources, *plan.tables):
         settings |= _of_connector("source", source)
     return settings
 

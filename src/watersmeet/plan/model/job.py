@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from watersmeet.plan.model.nodes import LookupPlan, NodePlan
+from watersmeet.plan.model.nodes import LookupPlan, NodePlan, SnapshotPlan
 from watersmeet.plan.model.sides import FeedPlan, SidePlan
 from watersmeet.spec.model import (
     Expr,
@@ -93,11 +93,12 @@ class JobPlan:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Each source once, in the order of first use: the order of the streams in the engine's union."""
+        """Each source that is read as a stream, once, in the order of first use: the order of the streams in
+        the engine's union."""
         sources: dict[str, Source] = {}
         for query in self.queries:
             for side in query.sides:
-                for _, branch in side.sources:
+                for _, branch in side.ingested:
                     sources.setdefault(branch.source.name, branch.source)
         return tuple(sources.values())
 
@@ -105,3 +106,14 @@ class JobPlan:
     def lookups(self) -> tuple[tuple[QueryPlan, LookupPlan], ...]:
         """All joins with tables as of the tick."""
         return tuple((query, node) for query in self.queries for node in query.every(LookupPlan))
+
+    @property
+    def compared(self) -> tuple[tuple[QueryPlan, SnapshotPlan], ...]:
+        """All tables that are compared with what they held before, once per input that reads one."""
+        return tuple((query, node) for query in self.queries for node in query.every(SnapshotPlan))
+
+    @property
+    def tables(self) -> tuple[Source, ...]:
+        """Each source that is read as a whole, once."""
+        sources = [node.source for _, node in self.lookups] + [node.source for _, node in self.compared]
+        return tuple({source.name: source for source in sources}.values())

@@ -109,6 +109,25 @@ class UpsertPlan(NodePlan):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SnapshotPlan(NodePlan):
+    """What a table holds, compared with what it held before: rows that go and rows that come. By
+    ``primary_key`` there is one row per key; None: by whole rows, each as often as it is there."""
+
+    noun: ClassVar[str] = "table"
+
+    primary_key: PrimaryKey | None
+
+    @property
+    def side(self) -> SidePlan:
+        return self.sides[0]
+
+    @property
+    def source(self) -> Source:
+        ((_, branch),) = self.side.sources
+        return branch.source
+
+
+@dataclass(frozen=True, kw_only=True)
 class TablePlan(NodePlan):
     """Rows of tables, kept until they are deleted, and put out as they come and go."""
 

@@ -100,6 +100,11 @@ class SidePlan:
         return tuple((n, branch) for n, branch in enumerate(self.branches) if isinstance(branch, BranchPlan))
 
     @property
+    def ingested(self) -> tuple[tuple[int, BranchPlan], ...]:
+        """Those of `sources` whose rows come as those of streams do. What is compared is read as a whole."""
+        return tuple((n, branch) for n, branch in self.sources if not branch.source.compared)
+
+    @property
     def stages(self) -> tuple[tuple[int, FeedPlan], ...]:
         """The branches of an input that are stages, with their numbers."""
         return tuple((n, branch) for n, branch in enumerate(self.branches) if isinstance(branch, FeedPlan))

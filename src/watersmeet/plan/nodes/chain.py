@@ -36,6 +36,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     NodePlan,
     PassPlan,
+    SnapshotPlan,
     TablePlan,
     UpsertPlan,
 )
@@ -57,6 +58,7 @@ from watersmeet.plan.nodes.tree import (
     MatchNode,
     Node,
     PassNode,
+    SnapshotNode,
     TableNode,
     Tree,
     UpsertNode,
@@ -290,6 +292,15 @@ class Chain:
     @_planned.register
     def _(self, node: UpsertNode, ready: _Ready) -> NodePlan:
         return UpsertPlan(
+            number=node.number,
+            sides=tuple(ready.sides.values()),
+            filters=ready.filters,
+            primary_key=node.asked,
+        )
+
+    @_planned.register
+    def _(self, node: SnapshotNode, ready: _Ready) -> NodePlan:
+        return SnapshotPlan(
             number=node.number,
             sides=tuple(ready.sides.values()),
             filters=ready.filters,

@@ -1,5 +1,6 @@
-"""Rule: the records of a table with a primary key are changes of rows, and no rows yet. What says which row
-goes and which comes is a stage beneath every input that reads the table (`plan.nodes.tree.UpsertNode`).
+"""Rule: the records of a table with a primary key are changes of rows, and no rows yet; nor is what a table
+holds that is compared with what it held before. What says which row goes and which comes is a stage beneath
+every input that reads the table (`plan.nodes.tree.UpsertNode`, `SnapshotNode`).
 
 Filters and expressions of views stand above it: a record that no longer passes a filter still takes the row
 away that did.
@@ -27,7 +28,7 @@ from watersmeet.spec.model import (
 
 
 def keyed(query: Query) -> Query:
-    """The query and its stages, with tables that have a primary key read through stages."""
+    """The query and its stages, with such tables read through stages."""
     return replace(query, relation=_relation(query.relation))
 
 
@@ -42,7 +43,7 @@ def _relation(part: Relation) -> Relation:
 def _branch(branch: Branch | StageBranch) -> Branch | StageBranch:
     if isinstance(branch, StageBranch):
         return replace(branch, stage=keyed(branch.stage))
-    if branch.source.primary_key is None:
+    if branch.source.primary_key is None and not branch.source.compared:
         return branch
     above = join_all([condition for condition in (branch.beneath, branch.above) if condition is not None])
     return StageBranch(_stage(branch.source), branch.columns, above)

@@ -211,6 +211,17 @@ class UpsertNode(Node):
 
 
 @dataclass(frozen=True)
+class SnapshotNode(Node):
+    """What a table holds, compared with what it held before: by its primary key, or (None) by whole rows."""
+
+    asked: PrimaryKey | None
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        return () if self.asked is None else self.asked.columns
+
+
+@dataclass(frozen=True)
 class TableNode(Node):
     """The rows of tables that are joined with nothing: what may be taken back has to be there."""
 
@@ -306,7 +317,9 @@ def tree_of(query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = 
 
     top = build(query.relation)
     asked, part = query.aggregation, (query.relation,)
-    if isinstance(top, Input) and top.primary_key is not None:
+    if isinstance(top, Input) and top.is_compared:
+        top = added(SnapshotNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
+    elif isinstance(top, Input) and top.primary_key is not None:
         top = added(UpsertNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
     elif isinstance(top, Input) and top.sources and top.is_table and not top.as_of:
         top = added(TableNode(next(numbers), (top,), part, time_zone=time_zone))

@@ -131,6 +131,9 @@ class NodeDriver(ABC, Generic[P, S]):
     drops_new: ClassVar[bool] = False
     """The runs that bring a tick's rows are of no use after it."""
 
+    replaces: ClassVar[bool] = False
+    """A side's rows are those that were read last: what was there before goes as a whole."""
+
     carries_changes: ClassVar[bool] = False
     """Rows of its sides have diffs, in append mode, too."""
 

@@ -15,6 +15,7 @@ from watersmeet.engine.driver.kinds.groups import GroupDriver
 from watersmeet.engine.driver.kinds.join import JoinDriver
 from watersmeet.engine.driver.kinds.lookup import LookupDriver
 from watersmeet.engine.driver.kinds.passing import PassDriver
+from watersmeet.engine.driver.kinds.snapshot import SnapshotDriver
 from watersmeet.engine.driver.kinds.table import TableDriver
 from watersmeet.engine.driver.kinds.upsert import UpsertDriver
 from watersmeet.engine.driver.kinds.windows import WindowDriver
@@ -25,6 +26,7 @@ from watersmeet.engine.messages.shapes import (
     JoinShape,
     LookupShape,
     PassShape,
+    SnapshotShape,
     TableShape,
     UpsertShape,
 )
@@ -35,6 +37,7 @@ from watersmeet.engine.nodes.groups import group_rows
 from watersmeet.engine.nodes.join import join_rows
 from watersmeet.engine.nodes.lookup import lookup_rows
 from watersmeet.engine.nodes.passing import pass_rows
+from watersmeet.engine.nodes.snapshot import snapshot_rows
 from watersmeet.engine.nodes.table import table_rows
 from watersmeet.engine.nodes.upsert import upsert_rows
 from watersmeet.engine.tasks.share import Share
@@ -46,6 +49,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     NodePlan,
     PassPlan,
+    SnapshotPlan,
     TablePlan,
     UpsertPlan,
 )
@@ -64,6 +68,7 @@ class NodeKind(Generic[P, S]):
 NODE_KINDS = (
     NodeKind(PassPlan, PassShape, pass_rows, PassDriver()),
     NodeKind(UpsertPlan, UpsertShape, upsert_rows, UpsertDriver()),
+    NodeKind(SnapshotPlan, SnapshotShape, snapshot_rows, SnapshotDriver()),
     NodeKind(TablePlan, TableShape, table_rows, TableDriver()),
     NodeKind(JoinPlan, JoinShape, join_rows, JoinDriver()),
     NodeKind(LookupPlan, LookupShape, lookup_rows, LookupDriver()),

@@ -9,13 +9,11 @@ goes on with.
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +42,7 @@ from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.job.settings import RunResult, RunSettings
+from watersmeet.engine.spark.job.signals import stopped_by_signals
 from watersmeet.engine.spark.job.words import in_words
 from watersmeet.engine.spark.job.zone_rules import check_zone
 from watersmeet.engine.spark.sources import generator
@@ -52,7 +51,7 @@ from watersmeet.engine.spark.sources.brokers import Brokers
 from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead, changed_in
 from watersmeet.engine.spark.sources.frames import read
 from watersmeet.engine.spark.sources.scan import scan
-from watersmeet.engine.spark.sources.tables import table_of, table_readers
+from watersmeet.engine.spark.sources.tables import snapshot_readers, table_of, table_readers
 from watersmeet.engine.spark.sources.topics import TopicIds, Topics, accepted
 from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.taken import Takings
@@ -237,23 +236,48 @@ class JobRun:
             keep_broken=self.outputs.broken is not None,
         )
         store = self.checkpoint.store
-        tables = table_readers(self.plan, scanned, lambda source: table_of(spark, source))
-        self.driver = TickDriver.open(self.plan, scanned.schemas, store, started_us=_now_us(), tables=tables)
+        self.driver = TickDriver.open(
+            self.plan,
+            scanned.schemas,
+            store,
+            started_us=_now_us(),
+            tables=table_readers(self.plan, scanned, lambda source: table_of(spark, source)),
+            snapshots=snapshot_readers(spark, self.plan, scanned, self._note),
+        )
         self.driver.declare_partitions(partitions)
-        self._reports = reports_of(scanned.sources, store)
+        self._reports = reports_of(scanned.sources, store) if sources else None
         count = settings.partitions or spark.sparkContext.defaultParallelism
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count, self.takings)
 
     def _stream(self) -> None:
         """Ticks from the stream until it is stopped, caught up, or fails."""
+        if self._reports is None:
+            self._only_read_tables()
+            return
         with self._heartbeat():
             while not self._stop.is_set():
-                self._stream_once()
+                self._stream_once(self._reports)
                 if not self.settings.until_caught_up or not self._generators_have_more():
-                    return
+                    break
+        if self.settings.until_caught_up:
+            self._read_tables()
 
-    def _stream_once(self) -> None:
-        writer = self._reports.writeStream.foreachBatch(self._batch)
+    def _only_read_tables(self) -> None:
+        """Ticks of a job without streams: when a table that is compared may have changed."""
+        while not self._stop.is_set():
+            self._read_tables()
+            if self.settings.until_caught_up:
+                return
+            self._stop.wait(max(self.settings.trigger_ms / 1000, _POLL_S))
+
+    def _read_tables(self) -> None:
+        """A tick without rows of streams, if a table is due that is compared and may have changed."""
+        with self._lock:
+            if not self._stop.is_set() and self.driver.reads_tables(_now_us()):
+                self._own_tick(self._intended(end=False))
+
+    def _stream_once(self, reports: DataFrame) -> None:
+        writer = reports.writeStream.foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", self.checkpoint.spark_url)
         name = self.plan.queries[0].name
         if all(stream.name != name for stream in self.spark.streams.active):  # else one was left behind
@@ -387,8 +411,13 @@ class JobRun:
         self.files.committed(files)
 
     def _own_tick_is_due(self) -> bool:
-        """Whether something goes idle, and no source has rows left to read: a tick with those comes first."""
-        if not self.driver.is_due(_now_us()) or self._batch_is_due():
+        """Whether a table is due that is compared, or something goes idle and no source has rows left to
+        read: a tick with those comes first."""
+        if self._batch_is_due():
+            return False
+        if self.driver.reads_tables(_now_us()):
+            return True
+        if not self._host or not self.driver.is_due(_now_us()):
             return False
         return not any(self._unread([source.name for source in self.plan.sources], self._host).values())
 
@@ -403,19 +432,19 @@ class JobRun:
 
     @contextmanager
     def _heartbeat(self) -> Iterator[None]:
-        """Ticks without rows while the stream gives none, if a source may go idle."""
+        """Ticks without rows while the stream gives none, if a source may go idle or a table is compared."""
         timeouts = [s.idle_timeout_us for s in self.plan.sources if s.idle_timeout_us is not None]
-        if not timeouts or self.settings.until_caught_up:
+        if not (timeouts or self.plan.compared) or self.settings.until_caught_up:
             yield
             return
-        pause_s = min(LONGEST_IDLE_S, max(SHORTEST_IDLE_S, min(timeouts) / 2e6))
+        pause_s = min(LONGEST_IDLE_S, max(SHORTEST_IDLE_S, min(timeouts, default=0) / 2e6))
         over = threading.Event()
 
         def beat() -> None:
             while not over.wait(pause_s / 2) and not self._stop.is_set():
                 with self._lock:
                     self.driver.look(_now_us())
-                    if self._stop.is_set() or time.monotonic() - self._last_tick < pause_s or not self._host:
+                    if self._stop.is_set() or time.monotonic() - self._last_tick < pause_s:
                         continue
                     try:
                         if self._own_tick_is_due():
@@ -458,32 +487,13 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
     if said is not None and settings.on_notice is not None:
         settings.on_notice(said)
     started = JobRun(spark, plan, settings, outputs, Checkpoint(settings.checkpoint))
-    with _stopped_by_signals(started):
+    with stopped_by_signals(started._stop):
         try:
             return started.execute()
         except Exception as error:
             raise readable_error(error) from None
         finally:
             started._failure = None
-
-
-@contextmanager
-def _stopped_by_signals(started: JobRun) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if started._stop.is_set():
-            raise KeyboardInterrupt
-        started.stop()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _now_us() -> int:

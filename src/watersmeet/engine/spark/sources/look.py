@@ -64,9 +64,8 @@ def _what(source: Source, table: bool) -> str:
 
 def _all(plan: JobPlan) -> Iterable[tuple[Source, bool]]:
     """Every source, and whether it is read as a table."""
-    tables = {node.source.name: node.source for _, node in plan.lookups}
     yield from ((source, False) for source in plan.sources)
-    yield from ((source, True) for source in tables.values())
+    yield from ((source, True) for source in plan.tables)
 
 
 def _look(source: Source, table: bool, thorough: bool) -> None:

@@ -29,7 +29,7 @@ from watersmeet.engine.spark.unresolved import naming
 from watersmeet.event_time import Side
 from watersmeet.names import DIFF, FLAG, PARTITION, is_ours, ours
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import LookupPlan, MatchPlan
+from watersmeet.plan.model.nodes import LookupPlan, MatchPlan, SnapshotPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.spec.model import Source
 from watersmeet.types.sql_type import UNKNOWN, VOID
@@ -41,9 +41,9 @@ Read = Callable[[Source], DataFrame]
 class Scan:
     """Per source its frame and how to take it apart; the Arrow types of the kept columns per ``query/alias``.
 
-    ``tables``: of tables that rows meet as of their tick, which are none of the frames, per ``query/alias``
-    what is asked of their rows: (Spark SQL over the declared columns, name), `FLAG` if some can match
-    nothing.
+    ``tables``: of those that rows meet as of their tick, or that are compared, which are none of the frames,
+    per ``query/alias`` what is asked of their rows: (Spark SQL over the declared columns, name), `FLAG` if
+    some can match nothing.
     """
 
     sources: tuple[tuple[DataFrame, SourceView], ...]
@@ -86,17 +86,19 @@ def scan(
     sources = [_Source(source, read(source)) for source in plan.sources]
     by_name = {source.source.name: source for source in sources}
     frames = {source.source.name: source.frame for source in sources}
-    for _, node in plan.lookups:
-        frames.setdefault(node.source.name, _declared_rows(spark, node.source))
+    for table in plan.tables:
+        frames.setdefault(table.name, _declared_rows(spark, table))
     tables: dict[str, tuple[tuple[str, str], ...]] = {}
     for query in plan.queries:
         casts = _key_casts(spark, query, frames)
         for lookup in query.every(LookupPlan):
             name = f"{query.name}/{lookup.table.name}"
-            tables[name] = _table_sql(lookup, casts.get(lookup.table.name, {}))
+            tables[name] = _table_sql(lookup.table, casts.get(lookup.table.name, {}))
+        for node in query.every(SnapshotPlan):
+            tables[f"{query.name}/{node.side.name}"] = _table_sql(node.side, {})
         for side in query.sides:
             wanted = _meeting_stages(side) | casts.get(side.name, {})
-            for number, branch in side.sources:
+            for number, branch in side.ingested:
                 sql = _branch_sql(branch, wanted)
                 owner = by_name[branch.source.name]
                 owner.branches.append(_Branch(f"{query.name}/{side.name}", number, sql))
@@ -108,8 +110,11 @@ def scan(
     _find_types(sources)
     _unify_branches(spark, sources)
     schemas = {**_schemas(sources), **_declared_schemas(spark, plan)}
-    for query, node in plan.lookups:
-        name = f"{query.name}/{node.table.name}"
+    for query, lookup in plan.lookups:
+        name = f"{query.name}/{lookup.table.name}"
+        schemas[name] = _table_schema(frames[lookup.source.name], tables[name])
+    for query, node in plan.compared:
+        name = f"{query.name}/{node.side.name}"
         schemas[name] = _table_schema(frames[node.source.name], tables[name])
     return Scan(tuple(_scanned(source, keep_broken) for source in sources), schemas, tables)
 
@@ -118,8 +123,8 @@ def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
     return _empty(spark, {column.name: str(column.type) for column in source.columns})
 
 
-def _table_sql(node: LookupPlan, casts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    ((_, branch),) = node.table.sources
+def _table_sql(table: SidePlan, casts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    ((_, branch),) = table.sources
     columns = [
         (f"CAST({sql_of(expr)} AS {casts[name]})" if name in casts else sql_of(expr), name)
         for name, expr in branch.columns

@@ -1,4 +1,4 @@
-"""Tables that rows meet as of their tick, read by Spark: files, and what databases hold (JDBC).
+"""Tables that Spark reads as a whole, to be met as of a tick or compared: files, and what databases hold.
 
 Reading is one Spark job: the kept columns and the flag are evaluated by Spark, and tasks write them into
 runs. Files are looked at in every tick in which rows come, and read when one has changed; a database is read
@@ -7,7 +7,7 @@ again after a while.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.driver.snapshots import SnapshotReader
 from watersmeet.engine.driver.tables import TableReader, TableWriter
 from watersmeet.engine.files import csv_header
 from watersmeet.engine.files.table_files import Entry, local_files, version_of
@@ -37,6 +38,7 @@ from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.tasks.write import Placing
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.names import ours
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
@@ -50,10 +52,12 @@ ATTEMPTS = 3
 @dataclass(frozen=True)
 class Table:
     """How a table is read: ``frame`` gives its declared columns (and `BROKEN`, for formats that parse),
-    anew in each call; ``version``: see `TableReader`."""
+    anew in each call; ``version``: see `TableReader`; ``files``: those that are
+    there, of a table of files."""
 
     frame: Callable[[], DataFrame]
     version: Callable[[], str | None]
+    files: Callable[[], list[Entry]] | None = None
 
 
 def table_of(spark: SparkSession, source: Source) -> Table:
@@ -81,6 +85,22 @@ def table_readers(plan: JobPlan, scanned: Scan, read: Callable[[Source], Table])
         name: SparkTable(node.source, tables[node.source.name], scanned.tables[name])
         for query, node in plan.lookups
         for name in [f"{query.name}/{node.table.name}"]
+    }
+
+
+def snapshot_readers(
+    spark: SparkSession, plan: JobPlan, scanned: Scan, note: Callable[[str], None]
+) -> dict[str, SnapshotReader]:
+    """What reads the tables of a plan that are compared, per source. ``note``: is told what a person should
+    know."""
+    columns: dict[str, dict[str, tuple[tuple[str, str], ...]]] = {}
+    for query, node in plan.compared:
+        name = f"{query.name}/{node.side.name}"
+        columns.setdefault(node.source.name, {})[name] = scanned.tables[name]
+    return {
+        source.name: SparkSnapshot(source, table_of(spark, source), columns[source.name], note)
+        for source in plan.tables
+        if source.name in columns
     }
 
 
@@ -114,7 +134,7 @@ def _files(spark: SparkSession, source: Source) -> Table:
 
     if wanted == "parquet" and not seen and listed():
         _check_columns(spark, source, path)
-    return Table(lambda: read_records(spark.read, source, wanted, path), lambda: version_of(listed()))
+    return Table(lambda: read_records(spark.read, source, wanted, path), lambda: version_of(listed()), listed)
 
 
 def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
@@ -182,11 +202,9 @@ class SparkTable:
         broken = BROKEN in frame.columns
         chosen = [F.expr(text).alias(name) for text, name in self.columns]
         frame = frame.select(*chosen, *([F.col(BROKEN)] if broken else []))
-        copier = Copier(side, store, tick, placing, self.source.name)
-        return [
-            Run.model_validate_json(row[0])
-            for row in frame.mapInArrow(Carrying(copier), "run STRING").collect()
-        ]
+        columns = tuple((name, name) for _, name in self.columns)
+        (runs,) = _copied(frame, Copier((side,), (columns,), store, tick, placing, self.source.name))
+        return runs
 
 
 def _unreadable(source: Source, error: Exception) -> WatersmeetError:
@@ -196,24 +214,106 @@ def _unreadable(source: Source, error: Exception) -> WatersmeetError:
 
 
 @dataclass(frozen=True)
-class Copier:
-    """The function given to `mapInArrow`: rows in, descriptions of runs out."""
+class SparkSnapshot:
+    """A table that is compared, for all inputs that read it; a `SnapshotReader`.
 
-    side: SideShape
+    Args:
+        columns: per arrangement, as in `SparkTable`.
+        note: is told when there is nothing to be read.
+    """
+
+    source: Source
+    table: Table
+    columns: Mapping[str, tuple[tuple[str, str], ...]]
+    note: Callable[[str], None]
+
+    def version(self) -> str | None:
+        return self.table.version()
+
+    def read(
+        self, sides: Sequence[SideShape], store: Store, tick: int, placing: Placing | None
+    ) -> list[list[Run]] | None:
+        """One Spark job. Files that change or go while they are read are read again: of half of them rows
+        would be missing that nobody deleted."""
+        for _ in range(ATTEMPTS):
+            before = self._files()
+            if before is not None and not before:
+                self.note(
+                    f'table "{self.source.name}" has no file: its rows stay as they were read last'
+                    " (a file without rows says that there are none)"
+                )
+                return None
+            problem: Exception | None = None
+            try:
+                runs = self._copied(sides, store, tick, placing)
+            except Exception as error:
+                problem = error
+            after = self._files()
+            if before is None or after is None or before <= after:
+                if problem is not None:
+                    raise _unreadable(self.source, problem) from None
+                return runs
+        raise EngineError(
+            f'table "{self.source.name}": its files were replaced {ATTEMPTS} times while they were read',
+            code="table-changing",
+            hint="put whole files there by renaming them, and less often than they can be read",
+        )
+
+    def _files(self) -> set[Entry] | None:
+        return None if self.table.files is None else set(self.table.files())
+
+    def _copied(
+        self, sides: Sequence[SideShape], store: Store, tick: int, placing: Placing | None
+    ) -> list[list[Run]]:
+        asked = [self.columns[side.arrangement] for side in sides]
+        texts = list(dict.fromkeys(text for columns in asked for text, _ in columns))
+        name_of = {text: ours(str(number)) for number, text in enumerate(texts)}
+        frame = self.table.frame()
+        broken = [F.col(BROKEN)] if BROKEN in frame.columns else []
+        frame = frame.select(*(F.expr(text).alias(name) for text, name in name_of.items()), *broken)
+        given = tuple(tuple((name_of[text], name) for text, name in columns) for columns in asked)
+        return _copied(frame, Copier(tuple(sides), given, store, tick, placing, self.source.name))
+
+
+def _copied(frame: DataFrame, copier: Copier) -> list[list[Run]]:
+    """The runs of each side."""
+    runs: list[list[Run]] = [[] for _ in copier.sides]
+    for row in frame.mapInArrow(Carrying(copier), "side INT, run STRING").collect():
+        runs[row[0]].append(Run.model_validate_json(row[1]))
+    return runs
+
+
+@dataclass(frozen=True)
+class Copier:
+    """The function given to `mapInArrow`: rows in, descriptions of runs out, with the number of their side.
+
+    ``columns``: per side, (column of the rows, its name there).
+    """
+
+    sides: tuple[SideShape, ...]
+    columns: tuple[tuple[tuple[str, str], ...], ...]
     store: Store
     tick: int
     placing: Placing | None
     name: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = TableWriter(self.side, self.store, self.tick, self.placing)
+        writers = [TableWriter(side, self.store, self.tick, self.placing) for side in self.sides]
         for batch in batches:
             if BROKEN in batch.schema.names:
                 self._check(batch.column(BROKEN))
-                batch = batch.drop_columns([BROKEN])
-            writer.add(batch)
-        runs = [run.model_dump_json() for run in writer.finish()]
-        yield pa.RecordBatch.from_arrays([pa.array(runs, type=pa.string())], names=["run"])
+            for writer, columns in zip(writers, self.columns, strict=True):
+                chosen = [batch.column(column) for column, _ in columns]
+                writer.add(pa.RecordBatch.from_arrays(chosen, names=[name for _, name in columns]))
+        runs = [
+            (number, run.model_dump_json())
+            for number, writer in enumerate(writers)
+            for run in writer.finish()
+        ]
+        numbers, texts = [number for number, _ in runs], [text for _, text in runs]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(numbers, type=pa.int32()), pa.array(texts, type=pa.string())], names=["side", "run"]
+        )
 
     def _check(self, broken: pa.Array) -> None:
         broken_texts = broken.drop_null()

@@ -20,7 +20,7 @@ from watersmeet.engine.spark.properties import START, start_text
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
-from watersmeet.engine.spark.tick.ingest import ASIDE, REPORT
+from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
@@ -117,6 +117,7 @@ class Ticks:
             if (frame := self._condition_frame(query, node)) is not None
         }
         driver.keep_late = outputs.late is not None
+        driver.keep_broken = outputs.broken is not None
         driver.ordered = partitions == 1
 
     def prepare(self, owner: str, *, pending: bool = False, set_aside: bool = False) -> list[str]:
@@ -216,7 +217,8 @@ class Ticks:
         try:
             published += [(self._run_nodes(query, attempt), query.name) for query in self._plan.queries]
             self.timings.mark("join and write")
-            published += self._write_aside(tick, attempt, aside + self._late_of_stages())
+            aside = [*aside, *self._late_of_stages(), *self._broken_of_tables()]
+            published += self._write_aside(tick, attempt, aside)
         except BaseException:
             for sink in self._outputs.sinks:
                 sink.discard(attempt)
@@ -256,6 +258,14 @@ class Ticks:
             Aside(source=alias, owner=f"{query.name}/{alias}", reason="late", name=file.name, rows=file.rows)
             for query in self._plan.queries
             for alias, files in self.driver.aside(query.name).items()
+            for file in files
+        ]
+
+    def _broken_of_tables(self) -> list[Aside]:
+        return [
+            Aside(source=source, owner="", reason=BROKEN_REASON, name=file.name, rows=file.rows)
+            for query in self._plan.queries
+            for source, files in self.driver.broken(query.name).items()
             for file in files
         ]
 
