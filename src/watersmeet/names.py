@@ -58,6 +58,9 @@ ROW = ours("row")
 TICK = ours("tick")
 """The number of the tick that a row went out with."""
 
+KEY_ROWS = ours("key_rows")
+"""How many rows a result has of a key of its sink."""
+
 SHOWN_DIFF = "_diff"
 """`DIFF` where users see it: in results of output_mode changelog."""
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+import watersmeet
 from tests.engine.spark.running import until_caught_up
+from watersmeet.plan.explain import explain
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -113,3 +115,112 @@ def test_two_rows_of_a_key_at_once_and_null_stop_the_job(spark, kafka_broker, tm
     write(tmp_path, "o", 1, [{"nr": None, "c": 9, "price": 1.5, "d": 1}])
     with pytest.raises(Exception, match=r'"rows": NULL in the PRIMARY KEY \{"nr":null\}'):
         until_caught_up(spark, job, tmp_path / "other")
+
+
+SECOND = """
+CREATE TABLE o (nr BIGINT, text STRING, amount DECIMAL(12,2), at TIMESTAMP, wall TIMESTAMP_NTZ, day DATE,
+    yes BOOLEAN, real DOUBLE, bytes BINARY, d INT)
+    WITH ('connector' = 'file', 'path' = '{folder}/o', 'format' = 'json', 'diff.column' = 'd');
+CREATE SINK rows (PRIMARY KEY (nr) NOT ENFORCED) WITH ('connector' = 'kafka',
+    'bootstrap.servers' = '{servers}', 'topic' = '{topic}', 'format' = '{format}');
+INSERT INTO rows SELECT nr, text, upper(text) AS louder, amount * 2 AS amount, at, wall, day, yes, real,
+    hex(bytes) AS bytes FROM o WHERE nr > 0 AND soundex(text) IS DISTINCT FROM 'X';
+"""
+
+FULL = {
+    "text": "ü", "amount": "1.50", "at": "2024-02-29T12:00:00.123456Z", "wall": "2024-02-29T12:00:00.5",
+    "day": "2024-02-29", "yes": False, "real": 1e300, "bytes": "YWI=",
+}  # fmt: skip
+"""A row but for its number, as it comes."""
+
+SENT = {
+    "text": "ü", "louder": "Ü", "amount": 3.0, "at": "2024-02-29T12:00:00.123456Z",
+    "wall": "2024-02-29T12:00:00.500000", "day": "2024-02-29", "yes": False, "real": 1e300, "bytes": "6162",
+}  # fmt: skip
+"""And as it goes out."""
+
+
+@pytest.mark.parametrize("records", ["upsert-json", "debezium-json"])
+def test_a_second_row_of_a_key_in_a_later_tick_stops_the_job(spark, kafka_broker, tmp_path, records):
+    """Nothing says that there is one: `nr` is no primary key."""
+    topic = f"second-{records}"
+    kafka_broker.create_topic(topic)
+    job = SECOND.format(folder=tmp_path, servers=kafka_broker.bootstrap_servers, topic=topic, format=records)
+    plan = watersmeet.plan_job(watersmeet.parse_job(job))
+    assert "and a second row of a key stops the job" in explain(plan)
+    empty = dict.fromkeys(FULL)
+    waves: list[list[tuple[int, dict[str, Any], int]]] = [
+        [(1, FULL, 1), (2, empty, 1)],
+        [(1, FULL, -1), (1, {**FULL, "text": "v"}, 1), (2, empty, -1), (3, FULL, 1)],
+        [(2, FULL, 1), (0, FULL, 1), (0, FULL, 1), (4, FULL, 2), (4, FULL, -1)],
+    ]
+    for tick, wave in enumerate(waves):
+        write(tmp_path, "o", tick, [{"nr": nr, **row, "d": d} for nr, row, d in wave])
+        until_caught_up(spark, job, tmp_path / "checkpoint")
+    told: dict[Any, Any] = {}
+    for _, key, value in kafka_broker.consume_all(topic):
+        row = None if value is None else json.loads(value)
+        if records == "debezium-json":
+            assert told.get(key) == row["before"]
+            row = row["after"]
+        told[key] = row
+    louder = {**SENT, "text": "v", "louder": "V"}
+    rows = {1: louder, 2: SENT, 3: SENT, 4: SENT}
+    assert [row for row in told.values() if row is not None] == [
+        {"nr": json.loads(key)["nr"], **rows[json.loads(key)["nr"]]} for key in told
+    ]
+    sent = len(kafka_broker.consume_all(topic))
+
+    write(tmp_path, "o", 3, [{"nr": 3, **FULL, "text": "another", "d": 1}, {"nr": 9, **FULL, "d": 1}])
+    for _ in range(2):  # and again when it is started again
+        with pytest.raises(Exception, match=r'"rows": the PRIMARY KEY \{"nr":3\} has 2 rows at once'):
+            until_caught_up(spark, job, tmp_path / "checkpoint")
+    more = [json.loads(key) for _, key, _ in kafka_broker.consume_all(topic)[sent:] if key is not None]
+    assert {"nr": 3} not in more
+
+
+KNOWN = """
+CREATE TABLE o (nr BIGINT, c BIGINT, PRIMARY KEY (nr) NOT ENFORCED)
+    WITH ('connector' = 'kafka', 'bootstrap.servers' = 'x:1', 'topic' = 'o', 'format' = 'upsert-json');
+CREATE TABLE c (id BIGINT, name STRING {key}) WITH ('connector' = 'kafka', 'bootstrap.servers' = 'x:1',
+    'topic' = 'c', {format});
+CREATE SINK rows (PRIMARY KEY (nr) NOT ENFORCED) WITH ('connector' = 'kafka',
+    'bootstrap.servers' = 'x:1', 'topic' = 'rows', 'format' = 'upsert-json');
+INSERT INTO rows SELECT o.nr, {name} AS name FROM o LEFT JOIN c ON c.id = o.c;
+"""
+WITH_KEY = {"key": ", PRIMARY KEY (id) NOT ENFORCED", "format": "'format' = 'upsert-json'"}
+WITHOUT = {"key": ", op STRING", "format": "'op.column' = 'op'"}
+
+
+def test_where_primary_keys_say_that_there_is_one_row_nothing_is_counted():
+    def planned(told: dict[str, str], name: str = "c.name") -> watersmeet.JobPlan:
+        return watersmeet.plan_job(watersmeet.parse_job(KNOWN.format(name=name, **told)))
+
+    known, counted = planned(WITH_KEY), planned(WITHOUT)
+    assert len(counted.queries[0].nodes) == len(known.queries[0].nodes)  # one for the key of c, one to count
+    assert "one: it covers the primary keys" in explain(known)
+    assert "counted, for nothing else says" in explain(counted)
+    assert [plan.queries[0].warnings for plan in (known, counted)] == [(), ()]
+    columns = [output.name for output in counted.queries[0].outputs]
+    assert columns == [output.name for output in known.queries[0].outputs] == ["nr", "name"]
+
+
+def test_final_rows_are_not_counted_and_it_is_said():
+    job = """
+        CREATE TABLE a (id BIGINT, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'kafka',
+            'bootstrap.servers' = 'x:1', 'topic' = 'a');
+        CREATE SINK rows (PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'kafka',
+            'bootstrap.servers' = 'x:1', 'topic' = 'rows', 'format' = 'upsert-json');
+        INSERT INTO rows """
+    (warning,) = watersmeet.plan_job(watersmeet.parse_job(job + "SELECT id FROM a")).queries[0].warnings
+    assert 'one row per (id), the PRIMARY KEY of "rows", and nothing counts them (final rows' in warning
+    windows = """SELECT count(*) AS n, window_start, id FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t),
+        INTERVAL '1' HOUR)) GROUP BY window_start, window_end, id"""
+    by_window = job.replace("(id) NOT", "(id, window_start) NOT") + windows
+    assert not watersmeet.plan_job(watersmeet.parse_job(by_window)).queries[0].warnings
+
+
+def test_of_what_groups_keep_no_values_it_is_said():
+    job = KNOWN.format(name="c.name", **WITHOUT).replace("name STRING", "name ARRAY<STRING>")
+    (warning,) = watersmeet.plan_job(watersmeet.parse_job(job)).queries[0].warnings
+    assert 'nothing counts them (the column "name" is made of ARRAY<STRING>' in warning

@@ -12,15 +12,17 @@ from dataclasses import replace
 from watersmeet.errors import PlanError, flat_enough, raise_all
 from watersmeet.plan import rules
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
+from watersmeet.plan.checks.one_row import has_one_row_per
 from watersmeet.plan.mode import with_mode
 from watersmeet.plan.model.delta import ArrangePlan
-from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.job import JobPlan, KeyRows, QueryPlan
+from watersmeet.plan.nodes.counted import counted, uncountable
 from watersmeet.plan.nodes.keyed import keyed
 from watersmeet.plan.nodes.stages import FoldedQuery, folded, named
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
 from watersmeet.plan.rules import Planning, Rule
-from watersmeet.spec.model import Job, Join, Options, PlanChoice, Query, Sink
+from watersmeet.spec.model import Job, Join, Options, OutputMode, PlanChoice, Query, Sink
 
 RULES = (
     Rule("tree", rules.tree_grown),
@@ -78,6 +80,31 @@ def _planned(
     name: str, sink: Sink, query: Query, options: Options
 ) -> tuple[QueryPlan | None, Sequence[PlanError]]:
     options = with_mode(options, query)
+    plan, problems = _as_asked(name, sink, query, options)
+    names = {output.name for output in query.outputs}
+    if plan is None or not sink.primary_key or not names.issuperset(sink.primary_key):
+        return plan, problems
+    if has_one_row_per(query, sink.primary_key):
+        return replace(plan, key_rows=KeyRows.KNOWN), problems
+    why: str | None = "final rows are not counted"
+    if options.output_mode is OutputMode.CHANGELOG:
+        why = uncountable(query, sink.primary_key)
+        if why is None:
+            counting, refused = _as_asked(name, sink, counted(query, sink.primary_key), options)
+            if counting is not None:
+                return replace(counting, key_rows=KeyRows.COUNTED), problems
+            why = refused[0].message
+    key = ", ".join(sink.primary_key)
+    warning = (
+        f'nothing says that the result has one row per ({key}), the PRIMARY KEY of "{sink.name}", and nothing'
+        f" counts them ({why}): of several that come in different ticks the last one is taken for all"
+    )
+    return replace(plan, of_plan=(*plan.of_plan, warning)), problems
+
+
+def _as_asked(
+    name: str, sink: Sink, query: Query, options: Options
+) -> tuple[QueryPlan | None, Sequence[PlanError]]:
     try:
         asked = folded(named(keyed(query)))
     except PlanError as error:

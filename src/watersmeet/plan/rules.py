@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from watersmeet.errors import PlanError
+from watersmeet.names import KEY_ROWS
 from watersmeet.plan.checks.changelog import check_changelog
 from watersmeet.plan.checks.query import check_query
 from watersmeet.plan.checks.unbounded import Outflow, check_bounded
@@ -167,16 +168,19 @@ def nodes_planned(query: Planning) -> Problems:
 def query_planned(query: Planning) -> Problems:
     """The plan with what is asked of the last node's rows, and the digest that state is known by."""
     where = query.where
+    outputs = [OutputColumn(o.name, after_join(o.expr), o.origin) for o in query.asked.outputs]
+    rows = outputs.pop().expr if outputs[-1].name == KEY_ROWS else None
     query.plan = QueryPlan(
         name=query.name,
         sink=query.sink,
         nodes=query.nodes,
         where=None if where is None else after_join(where),
-        outputs=tuple(OutputColumn(o.name, after_join(o.expr), o.origin) for o in query.asked.outputs),
+        outputs=tuple(outputs),
         options=query.options,
         fingerprint=fingerprint_of(query.nodes, query.options),
         sql=query.sql,
         of_plan=_no_delta(query),
+        rows_of_key=rows,
     )
     return ()
 

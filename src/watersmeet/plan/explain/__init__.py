@@ -29,7 +29,7 @@ from watersmeet.plan.explain.words import (
     title_of,
 )
 from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
-from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.job import JobPlan, KeyRows, QueryPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
     GroupedPlan,
@@ -85,6 +85,7 @@ def explain_query(query: QueryPlan, measured: MeasuredQuery | None = None) -> st
                 *(_CHANGES if query.options.mode is OutputMode.CHANGELOG else ()),
             ],
         ),
+        ("Rows of a key of the sink", [] if query.key_rows is None else [_KEY_ROWS[query.key_rows]]),
         ("Options", list(_options(query))),
         ("Warnings", list(query.warnings)),
     ]
@@ -109,6 +110,13 @@ _sections.register(UpsertPlan, upsert_sections)
 _sections.register(SnapshotPlan, snapshot_sections)
 _sections.register(GroupPlan, group_sections)
 _sections.register(TablePlan, table_sections)
+
+
+_KEY_ROWS = {
+    KeyRows.KNOWN: "one: it covers the primary keys, or groups, of what is joined",
+    KeyRows.COUNTED: "counted, for nothing else says that there is one: the result is kept, grouped by the"
+    " key, and a second row of a key stops the job",
+}
 
 
 def _input(query: QueryPlan, side: SidePlan) -> Iterator[str]:

@@ -51,6 +51,8 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("QueryPlan", "reordered"): _WORDS,
     ("QueryPlan", "of_sink"): _WORDS,
     ("QueryPlan", "of_plan"): _WORDS,
+    ("QueryPlan", "key_rows"): _WORDS,
+    ("QueryPlan", "rows_of_key"): "it is what a node counts, which is there",
     ("Query", "sql"): _WORDS,
     ("Join", "clause"): _WORDS,
     ("Join", "plan"): _RESULT,

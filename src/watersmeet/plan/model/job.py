@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeVar
 
 from watersmeet.plan.model.nodes import LookupPlan, NodePlan, SnapshotPlan
@@ -19,6 +20,15 @@ from watersmeet.spec.model import (
 N = TypeVar("N", bound=NodePlan)
 
 
+class KeyRows(Enum):
+    """Why a result has one row per key of its sink."""
+
+    KNOWN = "known"
+    """By primary keys and groups."""
+    COUNTED = "counted"
+    """A tick fails that finds a second one."""
+
+
 @dataclass(frozen=True)
 class QueryPlan:
     """One INSERT: its nodes, each after those beneath it, a filter after the last one, the projection.
@@ -28,7 +38,9 @@ class QueryPlan:
     the query was planned.
     ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
     those of the query, and of each of its stages. ``of_sink``: warnings of its sink; ``of_plan``: of
-    a plan that was asked for and cannot be had.
+    a plan that was asked for and cannot be had. ``key_rows``: of a sink with a PRIMARY KEY, why a key has one
+    row; None: it may have several. ``rows_of_key``: how many rows there are of the sink's key, if they are
+    counted; else None.
     """
 
     name: str
@@ -42,6 +54,8 @@ class QueryPlan:
     reordered: tuple[tuple[str, ...], ...] = ()
     of_sink: tuple[str, ...] = ()
     of_plan: tuple[str, ...] = ()
+    key_rows: KeyRows | None = None
+    rows_of_key: Expr | None = None
 
     @property
     def root(self) -> NodePlan:

@@ -1,7 +1,8 @@
 """Rows of a tick as one record per key (`KeyedRecords`), on their way into a sink.
 
 Of a key at most one row goes and one comes in a tick: then its record says what became of it, an update as
-one. More of them are two rows of one key, and fail the tick.
+one. More of them are two rows of one key, and fail the tick; so does a second row beside one of an earlier
+tick, where rows are counted (`plan.nodes.counted`).
 """
 
 from __future__ import annotations
@@ -17,31 +18,38 @@ _WRONG = """CASE
     WHEN {null} THEN concat({where}, 'NULL in the PRIMARY KEY ', {key})
     WHEN came > 1 OR gone > 1 THEN concat({where}, 'the PRIMARY KEY ', {key}, ' has ', greatest(came, gone),
         ' rows at once, of which ', came, ' came and ', gone, ' went in this tick')
+    WHEN there > 1 THEN concat({where}, 'the PRIMARY KEY ', {key}, ' has ', there, ' rows at once:',
+        ' choose a key of which the result has one row')
     END"""
 _ROW = "IF(came > 0, after, NULL)"
 _EVENT = """concat('{{"before":', IF(gone > 0, before, 'null'), ',"after":', IF(came > 0, after, 'null'),
     ',"op":"', CASE WHEN gone = 0 THEN 'c' WHEN came = 0 THEN 'd' ELSE 'u' END, '"}}')"""
 
 
-def by_key(frame: DataFrame, keyed: KeyedRecords, query: str, *, changes: bool) -> DataFrame:
+def by_key(
+    frame: DataFrame, keyed: KeyedRecords, query: str, *, changes: bool, rows: str | None = None
+) -> DataFrame:
     """Columns ``key`` and ``value``.
 
     Args:
         frame: as it goes to a sink, of changes summed per row.
         changes: it has `CHANGE_COLUMNS`; else its rows only come.
+        rows: the column that says how many rows a row stands for; None: each is one.
     """
-    columns = [name for name in frame.columns if not (changes and name in CHANGE_COLUMNS)]
+    columns = [n for n in frame.columns if not (changes and n in CHANGE_COLUMNS) and n != rows]
     options = text_options_sql("json")
     names = [f"k{n}" for n in range(len(keyed.columns))]
     keys = [F.col(quoted(name)).alias(plain) for name, plain in zip(keyed.columns, names, strict=True)]
     row = f"to_json(struct({', '.join(map(quoted, columns))}), {options})"
     diff = F.col(SHOWN_DIFF) if changes else F.lit(1).cast("bigint")
-    rows = frame.select(*keys, F.expr(row).alias("row"), diff.alias("diff"))
-    grouped = rows.groupBy(*names).agg(
+    there = F.lit(1).cast("bigint") if rows is None else F.col(rows)
+    told = frame.select(*keys, F.expr(row).alias("row"), diff.alias("diff"), there.alias("there"))
+    grouped = told.groupBy(*names).agg(
         F.expr("sum(greatest(diff, 0L))").alias("came"),
         F.expr("sum(greatest(-diff, 0L))").alias("gone"),
         F.expr("first(IF(diff > 0, row, NULL), true)").alias("after"),
         F.expr("first(IF(diff < 0, row, NULL), true)").alias("before"),
+        F.expr("max(IF(diff > 0, there, 1L))").alias("there"),
     )
     pairs = ", ".join(f"{plain} AS {quoted(name)}" for name, plain in zip(keyed.columns, names, strict=True))
     text = f"to_json(struct({pairs}), {options})"

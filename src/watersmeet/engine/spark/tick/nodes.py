@@ -34,7 +34,7 @@ from watersmeet.engine.spark.tick.summed import shown, summed
 from watersmeet.engine.spark.tick.taken import Takings, Took, check_taken
 from watersmeet.engine.spark.unresolved import naming
 from watersmeet.errors import EngineError
-from watersmeet.names import CHANGE_COLUMNS, TICK
+from watersmeet.names import CHANGE_COLUMNS, KEY_ROWS, TICK
 from watersmeet.sinks.base import ArrowPart, Sink
 from watersmeet.state.store import Store
 
@@ -152,6 +152,7 @@ class SinkFrame:
     Args:
         where, outputs: Spark SQL over columns named ``alias.column``; outputs are (SQL, name).
         plain: (joined column, name) of all outputs, when rows leave as they are.
+        rows: Spark SQL: how many rows of the sink's key there are; None: they are not counted.
         results: what ``where`` and ``outputs`` are asked of, from the tasks' rows; None: of these themselves.
 
     ``schema``: of the rows, before they are made into records by their keys.
@@ -169,6 +170,7 @@ class SinkFrame:
         sink: Sink,
         takings: Takings,
         results: Callable[[DataFrame], DataFrame] | None = None,
+        rows: str | None = None,
     ) -> None:
         self._spark = spark
         self._query = shape.query
@@ -190,6 +192,8 @@ class SinkFrame:
         told = sink.tells_rows and self._left_out is None
         self._counter = RowCounter(spark) if self._is_cut and not told else None
 
+        counted = [] if rows is None else [(rows, KEY_ROWS)]
+
         def made() -> DataFrame:
             frame = numbers.mapInArrow(Carrying(ToSink(shape, store, partitions, self._reports)), schema)
             if results is not None:
@@ -201,12 +205,13 @@ class SinkFrame:
                 frame = self._counter.over(frame)
             with naming(f'INSERT "{self._query}"', partial(_one_by_one, frame, outputs)):
                 if changes:
-                    frame = shown(summed(frame, outputs, self._query), outputs)
+                    put_out = [*outputs, *counted]
+                    frame = shown(summed(frame, put_out, self._query), put_out)
                 else:
                     frame = frame.select(*(F.expr(sql).alias(name) for sql, name in outputs))
-            self.schema = frame.schema
+            self.schema = frame.drop(KEY_ROWS).schema
             if keyed is not None and set(keyed.columns) <= set(frame.columns):  # the sink says that one lacks
-                frame = by_key(frame, keyed, self._query, changes=changes)
+                frame = by_key(frame, keyed, self._query, changes=changes, rows=KEY_ROWS if counted else None)
             return self._counter.over_groups(frame) if self._counter is not None and grouped else frame
 
         self.frame = made()

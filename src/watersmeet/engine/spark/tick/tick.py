@@ -307,6 +307,7 @@ class Ticks:
             sink,
             self._takings,
             results,
+            None if query.rows_of_key is None else sql_of(query.rows_of_key),
         )
 
 
