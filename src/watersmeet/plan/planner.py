@@ -22,6 +22,7 @@ from watersmeet.plan.nodes.stages import FoldedQuery, folded, named
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
 from watersmeet.plan.rules import Planning, Rule
+from watersmeet.plan.shared import with_shared
 from watersmeet.spec.model import Job, Join, Options, OutputMode, PlanChoice, Query, Sink
 
 RULES = (
@@ -53,7 +54,7 @@ def plan_job(job: Job) -> JobPlan:
         if plan is not None:
             plans.append(replace(plan, of_sink=warnings_of(job, insert)))
     raise_all(errors)
-    return JobPlan(tuple(plans))
+    return JobPlan(with_shared(plans))
 
 
 def _in_query(name: str, error: PlanError) -> PlanError:

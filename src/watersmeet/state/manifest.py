@@ -16,9 +16,10 @@ from pydantic import Field, ValidationError
 
 from watersmeet.errors import StateError
 from watersmeet.event_time import NEVER, Watermark
-from watersmeet.state import file_lists
+from watersmeet.state import file_lists, merged_from
 from watersmeet.state.damage import damaged
 from watersmeet.state.marks import Marks
+from watersmeet.state.merged_from import MergedFrom
 from watersmeet.state.pace import Pace
 from watersmeet.state.record import Record
 from watersmeet.state.run import Run
@@ -27,24 +28,26 @@ from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 
 _FOLDER = "manifests"
 _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
-FOLDERS = ("runs", "marks", "aside", "work", file_lists.FOLDER)
+FOLDERS = ("runs", "marks", "aside", "work", merged_from.FOLDER, file_lists.FOLDER)
 """Of a store, those whose files go when no kept manifest names them."""
 
 
 class LiveRun(Record):
     """A run, how many of its rows were released, and the marks of its rows. ``released_rows``: how many rows
     of the side the released ones stood for, where they are partial aggregates. ``cursors``: per event time
-    how many rows from its least on are released or gone, where some leave before they are released."""
+    how many rows from its least on are released or gone, where some leave before they are released.
+    ``merged_from``: of a run that was merged in this tick, for others that keep the same rows."""
 
     run: Run
     released: int = 0
     released_rows: int = 0
     marks: Marks = Field(default_factory=dict)
     cursors: dict[str, int] = Field(default_factory=dict)
+    merged_from: MergedFrom | None = None
 
     @property
     def stored(self) -> int:
@@ -162,6 +165,8 @@ class Manifest(Record):
         for live in self.runs():
             names.add(live.run.name)
             names.update(segment.file for marks in live.marks.values() for segment in marks)
+            if live.merged_from is not None:
+                names.add(live.merged_from.file)
         return names
 
     def runs(self) -> Iterator[LiveRun]:

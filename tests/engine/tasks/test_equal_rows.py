@@ -35,7 +35,7 @@ def side_of(rows: int, rng: np.random.Generator):
         f"{query.name}/{side.name}": pa.schema([(name, kinds.get(name, pa.int64())) for name in side.kept])
         for side in query.sides
     }
-    (shape,) = node_shapes(query, schemas, zoned=False)
+    (shape,) = node_shapes(query, schemas, {}, zoned=False)
     side = shape.sides[0]
     drawn = {name: [values[n] for n in rng.integers(0, 5, rows)] for name, values in VALUES.items()}
     drawn |= {"t": rng.integers(0, 3, rows), "k": ["hot"] * rows}

@@ -71,3 +71,15 @@ def check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str, 
             code="max-rows",
             hint="raise max_rows, narrow the time bounds, or find out which input's watermark stands still",
         )
+
+
+def ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:
+    """What became of the rows that a tick brought, but for those that are kept, per alias."""
+    counts: dict[str, dict[str, int]] = {side.name: {} for side in query.accounted}
+    for report in reports:
+        name, _, alias = report.arrangement.rpartition("/")
+        if name == query.name:
+            for what, rows in report.counts.items():
+                if what != "kept":
+                    counts[alias][what] = counts[alias].get(what, 0) + rows
+    return counts

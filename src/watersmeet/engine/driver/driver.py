@@ -22,13 +22,15 @@ from watersmeet.engine.driver.declared import _going_idle, _holding, _seen, _wai
 from watersmeet.engine.driver.identity import Identity, identity_of
 from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.driver.kinds.registry import driver_of
-from watersmeet.engine.driver.late import late_below, late_columns
+from watersmeet.engine.driver.late import late_below
 from watersmeet.engine.driver.opening import check_columns, check_same_job, verify_files
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
-from watersmeet.engine.driver.shape import node_shapes, tracker_rules
+from watersmeet.engine.driver.shape import job_shapes, tracker_rules
+from watersmeet.engine.driver.sharing import incomplete_runs, sharing_of
 from watersmeet.engine.driver.small import MOST_MATCHES, SMALL_ROWS
 from watersmeet.engine.driver.snapshots import SnapshotReader, Snapshots
+from watersmeet.engine.driver.starting import ingest_fields
 from watersmeet.engine.driver.tables import TableReader, Tables
 from watersmeet.engine.messages.reports import IngestReport, PadFile
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
@@ -104,9 +106,7 @@ class TickDriver:
         self.store = store
         self.manifest = manifest
         self._previous: Manifest | None = None
-        self.shapes: dict[str, tuple[NodeShape, ...]] = {
-            query.name: node_shapes(query, schemas, zoned=zoned) for query in plan.queries
-        }
+        self.shapes: dict[str, tuple[NodeShape, ...]] = job_shapes(plan, schemas, zoned=zoned)
         self._rules = {q.name: tracker_rules(q) for q in plan.queries}
         self._open: _OpenTick | None = None
         self._tables = Tables(tables)
@@ -118,6 +118,7 @@ class TickDriver:
         self.small_rows = SMALL_ROWS
         self.keep_late = self.keep_broken = False
         self.ordered = False
+        self._incomplete: frozenset[str] = frozenset()
         self.owner = "" if manifest is None else manifest.owner
         self.settings = ""
 
@@ -157,6 +158,7 @@ class TickDriver:
         driver = cls(plan, schemas, store, manifest, started_us, tables or {}, snapshots or {}, zoned=zoned)
         if manifest is not None:
             check_columns(manifest, driver.shapes, store)
+            driver._incomplete = incomplete_runs(driver.shapes, manifest, store)
         return driver
 
     def declare_partitions(self, partitions: Mapping[str, Sequence[str]]) -> None:
@@ -192,45 +194,17 @@ class TickDriver:
                 hint="use a new checkpoint directory to run it again",
             )
         inputs = self._inputs(clock_us)
-        judged: dict[str, dict[str, Watermark]] = {}
-        max_ahead: dict[str, tuple[int | None, ...]] = {}
-        sources: dict[str, tuple[str, ...]] = {}
-        indexes: dict[str, str | None] = {}
-        sides = {}
         late = {q.name: self._late_below(q, inputs[q.name]) for q in self.plan.queries}
-        for query in self.plan.queries:
-            below = late[query.name]
-            states = self.manifest.queries[query.name].nodes if self.manifest else []
-            index_of = {name: state.index for node in states for name, state in node.arrangements.items()}
-            for node in query.nodes:
-                for side, task in zip(node.sides, self.shapes[query.name][node.number].sides, strict=True):
-                    if not side.ingested:
-                        continue
-                    sides[task.arrangement] = task
-                    judged[task.arrangement] = late_columns(side, below)
-                    branches = dict(side.ingested)
-                    places = range(len(side.branches))
-                    max_ahead[task.arrangement] = tuple(
-                        branches[n].source.max_ahead_us if n in branches else None for n in places
-                    )
-                    sources[task.arrangement] = tuple(
-                        branches[n].source.name if n in branches else "" for n in places
-                    )
-                    indexes[task.arrangement] = index_of.get(side.name)
         start = TickStart(
             tick=self.tick + 1,
             attempt=uuid.uuid4().hex,
             clock_us=clock_us,
-            sides=sides,
-            late_below=judged,
-            max_ahead=max_ahead,
             flush_rows=self.flush_rows,
             flush_bytes=self.flush_bytes,
-            sources=sources,
-            indexes=indexes,
             null_fails=self.plan.queries[0].options.null_time is NullTime.FAIL,
             ordered=self.ordered,
             placing=self.placing,
+            **ingest_fields(self.plan, self.shapes, self.manifest, late),
         )
         self._open = _OpenTick(start, inputs, late)
         return start
@@ -254,11 +228,9 @@ class TickDriver:
     def begun_with(self) -> str | None:
         """How the run was set that began the next tick (a digest); None when nothing can have come of it: no
         node of it was run."""
-        settings = None
-        for name in self.store.names("work"):
-            if name.startswith(f"work/{self.tick + 1}-") and name.endswith(FIRST_WORK):
-                settings = read_work(self.store, name).settings
-        return settings
+        names = self.store.names("work")
+        first = [n for n in names if n.startswith(f"work/{self.tick + 1}-") and n.endswith(FIRST_WORK)]
+        return read_work(self.store, first[-1]).settings if first else None
 
     def forget(self) -> None:
         """The next tick was begun by an earlier run, and nothing of it went out: what that run decided does
@@ -338,6 +310,7 @@ class TickDriver:
         ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
         tick.rows_in = rows_read(self.plan, ingest_reports)
         tick.ended = end
+        sharing = sharing_of(self.shapes, self.manifest, self._incomplete)
         for query in self.plan.queries:
             inputs, rules = tick.inputs[query.name], self._rules[query.name]
             seen = _seen(query, ingest_reports, advances or {}, idle or {}, busy or {})
@@ -362,6 +335,7 @@ class TickDriver:
                     self.manifest, self.store, start, self.placing, self.settings
                 ),
                 tells_broken=self._snapshots.first if self.keep_broken else frozenset(),
+                sharing=sharing,
             )
 
     def _before(self, query: QueryPlan) -> QueryState:

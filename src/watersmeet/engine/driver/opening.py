@@ -74,8 +74,9 @@ def _stored(
 
 def verify_files(manifest: Manifest, store: Store) -> None:
     """Read all that the manifest names. Raises: StateError when something is missing or damaged."""
+    for run in {live.run.name: live.run for live in manifest.runs()}.values():
+        verify_run(store, run)
     for live in manifest.runs():
-        verify_run(store, live.run)
         for segments in live.marks.values():
             for segment in segments:
                 stored_marks(store, segment, verify=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from watersmeet.engine.driver.asof_limits import in_order
-from watersmeet.engine.driver.counts import added, check_max_rows, late_total
+from watersmeet.engine.driver.counts import added, check_max_rows, ingest_counts, late_total
 from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming, Outgoing
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
@@ -21,6 +21,7 @@ from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.next_index import next_index
 from watersmeet.engine.driver.results import QueryResult
+from watersmeet.engine.driver.sharing import Sharing
 from watersmeet.engine.driver.small import is_small
 from watersmeet.engine.driver.snapshots import Taken
 from watersmeet.engine.messages.reports import (
@@ -70,6 +71,7 @@ class QueryTick:
         keep_late: late rows of stages are wanted.
         taken: of tables that are compared what they hold now, per arrangement.
         tells_broken: the arrangements of which records that are no rows are wanted.
+        sharing: per ``query/alias`` of a side that keeps the runs of others, too.
     """
 
     tick: int
@@ -85,6 +87,7 @@ class QueryTick:
     keep_late: bool = False
     taken: Callable[[], Mapping[str, Taken]] = dict
     tells_broken: frozenset[str] = frozenset()
+    sharing: Mapping[str, Sharing] = field(default_factory=dict)
     nodes: list[NodeState] = field(default_factory=list)
     aside: dict[str, list[PadFile]] = field(default_factory=dict)
     """Files of late rows of stages, per alias."""
@@ -102,7 +105,7 @@ class QueryTick:
     _least_out: list[dict[str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._counts = _ingest_counts(self.query, self.reports)
+        self._counts = ingest_counts(self.query, self.reports)
 
     def work(self, number: int) -> NodeWork:
         """What the tasks of node ``number`` need; all nodes beneath it are settled."""
@@ -347,10 +350,21 @@ class QueryTick:
         return brought
 
     def _new_runs(self, side: SidePlan) -> list[Run]:
+        shared = self._written_by(side)
+        if shared is not None:
+            kept = sum(report.counts.get("kept", 0) for report in self._brought(side))
+            runs = [run for report in self.reports if report.arrangement == shared for run in report.runs]
+            same_rows(f'what "{side.title}" keeps with others', kept, sum(run.rows for run in runs))
+            return runs
         if side.copy_of is None:
             return [run for report in self._brought(side) for run in report.runs]
         (own,) = (s for node in self.query.nodes for s in node.sides if s.name == side.copy_of)
         return [run for report in self._brought(own) for run in report.copies.get(side.name, ())]
+
+    def _written_by(self, side: SidePlan) -> str | None:
+        """The side of the job whose ingest writes the runs of this one, where several keep them."""
+        tasks = (task for shape in self.shapes for task in shape.sides if task.name == side.name)
+        return next((task.shared.arrangement for task in tasks if task.shared is not None), None)
 
     def _side_work(self, node: NodePlan, place: int, new_limits: Mapping[str, Watermark]) -> SideWork:
         side = node.sides[place]
@@ -358,7 +372,8 @@ class QueryTick:
         releasing = stored[place].layout.releasing
         arrangement = self._node_before(node.number).arrangements.get(side.name, Arrangement())
         brought = self._brought(side)
-        return SideWork(
+        shape = self.shapes[node.number]
+        work = SideWork(
             runs=arrangement.runs,
             new_runs=in_order(self._new_runs(side)),
             pads=[file for report in brought for file in report.pads],
@@ -369,19 +384,21 @@ class QueryTick:
                 )
                 for column in dict.fromkeys([*side.event_times, *releasing])
             },
-            merges=choose(
-                arrangement.runs,
-                combining=self.shapes[node.number].combines,
-                changing=self.shapes[node.number].kept_anew,
-            ),
             index=arrangement.index,
         )
+        sharing = self.sharing.get(shape.sides[place].arrangement)
+        if sharing is None:
+            work.merges = choose(arrangement.runs, combining=shape.combines, changing=shape.kept_anew)
+        else:
+            sharing.fill(work, releasing)
+        return work
 
     def _next_arrangement(
         self, number: int, place: int, work: SideWork, reports: Sequence[SideReport]
     ) -> Arrangement:
-        merged_away = {name for group in work.merges for name in group}
+        merged_away = work.merged_away()
         old = [] if work.replaced else [live for live in work.runs if live.run.name not in merged_away]
+        old += [LiveRun(run=live.run) for live in work.taken_over]
         shape, replaces = self.shapes[number], driver_of(self.query.nodes[number]).replaces
         if not shape.kept_anew:
             old += [LiveRun(run=run) for run in work.new_runs]
@@ -421,7 +438,7 @@ class QueryTick:
         self._unite(runs, by_several)
         for report in reports:
             fresh = [*report.merged, *report.inserted]
-            runs += [live for live in fresh if live.released < live.run.rows]
+            runs += [live for live in fresh if live.released < live.run.rows or live.merged_from]
         runs.sort(key=lambda live: live.run.tick)  # else as they came: a repeated tick repeats itself
         side = self.query.nodes[number].sides[place]
         before = self._node_before(number).arrangements.get(side.name, Arrangement())
@@ -449,6 +466,9 @@ class QueryTick:
         before = sum(live.retained for live in work.runs if live.run.name in merged_away)
         side = self.query.nodes[number].sides[place]
         after = sum(live.retained for report in reports for live in report.merged)
+        after += sum(live.run.rows for live in work.taken_over) - sum(
+            report.released.get(live.run.name, 0) for report in reports for live in work.taken_over
+        )
         same_rows(f'merging runs of "{side.title}"', before - gone, after)
 
     def _unite(
@@ -477,14 +497,3 @@ class QueryTick:
             )
             for column in side.event_times
         }
-
-
-def _ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:
-    counts: dict[str, dict[str, int]] = {side.name: {} for side in query.accounted}
-    for report in reports:
-        name, _, alias = report.arrangement.rpartition("/")
-        if name == query.name:
-            for what, rows in report.counts.items():
-                if what != "kept":
-                    counts[alias][what] = counts[alias].get(what, 0) + rows
-    return counts

@@ -14,7 +14,7 @@ from watersmeet.errors import EngineError
 from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origin, Origins, digest_of, origins_of
-from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.spec.model import OnIdle
@@ -23,12 +23,24 @@ from watersmeet.state.run import RunLayout
 from watersmeet.watermark.tracker import BranchRules
 
 
-def node_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema], *, zoned: bool) -> tuple[NodeShape, ...]:
+def job_shapes(
+    plan: JobPlan, schemas: Mapping[str, pa.Schema], *, zoned: bool
+) -> dict[str, tuple[NodeShape, ...]]:
+    """The nodes of each query; see `node_shapes`."""
+    shared: dict[str, SideShape] = {}
+    return {query.name: node_shapes(query, schemas, shared, zoned=zoned) for query in plan.queries}
+
+
+def node_shapes(
+    query: QueryPlan, schemas: Mapping[str, pa.Schema], shared: dict[str, SideShape], *, zoned: bool
+) -> tuple[NodeShape, ...]:
     """The nodes of ``query``, in order.
 
     Args:
         schemas: per ``query/alias`` of an input or table the kept columns in native types; of one that only
             stages feed, as far as their types are declared.
+        shared: of sides before these, as ``query/alias``, that have runs written for others; own ones are
+            added.
         zoned: the engine's TIMESTAMPs carry UTC, which tells them from those without a zone.
     """
     shapes: list[NodeShape] = []
@@ -42,7 +54,12 @@ def node_shapes(query: QueryPlan, schemas: Mapping[str, pa.Schema], *, zoned: bo
                 schema = _schema(query, side, schemas, shapes, zoned)
             if side.feed is None:
                 of_inputs[side.name] = schema
-            sides.append(_side_shape(query, node, side, schema, origins[node.number, side.name]))
+            own = _side_shape(query, node, side, schema, origins[node.number, side.name])
+            if side.sharers:
+                if side.sharers[0] == own.arrangement:
+                    shared[own.arrangement] = _of_all(own, side, schema)
+                own = _sharing(own, shared[side.sharers[0]])
+            sides.append(own)
         for place, side in enumerate(node.sides):
             copies = tuple(sides[other] for other, copy in enumerate(node.sides) if copy.copy_of == side.name)
             sides[place] = replace(sides[place], copies=copies)
@@ -154,6 +171,24 @@ def _side_shape(
         memory=query.options.max_task_memory,
         not_null=plan.not_null,
     )
+
+
+def _of_all(own: SideShape, plan: SidePlan, schema: pa.Schema) -> SideShape:
+    """The same side with the columns that others keep of its rows."""
+    columns = tuple(StoredColumn(other.name, other.origin, other.text) for other in plan.of_others)
+    fields = [schema.field(other.name) for other in plan.of_others]
+    return replace(
+        own,
+        schema=pa.schema([*own.schema, *fields]),
+        layout=replace(own.layout, columns=(*own.layout.columns, *columns)),
+    )
+
+
+def _sharing(own: SideShape, of_all: SideShape) -> SideShape:
+    """The side with what others have written of its rows, if that has its columns as its engine made them."""
+    kinds = {column.origin: of_all.schema.field(column.name).type for column in of_all.layout.columns}
+    fit = all(kinds.get(c.origin) == own.schema.field(c.name).type for c in own.layout.columns)
+    return replace(own, shared=of_all) if fit else own
 
 
 def _null_column(name: str, origin: Origin) -> StoredColumn:

@@ -20,7 +20,7 @@ from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
-from watersmeet.spec.model import Expr, Input, Source
+from watersmeet.spec.model import Column, Expr, Input, Source
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import UNKNOWN, VOID
 
@@ -85,6 +85,11 @@ class BranchEvaluator:
             name: arrow_type_of(declared[name])
             for name, _ in branch.columns
             if name in declared and declared[name].type not in _OPEN
+        }
+        self._casts |= {
+            other.name: arrow_type_of(Column(other.name, other.type))
+            for other in side.of_others
+            if other.type is not None and other.type not in _OPEN
         }
         self._names = [name for name, _ in branch.columns]
         mentioned = mentioned_by(branch)

@@ -60,6 +60,8 @@ class SideShape:
     tick. ``hides_released``: rows that are released may still meet the condition, and are to be left out.
     ``memory``: bytes that a task may hold at once, see `engine.tasks.memory`. ``not_null``: the kept columns
     whose NULL lets a row of a source match nothing. ``copies``: the same rows, held in other ways too.
+    ``shared``: of runs that several sides keep: as the one that has them written keeps them, with the columns
+    of all.
     """
 
     query: str
@@ -76,10 +78,18 @@ class SideShape:
     memory: int = TASK_MEMORY
     not_null: tuple[str, ...] = ()
     copies: tuple[SideShape, ...] = ()
+    shared: SideShape | None = None
 
     @property
     def arrangement(self) -> str:
         return f"{self.query}/{self.name}"
+
+    @property
+    def written(self) -> SideShape | None:
+        """What ingest writes of its rows; None: another side has them written."""
+        if self.shared is None:
+            return self
+        return self.shared if self.shared.arrangement == self.arrangement else None
 
     @property
     def stored_schema(self) -> pa.Schema:

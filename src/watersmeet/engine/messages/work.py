@@ -56,7 +56,8 @@ are of nodes."""
 class SideWork(Record):
     """What a task needs of one side of its node: live runs, new runs, limits before and after, merges asked
     for. ``index``: by what new runs are sorted. ``replaced``: the new runs are all that the side holds now,
-    and what it held before goes."""
+    and what it held before goes. Where other sides keep the same runs: ``shared_merges``, that leave what any
+    of these ``others`` retains by its limits; ``taken_over``: what another merged in the last tick."""
 
     runs: list[LiveRun]
     new_runs: list[Run]
@@ -66,6 +67,15 @@ class SideWork(Record):
     merges: list[list[str]] = Field(default_factory=list)
     index: str | None = None
     replaced: bool = False
+    shared_merges: list[list[str]] = Field(default_factory=list)
+    others: list[dict[str, Watermark]] = Field(default_factory=list)
+    taken_over: list[LiveRun] = Field(default_factory=list)
+
+    def merged_away(self) -> set[str]:
+        """The live runs in whose place merged ones come."""
+        merged = {name for names in (*self.merges, *self.shared_merges) for name in names}
+        of_others = {name for live in self.taken_over if live.merged_from for name in live.merged_from.runs}
+        return merged | of_others
 
 
 class AsofWork(Record):

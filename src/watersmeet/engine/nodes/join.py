@@ -27,6 +27,7 @@ from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import count, least_alive, pad, pad_files
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, NewRows, SideSlice
+from watersmeet.engine.tasks.taking_over import take_over
 from watersmeet.event_time import Side
 from watersmeet.kernel.match.pairs import Search
 from watersmeet.kernel.match.probe import Rows
@@ -102,9 +103,9 @@ def _run_append(
         yield from _matches(shape, looked_up, report)
     else:
         yield from matches_by_range(shape, slices, reach, report)
-    marks = MarkWriter()
+    writers = _writers(shape)
     for side in Side:
-        own = slices[side]
+        own, marks = slices[side], writers[side]
         leaves = side is Side.LEFT and shape.kind is JoinKind.SEMI
         if looked_up[side] is not own:
             settle(shape, share, side, own, looked_up[side], marks)
@@ -115,25 +116,35 @@ def _run_append(
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
             yield from pad(shape, side, batch, np.arange(low, high))
         merged = merge_runs(own, share.tick, marks)
-        gone = {name for group in own.work.merges for name in group}
+        take_over(own, report.side(side), marks)
+        merged_away = own.work.merged_away()
         for piece in [*own.old, *own.new_runs]:
-            if piece.name not in gone:
+            if piece.name not in merged_away:
                 piece.keep_marks(marks)
         report.side(side).merged = merged
         if leaves:
             least_alive(own, [*own.old, *own.new_runs], report.side(side))
         elif asof is None:
             _least(own, report.side(side), share.partition, share.partitions)
-    written = marks.write(share.store, share.tick)
+    written_by = {writer: writer.write(share.store, share.tick) for writer in dict.fromkeys(writers.values())}
     for side in Side:
-        own = slices[side]
+        own, written = slices[side], written_by[writers[side]]
         merged_runs = {live.run.name: live for live in report.side(side).merged}
-        names = {live.run.name for live in own.work.runs} | {run.name for run in own.work.new_runs}
+        kept = [*own.work.runs, *own.work.taken_over]
+        names = {live.run.name for live in kept} | {run.name for run in own.work.new_runs}
         for name, side_marks in written.items():
             if name in merged_runs:
                 merged_runs[name].marks = side_marks
             elif name in names:
                 report.side(side).marks[name] = side_marks
+
+
+def _writers(shape: JoinShape) -> dict[Side, MarkWriter]:
+    """What takes the marks of each side: one for both, in one file, unless both keep the same runs."""
+    both = MarkWriter()
+    left, right = (shape.side(side).shared for side in Side)
+    is_same = left is not None and right is not None and left.arrangement == right.arrangement
+    return {Side.LEFT: both, Side.RIGHT: MarkWriter() if is_same else both}
 
 
 def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport) -> Iterator[pa.RecordBatch]:

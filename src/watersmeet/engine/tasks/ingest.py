@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.messages.reports import IngestReport
-from watersmeet.engine.messages.shapes import null_column
+from watersmeet.engine.messages.shapes import SideShape, null_column
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.tasks.aside import missed_columns
 from watersmeet.engine.tasks.diffs import standing_for, times_each
@@ -51,8 +51,9 @@ class IngestWriter:
         self._late_below = start.late_below[arrangement]
         max_ahead = start.max_ahead[arrangement][branch]
         self._ahead_above = None if max_ahead is None else start.clock_us + max_ahead
+        self._written = self._side.written
         self._writer = SideWriter(
-            self._side,
+            self._written or self._side,
             store,
             start.tick,
             start.flush_rows,
@@ -126,18 +127,20 @@ class IngestWriter:
         if unmatchable.any():
             if self._side.padded:
                 self._count("padded", unmatchable)
-                self._writer.pad(self._columns(batch, times, unmatchable))
+                self._writer.pad(self._columns(self._side, batch, times, unmatchable))
             else:
                 self._count("unmatchable", unmatchable)
         if candidate.any():
             self._count("passed" if self._side.passes else "kept", candidate)
-            if self._side.layout.ties is None:
-                self._writer.take(self._columns(batch, times, candidate))
+            if self._written is None:
+                pass  # the same rows are written for another side
+            elif self._side.layout.ties is None:
+                self._writer.take(self._columns(self._written, batch, times, candidate))
             else:
                 for name, rows in partitions:
                     own = _where(candidate, rows)
                     if own.any():
-                        self._writer.take(self._columns(batch, times, own), name)
+                        self._writer.take(self._columns(self._written, batch, times, own), name)
         return judgement
 
     def missed_columns(self, mask: Mask) -> list[pa.Array]:
@@ -185,13 +188,16 @@ class IngestWriter:
                 top = int(values.max())
             greatest[column] = max(greatest.get(column, top), top)
 
-    def _columns(self, batch: pa.RecordBatch, times: dict[str, Times], mask: Mask) -> pa.RecordBatch:
-        """The kept columns of the chosen rows as runs hold them (and `DIFF` where rows carry one)."""
+    def _columns(
+        self, side: SideShape, batch: pa.RecordBatch, times: dict[str, Times], mask: Mask
+    ) -> pa.RecordBatch:
+        """The columns that ``side`` keeps of the chosen rows, as runs hold them (and `DIFF` where rows carry
+        one)."""
         arrays = [
             pa.array(times[field.name]) if field.name in times else batch.column(field.name)
-            for field in self._side.schema
+            for field in side.schema
         ]
-        names = list(self._side.schema.names)
+        names = list(side.schema.names)
         for name in self._side.nullable:  # by rows of stages alone
             arrays.append(pa.array(np.zeros(batch.num_rows, dtype=np.bool_)))
             names.append(null_column(name))

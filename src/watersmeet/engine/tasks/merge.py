@@ -28,7 +28,8 @@ from watersmeet.kernel.slots import BUCKET_MASK, Slots, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter
-from watersmeet.state.run import Run, sort_rows, write_run
+from watersmeet.state.merged_from import write_places
+from watersmeet.state.run import Run, RunLayout, sort_rows, write_run
 
 GROUP_ROWS = 2_000_000
 GROUP_BYTES = 1 << 30
@@ -48,31 +49,60 @@ def merge_runs(own: SideSlice, tick: int, marks: MarkWriter, combine: Combine | 
     merged = []
     for names in own.work.merges:
         pieces = [by_name[name] for name in names if name in by_name]
-        group = f"{tick}-{zlib.crc32(names[0].encode()):08x}"
+        group = _group(tick, names)
         if pieces and combine is not None:
             merged += list(_combined(own, pieces, group, combine))
         elif pieces:
-            merged += list(_merge(own, pieces, group, marks))
+            merged += list(_merge(own, pieces, tick, group, marks))
+    for names in own.work.shared_merges:
+        pieces = [by_name[name] for name in names if name in by_name]
+        if pieces:
+            merged += list(_merge(own, pieces, tick, _group(tick, names), marks, names))
     return merged
 
 
-def _merge(own: SideSlice, pieces: list[RunSlice], group: str, marks: MarkWriter) -> Iterator[LiveRun]:
-    """One run, or several where the rows are many bytes."""
+def _group(tick: int, names: Sequence[str]) -> str:
+    return f"{tick}-{zlib.crc32(names[0].encode()):08x}"
+
+
+def _merge(
+    own: SideSlice,
+    pieces: list[RunSlice],
+    tick: int,
+    group: str,
+    marks: MarkWriter,
+    for_all: Sequence[str] = (),
+) -> Iterator[LiveRun]:
+    """One run, or several where the rows are many bytes.
+
+    Args:
+        for_all: of runs that others keep, too, the names of all that are merged.
+    """
     kinds = sorted({kind for piece in pieces for kind in (*piece.live.marks, *piece.touched)})
     batches, slots, chosen, start = [], [], [], 0
     kept_marks: dict[MarkKind, list[MarkArray]] = {kind: [] for kind in kinds}
+    layout = own.task.layout if not for_all or own.task.shared is None else own.task.shared.layout
+    number_of = {name: number for number, name in enumerate(for_all)}
+    retained, numbers, before = [], [], []
     for piece in pieces:
         live = piece.run.live(own.work.new_limits, piece.start, piece.stop)
         if "gone" in kinds:
             live &= ~piece.marks("gone")
-        rows = np.flatnonzero(live)
+        kept = live.copy()
+        for limits in own.work.others if for_all else ():
+            kept |= piece.run.live(limits, piece.start, piece.stop)
+        rows = np.flatnonzero(kept)
         if piece.picked is not None:
             rows = rows[piece.picked(rows)]
         if len(rows) == 0:
             continue
-        batches.append(piece.batch())
+        batches.append(piece.batch(layout))
         chosen.append(start + rows)
         start += len(piece.rows)
+        if for_all:
+            retained.append(live[rows])
+            numbers.append(np.full(len(rows), number_of[piece.name]))
+            before.append(piece.start + rows)
         slots.append(piece.rows.slots[rows])
         for kind in kinds:
             kept_marks[kind].append(piece.marks(kind)[rows])
@@ -83,12 +113,22 @@ def _merge(own: SideSlice, pieces: list[RunSlice], group: str, marks: MarkWriter
     merged = 0
     for rows in _parts(batches, places, together, run_bytes(own.task.memory)):
         part = reordered(pieces_of(batches), places[rows])
-        sorted_rows, order = sort_rows(part, together[rows], own.task.layout, own.work.index)
-        run = _written(own, pieces, sorted_rows, group, None if pieces[0].run.run.stands_for is None else 0)
+        sorted_rows, order = sort_rows(part, together[rows], layout, own.work.index)
+        stands_for = None if pieces[0].run.run.stands_for is None else 0
+        live_run = LiveRun(run=_written(own, pieces, sorted_rows, group, stands_for, layout))
         for kind, marks_kept in marks_by_kind.items():
-            marks.add(run.name, kind, 0, marks_kept[rows][order])
-        merged += run.rows
-        yield LiveRun(run=run)
+            marks.add(live_run.run.name, kind, 0, marks_kept[rows][order])
+        merged += live_run.run.rows
+        if for_all:
+            live_run.released = int((~np.concatenate(retained)[rows]).sum())
+            live_run.merged_from = write_places(
+                own.store,
+                tick,
+                tuple(for_all),
+                np.concatenate(numbers)[rows][order],
+                np.concatenate(before)[rows][order],
+            )
+        yield live_run
     same_rows(f'merged runs of "{own.task.name}"', len(places), merged)
 
 
@@ -136,13 +176,18 @@ def _cuts(pieces: list[RunSlice], piece: RunSlice, most: int) -> list[tuple[int,
 
 
 def _written(
-    own: SideSlice, pieces: list[RunSlice], rows: SortedRows, group: str, stands_for: int | None = None
+    own: SideSlice,
+    pieces: list[RunSlice],
+    rows: SortedRows,
+    group: str,
+    stands_for: int | None = None,
+    layout: RunLayout | None = None,
 ) -> Run:
     return write_run(
         own.store,
         own.task.arrangement,
         rows,
-        own.task.layout,
+        layout or own.task.layout,
         tick=max(piece.run.run.tick for piece in pieces),
         level=1 + max(piece.run.run.level for piece in pieces),
         group=group,

@@ -33,7 +33,7 @@ from watersmeet.state.marks import (
     read_marks,
     summed,
 )
-from watersmeet.state.run import OpenRun, Run, sort_rows
+from watersmeet.state.run import OpenRun, Run, RunLayout, sort_rows
 from watersmeet.state.store import Store
 
 FEW_MARKS = 1_000
@@ -130,9 +130,16 @@ class RunSlice:
     def name(self) -> str:
         return self.run.run.name
 
-    def batch(self) -> pa.RecordBatch:
-        """The rows, to be put together with those of other runs: with `kernel.asof.CAME` as it counts."""
+    def batch(self, layout: RunLayout | None = None) -> pa.RecordBatch:
+        """The rows, to be put together with those of other runs: with `kernel.asof.CAME` as it counts.
+
+        Args:
+            layout: with the columns that are wanted, where they are others than the side's own.
+        """
         batch, offset = whole(self.rows.batch), self.run.run.offset
+        if layout is not None and layout is not self.run.layout:
+            opened = OpenRun.open(self._store, self.run.run, layout)
+            batch = whole(opened.sorted_rows.part(self.start, self.stop).batch)
         if not offset:
             return batch
         came = pa.array(batch.column(CAME).to_numpy(zero_copy_only=True) + np.int64(offset))
@@ -358,6 +365,7 @@ class SideSlice:
         self.task = task
         self.work = work
         self.store = store
+        self.cut = of_old
         self.old = list(self._slices(work.runs, of_old))
         self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs], of_new))
 

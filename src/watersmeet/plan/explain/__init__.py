@@ -15,7 +15,7 @@ from watersmeet.plan.explain.groups import group_sections, table_sections
 from watersmeet.plan.explain.joins import join_sections
 from watersmeet.plan.explain.lookups import lookup_sections
 from watersmeet.plan.explain.snapshots import compared_lines, snapshot_sections
-from watersmeet.plan.explain.state import state_sections
+from watersmeet.plan.explain.state import shared_lines, state_sections
 from watersmeet.plan.explain.upserts import changes_told, key_lines, upsert_sections
 from watersmeet.plan.explain.windows import as_written, window_sections
 from watersmeet.plan.explain.words import (
@@ -78,6 +78,7 @@ def explain_query(query: QueryPlan, measured: MeasuredQuery | None = None) -> st
         (after, [] if query.where is None else [plain(text_of(as_written(query, query.where)))]),
         ("Watermark flow (in parentheses: how far behind the clock at most)", list(flow_lines(query))),
         *state_sections(query, measured),
+        ("Rows that are kept once for several inputs", list(shared_lines(query))),
         (
             "Output columns",
             [

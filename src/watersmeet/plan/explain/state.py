@@ -68,6 +68,16 @@ def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> S
     ]
 
 
+def shared_lines(query: QueryPlan) -> Iterator[str]:
+    """Which inputs keep their rows together with others of the job."""
+    for side in query.sides:
+        own = f"{query.name}/{side.name}"
+        others = [name for name in side.sharers if name != own]
+        if others:
+            told = [name.removeprefix(f"{query.name}/").replace("/", "'s ") for name in others]
+            yield f"{side.title}: with {', '.join(told)}; each has its own retention and matches"
+
+
 def _of_windows(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -> Iterator[str]:
     title = node.side.title
     name = title if len(query.nodes) == 1 else f"{node_name(query, node)}, {title}"

@@ -1,9 +1,11 @@
 """Rule: of what each column of a side is made, as a digest. By it a column of stored rows is known again when
 the query is planned anew, whatever it is called then and whatever stands beside it.
 
-In it: the alias, the expression over the source and the declared types of the source's columns in it, and the
-column's own type; of what comes from a node beneath, the digests of the columns there. Where a source reads
-from, filters and conditions are not: those are in `plan.identity.fingerprint`, as far as rows depend on them.
+In it: the expression over the source and the declared types of the source's columns in it, and the column's
+own type; of what comes from a node beneath, the alias there and the digests of the columns. The alias of an
+input is not, for its own rows: so queries that share rows know them again by other aliases. Where a source
+reads from, filters and conditions are not: those are in `plan.identity.fingerprint`, as far as rows depend on
+them.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def side_origins(side: SidePlan, rows_of_nodes: Sequence[Origins] = ()) -> Origi
         text = joined_name(side.name, name)
         if is_computed(name):
             text = next(way.text for way in ways if way is not None)
-        origins[name] = Origin(digest_of(["input", side.name, types.get(name), parts]), text)
+        origins[name] = Origin(digest_of(["input", types.get(name), parts]), text)
     return origins
 
 
@@ -115,7 +117,18 @@ def _made(expr: Expr, rows: Origins) -> Origin:
 @singledispatch
 def _leaving(node: NodePlan, by_side: Mapping[str, Origins]) -> Origins:
     """Of the columns that leave a node. ``by_side``: of its sides and tables, by name."""
-    return {side.joined(name): origin for side in node.leaving for name, origin in by_side[side.name].items()}
+    return {
+        side.joined(name): _of_alias(side, origin)
+        for side in node.leaving
+        for name, origin in by_side[side.name].items()
+    }
+
+
+def _of_alias(side: SidePlan, origin: Origin) -> Origin:
+    """The same beside columns of other inputs, of which some may be made of the same."""
+    if side.feed is not None:
+        return origin
+    return Origin(digest_of(["of", side.copy_of or side.name, origin.digest]), origin.text)
 
 
 @_leaving.register

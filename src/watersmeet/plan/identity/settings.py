@@ -70,6 +70,8 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("JoinPlan", "recheck_texts"): _WORDS,
     ("LookupPlan", "recheck_texts"): _WORDS,
     ("LookupPlan", "table_fingerprint"): _RESULT,
+    ("SidePlan", "sharers"): "in which files rows lie is no part of them",
+    ("SidePlan", "of_others"): "others keep them",
     ("Input", "broadcast"): "which task makes a row is no part of it",
     **{
         (node, "warnings"): _WORDS

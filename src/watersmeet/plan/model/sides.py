@@ -61,6 +61,17 @@ class FeedPlan:
 
 
 @dataclass(frozen=True)
+class ColumnOfOthers:
+    """A column that only other sides that share the runs keep. ``name``: what it is called in them;
+    ``origin``, ``text``: as in `state.columns.StoredColumn`; ``type``: as declared, where it is."""
+
+    name: str
+    origin: str
+    text: str
+    type: SqlType | None
+
+
+@dataclass(frozen=True)
 class SidePlan:
     """One side of a node: an input (``branches``) or the rows of a node beneath (``feed``).
 
@@ -72,7 +83,9 @@ class SidePlan:
     a join beneath padded their input. ``padded``: rows of this side are put out padded when they never match.
     ``passes``: nothing is kept, every row goes out in the tick in which it comes. ``not_null``: the kept
     columns whose NULL lets a row of a source match nothing (feeds have their own). ``copy_of``: the input of
-    the same node whose rows these are once more, held in another way.
+    the same node whose rows these are once more, held in another way. ``sharers``: all sides of the job, as
+    ``query/alias``, that keep the same runs, this one among them; none: nobody else does. The first of them
+    has the runs written: its branches have the columns ``of_others``, too, which it does not keep for itself.
     """
 
     name: str
@@ -87,6 +100,8 @@ class SidePlan:
     passes: bool = False
     not_null: tuple[str, ...] = ()
     copy_of: str | None = None
+    sharers: tuple[str, ...] = ()
+    of_others: tuple[ColumnOfOthers, ...] = ()
 
     @property
     def input(self) -> Input:

@@ -1,0 +1,194 @@
+"""Queries that keep their rows together put out what each of them puts out alone, tick by tick; and they do
+keep them together.
+
+Each job is drawn: two to four queries over the same two or three streams, with other aliases, kinds of join,
+bounds and columns. Runs are merged all the time, tasks are two or three, and the job is opened again between
+ticks.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import watersmeet
+from watersmeet import LocalJob, MemoryStore
+from watersmeet.engine.driver import merge_policy
+from watersmeet.plan.model.job import JobPlan
+
+CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
+CHUNKS = 4
+
+SOURCES = "".join(
+    f"CREATE MAPPING {name} (k INT, t BIGINT, v INT, w STRING, WATERMARK FOR t AS t - {lag}) "
+    f"TYPE File OPTIONS ('path' = 'in/{name}', 'format' = 'json');\n"
+    for name, lag in (("s", 3), ("u", 5), ("w", 0))
+)
+KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
+
+
+def draw_query(rng: random.Random, number: int) -> str:
+    """One INSERT over two or three of the streams, which may be the same stream twice."""
+    aliases = [f"{letter}{rng.choice(['', number])}" for letter in "abc"]
+    names = [rng.choice("su"), rng.choice("suw"), rng.choice("uw")]
+    count = rng.choice([2, 2, 2, 3])
+    text = f"{names[0]} AS {aliases[0]}"
+    for right in range(1, count):
+        left = aliases[right - 1]
+        low, high = rng.choice([0, 0, -4, -10]), rng.choice([0, 5, 20, 60])
+        kind = rng.choice(KINDS) if count == 2 else "JOIN"
+        if rng.random() < 0.15 and count == 2:
+            kind = rng.choice(["LEFT ANTI JOIN", "LEFT SEMI JOIN"])
+        other = aliases[right]
+        text += f" {kind} {names[right]} AS {other} ON {left}.k = {other}.k"
+        text += f" AND {other}.t BETWEEN {left}.t + {low} AND {left}.t + {high}"
+        if rng.random() < 0.3:
+            text += f" AND {left}.v <> {other}.v"
+        if rng.random() < 0.2:
+            text += f" AND {other}.v > 1"
+    shown = aliases[:1] if "SEMI" in text or "ANTI" in text else aliases[:count]
+    columns = [f"{alias}.{column}" for alias in shown for column in "ktvw" if rng.random() < 0.5]
+    columns = columns or [f"{shown[0]}.k"]
+    listed = ", ".join(f"{column} AS c{place}" for place, column in enumerate(columns))
+    return (
+        f"CREATE MAPPING out{number} TYPE File OPTIONS ('path' = 'out/{number}', 'format' = 'json');\n"
+        f"INSERT INTO out{number} SELECT {listed} FROM {text};\n"
+    )
+
+
+def draw_ticks(rng: random.Random) -> list[dict[str, list[tuple[dict[str, Any], int]]]]:
+    ticks, now = [], 0
+    for _ in range(rng.randrange(6, 14)):
+        now += rng.randrange(0, 15)
+        rows: dict[str, list[tuple[dict[str, Any], int]]] = {}
+        for name in "suw":
+            rows[name] = [
+                (
+                    {
+                        "k": rng.choice([0, 1, 2, None]),
+                        "t": rng.choice([now, now, None]) if rng.random() < 0.1 else now - rng.randrange(9),
+                        "v": rng.randrange(4),
+                        "w": rng.choice(["p", "q", None]),
+                    },
+                    1,
+                )
+                for _ in range(rng.randrange(5))
+            ]
+        ticks.append(rows)
+    return ticks
+
+
+def planned(text: str) -> JobPlan:
+    return watersmeet.plan_job(watersmeet.parse_job(SOURCES + text))
+
+
+def played(plan: JobPlan, ticks: list[Any], rng: random.Random) -> list[dict[str, Any]]:
+    """Per tick and query: rows, rows in state, account, watermarks."""
+    store, found = MemoryStore(), []
+    job = LocalJob(plan, store)
+    for number, rows in enumerate(ticks):
+        if rng.random() < 0.3:
+            job = LocalJob(plan, store)
+        job.partitions = rng.choice([1, 2, 3])
+        result = job.tick(rows, end=number == len(ticks) - 1)
+        found.append(
+            {
+                name: (
+                    Counter(map(repr, result.rows[name])),
+                    told.state,
+                    told.account,
+                    dict(told.output_watermarks),
+                )
+                for name, told in result.result.queries.items()
+            }
+        )
+    return found
+
+
+def shares(plan: JobPlan) -> list[str]:
+    return [side.sharers[0] for query in plan.queries for side in query.sides if side.sharers]
+
+
+@pytest.fixture(autouse=True)
+def merge_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_each_query_is_what_it_is_alone(seed: int, chunk: int) -> None:
+    for number in range(seed + chunk, seed + CASES, CHUNKS):
+        rng = random.Random(number)
+        texts = [draw_query(rng, place) for place in range(rng.choice([2, 2, 3, 4]))]
+        ticks = draw_ticks(rng)
+        together = played(planned("".join(texts)), ticks, rng)
+        for place, text in enumerate(texts):
+            alone = played(planned(text), ticks, rng)
+            for tick, (own, all_of_them) in enumerate(zip(alone, together, strict=True), start=1):
+                name = f"out{place}"
+                assert all_of_them[name] == own[name], f"random-{number}, tick {tick}: {text}"
+
+
+def test_what_is_drawn(seed: int) -> None:
+    """The draws reach what they are for; else agreement would say little."""
+    seen: Counter[str] = Counter()
+    for number in range(seed, seed + 40):
+        rng = random.Random(number)
+        texts = [draw_query(rng, place) for place in range(rng.choice([2, 2, 3, 4]))]
+        plan = planned("".join(texts))
+        shared = Counter(shares(plan))
+        seen["jobs that share"] += bool(shared)
+        seen["by three or more"] += any(count > 2 for count in shared.values())
+        seen["within a query"] += any(
+            len(own) > len(set(own))
+            for own in ([side.sharers[0] for side in query.sides if side.sharers] for query in plan.queries)
+        )
+        seen["columns of others"] += any(side.of_others for query in plan.queries for side in query.sides)
+        result = played(plan, draw_ticks(rng), rng)
+        seen["rows"] += sum(len(told[0]) for tick in result for told in tick.values()) > 5
+    assert all(count > 4 for count in seen.values()), seen
+    assert len(seen) == 5, seen
+
+
+def stored(texts: list[str]) -> set[str]:
+    """The files of runs after some ticks."""
+    store = MemoryStore()
+    job = LocalJob(planned("".join(texts)), store)
+    for number in range(30):
+        rows = [({"k": place % 5, "t": number, "v": place, "w": "x"}, 1) for place in range(20)]
+        job.tick({"s": rows, "u": rows})
+    return set(store.names("runs"))
+
+
+def test_runs_are_there_once() -> None:
+    """A query that needs no more of its rows than another adds no file; by another key it has its own."""
+    first = (
+        "CREATE MAPPING x TYPE File OPTIONS ('path' = 'out/x', 'format' = 'json');\n"
+        "INSERT INTO x SELECT a.v, b.w FROM s a JOIN u b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 50;\n"
+    )
+    second = (
+        "CREATE MAPPING y TYPE File OPTIONS ('path' = 'out/y', 'format' = 'json');\n"
+        "INSERT INTO y SELECT l.w FROM s l LEFT JOIN u r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + 20;\n"
+    )
+    alone, together = stored([first]), stored([first, second])
+    assert len(together) <= len(alone) + 4, (
+        len(alone),
+        len(together),
+    )  # merged ones wait for the other a tick
+    assert len(stored([first, second.replace("l.k = r.k", "l.v = r.v")])) > 1.5 * len(alone)
+
+
+def test_explain_says_so() -> None:
+    text = watersmeet.explain(
+        planned(
+            "CREATE MAPPING x TYPE File OPTIONS ('path' = 'out/x', 'format' = 'json');\n"
+            "INSERT INTO x SELECT a.v FROM s a JOIN s b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 5;\n"
+            "CREATE MAPPING y TYPE File OPTIONS ('path' = 'out/y', 'format' = 'json');\n"
+            "INSERT INTO y SELECT c.v FROM s c JOIN u d ON c.k = d.k AND d.t BETWEEN c.t AND c.t + 5;\n"
+        )
+    )
+    assert "a: with b, y's c; each has its own retention and matches" in text
+    assert "c: with x's a, x's b; each has its own retention and matches" in text
