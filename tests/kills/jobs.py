@@ -40,6 +40,8 @@ CREATE MAPPING b (id BIGINT, k STRING, v DOUBLE, t TIMESTAMP, WATERMARK FOR t AS
   TYPE File OPTIONS ('path' = '{folder}/in/b', 'maxFilesPerTrigger' = '1');
 CREATE MAPPING joined TYPE File OPTIONS ('path' = '{folder}/out/joined');
 CREATE MAPPING chain TYPE File OPTIONS ('path' = '{folder}/out/chain');
+CREATE MAPPING ticks TYPE File OPTIONS ('path' = '{folder}/out/ticks', 'format' = 'json');
+SET progress_output = ticks;
 
 INSERT INTO joined
 SELECT x.id AS a_id, x.k AS a_k, x.v AS a_v, x.t AS a_t, y.id AS b_id, y.k AS b_k, y.v AS b_v, y.t AS b_t
@@ -211,6 +213,20 @@ def write_job(folder: Path) -> None:
 def rows_of(folder: Path, sink: str) -> str:
     """All published rows of a sink, as a table expression of DuckDB."""
     return f"read_parquet('{folder}/out/{sink}/*/*.parquet')"
+
+
+def told_ticks(folder: Path) -> list[int]:
+    """The ticks that are said to be complete; all rows of all their parts are there.
+
+    Raises: AssertionError when some are not.
+    """
+    files = sorted((folder / "out" / "ticks").glob("*/*.json"))
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    for row in rows:
+        for sink, wanted in json.loads(row["rows_out"]).items():
+            parts = (folder / "out" / sink / f"{sink}-{row['tick']:012d}").glob("*.parquet")
+            assert sum(pq.read_metadata(part).num_rows for part in parts) == wanted, (sink, row)
+    return [row["tick"] for row in rows]
 
 
 def batch_of(folder: Path, sink: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.kills.jobs import Growing, Process, batch_of, differences, rows_of, write_job
+from tests.kills.jobs import Growing, Process, batch_of, differences, rows_of, told_ticks, write_job
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 
@@ -48,6 +48,8 @@ def check(folder: Path, account: dict[str, Any] | None, uninterrupted: tuple[Pat
     for sink in SINKS:
         assert differences(rows_of(folder, sink), rows_of(whole, sink)) == []
         assert not list((folder / "out" / sink).glob("_attempts/*/*")), "nothing staged is left"
+    ticks = told_ticks(folder)
+    assert ticks == list(range(1, len(ticks) + 1)), "each tick is told once"
     if account is not None:
         assert account["adds_up"]
         assert account == expected
@@ -97,6 +99,7 @@ POINTS = [
     ("beneath", 2),
     ("staged", 2),
     ("half-published", 2),
+    ("untold", 2),
     ("published", 2),
     ("committed", 3),
     ("published", 4),
@@ -104,6 +107,7 @@ POINTS = [
     ("intended", 0),
     ("end-staged", 0),
     ("end-half-published", 0),
+    ("end-untold", 0),
     ("end-published", 0),
     ("end-committed", 0),
 ]
@@ -118,6 +122,8 @@ def test_killed_at_every_point(seed, tmp_path, uninterrupted):
         for point in POINTS:
             runs.append(run := Process(tmp_path, *TO_THE_END, kill_at=point))
             assert run.await_end() == -signal.SIGKILL, f"{point}: {run.errors.read_text()}"
+            ticks = told_ticks(tmp_path)
+            assert ticks == list(range(1, len(ticks) + 1))
         runs.append(last := Process(tmp_path, *TO_THE_END))
         assert last.await_end() == 0, last.errors.read_text()
         assert last.ticks == 0, "the end of input is not made twice"

@@ -111,6 +111,9 @@ def run(
     time_zone: TimeZone = None,
     late_output: Annotated[str | None, typer.Option(help="The sink of the job that late rows go to.")] = None,
     broken_output: Annotated[str | None, typer.Option(help="The sink for records that do not parse.")] = None,
+    progress_output: Annotated[
+        str | None, typer.Option(help="The sink for a row per tick, which says that it is complete.")
+    ] = None,
     rebuild_spark_checkpoint: Annotated[
         bool,
         typer.Option(
@@ -152,6 +155,7 @@ def run(
         time_zone=time_zone,
         late_output=late_output,
         broken_output=broken_output,
+        progress_output=progress_output,
     )
     overrides |= settings_of(conf or [])
     try:

@@ -18,7 +18,7 @@ from watersmeet.durable import sync
 from watersmeet.engine.spark.checkpoint.directory import NAMES, OLD, Checkpoint, half_of
 from watersmeet.engine.spark.checkpoint.small_files import read_value
 from watersmeet.errors import StateError, WatersmeetError, counted
-from watersmeet.plan.checks.endpoints import ASIDE
+from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.sinks.files import ATTEMPTS, FileSink
 from watersmeet.sinks.ownership import OWNER
 from watersmeet.sinks.part_mark import ASIDE as SET_ASIDE
@@ -145,8 +145,8 @@ def _owner_of(root: Path) -> str | None:
 
 def _sinks_of(job: Job) -> list[Sink]:
     """The sinks that the job writes to, each once."""
-    aside = {job.run.get(name) for name in ASIDE}
-    sinks = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in aside)]
+    beside = {job.run.get(name) for name in BESIDE}
+    sinks = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in beside)]
     return list({sink.name: sink for sink in sinks}.values())
 
 

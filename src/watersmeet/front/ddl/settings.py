@@ -42,6 +42,7 @@ RUN_SETTINGS = (
     "master",
     "late_output",
     "broken_output",
+    "progress_output",
     "until_caught_up",
     "finish",
     "set_aside_newer_parts",

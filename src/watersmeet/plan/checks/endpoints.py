@@ -15,7 +15,8 @@ from watersmeet.spec.options.kafka import parser_of, records_of, servers_in, top
 from watersmeet.spec.options.names import sink_option_problems, source_option_problems
 from watersmeet.spec.told import untold
 
-ASIDE = ("late_output", "broken_output")
+BESIDE = ("late_output", "broken_output", "progress_output")
+"""Settings that name sinks for rows beside those of queries: set aside, and one per tick."""
 
 
 def check_sources(queries: Iterable[Query]) -> list[WatersmeetError]:
@@ -42,11 +43,11 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
     errors += [error for sink in sinks for error in sink_problems(sink)]
     errors += [
         PlanError(
-            f'{name} = {sink.name}: rows that are set aside have no key, and "{sink.name}" has a PRIMARY KEY',
+            f'{name} = {sink.name}: its rows have no key, and "{sink.name}" has a PRIMARY KEY',
             code="primary-key",
             hint="put them into a sink of their own",
         )
-        for name in ASIDE
+        for name in BESIDE
         for sink in job.sinks
         if sink.primary_key and sink.name == job.run.get(name)
     ]
@@ -99,9 +100,9 @@ def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
 
 
 def _written(job: Job) -> list[Sink]:
-    """The sinks of INSERTs and those for rows that are set aside, each once."""
-    aside = {job.run.get(name) for name in ASIDE}
-    sinks = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in aside)]
+    """The sinks of INSERTs and those for rows beside theirs, each once."""
+    beside = {job.run.get(name) for name in BESIDE}
+    sinks = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in beside)]
     return list({sink.name: sink for sink in sinks}.values())
 
 

@@ -10,9 +10,9 @@ from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.look import problems_of
-from watersmeet.engine.spark.tick.tick import BROKEN_INSERT, LATE_INSERT, Outputs
+from watersmeet.engine.spark.tick.tick import BROKEN_INSERT, LATE_INSERT, PROGRESS_INSERT, Outputs
 from watersmeet.errors import SpecError, near_names, raise_all
-from watersmeet.plan.checks.endpoints import ASIDE
+from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.base import RowPrinter, Sink
 from watersmeet.sinks.registry import make_sink
@@ -78,10 +78,10 @@ def run_job(
 
 
 def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
-    """The sinks of all queries, one object per declared sink, and those for rows set aside.
+    """The sinks of all queries, one object per declared sink, and those that get rows beside them (`BESIDE`).
 
     Raises:
-        SpecError: ``late_output`` or ``broken_output`` names no sink of the job, or options are wrong.
+        SpecError: ``late_output``, or one of its like, names no sink of the job, or options are wrong.
     """
     made: dict[str, Sink] = {}
 
@@ -92,16 +92,16 @@ def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
 
     declared = {query.sink.name: query.sink for query in plan.queries}
     declared = {sink.name: sink for sink in job.sinks} | declared
-    for name in (LATE_INSERT, BROKEN_INSERT):
+    for name in (LATE_INSERT, BROKEN_INSERT, PROGRESS_INSERT):
         if any(query.name == name for query in plan.queries):
             raise SpecError(
-                f'"{name}" is kept for rows set aside; no INSERT may go by it',
+                f'"{name}" is kept for rows beside those of queries; no INSERT may go by it',
                 code="reserved-name",
                 hint="give the sink another name",
             )
     queries = {query.name: sink_named(query.sink.name) for query in plan.queries}
-    aside: dict[str, Sink | None] = {}
-    for setting in ASIDE:
+    beside: dict[str, Sink | None] = {}
+    for setting in BESIDE:
         wanted = job.run.get(setting)
         if wanted is not None and wanted not in declared:
             raise SpecError(
@@ -110,5 +110,6 @@ def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
                 hint=near_names(wanted, declared)
                 or "declare one: CREATE MAPPING late TYPE File OPTIONS ('path' = 'out/late')",
             )
-        aside[setting] = None if wanted is None else sink_named(wanted)
-    return Outputs(queries, late=aside["late_output"], broken=aside["broken_output"])
+        beside[setting] = None if wanted is None else sink_named(wanted)
+    late, broken, progress = (beside[name] for name in BESIDE)
+    return Outputs(queries, late, broken, progress)

@@ -22,13 +22,14 @@ from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
 from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
+from watersmeet.engine.spark.tick.progress import progress_frame
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.sinks.base import Sink
-from watersmeet.sinks.part_mark import Resumed
+from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.model import OutputMode
 from watersmeet.spec.options.spark_settings import FIXED
 
@@ -42,18 +43,23 @@ UNKNOWN = "whether it has some cannot be told"
 LATE_INSERT, BROKEN_INSERT = "late-rows", "broken-records"
 """Names of the parts of rows set aside; no query may be named so."""
 
+PROGRESS_INSERT = "tick-progress"
+"""The same of the rows that say which ticks are complete."""
+
 
 @dataclass
 class Outputs:
-    """Where the rows of a job go: a sink per query, and those for rows set aside, if asked for."""
+    """Where the rows of a job go: a sink per query, and if asked for those for rows set aside, and for a row
+    per tick that says that it is complete."""
 
     queries: Mapping[str, Sink]
     late: Sink | None = None
     broken: Sink | None = None
+    progress: Sink | None = None
 
     @property
     def sinks(self) -> list[Sink]:
-        sinks = [*self.queries.values(), self.late, self.broken]
+        sinks = [*self.queries.values(), self.late, self.broken, self.progress]
         return list({id(sink): sink for sink in sinks if sink is not None}.values())
 
     def inserts_of(self, sink: Sink) -> Iterator[str]:
@@ -63,6 +69,8 @@ class Outputs:
             yield LATE_INSERT
         if self.broken is sink:
             yield BROKEN_INSERT
+        if self.progress is sink:
+            yield PROGRESS_INSERT
 
 
 @dataclass
@@ -136,6 +144,8 @@ class Ticks:
         for sink in (self._outputs.late, self._outputs.broken):
             if sink is not None:
                 sink.prepare(side_frame(self._spark, self.driver.store, []).schema, owner)
+        if self._outputs.progress is not None:
+            self._outputs.progress.prepare(progress_frame(self._spark, self._plan, None).schema, owner)
         manifest = self.driver.manifest
         parts = {} if manifest is None else manifest.parts
         resumed = Resumed(
@@ -203,13 +213,32 @@ class Ticks:
         identity = self.driver.identify(told or {})
         for sink, insert in published:
             sink.check(insert, start.tick, identity)
+        if self._outputs.progress is not None:
+            self._outputs.progress.check(PROGRESS_INSERT, start.tick, identity)
         parts = [
             insert for sink, insert in published if sink.publish(insert, start.tick, start.attempt, identity)
         ]
+        parts += self._tell_complete(result, start.attempt, identity)
         self.timings.mark("publish")
         self.driver.commit(host, parts)
         self.timings.mark("commit")
         return result
+
+    def _tell_complete(self, result: TickResult, attempt: str, identity: Identity) -> list[str]:
+        """The row that says that all sinks have theirs of this tick; the parts that came of it."""
+        sink, insert, tick = self._outputs.progress, PROGRESS_INSERT, result.tick
+        if sink is None:
+            return []
+        frame = progress_frame(self._spark, self._plan, result)
+        try:
+            took = self._takings.of(
+                sink, insert, tick, attempt, lambda: sink.write(frame, insert, tick, attempt), lambda: 1
+            )
+            check_taken(insert, took, 1)
+        except BaseException:
+            sink.discard(attempt)
+            raise
+        return [insert] if sink.publish(insert, tick, attempt, identity) else []
 
     def _write(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
         """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""

@@ -1,0 +1,99 @@
+"""SET progress_output: a row per tick, written when all sinks have their rows of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.spark.running import until_caught_up
+from watersmeet.engine.spark.tick.tick import PROGRESS_INSERT
+from watersmeet.errors import WatersmeetError
+from watersmeet.sinks.files import FileSink
+
+pytestmark = pytest.mark.spark
+
+JOB = """
+CREATE TABLE a (id BIGINT, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' SECOND)
+  WITH ('connector' = 'file', 'path' = '{folder}/a', 'format' = 'json', 'maxFilesPerTrigger' = '1');
+CREATE TABLE n (id BIGINT, n INT, WATERMARK FOR n AS n)
+  WITH ('connector' = 'file', 'path' = '{folder}/n', 'format' = 'json', 'maxFilesPerTrigger' = '1');
+CREATE TABLE times WITH ('connector' = 'file', 'path' = '{folder}/times', 'format' = 'json');
+CREATE TABLE numbers WITH ('connector' = 'file', 'path' = '{folder}/numbers', 'format' = 'json');
+CREATE TABLE ticks WITH ('connector' = 'file', 'path' = '{folder}/ticks', 'format' = 'json');
+SET progress_output = ticks;
+INSERT INTO times SELECT id, t FROM a;
+INSERT INTO numbers SELECT id, n FROM n WHERE id > 0;
+"""
+
+
+def job(folder: Path) -> str:
+    (folder / "a").mkdir()
+    (folder / "n").mkdir()
+    for tick in (1, 2):
+        rows = [{"id": tick, "t": f"2024-01-01T00:00:0{tick}"}] * tick
+        (folder / "a" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows = [{"id": tick - 1, "n": tick * 10}, {"id": 7, "n": tick * 10}]
+        (folder / "n" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return JOB.replace("{folder}", str(folder))
+
+
+def told(folder: Path) -> list[dict[str, Any]]:
+    files = sorted((folder / "ticks").glob("*/*.json"))
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    for row in rows:
+        for name in ("rows_in", "rows_out", "watermarks"):
+            row[name] = json.loads(row[name])
+    return sorted(rows, key=lambda row: row["tick"])
+
+
+def test_a_row_per_tick(spark, tmp_path):
+    text = job(tmp_path)
+    run = until_caught_up(spark, text, tmp_path / "c", finish=True)
+    rows = told(tmp_path)
+    assert [row["tick"] for row in rows] == [tick.tick for tick in run.ticks] == [1, 2, 3]
+    assert [row["rows_in"] for row in rows] == [{"a": 1, "n": 2}, {"a": 2, "n": 2}, {"a": 0, "n": 0}]
+    out = [{"times": 1, "numbers": 1}, {"times": 2, "numbers": 2}, {"times": 0, "numbers": 0}]
+    assert [row["rows_out"] for row in rows] == out
+    assert rows[1]["watermarks"] == {"times": {"a.t": "2024-01-01 00:00:01"}, "numbers": {"n.n": "20"}}
+    assert [row["finished"] for row in rows] == [False, False, True]
+    clocks = [row["clock"] for row in rows]
+    assert clocks == sorted(clocks)
+    assert until_caught_up(spark, text, tmp_path / "c", finish=True).ticks == []
+    assert told(tmp_path) == rows
+
+
+@pytest.mark.parametrize("where", ["others are out", "it is out"])
+def test_a_tick_that_is_repeated_tells_it_once(spark, tmp_path, where, monkeypatch):
+    text, publish = job(tmp_path), FileSink.publish
+
+    def broken(self: FileSink, insert: str, tick: int, *others: Any) -> bool:
+        if insert == PROGRESS_INSERT and tick == 2:
+            assert len(list((tmp_path / "times").glob("times-*"))) == 2  # the others come first
+            if where == "it is out":
+                publish(self, insert, tick, *others)
+            raise RuntimeError("broken on purpose")
+        return publish(self, insert, tick, *others)
+
+    monkeypatch.setattr(FileSink, "publish", broken)
+    with pytest.raises(WatersmeetError, match="broken on purpose"):
+        until_caught_up(spark, text, tmp_path / "c")
+    monkeypatch.setattr(FileSink, "publish", publish)
+    before = told(tmp_path)
+    assert [row["tick"] for row in before] == ([1] if where == "others are out" else [1, 2])
+    until_caught_up(spark, text, tmp_path / "c")
+    assert [row["tick"] for row in told(tmp_path)] == [1, 2]
+    assert told(tmp_path)[: len(before)] == before
+    parts = (tmp_path / "times").glob("*/*.json")
+    lines = [line for file in parts for line in file.read_text().splitlines()]
+    assert sorted(json.loads(line)["id"] for line in lines) == [1, 2, 2]
+
+
+def test_what_cannot_be(spark, tmp_path):
+    text = job(tmp_path)
+    with pytest.raises(WatersmeetError, match='progress_output = "tikcs" is no sink of this job'):
+        until_caught_up(
+            spark, text.replace("progress_output = ticks", "progress_output = tikcs"), tmp_path / "c"
+        )
