@@ -27,7 +27,7 @@ from watersmeet.spec.model import (
     Relation,
     visible_inputs,
 )
-from watersmeet.types.sql_type import SqlType
+from watersmeet.types.sql_type import INTEGERS, STRING, SqlType
 
 _Column = tuple[str, str]
 """An alias, and a column of it."""
@@ -36,10 +36,29 @@ _Column = tuple[str, str]
 def has_one_row_per(query: Query, key: Collection[str]) -> bool:
     """Whether no two rows of the result have the same values, none of them NULL, in these columns of it.
     False: nothing says so."""
-    told = [output.expr for output in query.outputs if output.name in key]
+    types = _types(query)
+    told = _columns(_uncast(output.expr, types) for output in query.outputs if output.name in key)
     if query.aggregation is None:
-        return _rows_are_known(query, _columns(told))
-    return _groups_are_known(query, query.aggregation, {expr.name for expr in told if _is_column(expr)})
+        return _rows_are_known(query, told)
+    return _groups_are_known(query, query.aggregation, {name for _, name in told})
+
+
+def _types(query: Query) -> dict[_Column, SqlType]:
+    """Of the columns that outputs mention: those of inputs, or of groups, which have no alias."""
+    if query.aggregation is not None:
+        return {("", column.name): column.type for column in query.aggregation.columns}
+    return {(i.alias, column.name): column.type for i in query.inputs for column in i.columns}
+
+
+def _uncast(expr: Expr, types: Mapping[_Column, SqlType]) -> Expr:
+    """The column itself of a whole number as a text, or in a type that holds as many: no two become one."""
+    if not isinstance(expr, exp.Cast) or not _is_column(expr.this):
+        return expr
+    was, is_now = types.get((expr.this.table, expr.this.name)), expr.args["to"].sql("spark")
+    if was not in INTEGERS:
+        return expr
+    wider = INTEGERS[INTEGERS.index(was) :]
+    return expr.this if is_now in map(str, (STRING, *wider)) else expr
 
 
 def _groups_are_known(query: Query, groups: Aggregation, told: Collection[str]) -> bool:
