@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
+from watersmeet.engine.local.tables import LocalSnapshot
 from watersmeet.engine.nodes import snapshot as node
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import EngineError
@@ -177,6 +178,25 @@ def test_a_repeated_tick_compares_what_the_first_attempt_read(where):
     table.take(table.job.tick({}))
     names |= {"c"}
     assert table.sums == Counter((1, one, other, None) for one in names for other in names)
+
+
+def test_all_inputs_that_read_a_table_have_one_reading(monkeypatch):
+    """Right after each reading another row comes."""
+    table = Table(TABLE.replace("{columns}", WHOLE) + JOINED, partitions=2)
+    source, read = table.job._table_sources["t"], LocalSnapshot.read
+
+    def followed(self: LocalSnapshot, *others: Any) -> Any:
+        runs = read(self, *others)
+        table.held.change(source, [({"id": 1, "x": 1.0, "name": "late"}, 1)])
+        return runs
+
+    monkeypatch.setattr(LocalSnapshot, "read", followed)
+    table.held.change(source, [({"id": 1, "x": 1.0, "name": "a"}, 1)])
+    for late in range(3):
+        table.take(table.job.tick({}))
+        names = Counter({"a": 1, "late": late} if late else {"a": 1})
+        pairs = {(1, one, other, None): names[one] * names[other] for one in names for other in names}
+        assert table.sums == Counter(pairs)
 
 
 def test_what_another_run_with_other_settings_read_is_not_taken():

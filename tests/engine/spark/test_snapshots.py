@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
 from watersmeet.errors import WatersmeetError
+from watersmeet.sinks.files import FileSink
 
 pytestmark = pytest.mark.spark
 
@@ -121,3 +122,44 @@ def test_postgres(spark, folder, postgres):
     postgres.run("ALTER TABLE towns_before RENAME TO towns; TRUNCATE towns")
     until_caught_up(spark, text, folder.path / "c")
     assert not folder.sums()
+
+
+@pytest.mark.parametrize("with_stream", [False, True])
+def test_a_tick_that_failed_half_way_compares_the_same_again(spark, folder, monkeypatch, with_stream):
+    """The first sink shows the tick, the second one does not, and then the table is replaced."""
+    sinks = OUT.replace("CREATE TABLE bad", "CREATE TABLE more").replace("/bad'", "/more'")
+    sinks = sinks.replace("SET broken_output = bad;", "")
+    inserts = (
+        "INSERT INTO out SELECT id, name FROM customers; INSERT INTO more SELECT name, id FROM customers;"
+    )
+    stream = """
+    CREATE TABLE s (id BIGINT, t TIMESTAMP, WATERMARK FOR t AS t)
+      WITH ('connector' = 'file', 'format' = 'json', 'path' = '{folder}/s');
+    CREATE TABLE rest WITH ('connector' = 'file', 'path' = '{folder}/rest', 'format' = 'json');
+    INSERT INTO rest SELECT id FROM s;
+    """
+    if with_stream:
+        (folder.path / "s").mkdir()
+        (folder.path / "s" / "1.json").write_text('{"id": 5, "t": "2024-01-01T00:00:00"}\n')
+    text, checkpoint = folder.text(FILES, sinks, inserts, stream * with_stream), folder.path / "c"
+    folder.put([(1, "Ada"), (2, "Bea")])
+    publish = FileSink.publish
+
+    def broken(self: FileSink, insert: str, *others: Any) -> bool:
+        if insert == "more":
+            raise RuntimeError("broken on purpose")
+        return publish(self, insert, *others)
+
+    monkeypatch.setattr(FileSink, "publish", broken)
+    with pytest.raises(WatersmeetError, match="broken on purpose"):
+        until_caught_up(spark, text, checkpoint)
+    folder.put([(1, "Eve")])
+    monkeypatch.setattr(FileSink, "publish", publish)
+    first = Counter({(1, "Ada"): 1, (2, "Bea"): 1})
+    assert folder.sums() == first
+    until_caught_up(spark, text, checkpoint)
+    told = {sink: {json.dumps(row, sort_keys=True) for row in folder.rows(sink)} for sink in ("out", "more")}
+    assert told["out"] == told["more"]
+    assert Counter((row["id"], row["name"]) for row in folder.rows() if row["_tick"] == 1) == first
+    until_caught_up(spark, text, checkpoint)
+    assert folder.sums() == {(1, "Eve"): 1}
