@@ -85,6 +85,7 @@ def test_files_by_key_while_it_runs(spark, folder):
     folder.put([(1, "Ada"), (2, "Bea"), (None, "Nul"), (2, "Abe")])
     with Running(spark, text, folder.path / "c", trigger="200 ms", on_notice=notices.append) as running:
         running.wait_for(lambda: folder.sums() == {(1, "Ada", "Ada"): 1, (2, "Abe", "Abe"): 1})
+        running.wait_for(lambda: len(folder.rows("bad")) == 2)  # shown after the query's rows
         assert sorted(json.loads(row["record"])["name"] for row in folder.rows("bad")) == ["Bea", "Nul"]
         assert {(row["stream"], row["reason"]) for row in folder.rows("bad")} == {("customers", "broken")}
         (folder.path / "customers" / "rows.json").unlink()
