@@ -149,7 +149,7 @@ class FailingStore(MemoryStore):
             raise Killed
         return result
 
-    def write(self, name: str, data: pa.Buffer | bytes) -> None:
+    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
         self._change(lambda: super(FailingStore, self).write(name, data))
 
     def create(self, name: str, data: bytes) -> bool:

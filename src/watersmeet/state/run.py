@@ -204,11 +204,13 @@ def write_run(
     origin: tuple[int, str, int] | None = None,
     stands_for: int | None = None,
     arrival: Rows | None = None,
+    lasting: bool = True,
 ) -> Run:
     """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column.
 
     Args:
         arrival: per row its place in the order in which they came; asked for in the tick in which they do.
+        lasting: it becomes part of the state; else it brings rows within this tick.
     """
     arrays: list[pa.Array] = [pa.array(rows.slots)]
     names = [SLOT]
@@ -233,7 +235,7 @@ def write_run(
         writer.write_batch(batch)
     data = sink.getvalue()
     name = f"runs/{_file_part(arrangement)}-{tick}-{uuid.uuid4().hex[:16]}.arrow"
-    store.write(name, data)
+    store.write(name, data, lasting=lasting)
     return Run(
         name=name,
         rows=len(rows),

@@ -2,8 +2,9 @@
 
 Contract of every store: `write` and `create` are durable and all-or-nothing when they return; nothing is ever
 overwritten; `create` fails when the name is there, also against another process (the fence against two
-running drivers); `read` gives the bytes without copying where it can. Stores are picklable and hold no open
-files. Names are relative paths with ``/``.
+running drivers); `read` gives the bytes without copying where it can. What is not to last is written without
+waiting for the disk: within the tick all of it is there, after a power failure it may be gone or torn. Stores
+are picklable and hold no open files. Names are relative paths with ``/``.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ FOLDER_MODE, FILE_MODE = 0o700, 0o600
 class Store(Protocol):
     """See the module's contract."""
 
-    def write(self, name: str, data: pa.Buffer | bytes) -> None:
-        """Store ``data`` under a name that nobody has used."""
+    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
+        """Store ``data`` under a name that nobody has used. ``lasting``: it is read after this tick, too."""
 
     def create(self, name: str, data: bytes) -> bool:
         """Store ``data`` unless ``name`` exists; whether it was stored."""
@@ -65,7 +66,7 @@ class LocalStore:
     def _path(self, name: str) -> str:
         return os.path.join(self.root, name)
 
-    def _stage(self, path: str, data: pa.Buffer | bytes) -> str:
+    def _stage(self, path: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> str:
         folder = os.path.dirname(path)
         staged = f"{path}.{uuid.uuid4().hex[:8]}{STAGED}"
         try:
@@ -79,7 +80,8 @@ class LocalStore:
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
-            os.fsync(handle)
+            if lasting:
+                os.fsync(handle)
         except OSError as error:
             os.unlink(staged)
             raise not_written(path, str(error)) from None
@@ -87,10 +89,11 @@ class LocalStore:
             os.close(handle)
         return staged
 
-    def write(self, name: str, data: pa.Buffer | bytes) -> None:
+    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
         path = self._path(name)
-        os.rename(self._stage(path, data), path)
-        sync(os.path.dirname(path))
+        os.rename(self._stage(path, data, lasting=lasting), path)
+        if lasting:
+            sync(os.path.dirname(path))
 
     def create(self, name: str, data: bytes) -> bool:
         path = self._path(name)
@@ -178,7 +181,7 @@ class MemoryStore:
         self._data: dict[str, pa.Buffer] = {}
         self.opened: dict[str, Any] = {}
 
-    def write(self, name: str, data: pa.Buffer | bytes) -> None:
+    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
         self.opened.pop(name, None)
         self._data[name] = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
 

@@ -64,9 +64,9 @@ class HandedOver(LocalJob):
             task = node_task(name, number)
             if number == query.root.number:
                 return task
-            texts = driver.run_small(name, number, task)
-            self.alone += texts is not None
-            return task if texts is None else Told(task, texts)
+            ran = driver.run_small(name, number, task)
+            self.alone += ran is not None
+            return task if ran is None else Told(task, ran.texts)
 
         driver.node_task = handed  # type: ignore[method-assign]
         try:
@@ -163,3 +163,35 @@ def test_groups_above_take_what_the_driver_ran():
     out = job.tick(rows("c", (1, "Ada")) | rows("o", (7, 1)) | rows("l", (7, 3), (7, 4)))
     assert [(row["name"], row["lines"]) for row in out.rows["console"]] == [("Ada", 2)]
     assert job.alone == 3
+
+
+class Passing(MemoryStore):
+    """A store that knows what was not to last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passing: set[str] = set()
+
+    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
+        if not lasting:
+            self.passing.add(name)
+        super().write(name, data, lasting=lasting)
+
+
+@pytest.mark.parametrize("plan", ["delta", "cascade"])
+def test_state_holds_nothing_that_was_not_to_last(plan: str):
+    """And what brings rows within a tick, from step to step, does not wait for the disk."""
+    store, rng, bags = Passing(), random.Random(5), {name: Counter[tuple[Any, ...]]() for name in COLUMNS}
+    job = LocalJob(plan_job(parse_job(JOB.replace("delta", plan) + GROUPS)), store, partitions=2)
+    for _ in range(20):
+        job.tick(changed(rng, bags, 9))
+        manifest = job.driver.manifest
+        assert manifest is not None
+        assert not manifest.files() & store.passing
+        assert all(
+            live.run.name not in store.passing
+            for node in manifest.queries["console"].nodes
+            for kept in node.arrangements.values()
+            for live in kept.runs
+        )
+    assert {name.split("/")[0] for name in store.passing} == {"runs", "work"}

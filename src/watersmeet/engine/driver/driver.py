@@ -35,7 +35,7 @@ from watersmeet.engine.driver.tables import TableReader, Tables
 from watersmeet.engine.messages.reports import IngestReport, PadFile
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.engine.messages.work import TickStart, read_work
-from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.engine.tasks.write import FLUSH_BYTES, FLUSH_ROWS, Placing
 from watersmeet.errors import EngineError, StateError
@@ -346,10 +346,8 @@ class TickDriver:
         return late_below(query, inputs, self._before(query).late_below)
 
     def node_task(self, query: str, number: int) -> NodeTask:
-        """A node of the open tick, to be run once per partition; those beneath it are settled.
-
-        Writes the tasks' work file.
-        """
+        """A node of the open tick, to be run once per partition; those beneath it are settled. Writes the
+        tasks' work file."""
         tick = self._current()
         work = tick.queries[query].work(number)
         place = [planned.name for planned in self.plan.queries].index(query)
@@ -367,15 +365,16 @@ class TickDriver:
             )
 
         work.table = driver_of(node).table(node, shape, met) or work.table
-        name = f"work/{work.tick}-{tick.start.attempt}-{place}-{number}.json"
+        name = f"{work.tick}-{tick.start.attempt}-{place}-{number}.json"
         if name.endswith(FIRST_WORK):
             work.idle, work.settings = decisions(tick.inputs), self.settings
-        self.store.write(name, sealed(name, work.model_dump_json()))
+        lasting = name.endswith(FIRST_WORK) or work.table is not None  # a repeated tick goes by it
+        name = f"work/{'' if lasting else 'passing-'}{name}"
+        self.store.write(name, sealed(name, work.model_dump_json()), lasting=lasting)
         return NodeTask(shape, self.store, name, work.tick, self.placing)
 
-    def run_small(self, query: str, number: int, task: NodeTask) -> list[str] | None:
-        """Run a node whose rows go to another one in this process, if it has little to do; its control texts.
-        None: it has more to do. What it wrote until that was seen is garbage."""
+    def run_small(self, query: str, number: int, task: NodeTask) -> Alone | None:
+        """Run a node in this process, if it has little to do. None: it has more; what it wrote is garbage."""
         if not self._current().queries[query].is_small(number, self.small_rows):
             return None
         try:

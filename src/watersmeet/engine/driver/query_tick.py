@@ -134,7 +134,7 @@ class QueryTick:
 
     def is_small(self, number: int, most_rows: int) -> bool:
         """Whether node ``number``, whose work was asked for, has little to do."""
-        return is_small(self.query.nodes[number], self._work[number], most_rows)
+        return is_small(self.query.nodes[number], self.shapes[number], self._work[number], most_rows)
 
     def _replace(self, node: NodePlan, work: NodeWork) -> None:
         """Tell the tasks of a table that is compared what it holds, where it was read anew."""

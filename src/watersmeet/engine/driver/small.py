@@ -4,6 +4,7 @@ tasks takes longer. Of a step without rows, which has nothing to do, above all."
 from __future__ import annotations
 
 from watersmeet.engine.driver.kinds.registry import driver_of
+from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.messages.work import NodeWork
 from watersmeet.plan.model.nodes import NodePlan
 
@@ -15,9 +16,9 @@ MOST_MATCHES = 200_000
 """Where rows find more partners than these in all, it was much work after all, and is given to Spark."""
 
 
-def is_small(node: NodePlan, work: NodeWork, most_rows: int = SMALL_ROWS) -> bool:
-    """Whether the node's kind does work by its new rows alone, and these are few."""
-    if not driver_of(node).goes_by_new_rows:
+def is_small(node: NodePlan, shape: NodeShape, work: NodeWork, most_rows: int) -> bool:
+    """Whether what the node does goes by its new rows alone, and these are few."""
+    if not driver_of(node).goes_by_new_rows(shape):
         return False
     rows = nbytes = 0
     for side in work.sides:

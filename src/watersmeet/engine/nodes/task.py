@@ -22,13 +22,23 @@ from watersmeet.engine.tasks.asking import AnswerFile, answered, questions
 from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.engine.tasks.memory import output_bytes
 from watersmeet.engine.tasks.results import note_least
-from watersmeet.engine.tasks.share import Share
+from watersmeet.engine.tasks.share import ManyMatches, Share
 from watersmeet.engine.tasks.write import Placing, SideWriter
 from watersmeet.kernel.batches import one_batch, size
 from watersmeet.state.store import Store
 
 OUTPUT_ROWS = 200_000
 """Small results are collected into batches of about this many rows before they leave."""
+
+ALONE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a node that was run as one share came to: rows that leave, and control texts."""
+
+    rows: list[pa.RecordBatch]
+    texts: list[str]
 
 
 @dataclass(frozen=True)
@@ -59,14 +69,23 @@ class NodeTask:
         """
         yield from self._run(self._share(partition, partitions))
 
-    def alone(self, most_matches: int) -> list[str]:
-        """Run the whole node, whose rows go to another one, as one share; its control texts.
+    def alone(self, most_matches: int) -> Alone:
+        """Run the whole node as one share.
 
         Raises:
-            ManyMatches: there are more.
+            ManyMatches: there are more, or rows of more than `ALONE_BYTES` leave.
         """
-        share = replace(self._share(0, 1), most_matches=most_matches)
-        return [batch.column(CONTROL)[0].as_py() for batch in self._run(share)]
+        rows, texts, nbytes = [], [], 0
+        for batch in self._run(replace(self._share(0, 1), most_matches=most_matches)):
+            control = batch.column(CONTROL)
+            if control.null_count < batch.num_rows:
+                texts.append(control[0].as_py())
+                continue
+            rows.append(batch.drop_columns([CONTROL]))
+            nbytes += size(batch.columns)
+            if nbytes > ALONE_BYTES:
+                raise ManyMatches
+        return Alone(rows, texts)
 
     def _run(self, share: Share) -> Iterator[pa.RecordBatch]:
         partition, partitions = share.partition, share.partitions
@@ -92,7 +111,13 @@ class NodeTask:
 
     def _writer(self, feed: FeedShape, work: NodeWork, index: str | None, *, ordered: bool) -> FeedWriter:
         runs = SideWriter(
-            feed.side, self.store, self.tick, placing=self.placing, index=index, ordered=ordered
+            feed.side,
+            self.store,
+            self.tick,
+            placing=self.placing,
+            index=index,
+            ordered=ordered,
+            lasting=not feed.side.changes,
         )
         return FeedWriter(feed, runs, work, self.store)
 

@@ -101,7 +101,7 @@ class _Forgetting:
 
     store: Store
 
-    def write(self, name: str, data: pa.Buffer | bytes) -> None:
+    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
         return
 
     def create(self, name: str, data: bytes) -> bool:

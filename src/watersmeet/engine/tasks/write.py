@@ -41,7 +41,8 @@ Placing = Callable[[Slots], Slots]
 
 class SideWriter:
     """Writes the runs and pads of one side in one task. ``place``: the branch, and the ingest task;
-    ``index``: by what runs are sorted; ``ordered``: they say in which order their rows came."""
+    ``index``: by what runs are sorted; ``ordered``: they say in which order their rows came; ``lasting``:
+    they are state, and not rows of changes, of which tasks write anew what is kept."""
 
     def __init__(
         self,
@@ -54,8 +55,10 @@ class SideWriter:
         place: tuple[int, int] = (0, 0),
         index: str | None = None,
         ordered: bool = False,
+        lasting: bool = True,
     ) -> None:
         self._ordered = ordered
+        self._lasting = lasting
         self._side, self._store, self._tick = side, store, tick
         self._flush_rows, self._flush_bytes = flush_rows, min(flush_bytes, run_bytes(side.memory))
         self._rows = self._rows_out = 0
@@ -70,7 +73,7 @@ class SideWriter:
         self.runs: list[Run] = []
         self.pads: list[PadFile] = []
         self._copies = [
-            SideWriter(copy, store, tick, flush_rows, flush_bytes, placing, place, None, ordered)
+            SideWriter(copy, store, tick, flush_rows, flush_bytes, placing, place, None, ordered, lasting)
             for copy in side.copies
         ]
 
@@ -137,7 +140,7 @@ class SideWriter:
         with pa.ipc.new_file(sink, self._out[0].schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-        self._store.write(name, sink.getvalue())
+        self._store.write(name, sink.getvalue(), lasting=False)
         self.pads.append(PadFile(name=name, rows=self._out_rows))
         self._out, self._out_rows, self._out_bytes = [], 0, 0
 
@@ -161,6 +164,7 @@ class SideWriter:
                 tick=self._tick,
                 origin=origin,
                 arrival=order if self._ordered else None,
+                lasting=self._lasting,
             )
             self.runs.append(run)
         self._held.clear()

@@ -137,9 +137,6 @@ class NodeDriver(ABC, Generic[P, S]):
     carries_changes: ClassVar[bool] = False
     """Rows of its sides have diffs, in append mode, too."""
 
-    goes_by_new_rows: ClassVar[bool] = False
-    """What its tasks do in a tick costs by the rows that come, and by the runs that are merged."""
-
     def shape(self, query: QueryPlan, node: P, sides: tuple[SideShape, ...], strategy: Strategy) -> S:
         """What the tasks know before any tick. ``sides``: of the node's sides, then of its tables.
 
@@ -175,6 +172,10 @@ class NodeDriver(ABC, Generic[P, S]):
     def table(self, node: P, shape: S, met: Callable[[Any, SideShape], TableCopy | None]) -> TableCopy | None:
         """The table that the tick's rows meet. ``met``: of a node and the table's rows, the copy to take."""
         return None
+
+    def goes_by_new_rows(self, shape: S) -> bool:
+        """What its tasks do in a tick costs by the rows that come, and by the runs that are merged."""
+        return False
 
     def seen(self, node: P, arranged: Callable[[int], ArrangedTick]) -> list[Seen]:
         """What the look-ups of a delta join see. ``arranged``: of a node beneath, by its number."""

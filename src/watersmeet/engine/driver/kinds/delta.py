@@ -31,7 +31,6 @@ from watersmeet.watermark.output import output_watermarks
 
 class ArrangeDriver(NodeDriver[ArrangePlan, ArrangeShape]):
     carries_changes = True
-    goes_by_new_rows = True
 
     def shape_of(
         self, query: QueryPlan, node: ArrangePlan, sides: tuple[SideShape, ...], common: CommonFields
@@ -48,6 +47,9 @@ class ArrangeDriver(NodeDriver[ArrangePlan, ArrangeShape]):
 
     def leaving(self, node: ArrangePlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
         return ()
+
+    def goes_by_new_rows(self, shape: ArrangeShape) -> bool:
+        return True
 
     def held(self, query: QueryPlan, node: ArrangePlan, side: SidePlan) -> Held:
         place = [own.name for own in node.sides].index(side.name)
@@ -71,7 +73,6 @@ class ArrangeDriver(NodeDriver[ArrangePlan, ArrangeShape]):
 class DeltaDriver(NodeDriver[DeltaPlan, DeltaShape]):
     drops_new = True
     carries_changes = True
-    goes_by_new_rows = True
 
     def shape_of(
         self, query: QueryPlan, node: DeltaPlan, sides: tuple[SideShape, ...], common: CommonFields
@@ -94,6 +95,9 @@ class DeltaDriver(NodeDriver[DeltaPlan, DeltaShape]):
 
     def leaving(self, node: DeltaPlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
         return ()
+
+    def goes_by_new_rows(self, shape: DeltaShape) -> bool:
+        return True
 
     def held(self, query: QueryPlan, node: DeltaPlan, side: SidePlan) -> Held:
         for number, own in enumerate(node.sides):

@@ -65,6 +65,9 @@ class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
             wanted |= dict.fromkeys([*call.columns, *([] if call.filter is None else [call.filter])])
         return tuple(replace(joined(Side.LEFT, node.side, side, column), name=column) for column in wanted)
 
+    def goes_by_new_rows(self, shape: GroupShape) -> bool:
+        return not shape.parts.values  # else by all different values of the groups
+
     def held(self, query: QueryPlan, node: GroupPlan, side: SidePlan) -> Held:
         return Held(keys=tuple(dict.fromkeys(column for _, column in node.keys)))
 

@@ -13,7 +13,9 @@ from watersmeet.types.sql_type import PLAIN, UNKNOWN
 
 class SnapshotDriver(NodeDriver[SnapshotPlan, SnapshotShape]):
     replaces = True
-    goes_by_new_rows = True
+
+    def goes_by_new_rows(self, shape: SnapshotShape) -> bool:
+        return True
 
     def shape_of(
         self, query: QueryPlan, node: SnapshotPlan, sides: tuple[SideShape, ...], common: CommonFields

@@ -24,12 +24,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.engine.messages.shapes import CONTROL, NodeShape
-from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NODE, node_of, node_text
 from watersmeet.engine.spark.tick.counting import RowCounter
 from watersmeet.engine.spark.tick.keyed import by_key
+from watersmeet.engine.spark.tick.plain import Plain
 from watersmeet.engine.spark.tick.summed import shown, summed
 from watersmeet.engine.spark.tick.taken import Takings, Took, check_taken
 from watersmeet.engine.spark.unresolved import naming
@@ -47,25 +48,24 @@ class ToSink:
     """The function given to `mapInArrow`: rows out, the report to the accumulator.
 
     Args:
-        outputs: (joined column, name): instead of giving rows out, stage them in the sink, so named.
+        plain: instead of giving rows out, stage them in the sink, as this says.
     """
 
     shape: NodeShape
     store: Store
     partitions: int
     reports: Accumulator[list[Report]]
-    outputs: tuple[tuple[str, str], ...] | None = None
+    plain: Plain | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         owned = _owned(batches)
         task, part = _told(self.shape, self.store)
         for partition in owned:
             rows = self._rows(task, partition)
-            if self.outputs is None or part is None:
+            if self.plain is None or part is None:
                 yield from rows
             else:
-                names = [column for column, _ in self.outputs]
-                schema = staged_schema(self.shape, self.outputs)
+                names, schema = [column for column, _ in self.plain.outputs], self.plain.schema
                 chosen = (
                     pa.RecordBatch.from_arrays(batch.select(names).columns, schema=schema) for batch in rows
                 )
@@ -134,11 +134,6 @@ class FeedFrame:
         return [row[0] for row in self._frame.collect()]
 
 
-def staged_schema(shape: NodeShape, outputs: Sequence[tuple[str, str]]) -> pa.Schema:
-    """The joined columns of ``outputs`` under their names."""
-    return pa.schema([pa.field(name, shape.row_schema.field(column).type) for column, name in outputs])
-
-
 def _one_by_one(
     frame: DataFrame, outputs: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -151,7 +146,7 @@ class SinkFrame:
 
     Args:
         where, outputs: Spark SQL over columns named ``alias.column``; outputs are (SQL, name).
-        plain: (joined column, name) of all outputs, when rows leave as they are.
+        plain: how rows leave, when it is as they are.
         rows: Spark SQL: how many rows of the sink's key there are; None: they are not counted.
         results: what ``where`` and ``outputs`` are asked of, from the tasks' rows; None: of these themselves.
 
@@ -166,7 +161,7 @@ class SinkFrame:
         partitions: int,
         where: str | None,
         outputs: list[tuple[str, str]],
-        plain: tuple[tuple[str, str], ...] | None,
+        plain: Plain | None,
         sink: Sink,
         takings: Takings,
         results: Callable[[DataFrame], DataFrame] | None = None,
@@ -184,8 +179,8 @@ class SinkFrame:
         numbers = spark.range(0, partitions, 1, partitions)
         staging = ToSink(shape, store, partitions, self._reports, plain)
         self._staging = numbers.mapInArrow(Carrying(staging), "_ STRING")
-        self._staged = None if plain is None else staged_schema(shape, plain)
         keyed = sink.keyed
+        self._plain = plain if keyed is None else None
         grouped = bool(shape.by_spark) or changes or keyed is not None
         self._is_cut = grouped or where is not None
         self._left_out = sink.leaves_out(len(outputs) + (len(CHANGE_COLUMNS) if changes else 0))
@@ -217,16 +212,24 @@ class SinkFrame:
         self.frame = made()
         self._anew = made if results is not None or changes or keyed is not None else None
 
-    def write(self, task: NodeTask, attempt: str) -> tuple[list[str], int | None]:
+    def write(
+        self, task: NodeTask, attempt: str, alone: Callable[[], Alone | None]
+    ) -> tuple[list[str], int | None]:
         """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there
-        (None: those that left the tasks).
+        (None: those that left the tasks). ``alone``: runs the task in this process, if it has little to do;
+        asked where the rows need no Spark.
 
         Raises:
             EngineError: not all partitions have been evaluated.
         """
         part = None
-        if self._staged is not None:
-            part = self._sink.arrow_part(self._staged, self._query, task.tick, attempt)
+        if self._plain is not None:
+            part = self._sink.arrow_part(self._plain.schema, self._query, task.tick, attempt)
+            ran = alone() if part is not None else None
+            if part is not None and ran is not None:
+                return ran.texts, self._stage(part, self._plain.rows(ran.rows, task.tick), task.tick, attempt)
+            if self._plain.summed:
+                part = None
         self._reports.value = []
         if self._counter is not None:
             self._counter.begin()
@@ -255,11 +258,23 @@ class SinkFrame:
         rows = given()
         if self._counter is not None:
             check_taken(self._query, Took(rows), _put_out(texts.values()), cut=True)
-        cut = self._is_cut and self._counter is None
+        is_cut = self._is_cut and part is None
+        cut = is_cut and self._counter is None
         check_taken(self._query, took, rows, left_out=self._left_out, cut=cut)
-        if not self._is_cut:
+        if not is_cut:
             return list(texts.values()), None
         return list(texts.values()), rows if self._counter is not None or took is None else took.rows
+
+    def _stage(self, part: ArrowPart, rows: pa.Table, tick: int, attempt: str) -> int:
+        """Stage the rows of a tick from this process; how many they are."""
+
+        def write() -> None:
+            assert self._plain is not None
+            part.write(0, self._plain.schema, iter(rows.to_batches()))
+
+        took = self._takings.of(self._sink, self._query, tick, attempt, write, lambda: rows.num_rows)
+        check_taken(self._query, took, rows.num_rows)
+        return int(rows.num_rows)
 
     def _found(self, task: NodeTask) -> dict[int, str]:
         """The reports of the task's partitions."""

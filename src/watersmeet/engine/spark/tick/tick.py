@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from sqlglot import exp
 
 from watersmeet.engine.driver.driver import TickDriver, TickResult
 from watersmeet.engine.nodes.task import NodeTask
@@ -22,6 +21,7 @@ from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
 from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
+from watersmeet.engine.spark.tick.plain import plain_outputs
 from watersmeet.engine.spark.tick.progress import progress_frame
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
@@ -30,7 +30,6 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.sinks.base import Sink
 from watersmeet.sinks.part_mark import Identity, Resumed
-from watersmeet.spec.model import OutputMode
 from watersmeet.spec.options.spark_settings import FIXED
 
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -258,13 +257,14 @@ class Ticks:
         """Run the nodes of a query, those beneath first; the last one stages its rows in the sink."""
         for node in query.nodes[:-1]:
             task = self._task(query.name, node.number)
-            reports = self.driver.run_small(query.name, node.number, task)
-            if reports is None:
-                reports = self._feeds[query.name, node.number].run(task)
+            alone = self.driver.run_small(query.name, node.number, task)
+            reports = self._feeds[query.name, node.number].run(task) if alone is None else alone.texts
             self.driver.settle(query.name, node.number, reports)
         sink, last = self._outputs.queries[query.name], query.root.number
         task = self._task(query.name, last)
-        reports, rows_out = self._frames[query.name].write(task, attempt)
+        reports, rows_out = self._frames[query.name].write(
+            task, attempt, lambda: self.driver.run_small(query.name, last, task)
+        )
         self.driver.settle(query.name, last, reports, rows_out=rows_out)
         return sink
 
@@ -322,7 +322,7 @@ class Ticks:
         shape = self.driver.shapes[query.name][query.root.number]
         results = results_of(query.root, shape)
         as_they_are = where is None and results is None and not _writer_is_set(self._spark)
-        plain = _plain_outputs(query) if as_they_are else None
+        plain = plain_outputs(query, shape) if as_they_are else None
         store = self.driver.store
         sink = self._outputs.queries[query.name]
         return SinkFrame(
@@ -348,14 +348,3 @@ def _writer_is_set(spark: SparkSession) -> bool:
         name.startswith(("spark.sql.parquet.", "spark.sql.files.")) and name not in ours
         for name, _ in spark.sparkContext.getConf().getAll()
     )
-
-
-def _plain_outputs(query: QueryPlan) -> tuple[tuple[str, str], ...] | None:
-    """(joined column, name) of all outputs when each is a column as it is and no name comes twice."""
-    columns = [
-        (output.expr.name, output.name) for output in query.outputs if isinstance(output.expr, exp.Column)
-    ]
-    if query.options.output_mode is OutputMode.CHANGELOG:
-        return None
-    whole = len(columns) == len(query.outputs) == len({name for _, name in columns})
-    return tuple(columns) if whole else None

@@ -1,0 +1,91 @@
+"""Which rows go into a sink as they left the tasks, and their sums without Spark."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
+from watersmeet.engine.spark.tick.plain import Plain, plain_outputs
+from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK
+
+JOB = """SET output_mode = changelog;
+CREATE TABLE a (k BIGINT, n STRING, x DOUBLE, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
+CREATE TABLE b (k BIGINT, v DECIMAL(12,2), d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
+"""
+JOINED = "FROM a JOIN b ON a.k = b.k"
+
+
+def plain(query: str) -> Plain | None:
+    job = LocalJob(plan_job(parse_job(JOB + query)), MemoryStore())
+    (planned,) = job.plan.queries
+    return plain_outputs(planned, job.driver.shapes[planned.name][planned.root.number])
+
+
+@pytest.mark.parametrize(
+    ("query", "summed"),
+    [
+        (f"SELECT a.n, b.v {JOINED}", True),
+        (f"SELECT a.n, b.v + 1 AS w {JOINED}", None),
+        (f"SELECT a.n, a.x {JOINED}", None),  # 0.0 and -0.0 are one value
+        (f"SELECT a.n, sum(b.v) AS s {JOINED} GROUP BY a.n", False),
+        (f"SELECT sum(b.v) AS s, a.n {JOINED} GROUP BY a.n", False),
+        (f"SELECT sum(b.v) AS s {JOINED} GROUP BY a.n", True),
+        (f"SELECT a.n, a.k, sum(b.v) AS s, count(*) AS c {JOINED} GROUP BY a.n, a.k", False),
+        (f"SELECT a.n, sum(b.v) AS s {JOINED} GROUP BY a.n, a.k", True),
+        (f"SELECT a.n, max(a.x) AS s {JOINED} GROUP BY a.n", None),
+        (f"SELECT count(*) AS c {JOINED}", False),
+        (f"SELECT DISTINCT a.n {JOINED}", False),
+    ],
+)
+def test_which_rows_leave_as_they_are(query: str, summed: bool | None):
+    found = plain(query)
+    assert (None if found is None else found.summed) == summed
+    if found is not None:
+        assert found.schema.names[-2:] == [SHOWN_DIFF, SHOWN_TICK]
+
+
+def test_sums_are_those_of_a_counter():
+    rng = random.Random(3)
+    kinds = {
+        "n": (pa.string(), [None, "", "a", "A", "é", "a "]),
+        "v": (pa.decimal128(38, 4), [None, Decimal("0.0000"), Decimal("-1.5000"), Decimal(10**20)]),
+        "t": (pa.timestamp("us", tz="UTC"), [None, datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)]),
+        "d": (pa.date32(), [None, datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+        "b": (pa.bool_(), [None, True, False]),
+        "y": (pa.binary(), [None, b"", b"\0"]),
+        "i": (pa.int64(), [None, -(2**63), 2**63 - 1]),
+    }
+    outputs = tuple((name, f"{name} out") for name in kinds)
+    fields = [pa.field(name, kinds[column][0]) for column, name in outputs]
+    changes = [pa.field(SHOWN_DIFF, pa.int64()), pa.field(SHOWN_TICK, pa.int64())]
+    columns = (*outputs, (DIFF, SHOWN_DIFF), (TICK, SHOWN_TICK))
+    rows = Plain(columns, summed=True, schema=pa.schema([*fields, *changes]))
+    wanted: Counter[tuple[Any, ...]] = Counter()
+    batches = []
+    for _ in range(3):
+        drawn = [
+            (*(rng.choice(values) for _, values in kinds.values()), rng.choice([-1, 1])) for _ in range(400)
+        ]
+        for *row, diff in drawn:
+            wanted[tuple(row)] += diff
+        arrays = [
+            pa.array([row[place] for row in drawn], kind) for place, (kind, _) in enumerate(kinds.values())
+        ]
+        diffs = pa.array([row[-1] for row in drawn], pa.int64())
+        batches.append(pa.RecordBatch.from_arrays([*arrays, diffs], names=[*kinds, DIFF]))
+    made = rows.rows(batches, 7)
+    assert made.schema == rows.schema
+    found = [tuple(row.values()) for row in made.to_pylist()]
+    assert {row[:-2]: row[-2] for row in found} == {row: total for row, total in wanted.items() if total}
+    assert len({row[:-2] for row in found}) == len(found)
+    assert {row[-1] for row in found} == {7}
+    assert 0 in wanted.values()
+    assert rows.rows([], 7).num_rows == 0
+    assert rows.rows([], 7).schema == rows.schema
