@@ -270,7 +270,7 @@ class SinkFrame:
 
         def write() -> None:
             assert self._plain is not None
-            part.write(0, self._plain.schema, iter(rows.to_batches()))
+            part.write(0, self._plain.schema, iter(rows.to_reader()))
 
         took = self._takings.of(self._sink, self._query, tick, attempt, write, lambda: rows.num_rows)
         check_taken(self._query, took, rows.num_rows)

@@ -16,7 +16,6 @@ from sqlglot import exp
 from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import GroupPlan
 from watersmeet.spec.model import OutputMode
 
 
@@ -62,7 +61,7 @@ def plain_outputs(query: QueryPlan, shape: NodeShape) -> Plain | None:
     if query.options.output_mode is OutputMode.CHANGELOG:
         if not all(_is_one_value(kinds[column]) for column, _ in columns):
             return None
-        summed = not _says_its_group(query, [column for column, _ in columns])
+        summed = not _says_its_group(shape, [column for column, _ in columns])
         columns += [(DIFF, SHOWN_DIFF), (TICK, SHOWN_TICK)]
         if summed and len({column for column, _ in columns}) < len(columns):
             return None
@@ -70,11 +69,10 @@ def plain_outputs(query: QueryPlan, shape: NodeShape) -> Plain | None:
     return Plain(tuple(columns), summed, schema)
 
 
-def _says_its_group(query: QueryPlan, columns: Sequence[str]) -> bool:
-    root = query.root
-    if not isinstance(root, GroupPlan):
-        return False
-    return {*(name for name, _ in root.keys), *(call.name for call in root.calls)} <= set(columns)
+def _says_its_group(shape: NodeShape, columns: Sequence[str]) -> bool:
+    """Keys and results of groups are among the columns; of other rows there are no such."""
+    keys, results = getattr(shape, "keys", ()), getattr(shape, "results", None)
+    return results is not None and {name for name, _ in (*keys, *results)} <= set(columns)
 
 
 def _is_one_value(kind: pa.DataType) -> bool:
