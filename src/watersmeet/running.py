@@ -123,6 +123,7 @@ def run_planned(
         until_caught_up=is_set(asked, "until_caught_up"),
         finish=is_set(asked, "finish"),
         set_aside_newer_parts=is_set(asked, "set_aside_newer_parts"),
+        change_queries=is_set(asked, "change_queries"),
         rebuild=rebuild,
         accept_loss=accept_loss,
         inferred=inferred,

@@ -119,6 +119,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "accept_loss": (),
         "inferred": {},
         "set_aside_newer_parts": False,
+        "change_queries": False,
         "checkpoint": "cp",
         "partitions": 3,
         "trigger": "2 seconds",

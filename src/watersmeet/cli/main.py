@@ -101,6 +101,13 @@ def run(
             help="After restoring a checkpoint: move parts of sinks that are newer out of readers' sight.",
         ),
     ] = False,
+    change_queries: Annotated[
+        bool,
+        typer.Option(
+            "--change-queries",
+            help="Queries may have come to the job, or gone from it, since it ran; the others go on.",
+        ),
+    ] = False,
     watermark_rule: Rule = None,
     allowed_lateness: Lateness = None,
     output_mode: Mode = None,
@@ -145,6 +152,7 @@ def run(
         until_caught_up=until_caught_up or finish or None,
         finish=finish or None,
         set_aside_newer_parts=set_aside_newer_parts or None,
+        change_queries=change_queries or None,
         watermark_rule=watermark_rule,
         allowed_lateness=allowed_lateness,
         output_mode=output_mode,

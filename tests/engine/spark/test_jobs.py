@@ -432,6 +432,44 @@ def test_a_restored_checkpoint_does_not_take_newer_parts_for_its_own(job, put, t
     assert "a part of" in said[0]
 
 
+def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path):
+    """One stays and goes on; one comes and meets what that retains; one goes and leaves its sink as it is."""
+    sinks = ORDERS.replace(
+        "delivered TYPE Memory", "delivered TYPE File OPTIONS ('path' = '{path}/delivered')"
+    )
+    sinks += "".join(
+        f"CREATE MAPPING {name} TYPE File OPTIONS ('path' = '{{path}}/{name}');" for name in ("first", "late")
+    )
+    on = "x.order_id = y.order_id AND y.delivery_time"
+    on += " BETWEEN x.order_time AND x.order_time + INTERVAL '1' HOUR"
+    first = f"INSERT INTO first SELECT y.delivery_id, x.order_id FROM o x JOIN d y ON {on};"
+    late = f"INSERT INTO late SELECT x.item_id, y.delivery_id FROM o x FULL JOIN d y ON {on};"
+
+    def found(name):
+        files = list((tmp_path / name).rglob("*.parquet"))
+        if not files:
+            return Counter()
+        return Counter(duckdb.sql(f"SELECT * FROM read_parquet('{tmp_path}/{name}/*/*.parquet')").fetchall())
+
+    put("orders", order(1, "10:00:00", 7), order(2, "10:00:00", 8))
+    put("deliveries", delivery(1, 1, "10:10:00"))
+    job(sinks + LEFT + first)
+    assert found("first") == {(1, 1): 1}
+    with pytest.raises(StateError, match="late came; first went"):
+        job(sinks + LEFT + late)
+    said = []
+    put("orders", order(3, "10:20:00", 9))
+    put("deliveries", delivery(2, 2, "10:30:00"), delivery(3, 3, "10:30:00"))
+    job(sinks + LEFT + late, change_queries=True, on_notice=said.append)
+    assert any('"first" is gone' in text for text in said), said
+    assert any('"late" begins with 2 rows of x' in text for text in said), said
+    put("deliveries", delivery(4, 1, "10:50:00"), delivery(5, 77, "10:50:00"))
+    job(sinks + LEFT + late, finish=True)
+    assert found("late") == {(8, 2): 1, (9, 3): 1, (7, 4): 1, (None, 5): 1}
+    assert found("delivered") == {(1, 1, 8): 1, (2, 2, 9): 1, (3, 3, 10): 1, (1, 4, 8): 1}
+    assert found("first") == {(1, 1): 1}
+
+
 def test_a_key_whose_type_only_spark_knows(job, put):
     sql = ORDERS.replace(
         "CREATE VIEW o AS SELECT * FROM",

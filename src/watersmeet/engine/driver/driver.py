@@ -23,7 +23,8 @@ from watersmeet.engine.driver.identity import Identity, identity_of
 from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below
-from watersmeet.engine.driver.opening import check_columns, check_same_job, verify_files
+from watersmeet.engine.driver.opening.changed_queries import Change, with_changed
+from watersmeet.engine.driver.opening.checks import check_columns, check_same_job, verify_files
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.shape import job_shapes, tracker_rules
@@ -119,6 +120,8 @@ class TickDriver:
         self.keep_late = self.keep_broken = False
         self.ordered = False
         self._incomplete: frozenset[str] = frozenset()
+        self._unchanged: Manifest | None = None
+        self.said: list[str] = []
         self.owner = "" if manifest is None else manifest.owner
         self.settings = ""
 
@@ -134,6 +137,7 @@ class TickDriver:
         tables: Mapping[str, TableReader] | None = None,
         snapshots: Mapping[str, SnapshotReader] | None = None,
         zoned: bool = True,
+        change_queries: bool = False,
     ) -> TickDriver:
         """Load the newest state, if any, and check that it belongs to this plan and is whole.
 
@@ -144,6 +148,8 @@ class TickDriver:
             tables: what reads the tables that rows meet as of their tick, per ``query/alias``.
             snapshots: what reads the tables that are compared, per source.
             zoned: see `node_shapes`.
+            change_queries: queries may come, go and change; see `opening.changed_queries`. What there is to
+                say of it is then in ``said``.
 
         Raises:
             StateError: the state is of another query, other sources, lacks columns, or is damaged.
@@ -152,10 +158,14 @@ class TickDriver:
         store.sweep()
         manifest = load_newest(store)
         if manifest is not None:
-            check_same_job(manifest, plan)
+            check_same_job(manifest, plan, may_change=change_queries)
             if verify:
                 verify_files(manifest, store)
         driver = cls(plan, schemas, store, manifest, started_us, tables or {}, snapshots or {}, zoned=zoned)
+        if manifest is not None and Change.of(manifest, plan):
+            driver._unchanged = manifest
+            manifest, driver.said = with_changed(manifest, plan, driver.shapes, store)
+            driver.manifest = manifest
         if manifest is not None:
             check_columns(manifest, driver.shapes, store)
             driver._incomplete = incomplete_runs(driver.shapes, manifest, store)
@@ -455,7 +465,8 @@ class TickDriver:
             }
         )
         commit(self.store, manifest)
-        self._previous, self.manifest, self._open = self.manifest, manifest, None
+        self._previous, self.manifest, self._open = self._unchanged or self.manifest, manifest, None
+        self._unchanged = None
         self._idleness.committed(manifest.clock_us)
         self._tables.committed()
         self._snapshots.committed()

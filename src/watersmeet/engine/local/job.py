@@ -84,6 +84,7 @@ class LocalJob:
         watcher: is told of each tick's stages.
         placing: for tests, where in the hash space keys fall.
         tables: what tables hold whose rows are given (`tick`); they are there before and after the job.
+        change_queries: queries may have come, gone or changed since the store's state was made.
         given: the rows of all tables are given, whatever their connectors, in any time zone, of sources only
             the columns that count; TIMESTAMPs of the result carry UTC.
     """
@@ -99,6 +100,7 @@ class LocalJob:
         watcher: Watcher | None = None,
         tables: HeldTables | None = None,
         given: bool = False,
+        change_queries: bool = False,
     ) -> None:
         for query in plan.queries:
             if not given and query.options.time_zone != UTC:
@@ -161,7 +163,14 @@ class LocalJob:
             reader = reader_of(table, evaluator, self._tables, given=given)
             compared.setdefault(branch.source.name, LocalSnapshot()).readers[name] = reader
         self.driver = TickDriver.open(
-            plan, schemas, store, started_us=clock_us, tables=readers, snapshots=compared, zoned=False
+            plan,
+            schemas,
+            store,
+            started_us=clock_us,
+            tables=readers,
+            snapshots=compared,
+            zoned=False,
+            change_queries=change_queries,
         )
         self.driver.placing = placing
         for query in plan.queries:

@@ -46,11 +46,12 @@ RUN_SETTINGS = (
     "until_caught_up",
     "finish",
     "set_aside_newer_parts",
+    "change_queries",
     "jars",
 )
 """Settings of the run, given as text to whoever runs the job."""
 
-SWITCHES = ("until_caught_up", "finish", "set_aside_newer_parts")
+SWITCHES = ("until_caught_up", "finish", "set_aside_newer_parts", "change_queries")
 ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 _Kind = TypeVar("_Kind", bound=Enum)

@@ -153,9 +153,7 @@ class JobRun:
                 self.driver.repeat()
             owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
             aside = self.settings.set_aside_newer_parts
-            for said in self.ticks.prepare(owner, pending=pending, set_aside=aside):
-                if self.settings.on_notice is not None:
-                    self.settings.on_notice(said)
+            self._note(*self.ticks.prepare(owner, pending=pending, set_aside=aside))
             if self.settings.on_start is not None:
                 offsets = self._host[OFFSETS].split("\n")[2:] if self._host else None
                 self.settings.on_start(self.driver.waiting(_now_us(), self.brokers.to_be_read(offsets)))
@@ -218,20 +216,20 @@ class JobRun:
             asked=self.settings.rebuild,
         )
 
-    def _note(self, text: str) -> None:
-        if self.settings.on_notice is not None:
-            self.settings.on_notice(text)
+    def _note(self, *texts: str) -> None:
+        if (tell := self.settings.on_notice) is not None:
+            for text in texts:
+                tell(text)
 
     def _build(self) -> None:
         settings, spark = self.settings, self.spark
-        trigger_s = settings.trigger_ms / 1000
         sources = self.plan.sources
         self.brokers = Brokers(spark, sources)
         partitions = self.brokers.partitions()
         scanned = scan(
             spark,
             self.plan,
-            lambda source: read(spark, source, sources=len(sources), trigger_s=trigger_s),
+            lambda source: read(spark, source, sources=len(sources), trigger_s=settings.trigger_ms / 1000),
             keep_late=self.outputs.late is not None,
             keep_broken=self.outputs.broken is not None,
         )
@@ -243,7 +241,9 @@ class JobRun:
             started_us=_now_us(),
             tables=table_readers(self.plan, scanned, lambda source: table_of(spark, source)),
             snapshots=snapshot_readers(spark, self.plan, scanned, self._note),
+            change_queries=settings.change_queries,
         )
+        self._note(*self.driver.said)
         self.driver.declare_partitions(partitions)
         self._reports = reports_of(scanned.sources, store) if sources else None
         count = settings.partitions or spark.sparkContext.defaultParallelism

@@ -27,6 +27,7 @@ OMITTED_RUN: Mapping[str, str] = {
     "until_caught_up": _END,
     "finish": _END,
     "set_aside_newer_parts": "what becomes of the parts of other ticks",
+    "change_queries": "which queries there are counts for itself",
 }
 """Settings of a run -> why the rows of a tick do not depend on them."""
 

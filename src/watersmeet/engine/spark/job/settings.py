@@ -33,6 +33,7 @@ class RunSettings:
         run: the settings of the run as the job has them, for what a tick's rows depend on.
         set_aside_newer_parts: parts of sinks of ticks that the state has not come to are moved out of
             readers' sight, instead of being refused.
+        change_queries: queries may have come, gone or changed since the last run.
         on_notice: called with what a person should know and does not stop the job.
         rebuild: make Spark's checkpoint anew from the state.
         accept_loss: names of Kafka sources that go on though rows are gone before they were read.
@@ -50,6 +51,7 @@ class RunSettings:
     finish: bool = False
     run: Mapping[str, str] = field(default_factory=dict)
     set_aside_newer_parts: bool = False
+    change_queries: bool = False
     rebuild: bool = False
     accept_loss: Collection[str] = ()
     inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
@@ -16,19 +17,18 @@ from watersmeet.state.store import Store
 _AS_IT_WAS = "run the query that the checkpoint was made with, or use a new checkpoint directory"
 
 
-def check_same_job(manifest: Manifest, plan: JobPlan) -> None:
-    """Raises: StateError when the state is of another query or other sources."""
-    fingerprints = {query.name: query.fingerprint for query in plan.queries}
-    if manifest.fingerprints != fingerprints:
-        changed = sorted(
-            name
-            for name in {*manifest.fingerprints, *fingerprints}
-            if manifest.fingerprints.get(name) != fingerprints.get(name)
-        )
+def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = False) -> None:
+    """Whether state and plan belong together. ``may_change``: queries may come, go and change.
+
+    Raises:
+        StateError: the state is of other queries or other sources.
+    """
+    change = Change.of(manifest, plan)
+    if change and not may_change:
         raise StateError(
-            f"the stored state is of another query: {', '.join(changed)} changed",
+            f"the stored state is of another query: {change}",
             code="changed-query",
-            hint=_AS_IT_WAS,
+            hint=f"{_AS_IT_WAS}; queries may come and go with --change-queries",
         )
     sources = [source.name for source in plan.sources]
     if manifest.sources != sources:

@@ -1,0 +1,210 @@
+"""Queries that come to a job with state, or go from it.
+
+A query that goes takes its state along. One that comes begins with the next tick: rows from then on meet each
+other, and those that another query retains which keeps the same rows (`plan.shared`); of a table these are
+all that it has. Rows from before never meet each other in it, are never padded or put out by ANTI, and are in
+no window. A query that has changed goes, and comes anew.
+
+What others have stored is not touched; nothing is stored but marks, which count once a tick is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from watersmeet.engine.messages.shapes import NodeShape, SideShape
+from watersmeet.errors import StateError
+from watersmeet.plan.identity.origins import side_origins
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.spec.model import OutputMode
+from watersmeet.state.columns import lacking
+from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, NodeState, QueryState
+from watersmeet.state.marks import MarkWriter
+from watersmeet.state.run import schema_of
+from watersmeet.state.store import Store
+
+Shapes = Mapping[str, Sequence[NodeShape]]
+"""Per query."""
+
+
+@dataclass
+class Change:
+    """How the queries of a job differ from those of its state; names, in the job's order."""
+
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, manifest: Manifest, plan: JobPlan) -> Change:
+        own = cls(removed=[name for name in manifest.fingerprints if name not in _fingerprints(plan)])
+        for name, fingerprint in _fingerprints(plan).items():
+            if name not in manifest.fingerprints:
+                own.added.append(name)
+            elif manifest.fingerprints[name] != fingerprint:
+                own.changed.append(name)
+        return own
+
+    @property
+    def begins(self) -> list[str]:
+        """The queries that begin with the next tick."""
+        return [*self.added, *self.changed]
+
+    def __bool__(self) -> bool:
+        return bool(self.begins or self.removed)
+
+    def __str__(self) -> str:
+        parts = [(self.changed, "changed"), (self.added, "came"), (self.removed, "went")]
+        return "; ".join(f"{', '.join(names)} {what}" for names, what in parts if names)
+
+
+def with_changed(
+    manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
+) -> tuple[Manifest, list[str]]:
+    """The state as it is for the changed job, and what there is to say of it.
+
+    Raises:
+        StateError: a tick was interrupted, or a query cannot come without rows from before.
+    """
+    change = Change.of(manifest, plan)
+    begun = f"work/{manifest.tick + 1}-"
+    if any(name.startswith(begun) for name in store.names("work")):
+        raise StateError(
+            f"tick {manifest.tick + 1} was begun with other queries and is not committed",
+            code="changed-query",
+            hint="run the job once as it was, so that the tick is repeated; then change its queries",
+        )
+    stay = [query for query in plan.queries if query.name not in change.begins]
+    queries = {query.name: manifest.queries[query.name] for query in stay}
+    said = [f'query "{name}" is gone from the job, and its state goes' for name in change.removed]
+    problems: list[str] = []
+    coming = Coming(manifest, stay, store)
+    for query in plan.queries:
+        if query.name in change.begins:
+            queries[query.name] = coming.state(query, shapes[query.name])
+            said += coming.said
+            problems += coming.problems
+    if problems:
+        raise StateError(
+            "; ".join(problems),
+            code="changed-query",
+            hint="run the query in a job of its own, which reads all from the start",
+        )
+    coming.write_marks()
+    changed = manifest.model_copy(
+        update={
+            "queries": {query.name: queries[query.name] for query in plan.queries},
+            "fingerprints": _fingerprints(plan),
+            "parts": {name: part for name, part in manifest.parts.items() if name not in change.removed},
+        }
+    )
+    return changed, said
+
+
+class Coming:
+    """Makes the states with which queries begin, from those of the queries that ``stay``.
+
+    ``said``, ``problems``: of the query that was asked for last.
+    """
+
+    def __init__(self, manifest: Manifest, stay: Sequence[QueryPlan], store: Store) -> None:
+        self._manifest = manifest
+        self._stay = stay
+        self._store = store
+        self._settled: list[LiveRun] = []
+        self.said: list[str] = []
+        self.problems: list[str] = []
+
+    def state(self, query: QueryPlan, shapes: Sequence[NodeShape]) -> QueryState:
+        """That of a query which has seen nothing but what others retain."""
+        self.said, self.problems = [], []
+        if query.options.mode is OutputMode.CHANGELOG:
+            self.problems.append(
+                f'query "{query.name}" cannot come to a job with state: it puts out changes, and needs all'
+                " rows that its tables hold"
+            )
+            return QueryState()
+        state = QueryState(nodes=[NodeState() for _ in query.nodes])
+        for node in query.nodes:
+            for side, shape in zip(node.sides, shapes[node.number].sides, strict=True):
+                if side.feed is None:
+                    self._begin(query, node.number, side, shape, state)
+        return state
+
+    def _begin(
+        self, query: QueryPlan, node: int, side: SidePlan, shape: SideShape, state: QueryState
+    ) -> None:
+        other = next(self._same(side), None)
+        rows, why = Arrangement(), "no other query keeps them as it needs them"
+        if other is not None:
+            name, number, own = other
+            before = self._manifest.queries[name]
+            state.inputs[side.name] = deepcopy(before.inputs[own.name])
+            for column in side.event_times:
+                late = before.late_below.get(own.watermark_key(column))
+                if late is not None:
+                    state.late_below[side.watermark_key(column)] = late
+            if f"{name}/{own.name}" in side.sharers:
+                stored = before.nodes[number].arrangements.get(own.name, Arrangement())
+                rows, why = self._taken(stored, shape)
+        state.nodes[node].arrangements[side.name] = rows
+        state.account[side.name] = {"in": rows.retained}
+        if why and any(branch.source.is_table for _, branch in side.sources):
+            self.problems.append(
+                f'query "{query.name}" cannot come to a job with state: the rows of table "{side.title}" are'
+                f" not there for it, {why}"
+            )
+        with_rows = f"with {rows.retained} rows of {side.title} that are retained"
+        without = f"without rows of {side.title} from before: {why}"
+        self.said.append(f'query "{query.name}" begins {without if why else with_rows}')
+
+    def _same(self, side: SidePlan) -> Iterator[tuple[str, int, SidePlan]]:
+        """Inputs of queries that stay which have the side's watermarks, those with its rows first."""
+        asked = _times_of(side)
+        candidates = [
+            (query.name, node.number, own)
+            for query in self._stay
+            for node in query.nodes
+            for own in node.sides
+            if own.feed is None and not own.stages and own.copy_of is None and _times_of(own) == asked
+        ]
+        yield from sorted(candidates, key=lambda other: f"{other[0]}/{other[2].name}" not in side.sharers)
+
+    def _taken(self, other: Arrangement, shape: SideShape) -> tuple[Arrangement, str]:
+        """The rows that another retains, none of which is to be padded; and why there are none."""
+        for live in other.runs:
+            missing = lacking(schema_of(self._store, live.run), shape.layout.columns)
+            if missing:
+                return Arrangement(), f"those that are stored lack {', '.join(c.text for c in missing)}"
+        runs = [LiveRun(run=live.run, released=live.released) for live in other.runs]
+        if shape.padded:
+            self._settled += runs
+        return other.model_copy(update={"runs": runs, "candidates": {}}), ""
+
+    def write_marks(self) -> None:
+        """Have all rows of padded sides count as matched."""
+        marks = MarkWriter()
+        for name, rows in {live.run.name: live.run.rows for live in self._settled}.items():
+            marks.add(name, "matched", 0, np.ones(rows, dtype=np.bool_))
+        written = marks.write(self._store, self._manifest.tick)
+        for live in self._settled:
+            live.marks = written[live.run.name]
+
+
+def _times_of(side: SidePlan) -> object:
+    """What watermarks of an input are made by."""
+    origins = side_origins(side)
+    return (
+        [(branch.source.name, branch.lags) for _, branch in side.sources],
+        [(column, origins[column].digest) for column in side.event_times],
+        bool(side.stages) or side.copy_of,
+    )
+
+
+def _fingerprints(plan: JobPlan) -> dict[str, str]:
+    return {query.name: query.fingerprint for query in plan.queries}
