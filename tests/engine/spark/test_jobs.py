@@ -10,6 +10,7 @@ from collections import Counter
 import duckdb
 import pytest
 
+from watersmeet.engine.driver import driver as driver_module
 from watersmeet.errors import EngineError, SpecError, StateError, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -432,7 +433,7 @@ def test_a_restored_checkpoint_does_not_take_newer_parts_for_its_own(job, put, t
     assert "a part of" in said[0]
 
 
-def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path):
+def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path, monkeypatch):
     """One stays and goes on; one comes and meets what that retains; one goes and leaves its sink as it is."""
     sinks = ORDERS.replace(
         "delivered TYPE Memory", "delivered TYPE File OPTIONS ('path' = '{path}/delivered')"
@@ -444,6 +445,9 @@ def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path):
     on += " BETWEEN x.order_time AND x.order_time + INTERVAL '1' HOUR"
     first = f"INSERT INTO first SELECT y.delivery_id, x.order_id FROM o x JOIN d y ON {on};"
     late = f"INSERT INTO late SELECT x.item_id, y.delivery_id FROM o x FULL JOIN d y ON {on};"
+
+    def failing(*_):
+        raise OSError("power went")
 
     def found(name):
         files = list((tmp_path / name).rglob("*.parquet"))
@@ -460,11 +464,25 @@ def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path):
     said = []
     put("orders", order(3, "10:20:00", 9))
     put("deliveries", delivery(2, 2, "10:30:00"), delivery(3, 3, "10:30:00"))
+    with monkeypatch.context() as patched:
+        patched.setattr(driver_module, "commit", failing)
+        with pytest.raises(WatersmeetError, match="power went"):  # before the tick that says what changed
+            job(sinks + LEFT + late, change_queries=True)
+    with pytest.raises(StateError, match="late came; first went"):
+        job(sinks + LEFT + late)
     job(sinks + LEFT + late, change_queries=True, on_notice=said.append)
     assert any('"first" is gone' in text for text in said), said
     assert any('"late" begins with 2 rows of x' in text for text in said), said
     put("deliveries", delivery(4, 1, "10:50:00"), delivery(5, 77, "10:50:00"))
-    job(sinks + LEFT + late, finish=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(driver_module, "commit", failing)
+        with pytest.raises(WatersmeetError, match="power went"):  # rows are out
+            job(sinks + LEFT + late)
+    with pytest.raises(StateError, match="interrupted"):
+        job(sinks + late, change_queries=True)
+    job(sinks + LEFT + late)
+    job(sinks + late, change_queries=True)  # there is nothing new, and it is remembered
+    job(sinks + late, finish=True)
     assert found("late") == {(8, 2): 1, (9, 3): 1, (7, 4): 1, (None, 5): 1}
     assert found("delivered") == {(1, 1, 8): 1, (2, 2, 9): 1, (3, 3, 10): 1, (1, 4, 8): 1}
     assert found("first") == {(1, 1): 1}

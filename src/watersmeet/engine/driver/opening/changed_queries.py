@@ -5,7 +5,9 @@ other, and those that another query retains which keeps the same rows (`plan.sha
 all that it has. Rows from before never meet each other in it, are never padded or put out by ANTI, and are in
 no window. A query that has changed goes, and comes anew.
 
-What others have stored is not touched; nothing is stored but marks, which count once a tick is committed.
+What others have stored is not touched; nothing is stored but marks, which count once a tick is committed. A
+tick that was interrupted is repeated if the same queries began it; else it is as with other changed settings:
+none of it may be out.
 """
 
 from __future__ import annotations
@@ -69,16 +71,9 @@ def with_changed(
     """The state as it is for the changed job, and what there is to say of it.
 
     Raises:
-        StateError: a tick was interrupted, or a query cannot come without rows from before.
+        StateError: a query cannot come without rows from before.
     """
     change = Change.of(manifest, plan)
-    begun = f"work/{manifest.tick + 1}-"
-    if any(name.startswith(begun) for name in store.names("work")):
-        raise StateError(
-            f"tick {manifest.tick + 1} was begun with other queries and is not committed",
-            code="changed-query",
-            hint="run the job once as it was, so that the tick is repeated; then change its queries",
-        )
     stay = [query for query in plan.queries if query.name not in change.begins]
     queries = {query.name: manifest.queries[query.name] for query in stay}
     said = [f'query "{name}" is gone from the job, and its state goes' for name in change.removed]

@@ -159,6 +159,8 @@ class JobRun:
                 self.settings.on_start(self.driver.waiting(_now_us(), self.brokers.to_be_read(offsets)))
             if repeated is not None:
                 self._own_tick(repeated)
+            elif self.driver.said and not pending:  # queries came or went: the state is to say so
+                self._own_tick(self._intended(end=False))
             if not self.result.finished:
                 self._stream()
                 if self.settings.until_caught_up and not self._stop.is_set():
@@ -467,12 +469,11 @@ class JobRun:
         """A pass over what is available takes one batch of a generator; bounded ones go on to their end."""
         batches = (self.checkpoint.last_committed() or 0) + 1
         trigger_s = self.settings.trigger_ms / 1000
-        for source in self.plan.sources:
-            if source.traits.own_rate:
-                total = generator.total_rows(source)
-                if total is not None and batches * generator.rows_per_tick(source, trigger_s) < total:
-                    return True
-        return False
+        own = [source for source in self.plan.sources if source.traits.own_rate]
+        return any(
+            batches * generator.rows_per_tick(source, trigger_s) < (generator.total_rows(source) or 0)
+            for source in own
+        )
 
 
 def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outputs) -> RunResult:
@@ -483,10 +484,9 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
     """
     time_zone = plan.queries[0].options.time_zone
     hold_fixed(spark, time_zone)
-    said = check_zone(spark, time_zone)
-    if said is not None and settings.on_notice is not None:
-        settings.on_notice(said)
     started = JobRun(spark, plan, settings, outputs, Checkpoint(settings.checkpoint))
+    if (said := check_zone(spark, time_zone)) is not None:
+        started._note(said)
     with stopped_by_signals(started._stop):
         try:
             return started.execute()
