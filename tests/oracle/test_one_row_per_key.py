@@ -128,6 +128,8 @@ def test_promised_rows_are_alone(seed: int) -> None:
         ("SELECT p.a, s.c FROM p LEFT JOIN s ON s.b = p.b", "a c", True),
         ("SELECT p.a, s.b FROM p FULL JOIN s ON s.c = p.b", "a", False),
         ("SELECT q.a, q.c FROM q WHERE q.b = 3", "a", True),
+        ("SELECT b FROM texts WHERE a = '5'", "b", True),
+        ("SELECT b FROM texts WHERE a = 5", "b", False),  # '5' and '05'
         ("SELECT q.a, p.b FROM q JOIN p ON p.a = q.b", "a", False),
         ("SELECT q.a, p.a AS other FROM q JOIN p ON p.a = q.b", "a other", True),
         ("SELECT p.a, s.b FROM p LEFT JOIN s ON s.c = CAST(p.b AS SMALLINT)", "a", False),
@@ -151,5 +153,8 @@ def test_promised_rows_are_alone(seed: int) -> None:
     ],
 )
 def test_what_is_known(query: str, key: str, promised: bool) -> None:
-    job = watersmeet.parse_job(f"SET output_mode = changelog; {TABLES} {query}")
+    texts = (
+        "CREATE TABLE texts (a STRING, b INT, PRIMARY KEY (a, b) NOT ENFORCED) WITH ('connector' = 'memory');"
+    )
+    job = watersmeet.parse_job(f"SET output_mode = changelog; {TABLES} {texts} {query}")
     assert has_one_row_per(job.inserts[0].query, key.split()) is promised

@@ -173,7 +173,7 @@ class _Known:
             for one, other in (sides, sides[::-1]) if sides else ():
                 if not _is_column(one):
                     continue
-                if isinstance(other, exp.Literal) and not padded:
+                if isinstance(other, exp.Literal) and not padded and self._says_value(one, other):
                     rules.append(self._following((one.table, one.name), None))
                 elif _is_column(other) and self._is_alike(one, other):
                     rules.append(self._following((one.table, one.name), (other.table, other.name)))
@@ -189,6 +189,11 @@ class _Known:
             return True
 
         return rule
+
+    def _says_value(self, column: exp.Column, literal: exp.Literal) -> bool:
+        """One value of the column is equal to the literal; of texts several are equal to one number."""
+        kind = self.types.get((column.table, column.name))
+        return literal.is_string or (kind is not None and kind.is_number)
 
     def _is_alike(self, one: exp.Column, other: exp.Column) -> bool:
         """Of one type: of others several values may be equal to one ('1' and '01' to 1)."""
