@@ -95,7 +95,8 @@ def test_events_become_changes(spark, kafka_broker, tmp_path):
         (", 'metadata.id' = 'key'", "columns of Debezium's records are those of the table"),
         (", 'csv.sep' = ';'", "is for the format csv"),
         (", 'debezium.timestamps' = 'seconds'", "'debezium.timestamps' is 'seconds'"),
-        (", 'debezium.decimals' = 'x'", 'has no option "debezium.decimals"'),
+        (", 'debezium.decimals' = 'precise'", "bytes do not say their scale"),
+        (", 'debezium.decimal' = 'x'", 'has no option "debezium.decimal"'),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(more, words):
@@ -118,6 +119,16 @@ def test_numbers_within_columns_are_not_taken_for_seconds():
     )
     with pytest.raises(WatersmeetError, match="numbers within would be seconds"):
         watersmeet.plan_job(watersmeet.parse_job(job))
+
+
+def test_decimals_within_columns_are_not_taken_for_texts():
+    job = JOB.format(servers="localhost:1", topic="t", folder="x").replace(
+        "since DATE", "since ARRAY<DECIMAL(5,2)>"
+    )
+    with pytest.raises(WatersmeetError, match="texts within may be bytes"):
+        watersmeet.plan_job(watersmeet.parse_job(job))
+    said = job.replace("'debezium-json'", "'debezium-json', 'debezium.decimals' = 'string'")
+    watersmeet.plan_job(watersmeet.parse_job(said))
 
 
 TIMED = """

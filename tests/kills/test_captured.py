@@ -60,7 +60,7 @@ JOB = """
 CREATE TABLE orders (id BIGINT PRIMARY KEY NOT ENFORCED, customer BIGINT, amount DECIMAL(12,2),
     placed TIMESTAMP, due DATE, note STRING) WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}',
     'topic' = 'orders', 'format' = 'debezium-json', 'debezium.timestamps' = 'micros',
-    'maxOffsetsPerTrigger' = '150');
+    'debezium.decimals' = 'string', 'maxOffsetsPerTrigger' = '150');
 CREATE TABLE customers (id BIGINT PRIMARY KEY NOT ENFORCED, name STRING, level STRING, about STRING,
     since TIMESTAMP) WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'customers',
     'format' = 'debezium-json', 'maxOffsetsPerTrigger' = '100');

@@ -30,7 +30,7 @@ from watersmeet.plan.model.nodes import (
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.spec.model import Options, OutputMode, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
-from watersmeet.spec.options.debezium import TIMESTAMPS, timestamps_unit
+from watersmeet.spec.options.debezium import DECIMALS, TEXTS, TIMESTAMPS, reads_decimal_texts, timestamps_unit
 from watersmeet.spec.secrets import public
 from watersmeet.spec.time_zones import UTC
 
@@ -231,6 +231,7 @@ def _reads(source: Source) -> list[str]:
     means = named.get("format", "").lower()
     said += [f"format={means}"] if means in (DEBEZIUM, UPSERT) else []  # another reads records as other rows
     said += [f"{TIMESTAMPS}={unit.value}"] if (unit := timestamps_unit(source.options)) is not None else []
+    said += [f"{DECIMALS}={TEXTS}"] if reads_decimal_texts(source.options) else []
     return [
         f"{key}={named[key]}" for key in ("path", "topic", "topics", "subscribepattern") if key in named
     ] + said

@@ -14,7 +14,7 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
-from watersmeet.spec.options.debezium import TIMESTAMPS
+from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.values import Use, value_problems
 
@@ -51,7 +51,7 @@ _NOT_OF_LINES = ("encoding", "charset", "multiLine")
 READERS = {
     "parquet": (*ANY_READER, "mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
     "json": _JSON,
-    DEBEZIUM: (*(name for name in _JSON if name not in _NOT_OF_LINES), TIMESTAMPS),
+    DEBEZIUM: (*(name for name in _JSON if name not in _NOT_OF_LINES), *OF_DEBEZIUM),
     "csv": (
         *ANY_READER, *_TEXT, "header", "sep", "delimiter", "quote", "escape", "charToEscapeQuoteEscaping",
         "comment", "enforceSchema", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "nullValue",

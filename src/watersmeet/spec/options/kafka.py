@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
-from watersmeet.spec.options.debezium import TIMESTAMPS
+from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
 from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
@@ -95,7 +95,7 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
             if value.strip().lower() not in METADATA:
                 hint = near_names(value, METADATA) or f"it can be {', '.join(METADATA)}"
                 yield _wrong(what, name, value, hint)
-        elif (prefix in _PARSERS and rest) or (name == TIMESTAMPS and of_debezium):
+        elif (prefix in _PARSERS and rest) or (name in OF_DEBEZIUM and of_debezium):
             continue
         else:
             yield from _of_client(what, name, CONSUMER, names)

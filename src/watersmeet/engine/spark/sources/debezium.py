@@ -10,7 +10,7 @@ the row after, or of Kafka's record. A row whose key changes goes under the old 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -22,9 +22,9 @@ from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.debezium import UNAVAILABLE, timestamps_unit
+from watersmeet.spec.options.debezium import UNAVAILABLE, reads_decimal_texts, timestamps_unit
 from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import BINARY, STRING, TIMES
+from watersmeet.types.sql_type import BINARY, DOUBLE, STRING, TIMES
 
 _PARSED, _CORRUPT, _CHANGE, _KEY = ours("parsed"), ours("corrupt"), ours("change"), ours("key")
 _BEFORE, _AFTER, _OP, _WRONG = ours("before"), ours("after"), ours("op"), ours("wrong")
@@ -39,15 +39,14 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
         parser: options of Spark's JSON parser.
     """
     names = [column.name for column in source.columns]
-    row = _fields(source, names)
-    envelope = f"before: STRUCT<{row}>, after: STRUCT<{row}>, op: STRING"
-    parse = _parse("value", f"{envelope}, payload: STRUCT<{envelope}>, {_CORRUPT}: STRING", parser)
+    text = _text("value", _enveloped, source, names, parser)
+    parse = _parse(text, _enveloped(_fields(source, names)), parser)
     key = source.primary_key
     keys = () if key is None or "key" not in raw.columns else key.columns
     parsed = {_PARSED: parse}
     if keys:
-        own = _fields(source, keys)
-        parsed[_KEY] = _parse("key", f"{own}, payload: STRUCT<{own}>, {_CORRUPT}: STRING", parser)
+        text = _text("key", _of_key, source, keys, parser)
+        parsed[_KEY] = _parse(text, _of_key(_fields(source, keys)), parser)
     value = F.expr("CAST(value AS STRING)").alias("value")
     told = raw.where("value IS NOT NULL").select(
         *(F.expr(sql).alias(name) for name, sql in parsed.items()), value, partition.alias(PARTITION)
@@ -139,9 +138,38 @@ def _fields(source: Source, names: Sequence[str]) -> str:
     return ", ".join(f"{quoted(name)}: {STRING if types[name] in TIMES else types[name]}" for name in names)
 
 
-def _parse(column: str, fields: str, parser: Mapping[str, str]) -> str:
+def _enveloped(row: str) -> str:
+    """The fields of an event, with or without its schema, of those of a row."""
+    envelope = f"before: STRUCT<{row}>, after: STRUCT<{row}>, op: STRING"
+    return f"{envelope}, payload: STRUCT<{envelope}>, {_CORRUPT}: STRING"
+
+
+def _of_key(row: str) -> str:
+    """The fields of a record's key, likewise."""
+    return f"{row}, payload: STRUCT<{row}>, {_CORRUPT}: STRING"
+
+
+def _text(
+    column: str,
+    fields_of: Callable[[str], str],
+    source: Source,
+    names: Sequence[str],
+    parser: Mapping[str, str],
+) -> str:
+    """The text of a record; NULL where it has a text in the place of a DECIMAL, and nobody says that it is a
+    number: Spark would take bytes in base64 for one, if they are digits alone. A DOUBLE it reads of numbers
+    only."""
+    text = f"CAST({column} AS STRING)"
+    decimals = [c.name for c in source.columns if c.name in names and c.type.is_decimal]
+    if not decimals or reads_decimal_texts(source.options):
+        return text
+    numbers = _parse(text, fields_of(", ".join(f"{quoted(name)}: {DOUBLE}" for name in decimals)), parser)
+    return f"IF({numbers}.{_CORRUPT} IS NULL, {text}, NULL)"
+
+
+def _parse(text: str, fields: str, parser: Mapping[str, str]) -> str:
     options = dict(parser) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return f"from_json(CAST({column} AS STRING), {literal(f'STRUCT<{fields}>')}, {options_map(options)})"
+    return f"from_json({text}, {literal(f'STRUCT<{fields}>')}, {options_map(options)})"
 
 
 def _typed(source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]) -> str:

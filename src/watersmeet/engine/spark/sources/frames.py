@@ -37,7 +37,7 @@ from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM
-from watersmeet.spec.options.debezium import TIMESTAMPS
+from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.files import (
     ANY_READER,
     OF_SOURCES,
@@ -139,7 +139,7 @@ def _envelopes(spark: SparkSession, source: Source, path: str, options: Mapping[
     reader = spark.readStream.format("text").options(**of_lines)
     frame = reader.load(hadoop_path(path, stream=True))
     file = F.expr(_FILE) if _is_ordered_by_file(source) else F.lit(None).cast("string")
-    parser = {name: v for name, v in options.items() if name not in (*_OF_LINES, TIMESTAMPS)}
+    parser = {name: v for name, v in options.items() if name not in (*_OF_LINES, *OF_DEBEZIUM)}
     return debezium.changes(frame, source, file, parser)
 
 
