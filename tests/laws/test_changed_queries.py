@@ -120,6 +120,77 @@ def test_queries_that_come_and_go(seed: int, chunk: int) -> None:
                 assert bag(found[name][place]) == bag(want), f"random-{number}, tick {place}: {text}"
 
 
+def longer(name: str, low: int, high: int) -> str:
+    return (
+        f"CREATE MAPPING {name} TYPE File OPTIONS ('path' = 'out/{name}', 'format' = 'json');\n"
+        f"INSERT INTO {name} SELECT a.n AS ln, b.n AS rn FROM s a LEFT JOIN u b"
+        f" ON a.k = b.k AND b.t BETWEEN a.t + {low} AND a.t + {high};\n"
+    )
+
+
+def test_a_query_that_keeps_rows_longer_than_those_before(seed: int) -> None:
+    """What others have released does not count for rows that come with it or after it: of these it puts out
+    each pair, at the tick at which it does alone, and each left row."""
+    old_pairs = 0
+    for number in range(seed, seed + CASES // 2):
+        rng = random.Random(number)
+        ticks = ticks_of(rng, 12)
+        ahead = rng.randrange(40)  # of u: its watermark releases rows of s that are still on time
+        for rows in ticks:
+            for row, _ in rows["u"]:
+                row["t"] += ahead
+        came, long = rng.randrange(1, 8), longer("long", -rng.randrange(60), rng.randrange(90))
+        store, texts = MemoryStore(), [longer("first", -1, 1), longer("second", -9, 5)]
+        job, found, left = opened(texts, store), Counter[str](), set()
+        for place, rows in enumerate(ticks):
+            if place == came:
+                job = opened([*texts, long], store, change=True)
+            job.partitions = rng.choice([1, 2, 3])
+            out = job.tick(rows, end=place == len(ticks) - 1).rows.get("long", [])
+            found.update(repr((place, row["ln"], row["rn"])) for row in out)
+            left |= {row["ln"] for row in out}
+        assert max([0, *found.values()]) <= 1, f"random-{number}: {found}"
+        there = max([row["n"] for rows in ticks[:came] for side in rows.values() for row, _ in side] + [0])
+        for place, want in enumerate(alone(long, ticks)):
+            for row in want:
+                is_new = min(row["ln"], row["rn"] or there + 1) > there
+                said = f"random-{number}, tick {place}: {row}"
+                assert not is_new or row["ln"] in left, said
+                if is_new and row["rn"] is not None:
+                    assert found[repr((place, row["ln"], row["rn"]))], said
+                elif row["rn"] is not None:
+                    old_pairs += found[repr((place, row["ln"], row["rn"]))]
+    assert old_pairs, "no row from before was met"
+
+
+def test_runs_without_a_column_of_another_are_merged_for_ever() -> None:
+    """What is merged of runs that lack a column of a query that came lacks it, too."""
+
+    def text(name: str, columns: str, high: int) -> str:
+        return (
+            f"CREATE MAPPING {name} TYPE File OPTIONS ('path' = 'out/{name}', 'format' = 'json');\n"
+            f"INSERT INTO {name} SELECT {columns} FROM s a JOIN u b"
+            f" ON a.k = b.k AND b.t BETWEEN a.t AND a.t + {high};\n"
+        )
+
+    def rows(tick: int) -> dict[str, Any]:
+        row = {"t": 5 * tick, "n": tick, "w": tick}
+        return {"s": [({**row, "k": 1}, 1)], "u": [({**row, "k": 2}, 1)]}
+
+    first, second = text("first", "a.n", 1_000), text("second", "a.n, a.w", 3)
+    store, few = MemoryStore(), merge_policy.FAN_IN
+    merge_policy.FAN_IN = 1_000
+    job = opened([first], store)
+    for tick in range(8):
+        job.tick(rows(tick))
+    merge_policy.FAN_IN = few
+    job = opened([first, second], store, change=True)
+    assert any("lack a.w" in said for said in job.driver.said)
+    for tick in range(8, 20):
+        job.tick(rows(tick))
+    assert job.state["first"]["a"] == 20
+
+
 def test_what_is_said_and_refused() -> None:
     rng = random.Random(1)
     first = query(rng, "first")

@@ -153,6 +153,28 @@ def test_what_is_drawn(seed: int) -> None:
     assert len(seen) == 5, seen
 
 
+def test_inputs_that_follow_others_are_shared_within_a_query_alone() -> None:
+    """Of a source that follows others while it is idle, rows are late by what it is joined with."""
+    sources = SOURCES.replace("'format'", "'idle_timeout' = '10 s', 'on_idle' = 'follow', 'format'")
+    joined = "AS a JOIN {} AS b ON a.k = b.k AND b.t BETWEEN a.t - 5 AND a.t + 5"
+    out = "CREATE MAPPING {0} TYPE File OPTIONS ('path' = 'out/{0}', 'format' = 'json');\n"
+    out += "INSERT INTO {0} SELECT a.v FROM s " + joined.replace("{}", "{1}") + ";\n"
+    plan = watersmeet.plan_job(watersmeet.parse_job(sources + out.format("x", "u") + out.format("y", "w")))
+    assert not shares(plan)
+    job = LocalJob(plan, MemoryStore())
+
+    def rows(time: int) -> list[tuple[dict[str, Any], int]]:
+        return [({"k": 1, "t": time, "v": 1, "w": ""}, 1)]
+
+    job.tick({"s": rows(10), "u": rows(10), "w": rows(10)})
+    for number in range(2, 9):
+        job.tick({"u": rows(10 * number), "w": rows(10 + number)}, clock_us=20_000_000 * number)
+    out_rows = job.tick({"s": rows(30), "w": rows(30)}, clock_us=200_000_000).rows
+    assert [len(out_rows[name]) for name in "xy"] == [0, 1]  # late where u went on
+    within = out.format("x", "s")
+    assert shares(watersmeet.plan_job(watersmeet.parse_job(sources + within)))
+
+
 def stored(texts: list[str]) -> set[str]:
     """The files of runs after some ticks."""
     store = MemoryStore()

@@ -2,6 +2,7 @@
 
 What decides is the source (each branch of it), the lags, the flag, event times, keys, indexes and by which
 times rows are released, each by what it is made of; so aliases may differ, and which columns a query keeps.
+Rows of a source that follows others when it is idle are late by these: they are the same within a query.
 The first such side in the job's order owns the runs: its ingest writes them, with the columns of all. What
 each query has released and matched of them stays its own.
 """
@@ -18,7 +19,7 @@ from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import BranchPlan, ColumnOfOthers, SidePlan
-from watersmeet.spec.model import JoinKind, OutputMode
+from watersmeet.spec.model import JoinKind, OnIdle, OutputMode
 
 _Key = tuple[object, ...]
 _Place = tuple[int, int, int]
@@ -86,7 +87,9 @@ def _key(query: QueryPlan, node: JoinPlan, side: Side) -> _Key | None:
 
     evicted = {bound.evicted for bound in node.bounds}
     indexes = node.indexes(side)
+    follows = any(branch.source.on_idle is OnIdle.FOLLOW for _, branch in plan.sources)
     return (
+        query.name if follows else None,
         tuple(
             (branch.source.name, branch.lags, None if branch.flag is None else text_of(branch.flag))
             for _, branch in plan.sources

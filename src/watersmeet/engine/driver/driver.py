@@ -465,6 +465,8 @@ class TickDriver:
             }
         )
         commit(self.store, manifest)
+        if self._incomplete:  # what they were merged into is so, too
+            self._incomplete |= incomplete_runs(self.shapes, manifest, self.store, self.manifest)
         self._previous, self.manifest, self._open = self._unchanged or self.manifest, manifest, None
         self._unchanged = None
         self._idleness.committed(manifest.clock_us)

@@ -90,9 +90,17 @@ def sharing_of(
 
 
 def incomplete_runs(
-    shapes: Mapping[str, Sequence[NodeShape]], manifest: Manifest, store: Store
+    shapes: Mapping[str, Sequence[NodeShape]],
+    manifest: Manifest,
+    store: Store,
+    before: Manifest | None = None,
 ) -> frozenset[str]:
-    """Stored runs of shared sides that lack a column which another of those sides keeps."""
+    """Stored runs of shared sides that lack a column which another of those sides keeps.
+
+    Args:
+        before: only those that came since.
+    """
+    old = set() if before is None else {live.run.name for live in before.runs()}
     return frozenset(
         live.run.name
         for name, nodes in shapes.items()
@@ -100,5 +108,5 @@ def incomplete_runs(
         for side in shape.sides
         if side.shared is not None and manifest.queries[name].nodes
         for live in manifest.queries[name].nodes[shape.number].arrangements.get(side.name, Arrangement()).runs
-        if lacking(schema_of(store, live.run), side.shared.layout.columns)
+        if live.run.name not in old and lacking(schema_of(store, live.run), side.shared.layout.columns)
     )

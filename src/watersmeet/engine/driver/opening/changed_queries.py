@@ -5,7 +5,7 @@ other, and those that another query retains which keeps the same rows (`plan.sha
 all that it has. Rows from before never meet each other in it, are never padded or put out by ANTI, and are in
 no window. A query that has changed goes, and comes anew.
 
-What others have stored is not touched; nothing is stored but marks, which count once a tick is committed. A
+What others have stored is not touched; marks and runs that are stored count once a tick is committed. A
 tick that was interrupted is repeated if the same queries began it; else it is as with other changed settings:
 none of it may be out.
 """
@@ -20,6 +20,8 @@ import numpy as np
 
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
+from watersmeet.kernel.batches import same_rows, take_rows
+from watersmeet.kernel.pieces import whole
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import SidePlan
@@ -27,7 +29,7 @@ from watersmeet.spec.model import OutputMode
 from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, NodeState, QueryState
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import schema_of
+from watersmeet.state.run import OpenRun, Run, schema_of, sort_rows, write_run
 from watersmeet.state.store import Store
 
 Shapes = Mapping[str, Sequence[NodeShape]]
@@ -137,7 +139,7 @@ class Coming:
         other = next(self._same(side), None)
         rows, why = Arrangement(), "no other query keeps them as it needs them"
         if other is not None:
-            name, number, own = other
+            name, _, own = other
             before = self._manifest.queries[name]
             state.inputs[side.name] = deepcopy(before.inputs[own.name])
             for column in side.event_times:
@@ -145,8 +147,7 @@ class Coming:
                 if late is not None:
                     state.late_below[side.watermark_key(column)] = late
             if f"{name}/{own.name}" in side.sharers:
-                stored = before.nodes[number].arrangements.get(own.name, Arrangement())
-                rows, why = self._taken(stored, shape)
+                rows, why = self._taken(self._kept_by(*other), shape)
         state.nodes[node].arrangements[side.name] = rows
         state.account[side.name] = {"in": rows.retained}
         if why and any(branch.source.is_table for _, branch in side.sources):
@@ -168,18 +169,54 @@ class Coming:
             for own in node.sides
             if own.feed is None and not own.stages and own.copy_of is None and _times_of(own) == asked
         ]
-        yield from sorted(candidates, key=lambda other: f"{other[0]}/{other[2].name}" not in side.sharers)
+        yield from sorted(
+            candidates,
+            key=lambda other: (
+                f"{other[0]}/{other[2].name}" not in side.sharers,
+                -self._kept_by(*other).retained,
+            ),
+        )
+
+    def _kept_by(self, name: str, node: int, side: SidePlan) -> Arrangement:
+        return self._manifest.queries[name].nodes[node].arrangements.get(side.name, Arrangement())
 
     def _taken(self, other: Arrangement, shape: SideShape) -> tuple[Arrangement, str]:
-        """The rows that another retains, none of which is to be padded; and why there are none."""
+        """The rows that another retains, none of which is to be padded; and why there are none.
+
+        The other's limits may be above those of the query, which are by its own bounds: by them rows would be
+        gone that come from now on. So it begins without any, and has runs of its own instead of those of
+        which the other has released rows.
+        """
         for live in other.runs:
             missing = lacking(schema_of(self._store, live.run), shape.layout.columns)
             if missing:
                 return Arrangement(), f"those that are stored lack {', '.join(c.text for c in missing)}"
-        runs = [LiveRun(run=live.run, released=live.released) for live in other.runs]
+        runs = [
+            LiveRun(run=self._retained(live, other, shape) if live.released else live.run)
+            for live in other.runs
+            if live.retained
+        ]
         if shape.padded:
             self._settled += runs
-        return other.model_copy(update={"runs": runs, "candidates": {}}), ""
+        return other.model_copy(update={"runs": runs, "limits": {}, "candidates": {}}), ""
+
+    def _retained(self, live: LiveRun, other: Arrangement, shape: SideShape) -> Run:
+        """A run of those rows alone that the other retains."""
+        opened = OpenRun.open(self._store, live.run, shape.layout)
+        rows = np.flatnonzero(opened.live(other.limits, 0, live.run.rows))
+        same_rows(f'what is retained of run "{live.run.name}"', live.retained, len(rows))
+        held = opened.sorted_rows
+        chosen = take_rows(whole(held.batch), rows)
+        sorted_rows, _ = sort_rows(chosen, held.slots[rows], shape.layout, live.run.index)
+        return write_run(
+            self._store,
+            shape.arrangement,
+            sorted_rows,
+            shape.layout,
+            tick=live.run.tick,
+            level=live.run.level,
+            group=live.run.group,
+        )
 
     def write_marks(self) -> None:
         """Have all rows of padded sides count as matched."""
