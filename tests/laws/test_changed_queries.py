@@ -16,6 +16,7 @@ import pytest
 import watersmeet
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.opening import changed_queries
 from watersmeet.errors import StateError
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
@@ -128,11 +129,23 @@ def longer(name: str, low: int, high: int) -> str:
     )
 
 
-def test_a_query_that_keeps_rows_longer_than_those_before(seed: int) -> None:
+@pytest.mark.parametrize("retains", ["most", "least"])
+def test_a_query_that_keeps_rows_longer_than_those_before(
+    seed: int, retains: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What others have released does not count for rows that come with it or after it: of these it puts out
-    each pair, at the tick at which it does alone, and each left row."""
+    each pair, at the tick at which it does alone, and each left row.
+
+    ``retains``: whose rows are there, those of the one that merges runs or of one that has not taken over yet
+    what was merged.
+    """
+    if retains == "least":
+        same = changed_queries.Coming._same
+        monkeypatch.setattr(
+            changed_queries.Coming, "_same", lambda own, side: reversed(list(same(own, side)))
+        )
     old_pairs = 0
-    for number in range(seed, seed + CASES // 2):
+    for number in range(seed, seed + CASES // 4):
         rng = random.Random(number)
         ticks = ticks_of(rng, 12)
         ahead = rng.randrange(40)  # of u: its watermark releases rows of s that are still on time

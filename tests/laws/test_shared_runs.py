@@ -18,6 +18,7 @@ import pytest
 import watersmeet
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.engine.driver import merge_policy
+from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
@@ -201,6 +202,28 @@ def test_runs_are_there_once() -> None:
         len(together),
     )  # merged ones wait for the other a tick
     assert len(stored([first, second.replace("l.k = r.k", "l.v = r.v")])) > 1.5 * len(alone)
+
+
+@pytest.mark.parametrize("how", ["torn", "gone"])
+def test_what_others_are_to_take_over_is_looked_at_on_start(how: str) -> None:
+    both = "".join(
+        f"CREATE MAPPING {name} TYPE File OPTIONS ('path' = 'out/{name}', 'format' = 'json');\n"
+        f"INSERT INTO {name} SELECT a.v FROM s a JOIN u b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 50;\n"
+        for name in "xy"
+    )
+    store = MemoryStore()
+    job = LocalJob(planned(both), store)
+    for number in range(3):
+        job.tick({"s": [({"k": 1, "t": number, "v": 1, "w": "x"}, 1)]})
+    (name,) = {live.merged_from.file for live in job.driver.manifest.runs() if live.merged_from}
+    LocalJob(planned(both), store)
+    data = bytearray(store.read(name))
+    store.delete(name)
+    if how == "torn":
+        data[len(data) // 2] ^= 1
+        store.write(name, bytes(data))
+    with pytest.raises(StateError, match=name):
+        LocalJob(planned(both), store)
 
 
 def test_explain_says_so() -> None:

@@ -49,11 +49,17 @@ def write_places(
     return MergedFrom(runs=runs, file=name, checksum=zlib.crc32(data))
 
 
-def read_places(store: Store, merged: MergedFrom, start: int, stop: int) -> tuple[Numbers, Numbers]:
-    """(numbers of runs, row numbers) of the rows [start, stop). Raises: StateError, when it is damaged."""
+def verified(store: Store, merged: MergedFrom) -> pa.Buffer:
+    """The bytes of the file. Raises: StateError, when it is missing or damaged."""
     data = store.read(merged.file)
     if zlib.crc32(data) != merged.checksum:
         raise damaged(f'file "{merged.file}"', "it is not what was written")
+    return data
+
+
+def read_places(store: Store, merged: MergedFrom, start: int, stop: int) -> tuple[Numbers, Numbers]:
+    """(numbers of runs, row numbers) of the rows [start, stop). Raises: StateError, when it is damaged."""
+    data = verified(store, merged)
     batch = one_batch(list(batches_in(pa.ipc.open_file(pa.BufferReader(data)))))
     numbers, rows = (
         batch.column(name).slice(start, stop - start).to_numpy(zero_copy_only=True).astype(np.int64)

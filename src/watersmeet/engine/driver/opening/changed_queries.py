@@ -113,6 +113,9 @@ class Coming:
         self._manifest = manifest
         self._stay = stay
         self._store = store
+        self._merged_by_others = {
+            name for live in manifest.runs() if live.merged_from for name in live.merged_from.runs
+        }
         self._settled: list[LiveRun] = []
         self.said: list[str] = []
         self.problems: list[str] = []
@@ -185,20 +188,23 @@ class Coming:
 
         The other's limits may be above those of the query, which are by its own bounds: by them rows would be
         gone that come from now on. So it begins without any, and has runs of its own instead of those of
-        which the other has released rows.
+        which the other has released rows, and of those that are to be taken over with such ones.
         """
         for live in other.runs:
             missing = lacking(schema_of(self._store, live.run), shape.layout.columns)
             if missing:
                 return Arrangement(), f"those that are stored lack {', '.join(c.text for c in missing)}"
         runs = [
-            LiveRun(run=self._retained(live, other, shape) if live.released else live.run)
+            LiveRun(run=self._retained(live, other, shape) if self._is_copied(live) else live.run)
             for live in other.runs
             if live.retained
         ]
         if shape.padded:
             self._settled += runs
         return other.model_copy(update={"runs": runs, "limits": {}, "candidates": {}}), ""
+
+    def _is_copied(self, live: LiveRun) -> bool:
+        return bool(live.released) or live.run.name in self._merged_by_others
 
     def _retained(self, live: LiveRun, other: Arrangement, shape: SideShape) -> Run:
         """A run of those rows alone that the other retains."""

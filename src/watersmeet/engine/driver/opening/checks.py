@@ -11,6 +11,7 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.marks import stored_marks
+from watersmeet.state.merged_from import verified
 from watersmeet.state.run import Run, schema_of, verify_run
 from watersmeet.state.store import Store
 
@@ -77,6 +78,8 @@ def verify_files(manifest: Manifest, store: Store) -> None:
     for run in {live.run.name: live.run for live in manifest.runs()}.values():
         verify_run(store, run)
     for live in manifest.runs():
+        if live.merged_from is not None:
+            verified(store, live.merged_from)
         for segments in live.marks.values():
             for segment in segments:
                 stored_marks(store, segment, verify=True)
