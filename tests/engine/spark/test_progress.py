@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ def job(folder: Path) -> str:
         (folder / "a" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
         rows = [{"id": tick - 1, "n": tick * 10}, {"id": 7, "n": tick * 10}]
         (folder / "n" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        for name in "an":
+            os.utime(folder / name / f"{tick}.json", (1.6e9 + tick, 1.6e9 + tick))  # read oldest first
     return JOB.replace("{folder}", str(folder))
 
 
