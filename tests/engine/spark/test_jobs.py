@@ -482,10 +482,12 @@ def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path, monkeypatch):
         job(sinks + late, change_queries=True)
     job(sinks + LEFT + late)
     job(sinks + late, change_queries=True)  # there is nothing new, and it is remembered
-    job(sinks + late, finish=True)
-    assert found("late") == {(8, 2): 1, (9, 3): 1, (7, 4): 1, (None, 5): 1}
+    job(sinks + late + first, change_queries=True)  # it comes back, to a sink that has parts of it
+    put("deliveries", delivery(6, 3, "10:50:30"))
+    job(sinks + late + first, finish=True)
+    assert found("late") == {(8, 2): 1, (9, 3): 1, (7, 4): 1, (None, 5): 1, (9, 6): 1}
     assert found("delivered") == {(1, 1, 8): 1, (2, 2, 9): 1, (3, 3, 10): 1, (1, 4, 8): 1}
-    assert found("first") == {(1, 1): 1}
+    assert found("first") == {(1, 1): 1, (6, 3): 1}
 
 
 def test_a_key_whose_type_only_spark_knows(job, put):

@@ -5,6 +5,8 @@ other, and those that another query retains which keeps the same rows (`plan.sha
 all that it has. Rows from before never meet each other in it, are never padded or put out by ANTI, and are in
 no window. A query that has changed goes, and comes anew.
 
+A query that went may come back: its sink is known to the manifest as long as the job lives.
+
 What others have stored is not touched; marks and runs that are stored count once a tick is committed. A
 tick that was interrupted is repeated if the same queries began it; else it is as with other changed settings:
 none of it may be out.
@@ -80,7 +82,7 @@ def with_changed(
     queries = {query.name: manifest.queries[query.name] for query in stay}
     said = [f'query "{name}" is gone from the job, and its state goes' for name in change.removed]
     problems: list[str] = []
-    coming = Coming(manifest, stay, store)
+    coming = Coming(manifest, stay, shapes, store)
     for query in plan.queries:
         if query.name in change.begins:
             queries[query.name] = coming.state(query, shapes[query.name])
@@ -97,7 +99,6 @@ def with_changed(
         update={
             "queries": {query.name: queries[query.name] for query in plan.queries},
             "fingerprints": _fingerprints(plan),
-            "parts": {name: part for name, part in manifest.parts.items() if name not in change.removed},
         }
     )
     return changed, said
@@ -109,9 +110,10 @@ class Coming:
     ``said``, ``problems``: of the query that was asked for last.
     """
 
-    def __init__(self, manifest: Manifest, stay: Sequence[QueryPlan], store: Store) -> None:
+    def __init__(self, manifest: Manifest, stay: Sequence[QueryPlan], shapes: Shapes, store: Store) -> None:
         self._manifest = manifest
         self._stay = stay
+        self._shapes = shapes
         self._store = store
         self._merged_by_others = {
             name for live in manifest.runs() if live.merged_from for name in live.merged_from.runs
@@ -149,7 +151,7 @@ class Coming:
                 late = before.late_below.get(own.watermark_key(column))
                 if late is not None:
                     state.late_below[side.watermark_key(column)] = late
-            if f"{name}/{own.name}" in side.sharers:
+            if shape.shared is not None and shape.shared == self._shared(*other):
                 rows, why = self._taken(self._kept_by(*other), shape)
         state.nodes[node].arrangements[side.name] = rows
         state.account[side.name] = {"in": rows.retained}
@@ -182,6 +184,11 @@ class Coming:
 
     def _kept_by(self, name: str, node: int, side: SidePlan) -> Arrangement:
         return self._manifest.queries[name].nodes[node].arrangements.get(side.name, Arrangement())
+
+    def _shared(self, query: str, number: int, side: SidePlan) -> SideShape | None:
+        """What a side has its runs written with, if it is not alone: of a type that its engine made, too."""
+        (shape,) = (s for s in self._shapes[query][number].sides if s.name == side.name)
+        return shape.shared
 
     def _taken(self, other: Arrangement, shape: SideShape) -> tuple[Arrangement, str]:
         """The rows that another retains, none of which is to be padded; and why there are none.
