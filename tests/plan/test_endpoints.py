@@ -294,3 +294,15 @@ def test_files_that_do_not_tell_how_many_rows_they_hold(where, options, told):
     assert len(query.warnings) == (told is not None)
     for warning in query.warnings:
         assert f'the files of "{where}" hold cannot be told with {told}' in warning
+
+
+@pytest.mark.parametrize(("name", "others"), [("out", "out"), ("late", "late_output")])
+def test_rows_of_ticks_have_a_sink_of_their_own(name, others):
+    (refused,) = refusals(files() + f"SET progress_output = {name};")
+    assert refused.code == "progress-output"
+    assert f"({others})" in refused.message
+
+
+def test_rows_of_ticks_may_have_a_sink():
+    own = "CREATE TABLE ticks WITH ('connector' = 'file', 'path' = 'results/ticks');"
+    assert refusals(own + files() + "SET progress_output = ticks;") == []

@@ -51,6 +51,7 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
         for sink in job.sinks
         if sink.primary_key and sink.name == job.run.get(name)
     ]
+    errors += _progress_beside_others(job)
     for sink in sinks:
         for source, table in _read(queries):
             if source.traits.files and _overlap(source, sink):
@@ -64,6 +65,22 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
                     )
                 )
     return errors
+
+
+def _progress_beside_others(job: Job) -> list[PlanError]:
+    """The rows of ticks have columns of their own, and come after all others of their tick."""
+    name = job.run.get("progress_output")
+    users = [insert.name for insert in job.inserts if insert.sink.name == name]
+    users += [setting for setting in BESIDE[:-1] if job.run.get(setting) == name]
+    if name is None or not users:
+        return []
+    return [
+        PlanError(
+            f"progress_output = {name}: other rows go there, too ({', '.join(users)})",
+            code="progress-output",
+            hint="declare a sink for the rows of ticks alone",
+        )
+    ]
 
 
 def warnings_of(job: Job, insert: Insert) -> tuple[str, ...]:
