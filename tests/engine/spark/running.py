@@ -13,6 +13,7 @@ from watersmeet.engine.driver.driver import TickResult
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.job import outputs_of
 from watersmeet.engine.spark.job.query import JobRun
+from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.job.settings import RunResult, RunSettings
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -30,6 +31,7 @@ class Running:
             on_tick=lambda tick, _, __: self.ticks.append(tick),
             **{"partitions": 2, **settings},
         )
+        hold_fixed(spark, plan.queries[0].options.time_zone)  # that of another test's job may be left
         self._run = JobRun(spark, plan, asked, outputs_of(job, plan, None), Checkpoint(checkpoint))
         self._thread = threading.Thread(target=self._execute, daemon=True)
         self.error: BaseException | None = None
