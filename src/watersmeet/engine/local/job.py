@@ -347,13 +347,18 @@ def _left_over(changes: Sequence[tuple[Row, int]]) -> list[Row]:
     if all(diff > 0 for _, diff in changes):
         return [row for row, _ in changes]
     keys = [
-        repr(sorted((name, value) for name, value in row.items() if name != CASE_PARTITION))
+        repr(sorted((name, _equal(value)) for name, value in row.items() if name != CASE_PARTITION))
         for row, _ in changes
     ]
     sums = Counter[str]()
     for key, (_, diff) in zip(keys, changes, strict=True):
         sums[key] += diff
     return [row for key, (row, _) in zip(keys, changes, strict=True) if sums[key]]
+
+
+def _equal(value: Any) -> Any:
+    """The same for values that are equal: -0.0 is 0.0."""
+    return value + 0.0 if isinstance(value, float) else value
 
 
 __all__ = ["LATE", "ON_TIME", "LocalJob", "Row", "StepOutput", "Watcher"]
