@@ -22,7 +22,7 @@ def is_small(node: NodePlan, shape: NodeShape, work: NodeWork, most_rows: int) -
         return False
     rows = nbytes = 0
     for side in work.sides:
-        merged = {name for names in side.merges for name in names}
+        merged = side.merged_away()
         runs = [*side.new_runs, *(live.run for live in side.runs if side.replaced or live.run.name in merged)]
         rows += sum(run.rows for run in runs)
         nbytes += sum(run.nbytes for run in runs)

@@ -74,7 +74,7 @@ def aggregate_rows(shape: AggregateShape, share: Share) -> Iterator[pa.RecordBat
     yield from _closed(shape, own, report)
     marks = MarkWriter()
     report.merged = merge_runs(own, share.tick, marks)
-    merged = {name for group in own.work.merges for name in group}
+    merged = own.work.merged_away()
     pieces = [*own.old, *own.new_runs]
     for piece in pieces:
         if piece.name not in merged:

@@ -61,7 +61,7 @@ def settle(
     rows of the broadcast ``side`` (the marks of ``whole``) goes to ``marks``."""
     for piece, rows in whole.matched_new():
         piece.mark_matched(rows)
-    merged = {name for group in own.work.merges for name in group}
+    merged = own.work.merged_away()
     whole_pieces = {piece.name: piece for piece in [*whole.old, *whole.new_runs]}
     for name, piece in whole_pieces.items():
         if piece.touched and name not in merged:

@@ -92,7 +92,7 @@ def upsert_rows(shape: UpsertShape, share: Share) -> Iterator[pa.RecordBatch]:
             report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
     marks = MarkWriter()
     report.merged = merge_runs(kept, share.tick, marks)
-    merged_away = {name for group in work.merges for name in group}
+    merged_away = work.merged_away()
     for piece in kept.old:
         if piece.name not in merged_away:
             piece.keep_marks(marks)

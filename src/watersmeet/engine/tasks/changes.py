@@ -207,7 +207,7 @@ def settle_changes(
     inserted = _write_inserts(own, inserts, tick, report, marks, are_counted=not looked_up_after)
     _release(own, report, are_counted=not looked_up_after)
     report.merged = merge_runs(own, tick, marks)
-    merged_away = {name for group in own.work.merges for name in group}
+    merged_away = own.work.merged_away()
     for piece in own.old:
         if looked_up_after or piece.name not in merged_away:
             piece.keep_marks(marks)

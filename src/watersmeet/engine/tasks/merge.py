@@ -110,6 +110,8 @@ def _merge(
         return
     together, places = np.concatenate(slots), np.concatenate(chosen)
     marks_by_kind = {kind: np.concatenate(kept) for kind, kept in kept_marks.items() if kind != "gone"}
+    if for_all:
+        released, number, row = ~np.concatenate(retained), np.concatenate(numbers), np.concatenate(before)
     merged = 0
     for rows in _parts(batches, places, together, run_bytes(own.task.memory)):
         part = reordered(pieces_of(batches), places[rows])
@@ -120,13 +122,9 @@ def _merge(
             marks.add(live_run.run.name, kind, 0, marks_kept[rows][order])
         merged += live_run.run.rows
         if for_all:
-            live_run.released = int((~np.concatenate(retained)[rows]).sum())
+            live_run.released = int(released[rows].sum())
             live_run.merged_from = write_places(
-                own.store,
-                tick,
-                tuple(for_all),
-                np.concatenate(numbers)[rows][order],
-                np.concatenate(before)[rows][order],
+                own.store, tick, tuple(for_all), number[rows][order], row[rows][order]
             )
         yield live_run
     same_rows(f'merged runs of "{own.task.name}"', len(places), merged)
