@@ -166,3 +166,42 @@ def test_losing_rows_in_silence_cannot_be_asked_for(spark, kafka_broker, tmp_pat
     with pytest.raises(SpecError, match="in silence") as refused:
         job.run()
     assert "--accept-loss" in (refused.value.hint or "")
+
+
+def test_a_topic_comes_to_a_job_that_ran_and_another_goes(spark, kafka_broker, tmp_path):
+    """Offsets stay those of their topics, whatever their number among the sources is."""
+    declared = "CREATE MAPPING out TYPE Memory;\n"
+    for name in ("stays", "comes", "goes"):
+        kafka_broker.create_topic(name, partitions=2)
+        declared += (
+            f"CREATE MAPPING {name} (k BIGINT, t BIGINT, WATERMARK FOR t AS t - 100000) TYPE Kafka"
+            f" OPTIONS ('bootstrap.servers' = '{kafka_broker.bootstrap_servers}', 'topic' = '{name}');\n"
+            f"CREATE MAPPING of_{name} TYPE Memory;\n"
+        )
+
+    def insert(name):
+        return f"INSERT INTO of_{name} SELECT k, t FROM {name};\n"
+
+    def send(name, *rows):
+        kafka_broker.produce(name, [(n % 2, None, json.dumps({"k": n, "t": n})) for n in rows])
+
+    def run(*names, **settings):
+        text = declared + "".join(map(insert, names))
+        found = Running(spark, text, tmp_path / "state", until_caught_up=True, **settings)
+        found.to_the_end()
+        return {name: Counter(row["k"] for row in MemorySink.rows(f"of_{name}")) for name in names}
+
+    send("goes", 1, 2, 3)
+    send("stays", 4, 5)
+    send("comes", 6, 7, 8)
+    assert run("goes", "stays") == {"goes": Counter([1, 2, 3]), "stays": Counter([4, 5])}
+    send("goes", 9)
+    send("stays", 10)
+    rows = {"comes": Counter([6, 7, 8]), "stays": Counter([4, 5, 10])}
+    assert run("comes", "stays", change_queries=True) == rows
+    send("comes", 11)
+    send("stays", 12)
+    rows = {"comes": Counter([6, 7, 8, 11]), "stays": Counter([4, 5, 10, 12])}
+    assert run("comes", "stays") == rows
+    back = run("stays", "goes", "comes", change_queries=True)
+    assert back == {**rows, "goes": Counter([1, 2, 3, 1, 2, 3, 9])}  # it is read as by a job that begins

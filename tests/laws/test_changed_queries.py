@@ -204,6 +204,70 @@ def test_runs_without_a_column_of_another_are_merged_for_ever() -> None:
     assert job.state["first"]["a"] == 20
 
 
+TABLES = "".join(
+    f"CREATE TABLE {name} (k INT, g INT, n INT, d INT{more})"
+    f" WITH ('connector' = 'file', 'path' = 'in/{name}', 'format' = 'json', {says} = 'd');\n"
+    for name, more, says in [
+        ("x", "", "'diff.column'"),
+        ("y", "", "'diff.column'"),
+        ("z", ", PRIMARY KEY (n) NOT ENFORCED", "'op.insert' = '1', 'op.delete' = '-1', 'op.column'"),
+    ]
+)
+CHANGING = (
+    "SELECT x.n, y.n AS m FROM x LEFT JOIN y ON x.k = y.k",
+    "SELECT x.n, z.g FROM x JOIN y ON x.k = y.k JOIN z ON z.k = y.k",
+    "SELECT g, count(*) AS c, min(k) AS least FROM z GROUP BY g",
+    "SELECT count(*) AS c FROM x",
+    "SELECT z.n FROM z LEFT ANTI JOIN x ON z.k = x.k",
+)
+
+
+@pytest.mark.parametrize("select", CHANGING)
+def test_changes_of_tables_that_come_with_their_query(seed: int, select: str) -> None:
+    """It puts out what it puts out alone; whoever reads one of its tables already cannot have it so."""
+    declared = TABLES + "".join(
+        f"CREATE TABLE {name} WITH ('connector' = 'file', 'path' = 'out/{name}', 'format' = 'json');\n"
+        for name in ("first", "changes", "third")
+    )
+    first = longer("first", -9, 5).split("\n", 1)[1]
+    changes = f"INSERT INTO changes {select} EMIT CHANGES;\n"
+    for number in range(seed, seed + max(2, CASES // 10)):
+        rng = random.Random(number)
+        ticks, there = ticks_of(rng, 10), {name: Counter[tuple[int, ...]]() for name in "xyz"}
+        came = rng.randrange(1, 6)
+        for rows in ticks:
+            for name in "xyz":
+                rows[name] = []
+                for _ in range(rng.randrange(4)):
+                    values = tuple(rng.randrange(3) for _ in range(3))
+                    diff = -1 if there[name][values] and rng.random() < 0.5 else 1
+                    there[name][values] += diff
+                    rows[name].append((dict(zip("kgnd", (*values, diff), strict=True)), 1))
+        store, before = MemoryStore(), opened([declared, changes], MemoryStore())
+        job = opened([declared, first], store)
+        for place, rows in enumerate(ticks):
+            if place == came:
+                texts = [declared, changes, first] if rng.random() < 0.5 else [declared, first, changes]
+                with pytest.raises(StateError, match="changes came"):
+                    opened(texts, store)
+                job = opened(texts, store, change=True)
+            read = [source.name for source in job.plan.sources]
+            output = job.tick({name: rows[name] for name in read})
+            if place >= came:
+                want = before.tick({name: of for name, of in rows.items() if name in "xyz" and name in read})
+                (rows_alone,) = want.rows.values()
+                said = f"random-{number}, tick {place}"
+                assert counted(output.rows["changes"]) == counted(rows_alone), said
+        with pytest.raises(StateError, match="of which the job has read some"):
+            opened(
+                [declared, first, changes, changes.replace("INTO changes", "INTO third")], store, change=True
+            )
+
+
+def counted(rows: list[dict[str, Any]]) -> Counter[str]:
+    return bag([{name: value for name, value in row.items() if name != "_tick"} for row in rows])
+
+
 def test_what_is_said_and_refused() -> None:
     rng = random.Random(1)
     first = query(rng, "first")

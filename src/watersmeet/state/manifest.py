@@ -142,16 +142,17 @@ class KnownPart(Record):
 
 class Manifest(Record):
     """See the module. ``host``: what the surrounding engine must remember with the tick (Spark's query id,
-    batch id, offsets, topics, and the lists of files read: see `file_lists`). ``finished``: the input was
-    ended; the job takes no more rows. ``owner``: the id of the state, by which sinks know whose their parts
-    are; ``identity``: from what the tick's rows were made (see `engine.driver.identity`); ``parts``:
-    per insert, of sinks that keep parts."""
+    batch id, offsets, topics, and the lists of files read: see `file_lists`). ``places``: per source a digest
+    of where it reads from. ``finished``: the input was ended; the job takes no more rows. ``owner``: the id
+    of the state, by which sinks know whose their parts are; ``identity``: from what the tick's rows were made
+    (see `engine.driver.identity`); ``parts``: per insert, of sinks that keep parts."""
 
     state_version: int = STATE_VERSION
     tick: int
     clock_us: int
     fingerprints: dict[str, str]
     sources: list[str]
+    places: dict[str, str] = Field(default_factory=dict)
     queries: dict[str, QueryState]
     host: dict[str, Any] = Field(default_factory=dict)
     finished: bool = False

@@ -24,6 +24,7 @@ from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below
 from watersmeet.engine.driver.opening.changed_queries import Change, with_changed
+from watersmeet.engine.driver.opening.changed_sources import said_of_sources
 from watersmeet.engine.driver.opening.checks import check_columns, check_same_job, verify_files
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
@@ -41,6 +42,7 @@ from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.engine.tasks.write import FLUSH_BYTES, FLUSH_ROWS, Placing
 from watersmeet.errors import EngineError, StateError
 from watersmeet.event_time import Watermark
+from watersmeet.plan.identity.fingerprint import place_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import LookupPlan
 from watersmeet.spec.model import NullTime
@@ -162,10 +164,13 @@ class TickDriver:
             if verify:
                 verify_files(manifest, store)
         driver = cls(plan, schemas, store, manifest, started_us, tables or {}, snapshots or {}, zoned=zoned)
+        if manifest is not None:
+            driver.said = said_of_sources(manifest, plan)
         if manifest is not None and Change.of(manifest, plan):
             driver._unchanged = manifest
-            manifest, driver.said = with_changed(manifest, plan, driver.shapes, store)
+            manifest, said = with_changed(manifest, plan, driver.shapes, store)
             driver.manifest = manifest
+            driver.said += said
         if manifest is not None:
             check_columns(manifest, driver.shapes, store)
             driver._incomplete = incomplete_runs(driver.shapes, manifest, store)
@@ -436,6 +441,7 @@ class TickDriver:
             clock_us=tick.start.clock_us,
             fingerprints={query.name: query.fingerprint for query in self.plan.queries},
             sources=[source.name for source in self.plan.sources],
+            places={source.name: place_of(source) for source in self.plan.sources},
             queries=states,
             finished=tick.ended,
         )

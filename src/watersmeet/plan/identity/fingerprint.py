@@ -223,8 +223,19 @@ def _digests(origins: Origins, columns: Iterable[str]) -> list[str]:
     return [origins[column].digest for column in columns]
 
 
+def place_of(source: Source) -> str:
+    """A digest of where a source's rows come from: offsets of one path or topic mean nothing for another."""
+    return digest_of([source.connector, *_place(source)])
+
+
+def _place(source: Source) -> list[str]:
+    """As written."""
+    named = {key.lower(): value for key, value in source.options.items()}
+    return [f"{key}={named[key]}" for key in ("path", "topic", "topics", "subscribepattern") if key in named]
+
+
 def _reads(source: Source) -> list[str]:
-    """What the source reads, as written: offsets of one path or topic mean nothing for another."""
+    """What the source reads, and how its records tell rows."""
     named = {key.lower(): value for key, value in source.options.items()}
     change = source.change_column
     said = [] if change is None else [f"changes={change.column}", *change.inserts, "-", *change.deletes]
@@ -232,6 +243,4 @@ def _reads(source: Source) -> list[str]:
     said += [f"format={means}"] if means in (DEBEZIUM, UPSERT) else []  # another reads records as other rows
     said += [f"{TIMESTAMPS}={unit.value}"] if (unit := timestamps_unit(source.options)) is not None else []
     said += [f"{DECIMALS}={TEXTS}"] if reads_decimal_texts(source.options) else []
-    return [
-        f"{key}={named[key]}" for key in ("path", "topic", "topics", "subscribepattern") if key in named
-    ] + said
+    return _place(source) + said

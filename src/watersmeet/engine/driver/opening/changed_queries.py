@@ -3,7 +3,8 @@
 A query that goes takes its state along. One that comes begins with the next tick: rows from then on meet each
 other, and those that another query retains which keeps the same rows (`plan.shared`); of a table these are
 all that it has. Rows from before never meet each other in it, are never padded or put out by ANTI, and are in
-no window. A query that has changed goes, and comes anew.
+no window. Of sources that come with it (`opening.changed_sources`) it has all rows, and of tables that are
+read as a whole. A query that has changed goes, and comes anew.
 
 A query that went may come back: its sink is known to the manifest as long as the job lives.
 
@@ -14,12 +15,13 @@ none of it may be out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from watersmeet.engine.driver.opening.changed_sources import goes_on
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.kernel.batches import same_rows, take_rows
@@ -82,7 +84,7 @@ def with_changed(
     queries = {query.name: manifest.queries[query.name] for query in stay}
     said = [f'query "{name}" is gone from the job, and its state goes' for name in change.removed]
     problems: list[str] = []
-    coming = Coming(manifest, stay, shapes, store)
+    coming = Coming(manifest, stay, goes_on(manifest, plan), shapes, store)
     for query in plan.queries:
         if query.name in change.begins:
             queries[query.name] = coming.state(query, shapes[query.name])
@@ -107,12 +109,21 @@ def with_changed(
 class Coming:
     """Makes the states with which queries begin, from those of the queries that ``stay``.
 
-    ``said``, ``problems``: of the query that was asked for last.
+    ``read_before``: the sources of which rows were read already. ``said``, ``problems``: of the query that
+    was asked for last.
     """
 
-    def __init__(self, manifest: Manifest, stay: Sequence[QueryPlan], shapes: Shapes, store: Store) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        stay: Sequence[QueryPlan],
+        read_before: Collection[str],
+        shapes: Shapes,
+        store: Store,
+    ) -> None:
         self._manifest = manifest
         self._stay = stay
+        self._read_before = read_before
         self._shapes = shapes
         self._store = store
         self._merged_by_others = {
@@ -125,16 +136,18 @@ class Coming:
     def state(self, query: QueryPlan, shapes: Sequence[NodeShape]) -> QueryState:
         """That of a query which has seen nothing but what others retain."""
         self.said, self.problems = [], []
-        if query.options.mode is OutputMode.CHANGELOG:
+        missed = [side.title for side in query.sides if self._has_missed(side)]
+        if missed and query.options.mode is OutputMode.CHANGELOG:
             self.problems.append(
                 f'query "{query.name}" cannot come to a job with state: it puts out changes, and needs all'
-                " rows that its tables hold"
+                f" rows of {', '.join(missed)}, of which the job has read some"
             )
             return QueryState()
-        state = QueryState(nodes=[NodeState() for _ in query.nodes])
+        nodes = [NodeState(arrangements={s.name: Arrangement() for s in shape.sides}) for shape in shapes]
+        state = QueryState(nodes=nodes)
         for node in query.nodes:
             for side, shape in zip(node.sides, shapes[node.number].sides, strict=True):
-                if side.feed is None:
+                if side.feed is None and side.copy_of is None and (missed or side.sources):
                     self._begin(query, node.number, side, shape, state)
         return state
 
@@ -155,6 +168,9 @@ class Coming:
                 rows, why = self._taken(self._kept_by(*other), shape)
         state.nodes[node].arrangements[side.name] = rows
         state.account[side.name] = {"in": rows.retained}
+        if not self._has_missed(side) and not side.stages:
+            self.said.append(f'query "{query.name}" begins with all rows of {side.title}')
+            return
         if why and any(branch.source.is_table for _, branch in side.sources):
             self.problems.append(
                 f'query "{query.name}" cannot come to a job with state: the rows of table "{side.title}" are'
@@ -163,6 +179,13 @@ class Coming:
         with_rows = f"with {rows.retained} rows of {side.title} that are retained"
         without = f"without rows of {side.title} from before: {why}"
         self.said.append(f'query "{query.name}" begins {without if why else with_rows}')
+
+    def _has_missed(self, side: SidePlan) -> bool:
+        """Whether rows of it may have been read before the query came."""
+        return any(
+            not branch.source.compared and branch.source.name in self._read_before
+            for _, branch in side.sources
+        )
 
     def _same(self, side: SidePlan) -> Iterator[tuple[str, int, SidePlan]]:
         """Inputs of queries that stay which have the side's watermarks, those with its rows first."""

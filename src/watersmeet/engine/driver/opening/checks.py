@@ -19,7 +19,8 @@ _AS_IT_WAS = "run the query that the checkpoint was made with, or use a new chec
 
 
 def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = False) -> None:
-    """Whether state and plan belong together. ``may_change``: queries may come, go and change.
+    """Whether state and plan belong together. ``may_change``: queries may come, go and
+    change, and sources with them.
 
     Raises:
         StateError: the state is of other queries or other sources.
@@ -32,12 +33,13 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
             hint=f"{_AS_IT_WAS}; queries may come and go with --change-queries",
         )
     sources = [source.name for source in plan.sources]
-    if manifest.sources != sources:
+    if manifest.sources != sources and not may_change:
         raise StateError(
             f"the sources are {', '.join(sources)}, "
             f"but the state was made with {', '.join(manifest.sources)}",
             code="changed-sources",
-            hint="keep the sources and their order, or use a new checkpoint directory",
+            hint="keep the sources and their order, or use a new checkpoint directory; with --change-queries "
+            "they may come, go and change their order",
         )
 
 

@@ -185,6 +185,7 @@ def recover(
     interval: int,
     accepted: Mapping[str, str] | None = None,
     asked: bool = False,
+    other_sources: bool = False,
 ) -> dict[str, Any]:
     """Mend of Spark's checkpoint what can be mended without losing anything; the host to go on from.
 
@@ -196,6 +197,7 @@ def recover(
         interval: see `rebuild`.
         accepted: sources that go on from other offsets, as somebody wants it.
         asked: make the checkpoint anew whatever it looks like.
+        other_sources: it is that of a job with other sources.
 
     Raises:
         StateError: there is nothing to make it from.
@@ -208,7 +210,10 @@ def recover(
                 code="state-lost" if manifest is None else "nothing-to-rebuild",
                 hint="without the option the job starts from the beginning of its input",
             )
-        if checkpoint.last_committed() is None and find_damage_ahead(checkpoint, host, plan):
+        if other_sources and checkpoint.spark.exists():
+            aside = put_aside(checkpoint)
+            note(f"no batch was done with the sources as they were; Spark's checkpoint is in {aside}")
+        elif checkpoint.last_committed() is None and find_damage_ahead(checkpoint, host, plan):
             note(f"the first batch had only been planned when the power failed: {put_aside(checkpoint)}")
         return host
     check_sources(host, plan)
@@ -218,6 +223,7 @@ def recover(
     if torn:
         note(f"Spark's commits of batches {torn} were not whole: they are given again, and passed over")
     ahead = None
+    asked = asked or other_sources
     if not (asked or accepted or find_damage(checkpoint, host, plan)):
         ahead = find_damage_ahead(checkpoint, host, plan)
     if asked or accepted or ahead:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from watersmeet.errors import counted
+from watersmeet.plan.identity.fingerprint import place_of
 from watersmeet.spec.model import Column, Source
 
 
@@ -21,6 +22,7 @@ class Inferring:
         self._checkpoint = checkpoint
         self._told = say
         self._kept: dict[str, tuple[Column, ...]] | None = None
+        self._places: dict[str, str] = {}
 
     def __call__(self, source: Source, clauses: Sequence[str]) -> tuple[Column, ...]:
         kept = self._kept_of(source)
@@ -54,6 +56,9 @@ class Inferring:
 
             manifest = load_newest(Checkpoint(self._checkpoint).store)
             self._kept = kept_in({} if manifest is None else manifest.host)
+            self._places = {} if manifest is None else manifest.places
+        if self._places.get(source.name) not in (None, place_of(source)):
+            return None
         columns = self._kept.get(source.name)
         if columns is None or not set(source.columns) <= set(columns):
             return None

@@ -20,25 +20,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.opening.changed_sources import are_others
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
-from watersmeet.engine.spark.checkpoint.rebuild import (
-    BATCH,
-    COMPACT_INTERVAL,
-    OFFSETS,
-    TOPICS,
-    offsets_in,
-)
+from watersmeet.engine.spark.checkpoint.rebuild import BATCH, COMPACT_INTERVAL, OFFSETS, TOPICS
 from watersmeet.engine.spark.checkpoint.restart import (
     batch_in,
     check_checkpoint,
     check_settings,
-    check_sources,
     host_of,
     is_committed,
-    recover,
     told_of,
 )
 from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.job.going_on import of_the_sources, recovered
 from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.job.settings import RunResult, RunSettings
@@ -52,14 +46,12 @@ from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead, ch
 from watersmeet.engine.spark.sources.frames import read
 from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.sources.tables import snapshot_readers, table_of, table_readers
-from watersmeet.engine.spark.sources.topics import TopicIds, Topics, accepted
+from watersmeet.engine.spark.sources.topics import TopicIds, Topics
 from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import UNKNOWN, Outputs, Ticks
-from watersmeet.errors import SpecError, near_names
 from watersmeet.plan.identity.settings import digest_of
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import make_private
 
 LONGEST_IDLE_S, SHORTEST_IDLE_S = 5.0, 1.0
@@ -132,7 +124,22 @@ class JobRun:
                 self.result.finished = True
                 self.result.changed = changed_in(manifest.host)
                 return self.result
-            self._host = self._recovered(manifest)
+            repeated = intent if intent is not None and intent.tick == self.driver.tick + 1 else None
+            other_sources = manifest is not None and are_others(manifest, self.plan)
+            if manifest is not None and other_sources:
+                self._host = batch_in(manifest)
+                self._as_begun(repeated is not None or self._batch_is_due())  # else it is planned no more
+                manifest = of_the_sources(manifest, self.plan, self.checkpoint, self.settings)
+            self._host = recovered(
+                manifest,
+                self.plan,
+                self.checkpoint,
+                self.topics,
+                self.settings,
+                self._note,
+                interval=int(self.spark.conf.get(COMPACT_INTERVAL, "10") or 10),
+                other_sources=other_sources,
+            )
             check_checkpoint(self.checkpoint, None if manifest is None else self._host, self.plan)
             self._planned_before = self.checkpoint.last_planned()
             self.files = FilesRead(
@@ -145,7 +152,6 @@ class JobRun:
             self.result.changed = self.files.changed
             self._topics = {**self.topics.ids(), **self._host.get(TOPICS, {})}
             self.files.start()
-            repeated = intent if intent is not None and intent.tick == self.driver.tick + 1 else None
             pending = repeated is not None or self._batch_is_due()
             if not self._as_begun(pending):
                 self.driver.forget()
@@ -189,34 +195,6 @@ class JobRun:
         finally:
             for sink in self.outputs.sinks:
                 sink.close()
-
-    def _recovered(self, manifest: Manifest | None) -> dict[str, Any]:
-        """What the manifest remembers, when rows that are gone and files that were lost are seen to."""
-        host = batch_in(manifest)
-        kafkas = [source.name for source in self.plan.sources if source.traits.log]
-        for name in self.settings.accept_loss:
-            if name not in kafkas:
-                raise SpecError(
-                    f'--accept-loss {name}: there is no Kafka source "{name}" in this job',
-                    code="wrong-option",
-                    hint=near_names(name, kafkas) or "the job has no Kafka sources",
-                )
-        on: dict[str, str] = {}
-        if host and self.topics:
-            check_sources(host, self.plan)
-            losses = self.topics.losses(host.get(TOPICS, {}), offsets_in(host).sources)
-            on = accepted(losses, self.settings.accept_loss)
-            for loss in losses:
-                self._note(f"accepted: {loss.error.message}")
-        return recover(
-            self.checkpoint,
-            manifest,
-            self.plan,
-            self._note,
-            interval=int(self.spark.conf.get(COMPACT_INTERVAL, "10") or 10),
-            accepted=on,
-            asked=self.settings.rebuild,
-        )
 
     def _note(self, *texts: str) -> None:
         if (tell := self.settings.on_notice) is not None:

@@ -44,10 +44,15 @@ class Brokers:
             offsets: Spark's text per source of the job, in the plan's order.
         """
         return {
-            source.name: unread(self._spark, source, text)
+            source.name: self._never_read(source) if text == "-" else unread(self._spark, source, text)
             for source, text in zip(self._sources, offsets, strict=True)
-            if source.name in names and source.traits.log and text != "-"
+            if source.name in names and source.traits.log
         }
+
+    def _never_read(self, source: Source) -> tuple[str, ...]:
+        """Of a source that came to the job."""
+        partitions = _not_empty(self._spark, source)
+        return tuple(kafka.topics_of(source)) if partitions is None else partitions
 
     def to_be_read(self, offsets: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
         """Per source the partitions that have rows for a run that begins now. A source is left out when that

@@ -1,0 +1,84 @@
+"""From where a run goes on: what the state remembers, once rows that are gone, files that were lost, and
+sources that came or went are seen to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from watersmeet.engine.driver.opening.changed_sources import goes_on
+from watersmeet.engine.spark.checkpoint.changed_sources import with_sources
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.checkpoint.rebuild import TOPICS, offsets_in
+from watersmeet.engine.spark.checkpoint.restart import batch_in, check_sources, recover
+from watersmeet.engine.spark.job.settings import RunSettings
+from watersmeet.engine.spark.sources.topics import Topics, accepted
+from watersmeet.errors import SpecError, near_names
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.state.manifest import Manifest
+
+
+def of_the_sources(
+    manifest: Manifest, plan: JobPlan, checkpoint: Checkpoint, settings: RunSettings
+) -> Manifest:
+    """The manifest as it is for the sources that the job reads now. Raises: StateError as `with_sources`."""
+    host = with_sources(
+        manifest.host,
+        manifest.sources,
+        plan,
+        goes_on(manifest, plan),
+        checkpoint.store,
+        settings.inferred,
+    )
+    return manifest.model_copy(update={"host": host})
+
+
+def recovered(
+    manifest: Manifest | None,
+    plan: JobPlan,
+    checkpoint: Checkpoint,
+    topics: Topics,
+    settings: RunSettings,
+    note: Callable[[str], None],
+    *,
+    interval: int,
+    other_sources: bool,
+) -> dict[str, Any]:
+    """What the manifest remembers of the last batch, for the next one.
+
+    Args:
+        note: told what was done.
+        interval: as for `recover`.
+        other_sources: Spark's checkpoint is of other sources than the manifest.
+
+    Raises:
+        EngineError: rows are gone that were not read.
+        StateError: as `recover`.
+        SpecError: a loss is accepted of what is no Kafka source.
+    """
+    host = batch_in(manifest)
+    kafkas = [source.name for source in plan.sources if source.traits.log]
+    for name in settings.accept_loss:
+        if name not in kafkas:
+            raise SpecError(
+                f'--accept-loss {name}: there is no Kafka source "{name}" in this job',
+                code="wrong-option",
+                hint=near_names(name, kafkas) or "the job has no Kafka sources",
+            )
+    losses = []
+    if host and topics:
+        check_sources(host, plan)
+        losses = topics.losses(host.get(TOPICS, {}), offsets_in(host).sources)
+    go_on = accepted(losses, settings.accept_loss)
+    for loss in losses:
+        note(f"accepted: {loss.error.message}")
+    return recover(
+        checkpoint,
+        manifest,
+        plan,
+        note,
+        interval=interval,
+        accepted=go_on,
+        asked=settings.rebuild,
+        other_sources=other_sources,
+    )
