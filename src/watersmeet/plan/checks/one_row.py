@@ -43,6 +43,13 @@ def has_one_row_per(query: Query, key: Collection[str]) -> bool:
     return _groups_are_known(query, query.aggregation, {name for _, name in told})
 
 
+def input_has_one_row_per(i: Input, key: Collection[str]) -> bool:
+    """The same of an input as it stands in a query."""
+    following = _Known(i, None, {(i.alias, column.name): column.type for column in i.columns})
+    following.add([(i.alias, name) for name in key])
+    return i.alias in following.rows
+
+
 def _types(query: Query) -> dict[_Column, SqlType]:
     """Of the columns that outputs mention: those of inputs, or of groups, which have no alias."""
     if query.aggregation is not None:

@@ -11,8 +11,10 @@ from sqlglot import exp
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.keys import Equality
+from watersmeet.plan.delta.hashed import Equalities
 from watersmeet.plan.delta.nodes import PlannedPath, Roles, delta_nodes
 from watersmeet.plan.delta.paths import DeltaJoin
+from watersmeet.plan.join_inputs import refs
 from watersmeet.plan.model.nodes import JoinPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.nodes.chain import Chain, Understood
@@ -30,8 +32,10 @@ def plan_delta(chain: Chain, delta: DeltaJoin, leaving: Collection[str]) -> list
         of_path = _PathChain(query, chain.of_delta, derived=chain.derived, roles=roles)
         nodes = sorted(of_path.plan(leaving), key=lambda node: node.number)
         chain.errors += of_path.errors
-        joins = tuple(_keys_in_order(cast(JoinPlan, node)) for node in nodes[1:])
-        planned.append(PlannedPath(path, joins))
+        joins = [cast(JoinPlan, node) for node in nodes[1:]]
+        asked = zip(joins, path.drafts[1:], path.found_by, strict=True)
+        equalities = [_equalities(join, draft, by) for join, draft, by in asked]
+        planned.append(PlannedPath(path, tuple(map(_keys_in_order, joins)), tuple(equalities)))
     nodes, errors = delta_nodes(delta, planned, roles, chain.stage_of)
     chain.errors += errors
     return nodes
@@ -40,6 +44,16 @@ def plan_delta(chain: Chain, delta: DeltaJoin, leaving: Collection[str]) -> list
 def _keys_in_order(join: JoinPlan) -> JoinPlan:
     """In one order, whatever path asks: by it rows are hashed."""
     return replace(join, keys=tuple(sorted(join.keys, key=lambda key: key.columns.right)))
+
+
+def _equalities(join: JoinPlan, draft: Draft, found_by: frozenset[str]) -> Equalities:
+    """Those of a look-up by which rows may be found, with the inputs that they come from."""
+    parts = [
+        (frozenset(alias for alias, _ in refs(equality.left)), key.column(Side.RIGHT))
+        for key, equality in zip(join.keys, draft.keys, strict=True)
+    ]
+    usable = [part for part in parts if part[0] <= found_by] or parts
+    return Equalities(join.right.name, tuple(sorted(usable, key=lambda part: part[1])))
 
 
 @dataclass

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.names import node_alias, ours
 from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.delta.hashed import Columns, Equalities, hashed_by
 from watersmeet.plan.delta.numbers import provisional
 from watersmeet.plan.delta.paths import DeltaJoin, Path
 from watersmeet.plan.explain.words import qualified
@@ -30,10 +32,11 @@ Roles = dict[str, list[InputSide]]
 
 @dataclass(frozen=True)
 class PlannedPath:
-    """``joins``: its look-ups, each with keys in one order."""
+    """``joins``: its look-ups, each with keys in one order; ``equalities``: of each."""
 
     path: Path
     joins: tuple[JoinPlan, ...]
+    equalities: tuple[Equalities, ...]
 
 
 def delta_nodes(
@@ -55,7 +58,9 @@ def delta_nodes(
         own.append(role.plan(stage_of(i)))
         errors += role.problems(own[-1])
     held = _Held(own)
-    places = [[held.place(join) for join in path.joins] for path in planned]
+    asked = list(chain.from_iterable(path.equalities for path in planned))
+    hashed = iter(hashed_by(asked, delta.has_one_row_per))
+    places = [[held.place(join, next(hashed)) for join in path.joins] for path in planned]
     first, depth = provisional(delta.root, 0), len(delta.inputs) - 1
     arrangements = ArrangePlan(
         number=first,
@@ -127,11 +132,10 @@ class _Held:
         self._inputs = len(self.sides)
         self.arranged = [Arranged((), ())] * self._inputs
 
-    def place(self, join: JoinPlan) -> int:
-        """Where a join looks rows of its right side up."""
+    def place(self, join: JoinPlan, keys: Columns) -> int:
+        """Where a join looks rows of its right side up, by ``keys``."""
         alias = join.right.name
-        keys = tuple(key.column(Side.RIGHT) for key in join.keys)
-        how = Arranged(keys, join.indexes(Side.RIGHT), _key(join))
+        how = Arranged(keys, join.indexes(Side.RIGHT), _key(join, keys))
         asked = alias, keys, () if keys else how.indexes  # by a key few rows are left: one order does for all
         place = self._places.get(asked)
         if place is not None:
@@ -153,8 +157,9 @@ class _Held:
         return place
 
 
-def _key(join: JoinPlan) -> str:
-    return ", ".join(qualified(text_of(key.expr(Side.RIGHT)), join.right) for key in join.keys)
+def _key(join: JoinPlan, keys: Columns) -> str:
+    exprs = {key.column(Side.RIGHT): key.expr(Side.RIGHT) for key in join.keys}
+    return ", ".join(qualified(text_of(exprs[column]), join.right) for column in keys)
 
 
 def _retention(delta: DeltaJoin, planned: PlannedPath) -> Retention:

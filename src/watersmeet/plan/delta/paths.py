@@ -3,12 +3,14 @@
 The core is the topmost of inner joins over inputs alone that stand together, three inputs of them or more (of
 two there is no intermediate result). The path of an input looks up the one next that is best connected with
 those it has: by equalities before intervals before other conditions; of several the one whose arrangement
-other paths ask for already, then the one that is next in the query.
+other paths ask for already, then the one that is next in the query. An input of which there is one row at
+most (by its primary key, above all) is looked up as soon as that is so: it makes no more rows of those that
+come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -16,6 +18,7 @@ from sqlglot import exp
 
 from watersmeet.conditions import Bound
 from watersmeet.event_time import Side
+from watersmeet.plan.checks.one_row import input_has_one_row_per
 from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.placement import Conditions
 from watersmeet.plan.join_inputs import name_of, refs
@@ -29,12 +32,14 @@ LEAST_INPUTS = 3
 @dataclass(frozen=True)
 class Path:
     """How the changes of ``start`` come to results: look-ups of the others, in order. ``drafts``: of the node
-    of its changes, then of one join per look-up."""
+    of its changes, then of one join per look-up. ``found_by``: per look-up, the inputs before it whose rows
+    say where to look; what rows of others before it say is asked of what is found there."""
 
     start: Input
     tree: Tree
     conditions: Conditions
     drafts: tuple[Draft, ...]
+    found_by: tuple[frozenset[str], ...] = ()
 
     @property
     def order(self) -> tuple[Input, ...]:
@@ -54,6 +59,10 @@ class DeltaJoin:
     @property
     def inputs(self) -> tuple[Input, ...]:
         return tuple(path.start for path in self.paths)
+
+    def has_one_row_per(self, alias: str, columns: Collection[str]) -> bool:
+        """Whether values of these columns make a row of an input known; False: nothing says so."""
+        return any(i.alias == alias and input_has_one_row_per(i, columns) for i in self.inputs)
 
     @property
     def releasing(self) -> frozenset[str]:
@@ -110,11 +119,11 @@ def delta_join(
     wanted: dict[str, set[frozenset[str]]] = {}
     paths = []
     for start in inputs:
-        order = _order(start, inputs, conjuncts, wanted)
+        order, found_by = _order(start, inputs, conjuncts, wanted)
         path, why = _path(tree, start, order, conjuncts)
         if path is None:
             return NoDelta(why)
-        paths.append(path)
+        paths.append(replace(path, found_by=found_by))
     delta = DeltaJoin(core.number, numbers, tuple(paths))
     if asked is PlanChoice.AUTO and not all(draft.keys for path in paths for draft in path.drafts[1:]):
         return NoDelta("some look-up would have no equality")
@@ -158,9 +167,10 @@ def _order(
     inputs: Sequence[Input],
     conjuncts: Sequence[Conjunct],
     wanted: dict[str, set[frozenset[str]]],
-) -> list[Input]:
-    """In which order the path of ``start`` looks the others up. ``wanted``: per alias the keys, as texts, by
-    which paths look it up; this path's are added."""
+) -> tuple[list[Input], tuple[frozenset[str], ...]]:
+    """In which order the path of ``start`` looks the others up, and per look-up the inputs whose rows say
+    where to look. ``wanted``: per alias the keys, as texts, by which paths look it up; this path's are added.
+    """
     left, order = [i for i in inputs if i is not start], list[Input]()
     while left:
         had = {start.alias, *(i.alias for i in order)}
@@ -175,7 +185,32 @@ def _order(
         wanted.setdefault(best.alias, set()).add(key)
         order.append(best)
         left.remove(best)
-    return order
+    return _single_rows_early(start, order, conjuncts)
+
+
+def _single_rows_early(
+    start: Input, order: Sequence[Input], conjuncts: Sequence[Conjunct]
+) -> tuple[list[Input], tuple[frozenset[str], ...]]:
+    """The order, with inputs of which there is one row at most as early as that is so. The others are looked
+    up by what they were: what an input that comes earlier now equates them with may be in many rows."""
+    early = list[tuple[Input, frozenset[str]]]()
+    for number, i in enumerate(order):
+        had = frozenset({start.alias, *(other.alias for other in order[:number])})
+        place, by = len(early), had
+        for earlier in range(len(early)):
+            sooner = frozenset({start.alias, *(other.alias for other, _ in early[:earlier])})
+            if input_has_one_row_per(i, _key_columns(i, sooner, conjuncts)):
+                place, by = earlier, sooner
+                break
+        early.insert(place, (i, by))
+    return [i for i, _ in early], tuple(by for _, by in early)
+
+
+def _key_columns(i: Input, had: Collection[str], conjuncts: Sequence[Conjunct]) -> list[str]:
+    """Its columns that are equal to something of ``had``."""
+    asked = [c.expr for c in conjuncts if _links(c.expr, {*had}, i.alias)]
+    sides = [_sides(expr, i.alias) for expr in asked if isinstance(expr, exp.EQ | exp.NullSafeEQ)]
+    return [str(own.name) for own, _ in filter(None, sides) if isinstance(own, exp.Column)]
 
 
 def _aliases(expr: Expr) -> set[str]:

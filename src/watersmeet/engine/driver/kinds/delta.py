@@ -103,9 +103,9 @@ class DeltaDriver(NodeDriver[DeltaPlan, DeltaShape]):
         for number, own in enumerate(node.sides):
             if own is side:
                 join = node.lookups[number].join
-                return Held(
-                    keys=tuple(key.column(Side.LEFT) for key in join.keys), indexes=join.indexes(Side.LEFT)
-                )
+                equal = {key.column(Side.RIGHT): key.column(Side.LEFT) for key in reversed(join.keys)}
+                keys = tuple(equal[column] for column in node.met_arranged[number].keys)
+                return Held(keys=keys, indexes=join.indexes(Side.LEFT))
         place = next(number for number, met in enumerate(node.met) if met is side)
         return held_as(node.met_arranged[place], side, node.releasing)
 
