@@ -81,7 +81,7 @@ def _tame(name: str) -> list[Any]:
 
 
 def _query(draw: random.Random) -> tuple[str, str]:
-    relation, names = _relation(draw)
+    relation, names = random_relation(draw)
     keys = draw.sample([name for name in names if name[-1] in "kvbxp"], draw.choice([0, 1, 1, 1, 2]))
     if keys and draw.random() < 0.12:
         columns = ", ".join(f"{name} AS o{n}" for n, name in enumerate(keys))
@@ -101,7 +101,9 @@ def _query(draw: random.Random) -> tuple[str, str]:
     return texts[0], texts[1]
 
 
-def _relation(draw: random.Random) -> tuple[str, list[str]]:
+def random_relation(draw: random.Random) -> tuple[str, list[str]]:
+    """What stands in FROM, and the columns that there are; the last letter of each says its type."""
+
     def of(*aliases: str) -> list[str]:
         return [f"{alias}.{name}" for alias in aliases for name in COLUMNS]
 

@@ -57,7 +57,7 @@ def _plain(
     once = "DISTINCT " if distinct else ""
     if function == "count":
         return _count(names, distinct, rows), pa.int64()
-    if len(names) == 2 and function in ("min_by", "max_by") and not distinct and _is_ordered(types[1]):
+    if len(names) == 2 and function in ("min_by", "max_by") and not distinct and is_ordered(types[1]):
         return _by(function, names, types, rows)
     if len(names) != 1:
         return None
@@ -71,7 +71,7 @@ def _plain(
         return _average(name, kind, once, rows)
     if function in ("min", "max", "any_value"):
         least = "min" if function == "any_value" else function
-        return (f"{least}({name}){filtered(rows)}", kind) if _is_ordered(kind) else None
+        return (f"{least}({name}){filtered(rows)}", kind) if is_ordered(kind) else None
     if distinct:
         return None
     if function in ("bool_and", "bool_or"):
@@ -100,7 +100,7 @@ def _by(
     function: str, names: list[str], types: list[pa.DataType], rows: list[str]
 ) -> tuple[str, pa.DataType] | None:
     """The value at the least or greatest of another one; of several there, the least or greatest value."""
-    if not _is_ordered(types[0]):
+    if not is_ordered(types[0]):
         return None
     value, by = names
     which = "first" if function == "min_by" else "last"
@@ -138,7 +138,8 @@ def _sum_type(kind: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _is_ordered(kind: pa.DataType) -> bool:
+def is_ordered(kind: pa.DataType) -> bool:
+    """Whether values have an order here that is Spark's."""
     simple = (
         pa.types.is_integer,
         pa.types.is_floating,

@@ -18,6 +18,7 @@ from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import JobPlan, KeyRows, QueryPlan
 from watersmeet.plan.nodes.counted import counted, uncountable
 from watersmeet.plan.nodes.keyed import keyed
+from watersmeet.plan.nodes.limited import limited
 from watersmeet.plan.nodes.stages import FoldedQuery, folded, named
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
@@ -36,9 +37,9 @@ RULES = (
     Rule("nodes", rules.nodes_planned, is_last=True),
     Rule("plan", rules.query_planned),
 )
-"""What happens to a query, in this order. Before: tables with a primary key are read through stages
-(`plan.nodes.keyed`), its inputs get names of their own, and stages that are all of it are folded into it
-(`plan.nodes.stages`)."""
+"""What happens to a query, in this order. Before: rankings learn how many rows are wanted
+(`plan.nodes.limited`), tables with a primary key are read through stages (`plan.nodes.keyed`), its inputs get
+names of their own, and stages that are all of it are folded into it (`plan.nodes.stages`)."""
 
 
 def plan_job(job: Job) -> JobPlan:
@@ -81,6 +82,10 @@ def _planned(
     name: str, sink: Sink, query: Query, options: Options
 ) -> tuple[QueryPlan | None, Sequence[PlanError]]:
     options = with_mode(options, query)
+    try:
+        query = limited(query)
+    except PlanError as error:
+        return None, [error]
     plan, problems = _as_asked(name, sink, query, options)
     names = {output.name for output in query.outputs}
     if plan is None or not sink.primary_key or not names.issuperset(sink.primary_key):

@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import Connector, connector_of
+from watersmeet.spec.ranking import Ranking
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import SqlType
 
@@ -182,10 +183,10 @@ class Input:
     @property
     def names_whole_rows(self) -> bool:
         """What takes a row of it back says all of the row, which may be one that is not there. A change by a
-        primary key, or of what is compared, is of a row that is."""
+        primary key, of what is compared, or of what is made of groups, is of a row that is."""
         if self.as_of:
             return False
-        beneath = [i for stage in self.stages for i in stage.inputs]
+        beneath = [i for stage in self.stages if stage.aggregation is None for i in stage.inputs]
         return any(
             (source.changes or source.is_table) and not (source.primary_key or source.compared)
             for source in self.sources
@@ -344,13 +345,15 @@ class Aggregation:
     without ``keys`` there is one, even of no row. ``keys``: any expressions; ``aggregates``: one aggregate
     function each, over any expressions. All mention ``alias.column`` of the relation's inputs. ``columns``:
     what the result of a group has: window_start, window_end if there is a window, keys, aggregates.
-    ``having``: which groups go out; it mentions those columns, as `Query.outputs` do."""
+    ``having``: which groups go out; it mentions those columns, as `Query.outputs` do. ``ranking``: rows are
+    not grouped but numbered: ``keys`` are all of their columns, and the last of ``columns`` is the number."""
 
     window: Window | None
     keys: tuple[OutputColumn, ...]
     aggregates: tuple[OutputColumn, ...]
     columns: tuple[Column, ...]
     having: Expr | None = None
+    ranking: Ranking | None = None
 
     @property
     def event_times(self) -> tuple[str, ...]:

@@ -315,12 +315,12 @@ class AggregateShape(NodeShape):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupShape(NodeShape):
-    """Groups over all rows of the one side; see `plan.model.nodes.GroupPlan`.
+class SummedShape(NodeShape):
+    """What is kept of the rows of the one side adds up, and is of groups that change as a whole.
 
-    ``columns``: what rows have that are to be grouped. ``keys``: (name in the result, column of the side).
-    ``parts``: what is kept of groups; ``kept``: the side of the runs that hold it. ``results``: the types of
-    the aggregates, in order.
+    ``columns``: what rows have. ``keys``: (name in the result, column of the side). ``parts``: what is kept
+    of groups; ``kept``: the side of the runs that hold it. ``results``: the types of what is computed, in
+    order.
     """
 
     keys: tuple[tuple[str, str], ...]
@@ -338,7 +338,18 @@ class GroupShape(NodeShape):
 
     @property
     def by(self) -> tuple[str, ...]:
+        """The columns of the side of which groups have one value each."""
         return tuple(dict.fromkeys(column for _, column in self.keys))
+
+    @property
+    def is_always(self) -> bool:
+        """There is one group, even of no row."""
+        return False
+
+    @property
+    def of_one(self) -> str:
+        """What is kept of a group, for people."""
+        return f'what is kept of one group of "{self.query}"'
 
     @property
     def joined_schema(self) -> pa.Schema:
@@ -349,6 +360,39 @@ class GroupShape(NodeShape):
     @property
     def event_times(self) -> tuple[str, ...]:
         return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupShape(SummedShape):
+    """Groups over all rows of the one side; see `plan.model.nodes.GroupPlan`. ``results``: the aggregates."""
+
+    @property
+    def is_always(self) -> bool:
+        return not self.by
+
+    @property
+    def of_one(self) -> str:
+        return f"{super().of_one}, every different value that MIN, MAX, DISTINCT and the like look at"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankShape(SummedShape):
+    """The first ``most`` rows of each partition; see `plan.model.nodes.RankPlan`. ``keys``: all columns.
+    ``partition``: those of the side that partitions go by; ``order``: how the others are ordered, as SQL of
+    tasks. ``results``: the number, if rows go out with it."""
+
+    partition: tuple[str, ...]
+    order: str
+    most: int
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        return self.partition
+
+    @property
+    def of_one(self) -> str:
+        of = f" with equal {', '.join(self.partition)}" if self.partition else ""
+        return f'what is kept of one partition of "{self.query}"{of}, every different row,'
 
 
 @dataclass(frozen=True, kw_only=True)

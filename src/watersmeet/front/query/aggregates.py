@@ -92,7 +92,7 @@ def grouped_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tup
     items = select_items(select, rows.scope, text, repeatable=True)
     if len(text.problems) > before:
         raise Refused
-    grouping = _Grouping(rows, text)
+    grouping = Grouping(rows, text)
     outputs = tuple(
         OutputColumn(item.name, column_node(grouping.key_of(item.expr)), item.origin) for item in items
     )
@@ -102,7 +102,7 @@ def grouped_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tup
 def aggregated(select: exp.Select, rows: Rows, text: Text, sql: str) -> tuple[Query, tuple[Column, ...]]:
     """The query, and its columns. Raises: Refused, with the problems in ``text``."""
     before = len(text.problems)
-    grouping = _Grouping(rows, text)
+    grouping = Grouping(rows, text)
     condition = rows.condition(select, text)
     grouping.read_keys(select)
     grouping.check_partition(select)
@@ -140,7 +140,7 @@ def _without_aliases(having: Expr, select: exp.Select, rows: Rows) -> Expr:
 
 
 @dataclass
-class _Grouping:
+class Grouping:
     """The keys and aggregates found so far."""
 
     rows: Rows
@@ -229,7 +229,7 @@ class _Grouping:
         if named is not None:
             return named
         wanted = expr.name if isinstance(expr, exp.Column) else f"key{len(self.keys) + 1}"
-        name = self._free(wanted)
+        name = self.free(wanted)
         self.keys.append(OutputColumn(name, expr, expr.sql("spark").replace("`", "")))
         return name
 
@@ -237,14 +237,15 @@ class _Grouping:
         self, condition: Expr | None, outputs: tuple[OutputColumn, ...], having: Expr | None, sql: str
     ) -> tuple[Query, tuple[Column, ...]]:
         """The query, and its columns."""
-        aggregation = self._aggregation(having)
+        aggregation = self.aggregation(having)
         types = {column.name: column.type for column in aggregation.columns}
         columns = (
             Column(o.name, type_of(o.expr, lambda node: types.get(node.name, UNKNOWN))) for o in outputs
         )
         return Query(self.rows.relation, condition, outputs, sql, aggregation), tuple(columns)
 
-    def _aggregation(self, having: Expr | None) -> Aggregation:
+    def aggregation(self, having: Expr | None) -> Aggregation:
+        """What there is so far."""
         window, scope = self.rows.window, self.rows.scope
         columns = []
         if window is not None:
@@ -353,7 +354,7 @@ class _Grouping:
         for aggregate in self.aggregates:
             if aggregate.expr == node:
                 return column_node(aggregate.name)
-        name = self._free(f"{aggregate_name(node)}{len(self.aggregates) + 1}")
+        name = self.free(f"{aggregate_name(node)}{len(self.aggregates) + 1}")
         self.aggregates.append(OutputColumn(name, node.copy(), node.sql("spark").replace("`", "")))
         return column_node(name)
 
@@ -370,7 +371,8 @@ class _Grouping:
         """window_start or window_end of the rows' windows, which stand for themselves."""
         return isinstance(node, exp.Column) and not node.table and node.name in WINDOW_COLUMNS
 
-    def _free(self, wanted: str) -> str:
+    def free(self, wanted: str) -> str:
+        """The name, or one like it, that no key or aggregate has."""
         taken: Sequence[str] = [c.name.lower() for c in (*self.keys, *self.aggregates)]
         taken = [*taken, *WINDOW_COLUMNS]
         name, number = wanted, 1

@@ -55,6 +55,12 @@ class Flow:
     def has_stages(self) -> bool:
         return any(isinstance(way.origin, Query) for way in self.ways)
 
+    @property
+    def is_ranked(self) -> bool:
+        """Its rows are numbered; as everywhere, a sub-query of these needs no name of its own."""
+        queries = [way.origin for way in self.ways if isinstance(way.origin, Query)]
+        return any(query.aggregation is not None and query.aggregation.ranking for query in queries)
+
 
 class FlowError(Exception):
     """A step that the flow does not allow; the caller knows the place in the text.

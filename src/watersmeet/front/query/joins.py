@@ -186,6 +186,8 @@ def leaf(item: exp.Expression, read: Read, text: Text) -> Part:
     if isinstance(inner, (exp.Table, exp.Subquery)) and not item.alias:
         return _joined(leaf(inner, read, text), item, read, text)
     flow, alias = read(item)
+    if not alias and isinstance(flow, Flow) and flow.is_ranked:
+        alias = "ranked"
     if not alias:
         raise text.error("a sub-query in FROM needs a name", "syntax", item, "write (SELECT …) x")
     return _joined(part_of(flow, alias), item, read, text)

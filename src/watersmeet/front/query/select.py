@@ -8,12 +8,12 @@ from sqlglot import exp
 
 from watersmeet.errors import SqlError
 from watersmeet.front.catalog import Catalog
-from watersmeet.front.query.aggregates import is_grouped
 from watersmeet.front.query.expressions.checks import check_clauses
 from watersmeet.front.query.items import select_items
 from watersmeet.front.query.joins import leaf, part_of, rows_of
 from watersmeet.front.query.views import (
     grouped_query,
+    is_summarized,
     is_windowed,
     reader,
     select_flow,
@@ -62,7 +62,7 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
     origin = tree.args.get("from_")
     if origin is None:
         raise text.error("a SELECT here needs FROM", "syntax", tree)
-    if is_windowed(tree) or is_grouped(tree):
+    if is_summarized(tree):
         query, _ = grouped_query(tree, catalog, text, sql)
         if len(text.problems) > before:
             raise Refused

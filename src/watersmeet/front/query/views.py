@@ -28,6 +28,7 @@ from watersmeet.front.query.hints import without_join
 from watersmeet.front.query.items import distinct, select_items
 from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.joins import Read, joined_select, leaf, rows_of
+from watersmeet.front.query.ranked import is_ranked, ranked_rows
 from watersmeet.front.query.scope import Named, ResolvedColumn, Scope, resolved
 from watersmeet.front.query.windows import Windowed, window_in, windowed
 from watersmeet.front.text.dialect import ImposeOrder
@@ -208,7 +209,7 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
     origin = select.args.get("from_")
     if origin is None:
         raise text.error("a SELECT here needs FROM", "syntax", select)
-    if is_windowed(select) or is_grouped(select):
+    if is_summarized(select):
         grouped, own = grouped_query(select, catalog, text, select.sql("spark"))
         grouped_columns = [
             ResolvedColumn(output.name, output.expr, output.origin) for output in grouped.outputs
@@ -247,15 +248,22 @@ def is_windowed(query: exp.Expression) -> bool:
     return origin is not None and window_in(origin.this) is not None
 
 
+def is_summarized(query: exp.Expression) -> bool:
+    """Is it a SELECT whose rows are made of several ones: that groups, or numbers them?"""
+    return is_windowed(query) or is_ranked(query) or is_grouped(query)
+
+
 def grouped_query(
     select: exp.Select, catalog: Catalog, text: Text, sql: str
 ) -> tuple[Query, tuple[Column, ...]]:
-    """A SELECT that groups, and its columns. Raises: Refused, with the problems in ``text``; SqlError."""
+    """A SELECT that groups or numbers rows, and its columns. Raises: Refused, with the problems in ``text``;
+    SqlError."""
     if is_windowed(select):
         return aggregated(select, _windows_of(select, catalog, text), text, sql)
     read = reader(catalog, text)
     part, condition = rows_of(leaf(select.args["from_"].this, read, text), select, read, text)
-    return grouped_rows(select, AllRows(part.relation, part.scope, condition), text, sql)
+    rows = AllRows(part.relation, part.scope, condition)
+    return (ranked_rows if is_ranked(select) else grouped_rows)(select, rows, text, sql)
 
 
 def _windows_of(select: exp.Select, catalog: Catalog, text: Text) -> Windowed:

@@ -23,6 +23,7 @@ from watersmeet.spec.model import (
     Input,
     Join,
     JoinKind,
+    OutputColumn,
     Query,
     Relation,
     visible_inputs,
@@ -70,15 +71,23 @@ def _uncast(expr: Expr, types: Mapping[_Column, SqlType]) -> Expr:
 
 def _groups_are_known(query: Query, groups: Aggregation, told: Collection[str]) -> bool:
     """``told``: names of keys and of the window's ends. A start (or end) and keys make a window: sessions of
-    equal keys do not overlap."""
+    equal keys do not overlap. A number and the columns of its partition make a row, and so do the keys of all
+    rows that are numbered."""
     if groups.window is not None and not {WINDOW_START, WINDOW_END} & set(told):
         return False
     following = _Known.of(query)
     following.add(_columns(key.expr for key in groups.keys if key.name in told))
-    return all(
-        key.name in told or (_is_column(key.expr) and following.has((key.expr.table, key.expr.name)))
-        for key in groups.keys
-    )
+
+    def is_told(key: OutputColumn) -> bool:
+        return key.name in told or (_is_column(key.expr) and following.has((key.expr.table, key.expr.name)))
+
+    ranking = groups.ranking
+    if ranking is None:
+        return all(map(is_told, groups.keys))
+    if all(i.alias in following.rows for i in visible_inputs(query.relation)):
+        return True
+    has_one_number = ranking.most == 1 or ranking.number in told
+    return has_one_number and all(is_told(key) for key in groups.keys if key.name in ranking.partition)
 
 
 def _rows_are_known(query: Query, told: Collection[_Column]) -> bool:

@@ -28,6 +28,7 @@ from watersmeet.plan.nodes.tree import (
     LookupNode,
     Node,
     PassNode,
+    RankNode,
     SnapshotNode,
     TableNode,
     UpsertNode,
@@ -136,8 +137,9 @@ def _(node: Node, given: _Arriving, problems: _Problems) -> None:
     """A table's rows are kept until they are deleted."""
 
 
-@_check.register
-def _(node: GroupNode, given: _Arriving, problems: _Problems) -> None:
+@_check.register(GroupNode)
+@_check.register(RankNode)
+def _(node: Node, given: _Arriving, problems: _Problems) -> None:
     stream = next((i for i in node.inputs(Side.LEFT) if not i.is_table), None)
     if stream is not None:
         problems.of_inputs.append(_never_final(stream))

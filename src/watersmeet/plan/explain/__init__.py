@@ -14,6 +14,7 @@ from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.groups import group_sections, table_sections
 from watersmeet.plan.explain.joins import join_sections
 from watersmeet.plan.explain.lookups import lookup_sections
+from watersmeet.plan.explain.rankings import ranking_sections
 from watersmeet.plan.explain.snapshots import compared_lines, snapshot_sections
 from watersmeet.plan.explain.state import shared_lines, state_sections
 from watersmeet.plan.explain.upserts import changes_told, key_lines, upsert_sections
@@ -38,6 +39,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     MatchPlan,
     NodePlan,
+    RankPlan,
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
@@ -110,6 +112,7 @@ _sections.register(DeltaPlan, step_sections)
 _sections.register(UpsertPlan, upsert_sections)
 _sections.register(SnapshotPlan, snapshot_sections)
 _sections.register(GroupPlan, group_sections)
+_sections.register(RankPlan, ranking_sections)
 _sections.register(TablePlan, table_sections)
 
 

@@ -11,6 +11,7 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.durations import distance, shifted
 from watersmeet.plan.explain.joins import key_lines
 from watersmeet.plan.explain.lookups import place_of
+from watersmeet.plan.explain.rankings import ranking_order, ranking_partitions, ranking_rows
 from watersmeet.plan.explain.windows import as_written, window_name
 from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
 from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
@@ -22,6 +23,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     MatchPlan,
     NodePlan,
+    RankPlan,
     SnapshotPlan,
     UpsertPlan,
 )
@@ -113,6 +115,13 @@ def _(node: AggregatePlan, query: QueryPlan) -> str:
 def _(node: GroupPlan, query: QueryPlan) -> str:
     texts = [f"by {', '.join(map(plain, node.key_texts))}" if node.key_texts else "all rows"]
     return f"[[{_label([*texts, *_grouped(node, is_root=node is query.root)])}]]"
+
+
+@_shape.register
+def _(node: RankPlan, query: QueryPlan) -> str:
+    partitions = ", ".join(ranking_partitions(node))
+    texts = [f"{ranking_rows(node)} {f'per {partitions}' if partitions else 'of all'}", *ranking_order(node)]
+    return f"[[{_label(texts)}]]"
 
 
 @_shape.register

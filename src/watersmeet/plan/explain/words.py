@@ -7,7 +7,7 @@ from functools import singledispatch
 from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, GroupPlan, LookupPlan, MatchPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, GroupPlan, LookupPlan, MatchPlan, NodePlan, RankPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.spec.model import Input, JoinKind, Sink
 
@@ -63,6 +63,11 @@ def _(node: AggregatePlan) -> str:
 @title_of.register
 def _(node: GroupPlan) -> str:
     return f"groups of {node.side.title}"
+
+
+@title_of.register
+def _(node: RankPlan) -> str:
+    return f"first rows of {node.side.title}"
 
 
 def node_name(query: QueryPlan, node: NodePlan) -> str:

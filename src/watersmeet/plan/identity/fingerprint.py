@@ -23,6 +23,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     NodePlan,
     PassPlan,
+    RankPlan,
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
@@ -117,6 +118,19 @@ def _(node: TablePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
 def _(node: GroupPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
     rows = origins[node.side.name]
     return {"kind": "GROUPS", "keys": _digests(rows, (column for _, column in node.keys))}
+
+
+@_by_kind.register
+def _(node: RankPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    """What is kept does not depend on order and number, but what is taken back has to be what was put out."""
+    rows, columns = origins[node.side.name], dict(node.keys)
+    ranking = node.ranking
+    return {
+        "kind": "RANKING",
+        "partition": _digests(rows, (columns[name] for name in ranking.partition)),
+        "order": [[rows[columns[key.name]].digest, key.descending, key.nulls_first] for key in ranking.order],
+        "most": node.most,
+    }
 
 
 @_by_kind.register

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from watersmeet.names import is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.model.nodes import AggregatePlan, GroupedPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, GroupedPlan, NodePlan, RankPlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Expr
 
@@ -137,6 +137,12 @@ def _(node: AggregatePlan, by_side: Mapping[str, Origins]) -> Origins:
         name: Origin(digest_of(["window", node.number, name]), name) for name in (WINDOW_START, WINDOW_END)
     }
     return ends | dict(_of_groups(node, by_side))
+
+
+@_leaving.register
+def _(node: RankPlan, by_side: Mapping[str, Origins]) -> Origins:
+    number = Origin(digest_of(["number", node.number]), node.ranking.text)
+    return {**_of_groups(node, by_side), node.ranking.number: number}
 
 
 @_leaving.register

@@ -25,6 +25,7 @@ from watersmeet.plan.model.conditions import Bands, Careful, KeyPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Expr, JoinKind, Source, WindowKind
+from watersmeet.spec.ranking import Ranking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,6 +317,19 @@ class GroupedPlan(NodePlan):
 class GroupPlan(GroupedPlan):
     """Groups over all rows: of a group whose rows change the result before is taken back, and the new one put
     out. Without keys there is one group, even of no row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPlan(GroupedPlan):
+    """The first ``most`` rows of each partition: of one whose rows change, those that are no longer among the
+    first are taken back, and those that have come among them put out. ``keys``: all columns of the rows.
+    ``numbered``: rows go out with their numbers, in the column ``ranking.number``."""
+
+    noun: ClassVar[str] = "ranking"
+
+    ranking: Ranking
+    most: int
+    numbered: bool
 
 
 @dataclass(frozen=True, kw_only=True)

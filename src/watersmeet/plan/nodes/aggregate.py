@@ -151,6 +151,16 @@ def _spark(call: Call, columns: tuple[str, ...], chosen: str | None) -> Expr:
 def check_groups(asked: Aggregation, *, is_final: bool) -> list[PlanError]:
     """Groups over all rows, whose results are taken back: whether that may be, and of which aggregates it can
     be. ``is_final``: results may not be taken back."""
+    if is_final and asked.ranking is not None:
+        return [
+            PlanError(
+                f"{asked.ranking.text}: a row that comes later may come before others, and in output_mode"
+                " append no result is taken back",
+                code="unbounded",
+                hint="write EMIT CHANGES (SET output_mode = changelog); or take the first of a window:"
+                " min_by(value, time) over TABLE(TUMBLE(…))",
+            )
+        ]
     if is_final:
         return [
             PlanError(

@@ -36,6 +36,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     NodePlan,
     PassPlan,
+    RankPlan,
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
@@ -58,6 +59,7 @@ from watersmeet.plan.nodes.tree import (
     MatchNode,
     Node,
     PassNode,
+    RankNode,
     SnapshotNode,
     TableNode,
     Tree,
@@ -153,6 +155,8 @@ class Chain:
     derived: Derived = field(default_factory=Derived)
     leaving: dict[int, Collection[str]] = field(default_factory=dict)
     """Per node, the joined names of what has to leave it."""
+    asked_of_groups: Collection[str] = ()
+    """Of a root that groups, the columns that something above needs."""
     keys: dict[int, tuple[KeyPlan, ...]] = field(default_factory=dict)
     groups: dict[int, Groups] = field(default_factory=dict)
     sides: dict[tuple[int, Side], SidePlan] = field(default_factory=dict)
@@ -172,7 +176,7 @@ class Chain:
         """All nodes, in no order; ``leaving``: columns of the root's rows that something above needs."""
         root = self.drafts[-1]  # rows without a column could not be counted
         if isinstance(root.node, GroupedNode):  # its side's columns do not leave it
-            leaving = ()
+            self.asked_of_groups, leaving = leaving, ()
         elif not leaving:
             leaving = {_any_column(root)}
         self.leaving[root.node.number] = leaving
@@ -371,6 +375,16 @@ class Chain:
     @_planned.register
     def _(self, node: GroupNode, ready: _Ready) -> NodePlan:
         return GroupPlan(**self._grouped(node, ready))
+
+    @_planned.register
+    def _(self, node: RankNode, ready: _Ready) -> NodePlan:
+        assert node.ranking.most is not None
+        return RankPlan(
+            **self._grouped(node, ready),
+            ranking=node.ranking,
+            most=node.ranking.most,
+            numbered=node.ranking.number in self.asked_of_groups,
+        )
 
     def _grouped(self, node: GroupedNode, ready: _Ready) -> GroupedFields:
         """What every `GroupedPlan` says."""

@@ -26,6 +26,7 @@ from watersmeet.spec.model import (
     Window,
     visible_inputs,
 )
+from watersmeet.spec.ranking import Ranking
 from watersmeet.spec.stages import may_be_null, padded_aliases
 from watersmeet.spec.time_zones import UTC
 
@@ -256,6 +257,13 @@ class GroupNode(GroupedNode):
 
 
 @dataclass(frozen=True)
+class RankNode(GroupedNode):
+    """The first rows of each partition, which change with its rows."""
+
+    ranking: Ranking
+
+
+@dataclass(frozen=True)
 class Tree:
     """A query, or a stage: its own nodes in order, and the stages beneath its inputs, by (alias, branch)."""
 
@@ -325,6 +333,8 @@ def tree_of(query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = 
         top = added(TableNode(next(numbers), (top,), part, time_zone=time_zone))
     if asked is not None and asked.window is not None:
         added(AggregateNode(next(numbers), (top,), part, asked, asked.window, time_zone=time_zone))
+    elif asked is not None and asked.ranking is not None:
+        added(RankNode(next(numbers), (top,), part, asked, asked.ranking, time_zone=time_zone))
     elif asked is not None:
         added(GroupNode(next(numbers), (top,), part, asked, time_zone=time_zone))
     elif isinstance(top, Input):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -53,7 +53,7 @@ class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
             **common,
             keys=node.keys,
             parts=parts,
-            kept=_kept(node, side, parts, types),
+            kept=kept_of_groups(side, [column for _, column in node.keys], parts, types),
             results=tuple((call.name, results[call.name]) for call in node.calls),
         )
 
@@ -90,13 +90,19 @@ def _check_equality(
             ) from None
 
 
-def _kept(node: GroupPlan, side: SideShape, parts: GroupParts, types: dict[str, pa.DataType]) -> SideShape:
+def kept_of_groups(
+    side: SideShape, keys: Sequence[str], parts: GroupParts, types: Mapping[str, pa.DataType]
+) -> SideShape:
     """The side with what is kept of groups instead of rows. A sum is known by its text with the columns'
-    origins in the place of their names."""
+    origins in the place of their names.
+
+    Args:
+        keys: the columns of which groups have one value each; types: of all columns.
+    """
     own = {column.name: column for column in side.layout.columns}
-    names = [*dict.fromkeys(column for _, column in node.keys), *parts.values]
-    fields = [pa.field(name, types[name]) for name in dict.fromkeys(names)]
-    columns = [own[name] for name in dict.fromkeys(names)]
+    names = list(dict.fromkeys([*keys, *parts.values]))
+    fields = [pa.field(name, types[name]) for name in names]
+    columns = [own[name] for name in names]
     if parts.real_sums:
         fields.append(pa.field(LIMB, pa.int16()))
         columns.append(StoredColumn(LIMB, digest_of(["limb"]), "limb"))

@@ -15,6 +15,7 @@ from watersmeet.engine.driver.kinds.groups import GroupDriver
 from watersmeet.engine.driver.kinds.join import JoinDriver
 from watersmeet.engine.driver.kinds.lookup import LookupDriver
 from watersmeet.engine.driver.kinds.passing import PassDriver
+from watersmeet.engine.driver.kinds.ranks import RankDriver
 from watersmeet.engine.driver.kinds.snapshot import SnapshotDriver
 from watersmeet.engine.driver.kinds.table import TableDriver
 from watersmeet.engine.driver.kinds.upsert import UpsertDriver
@@ -26,6 +27,7 @@ from watersmeet.engine.messages.shapes import (
     JoinShape,
     LookupShape,
     PassShape,
+    RankShape,
     SnapshotShape,
     TableShape,
     UpsertShape,
@@ -33,7 +35,8 @@ from watersmeet.engine.messages.shapes import (
 from watersmeet.engine.nodes.aggregate import aggregate_rows
 from watersmeet.engine.nodes.arrange import arrange_rows
 from watersmeet.engine.nodes.delta import delta_rows
-from watersmeet.engine.nodes.groups import group_rows
+from watersmeet.engine.nodes.grouped.groups import group_rows
+from watersmeet.engine.nodes.grouped.ranks import rank_rows
 from watersmeet.engine.nodes.join import join_rows
 from watersmeet.engine.nodes.lookup import lookup_rows
 from watersmeet.engine.nodes.passing import pass_rows
@@ -49,6 +52,7 @@ from watersmeet.plan.model.nodes import (
     LookupPlan,
     NodePlan,
     PassPlan,
+    RankPlan,
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
@@ -74,6 +78,7 @@ NODE_KINDS = (
     NodeKind(LookupPlan, LookupShape, lookup_rows, LookupDriver()),
     NodeKind(AggregatePlan, AggregateShape, aggregate_rows, WindowDriver()),
     NodeKind(GroupPlan, GroupShape, group_rows, GroupDriver()),
+    NodeKind(RankPlan, RankShape, rank_rows, RankDriver()),
     NodeKind(ArrangePlan, ArrangeShape, arrange_rows, ArrangeDriver()),
     NodeKind(DeltaPlan, DeltaShape, delta_rows, DeltaDriver()),
 )

@@ -80,6 +80,10 @@ UNNESTED = (
     "a row stays one row here: ask within it, as in array_contains(a, x), exists(a, e -> e > x), a[0] or"
     " transform(a, e -> e.field), in ON as well; or take it apart before it comes in"
 )
+WINDOWED = (
+    "in a query that emits changes the first rows are: SELECT … FROM (SELECT …, ROW_NUMBER() OVER (PARTITION"
+    " BY a ORDER BY b DESC) AS rn FROM …) WHERE rn <= 3"
+)
 _AGGREGATED = (
     "aggregates stand in SELECT and HAVING of a query over windows: SELECT … FROM TABLE(TUMBLE(…))"
     " GROUP BY window_start, window_end, …"
@@ -147,7 +151,7 @@ def _check_node(node: exp.Expr, text: Text, repeatable: bool) -> None:
     if isinstance(node, exp.Query):
         text.problems.append(text.not_supported("a sub-query in an expression is", node, "join it instead"))
     elif isinstance(node, exp.Window):
-        text.problems.append(text.not_supported("a window function (OVER) is", node, _ENDLESS))
+        text.problems.append(text.not_supported(f"{_over(node)} is", node, WINDOWED))
     elif isinstance(node, (exp.UDTF, exp.Explode, exp.Inline, exp.Posexplode)) or name in _GENERATORS:
         text.problems.append(text.not_supported(f"{_shown(node)}, which makes rows, is", node, UNNESTED))
     elif name in _CLOCK and (name != "unix_timestamp" or not node.args.get("expressions")):
@@ -173,6 +177,12 @@ def function_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
     return type(node).sql_name().lower() if isinstance(node, exp.Func) else ""
+
+
+def _over(node: exp.Window) -> str:
+    inner = node.find(exp.Func)
+    name = "" if inner is None else function_name(inner)
+    return f"a window function (OVER), {name.upper()}()," if name else "a window function (OVER)"
 
 
 def _shown(node: exp.Expr) -> str:

@@ -10,15 +10,16 @@ min, max and other aggregates that are no sums that is every different value of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.messages.shapes import GroupShape
+from watersmeet.engine.messages.shapes import GroupShape, SummedShape
 from watersmeet.engine.nodes.partial import BUCKET, brought_and_kept, parts_of
 from watersmeet.engine.tasks.changes import needles_at
 from watersmeet.engine.tasks.memory import check_bytes, run_bytes
@@ -48,8 +49,18 @@ Kept = tuple[pa.RecordBatch, Slots]
 """Kept rows, as runs hold them, and the upper halves of their slots."""
 
 
+OfGroups = Callable[[list[pa.Table], list[pa.Table], pa.RecordBatch], Iterator[pa.RecordBatch]]
+"""The rows that some groups take back and put out: of what was kept of them, what the tick adds, and a row
+with the columns of each. In what is kept they are numbered by `GROUP`, in the order of those rows."""
+
+
 def group_rows(shape: GroupShape, share: Share) -> Iterator[pa.RecordBatch]:
-    """The changes of the groups of the share's hash range. Where the rows of the tick are many bytes, one
+    """The changes of the groups of the share's hash range."""
+    return changed_groups(shape, share, partial(_of_groups, shape))
+
+
+def changed_groups(shape: SummedShape, share: Share, of_groups: OfGroups) -> Iterator[pa.RecordBatch]:
+    """What changes of the groups of the share's hash range. Where the rows of the tick are many bytes, one
     part of the range after the other."""
     report, parts = share.report.sides[0], parts_of(shape, share)
     for hashes in parts:
@@ -59,7 +70,7 @@ def group_rows(shape: GroupShape, share: Share) -> Iterator[pa.RecordBatch]:
         count(report, "deleted", _changes_in(rows) - added)
         if new is None:
             continue
-        yield from _changes(shape, kept, new)
+        yield from _changes(shape, kept, new, of_groups)
         run = write_run(
             kept.store,
             kept.task.arrangement,
@@ -83,10 +94,10 @@ def _changes_in(own: SideSlice) -> int:
 # what is kept
 
 
-def _changed(shape: GroupShape, rows: SideSlice, kept: SideSlice, hashes: HashRange) -> SortedRows | None:
+def _changed(shape: SummedShape, rows: SideSlice, kept: SideSlice, hashes: HashRange) -> SortedRows | None:
     """What is to be kept of the tick's changes; None of none."""
     tables = [_of_rows(shape, piece.rows) for piece in rows.new_runs]
-    if not tables and not shape.by and not kept.old and hashes.low <= 0 < hashes.high:
+    if not tables and shape.is_always and not kept.old and hashes.low <= 0 < hashes.high:
         tables = [_nothing(shape)]  # the group of no row is there from the first tick on
     if not tables:
         return None
@@ -97,7 +108,7 @@ def _changed(shape: GroupShape, rows: SideSlice, kept: SideSlice, hashes: HashRa
     return sort_rows(batch, buckets, kept.task.layout)[0] if batch.num_rows else None
 
 
-def _of_rows(shape: GroupShape, rows: SortedRows) -> pa.Table:
+def _of_rows(shape: SummedShape, rows: SortedRows) -> pa.Table:
     """What is kept of some changes."""
     batch = whole(rows.batch)
     given = gather(shape.columns, batch, np.arange(len(rows)), None, NO_ROWS)
@@ -106,7 +117,7 @@ def _of_rows(shape: GroupShape, rows: SortedRows) -> pa.Table:
     return kept_of(shape.parts, shape.by, pa.table(columns), [_BUCKET])
 
 
-def _nothing(shape: GroupShape) -> pa.Table:
+def _nothing(shape: SummedShape) -> pa.Table:
     """What is kept of the group of no row."""
     sums = {column.name for column in shape.parts.added}
     columns = {
@@ -116,10 +127,10 @@ def _nothing(shape: GroupShape) -> pa.Table:
     return pa.table({**columns, BUCKET: pa.array([0], pa.int64())})
 
 
-def _stored(shape: GroupShape, table: pa.Table) -> Kept:
+def _stored(shape: SummedShape, table: pa.Table) -> Kept:
     """As runs hold them, without those of which nothing is left; but a group that always is keeps one."""
     staying = ~is_nothing(shape.parts, table)
-    if not shape.by and not staying.any():
+    if shape.is_always and not staying.any():
         staying[:1] = True
     table = table.filter(pa.array(staying))
     schema = shape.kept.schema
@@ -130,7 +141,7 @@ def _stored(shape: GroupShape, table: pa.Table) -> Kept:
     return pa.RecordBatch.from_arrays(arrays, schema=schema), buckets
 
 
-def _together(shape: GroupShape, batch: pa.RecordBatch, buckets: Slots) -> Kept:
+def _together(shape: SummedShape, batch: pa.RecordBatch, buckets: Slots) -> Kept:
     """Kept rows of several runs, added up."""
     table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
     return _stored(shape, added_up(shape.parts, shape.by, table, [_BUCKET]))
@@ -148,7 +159,9 @@ class _Chosen:
     groups: Rows
 
 
-def _changes(shape: GroupShape, kept: SideSlice, new: SortedRows) -> Iterator[pa.RecordBatch]:
+def _changes(
+    shape: SummedShape, kept: SideSlice, new: SortedRows, of_groups: OfGroups
+) -> Iterator[pa.RecordBatch]:
     """The old rows of groups that change, and the new ones; one part of the groups after the other, where
     what is kept of them is many bytes."""
     numbers, firsts = _numbered(shape, new)
@@ -169,10 +182,10 @@ def _changes(shape: GroupShape, kept: SideSlice, new: SortedRows) -> Iterator[pa
                 old.append(_numbered_rows(choice, mine, low))
         mine = (ranks >= low) & (ranks < high)
         own.append(_numbered_rows(_Chosen(new.batch, np.arange(len(new)), ranks), mine, low))
-        yield from _of_groups(shape, old, own, take_rows(needles.batch, np.arange(low, high)))
+        yield from of_groups(old, own, take_rows(needles.batch, np.arange(low, high)))
 
 
-def _numbered(shape: GroupShape, new: SortedRows) -> tuple[Rows, Rows]:
+def _numbered(shape: SummedShape, new: SortedRows) -> tuple[Rows, Rows]:
     """The number of each kept row's group, in the order of the groups' first rows, and where these are."""
     numbers = group_numbers(whole(new.batch), shape.by)
     _, firsts, inverse = np.unique(numbers, return_index=True, return_inverse=True)
@@ -183,7 +196,7 @@ def _numbered(shape: GroupShape, new: SortedRows) -> tuple[Rows, Rows]:
 
 
 def _parts(
-    shape: GroupShape, looked_up: list[_Chosen], own: _Chosen, groups: int
+    shape: SummedShape, looked_up: list[_Chosen], own: _Chosen, groups: int
 ) -> Iterator[tuple[int, int]]:
     """Ranges of groups, so many that what is kept of them is about as many bytes as a run, or one.
 
@@ -195,8 +208,7 @@ def _parts(
         sizes = row_sizes(choice.batch, choice.batch.schema.names, choice.rows)
         held += np.bincount(choice.groups, weights=sizes, minlength=groups)
     check_bytes(
-        f'what is kept of one group of "{shape.query}", every different value that MIN, MAX, DISTINCT and the'
-        " like look at, rows",
+        f"{shape.of_one} rows",
         int(held.max(initial=0)),
         shape.memory,
         MOST_BYTES,

@@ -1,0 +1,64 @@
+"""The first rows of partitions: what is kept of these is hashed by the partitions' columns, and no watermark
+releases it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.kinds.base import CommonFields, Held, NodeDriver
+from watersmeet.engine.driver.kinds.columns import joined
+from watersmeet.engine.driver.kinds.groups import kept_of_groups
+from watersmeet.engine.messages.shapes import RankShape, SideShape
+from watersmeet.errors import EngineError
+from watersmeet.event_time import Side
+from watersmeet.kernel.aggregate import is_ordered
+from watersmeet.kernel.joined import JoinedColumn
+from watersmeet.kernel.ranks import order_sql, rank_parts
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import RankPlan
+from watersmeet.plan.model.sides import SidePlan
+
+
+class RankDriver(NodeDriver[RankPlan, RankShape]):
+    def shape_of(
+        self, query: QueryPlan, node: RankPlan, sides: tuple[SideShape, ...], common: CommonFields
+    ) -> RankShape:
+        (side,) = sides
+        types = {column.name: column.type for column in common["columns"]}
+        for (_, column), text in zip(node.keys, node.key_texts, strict=True):
+            if not is_ordered(types[column]):
+                raise EngineError(
+                    f'"{query.name}": {text.replace("`", "")} is {types[column]}, and rows that are numbered'
+                    " are ordered by all of their columns: such values have no order",
+                    code="wrong-types",
+                    hint="leave it out of the SELECT with ROW_NUMBER(), or put it there as text: to_json(…)",
+                )
+        columns, partition = dict(node.keys), _partition(node)
+        values = [column for column in dict.fromkeys(columns.values()) if column not in partition]
+        parts = rank_parts(values)
+        order = [(columns[key.name], key.descending, key.nulls_first) for key in node.ranking.order]
+        return RankShape(
+            **common,
+            keys=node.keys,
+            parts=parts,
+            kept=kept_of_groups(side, [*partition, *values], parts, types),
+            results=((node.ranking.number, pa.int32()),) if node.numbered else (),
+            partition=partition,
+            order=order_sql(order),
+            most=node.most,
+        )
+
+    def leaving(self, node: RankPlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
+        (side,) = sides
+        wanted = dict.fromkeys(column for _, column in node.keys)
+        return tuple(replace(joined(Side.LEFT, node.side, side, column), name=column) for column in wanted)
+
+    def held(self, query: QueryPlan, node: RankPlan, side: SidePlan) -> Held:
+        return Held(keys=_partition(node))
+
+
+def _partition(node: RankPlan) -> tuple[str, ...]:
+    columns = dict(node.keys)
+    return tuple(dict.fromkeys(columns[name] for name in node.ranking.partition))

@@ -1,0 +1,137 @@
+"""Rows of partitions in their order, before a tick's changes and after: which of them are among the first.
+
+Equal rows are one with how often it is there, and have as many numbers, one after the other. So of each
+different row it is known which numbers it had and which it has, and what goes out is the difference of two
+stretches of numbers. The order is one in which no two different rows are equal, so nothing depends on how
+rows came or where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.kernel.aggregate import AggregateColumn, grouped, quoted
+from watersmeet.kernel.embedded import connection
+from watersmeet.kernel.groups import GROUP, GroupParts
+from watersmeet.kernel.partial import ROWS
+from watersmeet.names import DIFF, ours
+
+WAS, IS = ours("was"), ours("is")
+"""How often a row was there, and is."""
+_ROW = ours("row")
+
+Numbers = npt.NDArray[np.int64]
+
+
+def rank_parts(values: Sequence[str]) -> GroupParts:
+    """What is kept of partitions: how many rows there are of each different one. ``values``: the columns by
+    which rows of a partition differ."""
+    rows = AggregateColumn(ROWS, f"CAST(sum({quoted(DIFF)}) AS BIGINT)", pa.int64())
+    return GroupParts(tuple(values), (), (rows,), (), (), (), (), ())
+
+
+def order_sql(keys: Iterable[tuple[str, bool, bool]]) -> str:
+    """The text by which rows are ordered: by columns, each descending or not, with NULLs first or last."""
+    return ", ".join(
+        f"{quoted(column)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+        for column, descending, nulls_first in keys
+    )
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches of numbers that rows take (``diffs`` 1) or leave (−1): each of a row of the table, the first
+    number and how many."""
+
+    rows: Numbers
+    firsts: Numbers
+    lengths: Numbers
+    diffs: Numbers
+
+    def each(self, most: int) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+        """(row, number, diff) of every number, about ``most`` at once."""
+        ends = np.cumsum(self.lengths)
+        total = int(ends[-1]) if len(ends) else 0
+        for low in range(0, total, most):
+            places = np.arange(low, min(low + most, total))
+            stretch = np.searchsorted(ends, places, side="right")
+            within = places - (ends[stretch] - self.lengths[stretch])
+            yield self.rows[stretch], self.firsts[stretch] + within, self.diffs[stretch]
+
+
+def ranked(rows: pa.Table, parts: GroupParts, order: str, most: int) -> tuple[pa.Table, Numbers, Numbers]:
+    """The different rows that are, or were, among the first ``most`` of their partition, and where in it they
+    begin: how many rows were, and are, before them.
+
+    Args:
+        rows: what is kept of partitions, numbered by `GROUP`, with `WAS` and `IS`; equal rows may be several.
+        order: see `order_sql`.
+
+    Returns:
+        `GROUP`, the columns of ``parts``, `WAS` and `IS`, in no order; int64[n] twice.
+    """
+    sums = [
+        AggregateColumn(name, f"CAST(greatest(sum({quoted(name)}), 0) AS BIGINT)", pa.int64())
+        for name in (WAS, IS)
+    ]
+    table = grouped(rows, [GROUP, *parts.values], sums, in_order=False)
+    table = table.append_column(_ROW, pa.array(np.arange(table.num_rows)))
+    within = f"PARTITION BY {quoted(GROUP)}" + (f" ORDER BY {order}" if order else "")
+    before = ", ".join(
+        f"CAST(sum({quoted(name)}) OVER w - {quoted(name)} AS BIGINT) AS {quoted(name)}" for name in (WAS, IS)
+    )
+    text = (
+        f"SELECT * FROM (SELECT {quoted(_ROW)}, {before} FROM ranked_rows"
+        f" WINDOW w AS ({within} ROWS UNBOUNDED PRECEDING))"
+        f" WHERE {quoted(WAS)} < {most} OR {quoted(IS)} < {most}"
+    )
+    cursor = connection().cursor()
+    try:
+        cursor.register("ranked_rows", table)
+        first = cursor.sql(text).to_arrow_table()
+    finally:
+        cursor.close()
+    chosen = first.column(_ROW).to_numpy()
+    return table.take(pa.array(chosen)), first.column(WAS).to_numpy(), first.column(IS).to_numpy()
+
+
+def within(most: int, before: Numbers, there: Numbers) -> Numbers:
+    """How many of rows that are ``there``, behind so many others, are among the first ``most``."""
+    return np.clip(np.minimum(there, most - before), 0, None)
+
+
+def moved(was: tuple[Numbers, Numbers], now: tuple[Numbers, Numbers]) -> Stretches:
+    """The numbers that rows had and have no more, and those that they have and had not.
+
+    Args:
+        was, now: of each row how many are before it, and how many it is, of those that go out.
+    """
+    rows = np.arange(len(was[0]))
+    parts = [_less(rows, was, now, -1), _less(rows, now, was, 1)]
+    every = [np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS]
+    return Stretches(*every)
+
+
+_FIELDS = ("rows", "firsts", "lengths", "diffs")
+
+
+def _less(
+    rows: Numbers, one: tuple[Numbers, Numbers], other: tuple[Numbers, Numbers], diff: int
+) -> Stretches:
+    """What of the numbers of ``one`` is not in ``other``: before it, and behind it."""
+    low, high = one[0] + 1, one[0] + one[1] + 1
+    other_low, other_high = other[0] + 1, other[0] + other[1] + 1
+    nothing = other[1] == 0
+    ends = np.where(nothing, high, np.minimum(high, np.maximum(other_low, low)))
+    begins = np.where(nothing, high, np.maximum(low, np.minimum(other_high, high)))
+    firsts = np.concatenate([low, begins])
+    lengths = np.concatenate([ends - low, high - begins])
+    there = lengths > 0
+    return Stretches(
+        np.concatenate([rows, rows])[there], firsts[there], lengths[there], np.full(int(there.sum()), diff)
+    )

@@ -1,0 +1,166 @@
+"""Rule: how many rows of each partition ROW_NUMBER() is asked for, by the filters above it.
+
+A row with a greater number passes none of them, so it need not come there: in whatever joins stand between,
+for a row that a join pads in its place has no number, and does not pass either. A filter of rows whose
+numbers say so already falls away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.plan.conditions.conjuncts import Conjunct, join_all, split
+from watersmeet.spec.model import Branch, Expr, Input, Query, Relation, StageBranch
+from watersmeet.spec.ranking import Ranking
+
+_MOST = 2**31 - 1
+"""The greatest INT, which a number is."""
+_FLIPPED: Mapping[type[exp.Expr], type[exp.Expr]] = {
+    exp.LTE: exp.GTE,
+    exp.LT: exp.GT,
+    exp.GTE: exp.LTE,
+    exp.GT: exp.LT,
+    exp.EQ: exp.EQ,
+}
+
+
+def limited(query: Query) -> Query:
+    """The query, in which every ranking says how many rows it puts out.
+
+    Raises:
+        PlanError: nothing says it.
+    """
+    ranking = _unlimited(query)
+    if ranking is not None:
+        raise _without_limit(ranking)
+    return _limited(query)
+
+
+def _limited(query: Query) -> Query:
+    kept = list(split(query.where))
+
+    def of_input(i: Input, above: Sequence[Conjunct]) -> Input:
+        branches: list[Branch | StageBranch] = []
+        for branch in i.branches:
+            if not isinstance(branch, StageBranch):
+                branches.append(branch)
+                continue
+            limit = _limit(i, branch, above)
+            branches.append(limit.branch)
+            if i is query.relation and len(i.branches) == 1:
+                kept[:] = [c for c in kept if not limit.is_said(c)]
+        return replace(i, branches=tuple(branches))
+
+    def of_part(part: Relation, above: Sequence[Conjunct]) -> Relation:
+        if isinstance(part, Input):
+            return of_input(part, above)
+        above = [*above, *split(part.where)]
+        return replace(part, left=of_part(part.left, above), right=of_part(part.right, above))
+
+    relation = of_part(query.relation, list(kept))
+    return replace(query, relation=relation, where=join_all([c.expr for c in kept]))
+
+
+_Bound = tuple[Expr, int, bool]
+"""A conjunct, the greatest number that passes it, and whether all up to that do."""
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """A branch, and the filters above its input that say how many rows of it are wanted."""
+
+    branch: StageBranch
+    bounds: Sequence[_Bound] = ()
+    most: int = 0
+
+    def is_said(self, conjunct: Conjunct) -> bool:
+        """Whether it holds for all numbers from 1 to ``most``."""
+        return any(
+            expr is conjunct.expr and whole and self.most <= value for expr, value, whole in self.bounds
+        )
+
+
+def _limit(i: Input, branch: StageBranch, above: Sequence[Conjunct]) -> _Limit:
+    """A branch with its stage limited by its own filters and those above the input; so is all beneath."""
+    stage = _limited(branch.stage)
+    ranking = _unlimited(stage)
+    if ranking is None:
+        return _Limit(replace(branch, stage=stage))
+    names = {o.name for o in stage.outputs if _is_one_of(o.expr, "", {ranking.number})}
+    columns = {
+        column.name
+        for column, expr in zip(i.columns, branch.columns, strict=True)
+        if _is_one_of(expr, "", names)
+    }
+    own = split(branch.above)
+    within, outside = _bounds(own, "", names), _bounds(above, i.alias, columns)
+    if not within and not outside:
+        raise _without_limit(ranking)
+    most = max(0, min(_MOST, *(value for _, value, _ in (*within, *outside))))
+    limited_branch = replace(branch, stage=_with_limit(stage, most))
+    inner = _Limit(limited_branch, within, most)
+    filters = join_all([c.expr for c in own if not inner.is_said(c)])
+    return _Limit(replace(limited_branch, above=filters), outside, most)
+
+
+def _unlimited(query: Query) -> Ranking | None:
+    ranking = None if query.aggregation is None else query.aggregation.ranking
+    return ranking if ranking is not None and ranking.most is None else None
+
+
+def _with_limit(stage: Query, most: int) -> Query:
+    aggregation = stage.aggregation
+    assert aggregation is not None
+    assert aggregation.ranking is not None
+    ranking = replace(aggregation.ranking, most=most)
+    return replace(stage, aggregation=replace(aggregation, ranking=ranking))
+
+
+def _bounds(conjuncts: Iterable[Conjunct], alias: str, names: Collection[str]) -> list[_Bound]:
+    """The conjuncts that say up to which number rows are wanted; ``names``: of columns that are it."""
+    bounds: list[_Bound] = []
+    for conjunct in conjuncts:
+        expr = conjunct.expr.unnest()
+        kind = type(expr)
+        if kind not in _FLIPPED:
+            continue
+        left, right = expr.this.unnest(), expr.expression.unnest()
+        if _is_one_of(right, alias, names):
+            left, right, kind = right, left, _FLIPPED[kind]
+        value = _integer(right)
+        if value is None or not _is_one_of(left, alias, names):
+            continue
+        if kind is exp.LTE:
+            bounds.append((conjunct.expr, value, True))
+        elif kind is exp.LT:
+            bounds.append((conjunct.expr, value - 1, True))
+        elif kind is exp.EQ:
+            bounds.append((conjunct.expr, value, value == 1))
+    return bounds
+
+
+def _integer(expr: Expr) -> int | None:
+    if isinstance(expr, exp.Neg):
+        value = _integer(expr.this.unnest())
+        return None if value is None else -value
+    is_whole = isinstance(expr, exp.Literal) and not expr.is_string and expr.name.isdigit()
+    return int(expr.name) if is_whole else None
+
+
+def _is_one_of(expr: Expr, alias: str, names: Collection[str]) -> bool:
+    plain = expr.unnest()
+    return isinstance(plain, exp.Column) and plain.table == alias and plain.name in names
+
+
+def _without_limit(ranking: Ranking) -> PlanError:
+    return PlanError(
+        f"{ranking.text} numbers all rows, and no filter above it says how many of each partition are wanted:"
+        " a row that comes would change the numbers of all those behind it",
+        code="ranking-without-limit",
+        hint=f"SELECT … FROM (SELECT …, ROW_NUMBER() OVER (…) AS {ranking.number} FROM …) WHERE"
+        f" {ranking.number} <= 3",
+    )
