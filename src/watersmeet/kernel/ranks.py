@@ -53,7 +53,7 @@ class Stretches:
     lengths: Numbers
     diffs: Numbers
 
-    def each(self, most: int) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+    def numbers(self, most: int) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
         """(row, number, diff) of every number, about ``most`` at once."""
         ends = np.cumsum(self.lengths)
         total = int(ends[-1]) if len(ends) else 0

@@ -102,9 +102,9 @@ def _over(expr: Expr, clause: str, rows: AllRows, text: Text) -> Expr:
     """An expression of PARTITION BY or ORDER BY; what is wrong with it is reported."""
     if not check_expression(expr, text, repeatable=True):
         return expr
-    known = len(text.problems)
+    before = len(text.problems)
     own = cast(Expr, resolved(expr, rows.scope, text).unnest())
-    if len(text.problems) == known and own.find(exp.Column) is None:
+    if len(text.problems) == before and own.find(exp.Column) is None:
         text.problem(
             f"{clause} {expr.sql('spark')} in OVER (…) is a constant: it is no position there",
             "not-supported",

@@ -48,7 +48,7 @@ def _of_partitions(
         yield from _out(shape, columns, chosen, {}, diffs[chosen])
         return
     ((number, kind),) = shape.results
-    for chosen, numbers, diffs in moved((was_before, was), (is_before, now)).each(_AT_ONCE):
+    for chosen, numbers, diffs in moved((was_before, was), (is_before, now)).numbers(_AT_ONCE):
         yield from _out(shape, columns, chosen, {number: pa.array(numbers, kind)}, diffs)
 
 
