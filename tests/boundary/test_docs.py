@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "watersmeet"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/architecture.md", ROOT / "docs/glossary.md"
 FIRST_QUERY = (ROOT / "docs" / "delivered.sql").read_text()
-COMMANDS = ("run", "explain", "preview", "reset", "replay", "demo")
+COMMANDS = ("run", "explain", "preview", "state", "reset", "replay", "demo")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

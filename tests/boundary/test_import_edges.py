@@ -67,6 +67,7 @@ ALLOWED: dict[str, set[str]] = {
         "plan",
         "state",
         "trace",
+        "engine.driver",
         "engine.local",
         "engine.spark",
         "sinks",

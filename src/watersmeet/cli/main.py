@@ -268,6 +268,23 @@ def preview(
 
 
 @app.command()
+def state(
+    job: JobFile,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="Directory of the state (default: .watersmeet/<name of the job>)."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show what a job keeps: rows and files per input, and which of them several queries have together."""
+    from watersmeet.cli.run import state_text
+
+    state_text(
+        _text(job), str(job), _overrides(checkpoint=checkpoint), _default_checkpoint(job), as_json=json
+    )
+
+
+@app.command()
 def reset(
     job: JobFile,
     checkpoint: Annotated[

@@ -21,6 +21,15 @@ def measured_in(checkpoint: str | Path, job: Job, plan: JobPlan) -> dict[str, Me
     Raises:
         StateError: no tick was committed there, or the manifest cannot be read.
     """
+    manifest = manifest_in(checkpoint)
+    return {
+        query.name: measured_of(manifest, insert, job.options, query)
+        for insert, query in zip(job.inserts, plan.queries, strict=True)
+    }
+
+
+def manifest_in(checkpoint: str | Path) -> Manifest:
+    """The newest one of a checkpoint directory. Raises: StateError as `measured_in`."""
     manifest = load_newest(Checkpoint(checkpoint).store)
     if manifest is None:
         raise StateError(
@@ -28,10 +37,7 @@ def measured_in(checkpoint: str | Path, job: Job, plan: JobPlan) -> dict[str, Me
             code="no-state",
             hint="name the directory that `watersmeet run` was given, or leave --checkpoint out",
         )
-    return {
-        query.name: measured_of(manifest, insert, job.options, query)
-        for insert, query in zip(job.inserts, plan.queries, strict=True)
-    }
+    return manifest
 
 
 def measured_of(manifest: Manifest, insert: Insert, options: Options, plan: QueryPlan) -> MeasuredQuery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -264,6 +265,35 @@ def _was_finished(job: Any, source_name: str, default_checkpoint: str) -> bool:
         )
     print(f"{message}, and nothing was read\nHint: to begin anew: {again}", file=sys.stderr)
     return True
+
+
+def state_text(
+    text: str, source_name: str, overrides: Mapping[str, str], default: Path, *, as_json: bool
+) -> None:
+    """Print what the job keeps.
+
+    Raises:
+        StateError: there is no state, or it cannot be read.
+    """
+    from rich.console import Console
+
+    from watersmeet.cli.measured import manifest_in
+    from watersmeet.cli.state import state_report
+    from watersmeet.front.sql import parse_job, run_settings
+    from watersmeet.plan.planner import plan_job
+
+    directory = run_settings(text, overrides).get("checkpoint", str(default))
+    manifest = manifest_in(directory)
+    infer = Inferring(directory)
+    job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
+    report = state_report(manifest, plan_job(job))
+    if as_json:
+        print(json.dumps(report.as_dict()))
+        return
+    print(f"{directory}: {report.head()}")
+    Console(file=sys.stdout, highlight=False).print(report.table())
+    for line in report.lines():
+        print(line)
 
 
 def reset_text(

@@ -1,0 +1,190 @@
+"""What a job keeps, as its newest manifest says: rows and files per input, and which others have these files.
+
+Nothing is changed, no file of rows is opened, and the job may be running.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from watersmeet.engine.driver.opening.changed_queries import Change
+from watersmeet.engine.driver.opening.changed_sources import said_of_sources
+from watersmeet.event_time import shown_time
+from watersmeet.names import is_ours
+from watersmeet.plan.explain.words import node_name, size_of
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.state.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What one node of a query keeps of one of its sides, or of a table that rows meet as of their tick.
+
+    ``rows``: retained ones, or partial aggregates; ``most``: the most after any tick. ``files``, ``bytes``:
+    of the runs with these rows, in which may be released ones, too; ``shared_bytes``: of those runs that
+    another side has as well; ``shared_with``: which ones, as ``query/input``.
+    """
+
+    query: str
+    node: str
+    input: str
+    rows: int
+    most: int
+    files: int
+    bytes: int
+    shared_bytes: int
+    shared_with: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.query}/{self.input}"
+
+
+@dataclass(frozen=True)
+class StateReport:
+    """The state as of a tick. ``files``, ``bytes``: of all runs, each once. ``differences``: how queries and
+    sources of the job's text differ from those of the state."""
+
+    tick: int
+    clock_us: int
+    finished: bool
+    kept: tuple[Kept, ...]
+    files: int
+    bytes: int
+    differences: tuple[str, ...] = ()
+    rows_out: Mapping[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def head(self) -> str:
+        ended = ", its input has ended" if self.finished else ""
+        return f"as of tick {self.tick:,} ({shown_time(self.clock_us, False)} UTC){ended}"
+
+    def table(self) -> Table:
+        """A line per side that keeps rows."""
+        table = Table(title="State", title_justify="left", header_style="bold")
+        for name in ("input", "node"):
+            table.add_column(name, overflow="fold")
+        for name in ("rows", "at most", "files", "size", "shared"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for kept in self.kept:
+            shared = size_of(kept.shared_bytes) if kept.shared_bytes else ""
+            numbers = (f"{kept.rows:,}", f"{kept.most:,}", f"{kept.files:,}", size_of(kept.bytes), shared)
+            table.add_row(Text(kept.name), Text(kept.node), *numbers)
+        return table
+
+    def lines(self) -> Iterator[str]:
+        """What the table does not say."""
+        said = set[frozenset[str]]()
+        for kept in self.kept:
+            together = frozenset((kept.name, *kept.shared_with))
+            if kept.shared_with and together not in said:
+                said.add(together)
+                yield f"{kept.name} has files together with {', '.join(kept.shared_with)}"
+        files = "1 file" if self.files == 1 else f"{self.files:,} files"
+        yield f"together {size_of(self.bytes)} in {files}, each counted once"
+        if self.differences:
+            yield "the job's text is another one than that of the state:"
+            yield from (f"  {text}" for text in self.differences)
+
+
+def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
+    """``plan``: of the job's text as it is now. What is told of queries that are others there has the names
+    of the state."""
+    plans = {query.name: query for query in plan.queries}
+    change = Change.of(manifest, plan)
+    held = list(_held(manifest))
+    holders = Counter(name for side in held for name in side.runs)
+    sizes = {live.run.name: live.run.nbytes for live in manifest.runs()}
+    kept = []
+    for side in held:
+        own = plans.get(side.query) if side.query not in change.changed else None
+        shared = {name for name in side.runs if holders[name] > 1}
+        others = (other.name for other in held if other is not side and shared & other.runs)
+        kept.append(
+            Kept(
+                query=side.query,
+                node=_node_name(own, side.node),
+                input=_input_name(own, side),
+                rows=side.rows,
+                most=side.most,
+                files=len(side.runs),
+                bytes=sum(sizes[name] for name in side.runs),
+                shared_bytes=sum(sizes[name] for name in shared),
+                shared_with=tuple(others),
+            )
+        )
+    return StateReport(
+        tick=manifest.tick,
+        clock_us=manifest.clock_us,
+        finished=manifest.finished,
+        kept=tuple(kept),
+        files=len(sizes),
+        bytes=sum(sizes.values()),
+        differences=(*_differences(change), *said_of_sources(manifest, plan)),
+        rows_out={name: query.rows_out for name, query in manifest.queries.items()},
+    )
+
+
+class _Held(NamedTuple):
+    """A side as the manifest has it; ``runs``: by their names."""
+
+    query: str
+    node: int
+    side: str
+    rows: int
+    most: int
+    runs: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return f"{self.query}/{_side_name(self.side)}"
+
+
+def _held(manifest: Manifest) -> Iterator[_Held]:
+    """All sides that keep rows, or have kept some."""
+    for name, query in manifest.queries.items():
+        for number, node in enumerate(query.nodes):
+            for side, arrangement in node.arrangements.items():
+                if arrangement.runs or arrangement.most:
+                    runs = frozenset(live.run.name for live in arrangement.runs)
+                    yield _Held(name, number, side, arrangement.stored, arrangement.most, runs)
+            if node.table is not None:
+                runs = frozenset(run.name for run in node.table.runs)
+                yield _Held(name, number, "table", node.table.rows, node.table.rows, runs)
+
+
+def _node_name(query: QueryPlan | None, number: int) -> str:
+    if query is None or number >= len(query.nodes):
+        return f"node {number + 1}"
+    return node_name(query, query.nodes[number])
+
+
+def _input_name(query: QueryPlan | None, held: _Held) -> str:
+    sides = () if query is None or held.node >= len(query.nodes) else query.nodes[held.node].sides
+    titles = (side.title for side in sides if side.name == held.side and not is_ours(side.name))
+    return next(titles, _side_name(held.side))
+
+
+def _side_name(name: str) -> str:
+    """Of a further copy of an input, held by another key, that of the input."""
+    alias = name.partition(".")[2]
+    return f"{alias} (copy)" if is_ours(name) and alias else name
+
+
+def _differences(change: Change) -> Iterator[str]:
+    for names, what in (
+        (change.added, "new"),
+        (change.changed, "changed: it would begin anew"),
+        (change.removed, "gone: its state would go"),
+    ):
+        for name in names:
+            yield f'query "{name}" is {what}'

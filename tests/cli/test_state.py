@@ -1,0 +1,100 @@
+"""``watersmeet state``: what a job keeps, and who shares it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import watersmeet as package
+from watersmeet.engine.local import LocalJob
+from watersmeet.state.manifest import load_newest
+from watersmeet.state.store import LocalStore
+
+DECLARED = "".join(
+    f"CREATE TABLE {name} (k INT, t BIGINT, WATERMARK FOR t AS t - 5)"
+    f" WITH ('connector' = 'file', 'path' = 'in/{name}', 'format' = 'json');\n"
+    for name in "ab"
+) + "".join(
+    f"CREATE TABLE {name} WITH ('connector' = 'file', 'path' = 'out/{name}', 'format' = 'json');\n"
+    for name in ("first", "second", "third")
+)
+
+
+def insert(name: str, kind: str = "JOIN") -> str:
+    on = "ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 50"
+    return f"INSERT INTO {name} SELECT a.k, b.t FROM a {kind} b {on};\n"
+
+
+OTHER = "INSERT INTO third SELECT x.k FROM a x JOIN b y ON x.t = y.t AND x.k < y.k;\n"
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    """The job's text and its state, after two ticks."""
+    text = DECLARED + insert("first") + insert("second", "LEFT JOIN") + OTHER
+    (tmp_path / "job.sql").write_text(text)
+    job = LocalJob(
+        package.plan_job(package.parse_job(text)), LocalStore(tmp_path / ".watersmeet" / "job" / "state")
+    )
+    for tick in range(2):
+        rows = [({"k": n, "t": tick * 10 + n}, 1) for n in range(4)]
+        job.tick({"a": rows, "b": rows[: 3 - tick]})
+    return tmp_path
+
+
+def test_rows_and_files_and_who_has_them(watersmeet, ran, monkeypatch):
+    monkeypatch.chdir(ran)
+    told = json.loads(watersmeet("state", "job.sql", "--json").out)
+    manifest = load_newest(LocalStore(".watersmeet/job/state"))
+    assert manifest is not None
+    assert (told["tick"], told["finished"], told["differences"]) == (2, False, [])
+    sides = {(side["query"], side["input"]): side for side in told["kept"]}
+    assert {name: side["rows"] for name, side in sides.items()} == {
+        (query, alias): manifest.queries[query].nodes[0].arrangements[alias].stored
+        for query, alias in [
+            ("first", "a"),
+            ("first", "b"),
+            ("second", "a"),
+            ("second", "b"),
+            *[("third", n) for n in "xy"],
+        ]
+    }
+    assert sides["first", "a"]["shared_with"] == ["second/a"]
+    assert sides["second", "a"]["shared_bytes"] == sides["first", "a"]["bytes"] > 0
+    assert sides["third", "x"]["shared_with"] == []
+    assert sides["third", "x"]["shared_bytes"] == 0
+    runs = {live.run.name: live.run.nbytes for live in manifest.runs()}
+    assert (told["files"], told["bytes"]) == (len(runs), sum(runs.values()))
+    assert told["bytes"] < sum(side["bytes"] for side in told["kept"])
+    shown = watersmeet("state", "job.sql", "--checkpoint", ".watersmeet/job")
+    assert (shown.status, shown.err) == (0, "")
+    assert "as of tick 2 (" in shown.out
+    assert "first/a has files together with second/a\n" in shown.out
+    assert "each counted once" in shown.out
+
+
+def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
+    monkeypatch.chdir(ran)
+    text = DECLARED.replace("CREATE TABLE a", "CREATE TABLE c", 1).replace("in/a", "in/c")
+    text += "INSERT INTO first SELECT b.k FROM b JOIN c ON b.k = c.k AND c.t BETWEEN b.t AND b.t + 1;\n"
+    text += insert("second", "LEFT JOIN").replace(" a ", " b x ").replace("a.", "x.").replace("third", "x")
+    Path("job.sql").write_text(text)
+    told = json.loads(watersmeet("state", "job.sql", "--json").out)
+    assert told["differences"] == [
+        'query "first" is changed: it would begin anew',
+        'query "second" is changed: it would begin anew',
+        'query "third" is gone: its state would go',
+        'source "a" is read no more',
+        'source "c" is new to the job: it is read as by a job that begins',
+    ]
+    assert "another one than that of the state" in watersmeet("state", "job.sql").out
+
+
+def test_no_state_is_an_error(watersmeet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("job.sql").write_text(DECLARED + insert("first"))
+    refused = watersmeet("state", "job.sql")
+    assert refused.status == 2
+    assert "no tick was committed" in refused.err
