@@ -230,12 +230,17 @@ def test_synced_before_and_after_the_rename(tmp_path, monkeypatch):
     sink = prepared(tmp_path)
     sink.write(Frame(*ROWS), "delivered", 7, "a1")
     done = []
-    monkeypatch.setattr(files, "sync", lambda path: done.append(path.name))
-    rename = os.rename
+    fsync, rename = os.fsync, os.rename
+
+    def noted(handle):
+        fsync(handle)
+        done.append(os.path.basename(os.readlink(f"/proc/self/fd/{handle}")))
+
+    monkeypatch.setattr(os, "fsync", noted)
     monkeypatch.setattr(files.os, "rename", lambda a, b: (done.append("RENAME"), rename(a, b)))
     sink.publish("delivered", 7, "a1", ORIGIN)
-    assert sorted(done[:3]) == ["_tick", "part-00000.parquet", "part-00001.parquet"]
-    assert done[3:] == ["delivered-7", "RENAME", tmp_path.name]
+    assert sorted(done[:4]) == ["_tick", "delivered-7", "part-00000.parquet", "part-00001.parquet"]
+    assert done[4:] == ["RENAME", tmp_path.name]
 
 
 def test_a_part_that_was_published_is_told_though_the_directory_goes_at_once(tmp_path, monkeypatch):

@@ -54,6 +54,48 @@ def test_what_is_missing_is_a_state_error_with_a_hint(store):
     assert raised.value.hint
 
 
+def test_what_is_written_together_is_on_disk_when_that_ends(tmp_path, monkeypatch):
+    """Not in the block, in which it is read all the same; and every folder once, after its files' names."""
+    store, synced = LocalStore(tmp_path), []
+    fsync = os.fsync
+
+    def noted(handle):
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    store.write("runs/first", b"x")
+    monkeypatch.setattr(os, "fsync", noted)
+    with store.together():
+        with store.together():
+            store.write("runs/a", b"abc")
+        store.write("runs/b", b"b")
+        store.write("runs/passing", b"p", lasting=False)
+        assert bytes(store.read("runs/a")) == b"abc"
+        assert str(tmp_path / "runs") not in synced
+        assert pickle.loads(pickle.dumps(store))._waiting is None
+    assert sorted(synced) == sorted(str(tmp_path / name) for name in ("runs/a", "runs/b", "runs"))
+    assert synced.count(str(tmp_path / "runs")) == 1
+    synced.clear()
+    store.write("runs/c", b"c")
+    assert synced[-1] == str(tmp_path / "runs")
+    assert len(synced) == 2
+
+
+def test_what_does_not_get_to_the_disk_fails_the_block(tmp_path, monkeypatch):
+    store = LocalStore(tmp_path)
+    store.write("runs/first", b"x")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StateError, match="No space left on device"), store.together():
+        store.write("runs/a", b"abc")
+    monkeypatch.undo()
+    store.write("runs/b", b"b")  # waited for by itself again
+    assert bytes(store.read("runs/b")) == b"b"
+
+
 def test_a_directory_store_travels_to_another_process(tmp_path):
     store = LocalStore(tmp_path)
     store.write("runs/a", b"abc")

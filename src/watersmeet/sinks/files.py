@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from watersmeet.durable import make_folders, sync
+from watersmeet.durable import make_folders, sync, sync_all
 from watersmeet.errors import EngineError, SpecError, raise_all
 from watersmeet.sinks.base import (
     TEXT_OPTIONS,
@@ -328,9 +328,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _sync_tree(directory: Path) -> None:
-    for file in directory.iterdir():
-        sync(file)
-    sync(directory)
+    sync_all([*directory.iterdir(), directory])
 
 
 def _remove_if_empty(directory: Path) -> None:

@@ -1,10 +1,11 @@
 """Where manifests, runs and marks live: a flat space of names over a directory or over memory.
 
-Contract of every store: `write` and `create` are durable and all-or-nothing when they return; nothing is ever
-overwritten; `create` fails when the name is there, also against another process (the fence against two
-running drivers); `read` gives the bytes without copying where it can. What is not to last is written without
-waiting for the disk: within the tick all of it is there, after a power failure it may be gone or torn. Stores
-are picklable and hold no open files. Names are relative paths with ``/``.
+Contract of every store: `write` and `create` are durable and all-or-nothing when they return (of `write`
+within `together`, when that ends); nothing is ever overwritten; `create` fails when the name is there, also
+against another process (the fence against two running drivers); `read` gives the bytes without copying where
+it can. What is not to last is written without waiting for the disk: within the tick all of it is there, after
+a power failure it may be gone or torn. Stores are picklable and hold no open files. Names are relative paths
+with ``/``.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import errno
 import mmap
 import os
 import uuid
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from watersmeet.durable import make_folders, sync
+from watersmeet.durable import AT_ONCE, make_folders, sync
 from watersmeet.errors import StateError
 from watersmeet.state.damage import missing, not_written
 
@@ -32,6 +36,10 @@ class Store(Protocol):
 
     def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
         """Store ``data`` under a name that nobody has used. ``lasting``: it is read after this tick, too."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """What this process writes within need not be durable before the end: the disk is waited for once.
+        Raises at the end: StateError, when it is not durable."""
 
     def create(self, name: str, data: bytes) -> bool:
         """Store ``data`` unless ``name`` exists; whether it was stored."""
@@ -53,12 +61,39 @@ class Store(Protocol):
         """Try what commits rest on. Raises: StateError where the place cannot do it."""
 
 
+class _Waiting:
+    """Files that are on their way to the disk, and the folders that hold their names."""
+
+    def __init__(self, threads: Executor) -> None:
+        self._threads = threads
+        self._files: dict[str, Future[None]] = {}
+
+    def add(self, path: str) -> None:
+        self._files[path] = self._threads.submit(sync, path)
+
+    def end(self) -> None:
+        """Wait for all. Raises: StateError for one that did not get there."""
+        folders = dict.fromkeys(map(os.path.dirname, self._files))
+        for path, synced in [*self._files.items(), *((f, self._threads.submit(sync, f)) for f in folders)]:
+            try:
+                synced.result()
+            except OSError as error:
+                raise not_written(path, str(error)) from None
+
+
 class LocalStore:
     """A directory of the local (or a mounted, shared) file system; reads are memory-mapped. Directories have
     the mode 0700, files 0600. Names that begin with a dot are the file system's (``.nfs…``), not ours."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = os.fspath(root)
+        self._waiting: _Waiting | None = None
+
+    def __getstate__(self) -> str:
+        return self.root
+
+    def __setstate__(self, root: str) -> None:
+        self.__init__(root)  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r})"
@@ -90,10 +125,25 @@ class LocalStore:
         return staged
 
     def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
-        path = self._path(name)
-        os.rename(self._stage(path, data, lasting=lasting), path)
-        if lasting:
+        path, waiting = self._path(name), self._waiting if lasting else None
+        os.rename(self._stage(path, data, lasting=lasting and waiting is None), path)
+        if waiting is not None:
+            waiting.add(path)
+        elif lasting:
             sync(os.path.dirname(path))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        if self._waiting is not None:  # within another such block, at whose end it is waited for
+            yield
+            return
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            self._waiting = waiting = _Waiting(threads)
+            try:
+                yield
+            finally:
+                self._waiting = None
+            waiting.end()
 
     def create(self, name: str, data: bytes) -> bool:
         path = self._path(name)
@@ -184,6 +234,9 @@ class MemoryStore:
     def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
         self.opened.pop(name, None)
         self._data[name] = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def create(self, name: str, data: bytes) -> bool:
         if name in self._data:

@@ -393,7 +393,8 @@ class TickDriver:
         if not self._current().queries[query].is_small(number, self.small_rows):
             return None
         try:
-            return task.alone(MOST_MATCHES)
+            with self.store.together():
+                return task.alone(MOST_MATCHES)
         except ManyMatches:
             return None
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from watersmeet.durable import sync
+from watersmeet.durable import at_once, sync, sync_all
 
 VERSION = "v1"
 COMPACT = ".compact"
@@ -47,19 +47,15 @@ class SparkFiles:
                 for path in (self.root / kind / file_name for file_name in _named(batch - 1))
             ]
         new += [Path(entry) for folder in self._sources() for entry in _entries(folder)]
-        touched = set()
-        for path in new:
-            name = os.fspath(path)
-            if name not in self._on_disk and _synced(path):
-                self._on_disk.add(name)
-                touched.add(path.parent)
-        for folder in folders:
-            if folder in touched or (first and folder.is_dir()):
-                sync(folder)
+        new = [path for path in new if os.fspath(path) not in self._on_disk]
+        synced = [path for path, there in zip(new, at_once(_synced, new), strict=True) if there]
+        self._on_disk.update(map(os.fspath, synced))
+        touched = {path.parent for path in synced}
+        touched_folders = [folder for folder in folders if folder in touched or (first and folder.is_dir())]
         if first:
-            for folder in (self.root / "sources", self.root, self.root.parent):
-                if folder.is_dir():
-                    sync(folder)
+            above = (self.root / "sources", self.root, self.root.parent)
+            touched_folders += [folder for folder in above if folder.is_dir()]
+        sync_all(touched_folders)
 
     def query_id(self) -> str | None:
         """None when there is no such file, or no such thing in it."""
