@@ -147,3 +147,18 @@ def test_a_source_that_reads_elsewhere_is_read_from_its_start(job, put, found, t
     put("a", row(3, 30))
     job(AB, declared=moved)
     assert found("ab") == {(1, 2): 1, (3, 2): 1}  # row 1 is not there any more: the query began anew
+
+
+def test_a_bounded_generator_that_comes_is_read_to_its_end(job, put, found):
+    alone = "INSERT INTO ab SELECT n AS l, t AS r FROM a;\n"
+    for number in range(4):  # as many batches as the generator takes, and more
+        put("a", row(number, number))
+        job(alone)
+    made = (
+        "CREATE MAPPING made (n BIGINT, t BIGINT, WATERMARK FOR t AS t - 5) TYPE Generator"
+        " OPTIONS ('rate' = '100', 'rows' = '250', 'field.n.kind' = 'sequence');\n"
+        "INSERT INTO ca SELECT n AS l, t AS r FROM made;\n"
+    )
+    job(made + alone, change_queries=True, trigger="1 second")
+    assert sorted(n for n, _ in found("ca")) == list(range(250))
+    assert found("ab") == {(n, n): 1 for n in range(4)}

@@ -445,12 +445,11 @@ class JobRun:
 
     def _generators_have_more(self) -> bool:
         """A pass over what is available takes one batch of a generator; bounded ones go on to their end."""
-        batches = (self.checkpoint.last_committed() or 0) + 1
-        trigger_s = self.settings.trigger_ms / 1000
-        own = [source for source in self.plan.sources if source.traits.own_rate]
+        offsets = self._host[OFFSETS].split("\n")[2:] if OFFSETS in self._host else []
         return any(
-            batches * generator.rows_per_tick(source, trigger_s) < (generator.total_rows(source) or 0)
-            for source in own
+            generator.rows_given(text) < (generator.total_rows(source) or 0)
+            for source, text in zip(self.plan.sources, offsets, strict=bool(offsets))
+            if source.traits.own_rate
         )
 
 

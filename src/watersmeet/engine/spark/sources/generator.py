@@ -11,6 +11,7 @@ Rows n, n+1, … are 1/rate seconds of event time apart; integer event times cou
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 
@@ -54,6 +55,15 @@ def rows_per_tick(source: Source, trigger_s: float) -> int:
 def total_rows(source: Source) -> int | None:
     """The option ``rows``; None: without end."""
     return int(_number(source, "rows", 0)) if "rows" in source.options else None
+
+
+def rows_given(offset: str) -> int:
+    """How many rows were made up to an offset, as Spark writes it.
+
+    >>> rows_given('{"offset":200,"timestamp":0}'), rows_given("-")
+    (200, 0)
+    """
+    return 0 if offset == "-" else int(json.loads(offset)["offset"])
 
 
 def value_sql(source: Source, column: Column) -> str:
