@@ -10,6 +10,7 @@ from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.files import READERS, WRITERS, sink_problems, source_problems
+from watersmeet.spec.options.names import sink_option_problems, source_option_problems
 
 
 def source(**options: str) -> Source:
@@ -60,6 +61,20 @@ def test_unknown_options_of_sinks(wanted, option, words):
     (refused,) = sink_problems(sink(format=wanted, **{option: "1"}))
     assert refused.code == "unknown-option"
     assert words in refused.message
+
+
+@pytest.mark.parametrize("connector", ["memory", "console"])
+def test_what_is_kept_in_memory_or_shown_has_few_options(connector):
+    (refused,) = sink_option_problems(Sink("out", connector, {"rowz": "5"}))
+    assert refused.code == "unknown-option"
+    assert f'{connector} sink "out" has no option "rowz"' in refused.message
+    assert sink_option_problems(Sink("out", connector, {})) == []
+
+
+def test_rows_in_memory_are_read_without_options():
+    (refused,) = source_option_problems(Source("a", (column("t", "BIGINT"),), "memory", {"path": "in"}))
+    assert refused.code == "unknown-option"
+    assert 'memory source "a" has no option "path"' in refused.message
 
 
 VALUES = {

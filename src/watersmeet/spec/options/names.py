@@ -33,18 +33,18 @@ _CONSOLE = ("rows",)
 
 
 def source_option_problems(source: Source) -> list[SpecError]:
-    """A problem for every option of a Kafka, JDBC or generator source that there is not."""
+    """A problem for every option of a Kafka, JDBC, generator or memory source that there is not."""
     return list(_of_source(source))
 
 
 def sink_option_problems(sink: Sink) -> list[SpecError]:
-    """The same of a sink that prints, or writes to Kafka."""
+    """The same of a sink that prints, writes to Kafka, or keeps rows in memory."""
     if sink.connector == "kafka":
         return list(kafka.sink_problems(sink))
-    if sink.connector != "console":
+    if sink.connector not in ("console", "memory"):
         return []
-    what = f'console sink "{sink.name}"'
-    return [_unknown(what, name, _CONSOLE) for name in sink.options if name not in _CONSOLE]
+    what, own = f'{sink.connector} sink "{sink.name}"', _CONSOLE if sink.connector == "console" else ()
+    return [_unknown(what, name, own) for name in sink.options if name not in own]
 
 
 def _of_source(source: Source) -> Iterator[SpecError]:
@@ -63,6 +63,9 @@ def _of_source(source: Source) -> Iterator[SpecError]:
         for name in source.options:
             if name not in GENERATOR and name not in fields:
                 yield _unknown(f'generator "{source.name}"', name, [*GENERATOR, *fields, *OF_ALL_SOURCES])
+    elif source.connector == "memory":
+        for name in source.options:
+            yield _unknown(f'memory source "{source.name}"', name, OF_ALL_SOURCES)
 
 
 def _unknown(what: str, name: str, names: Iterable[str]) -> SpecError:
