@@ -14,7 +14,8 @@ import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
 from tests.support.random_cases import random_case
-from watersmeet.engine.driver import merge_policy, next_index, query_tick
+from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.settling import kept_after, next_index
 from watersmeet.engine.nodes import orders
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "72"))
@@ -36,7 +37,7 @@ def choosing(request, monkeypatch):
             names = [each.name for each in layout.indexes]
             return (rng.choice(names) if names else None), {}
 
-        monkeypatch.setattr(query_tick, "next_index", any_index)
+        monkeypatch.setattr(kept_after, "next_index", any_index)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -17,7 +17,8 @@ from tests.support.random_cases import random_case
 from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_unions import random_union_case
-from watersmeet.engine.driver import merge_policy, query_tick
+from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.settling import kept_after
 from watersmeet.engine.local import replay
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.nodes import broadcast
@@ -90,7 +91,7 @@ LEFT_OF_TWO = {
 def test_what_could_go_wrong_is_seen(broken, monkeypatch):
     if broken == "marks are not united":
         monkeypatch.setattr(JoinShape, "is_broadcast", lambda self, place: False)
-        monkeypatch.setattr(query_tick, "overlap", lambda of_tick: False)
+        monkeypatch.setattr(kept_after, "overlap", lambda of_tick: False)
     if broken == "owners do not ask":
         monkeypatch.setattr(broadcast, "_ask", lambda *found: None)
     assert bool(disagreements(LEFT_OF_TWO, 3, None)) == (broken is not None)

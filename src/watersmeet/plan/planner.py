@@ -15,15 +15,17 @@ from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, war
 from watersmeet.plan.checks.one_row import has_one_row_per
 from watersmeet.plan.mode import with_mode
 from watersmeet.plan.model.delta import ArrangePlan
-from watersmeet.plan.model.job import JobPlan, KeyRows, QueryPlan
+from watersmeet.plan.model.job import FoldedQuery, JobPlan, KeyRows, QueryPlan
 from watersmeet.plan.nodes.counted import counted, uncountable
+from watersmeet.plan.nodes.for_others import ForOthers
 from watersmeet.plan.nodes.keyed import keyed
 from watersmeet.plan.nodes.limited import limited
-from watersmeet.plan.nodes.stages import FoldedQuery, folded, named
+from watersmeet.plan.nodes.stages import folded, named
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
 from watersmeet.plan.rules import Planning, Rule
 from watersmeet.plan.shared import with_shared
+from watersmeet.plan.taken import MayTake, with_taken
 from watersmeet.spec.model import Job, Join, Options, OutputMode, PlanChoice, Query, Sink
 
 RULES = (
@@ -55,7 +57,24 @@ def plan_job(job: Job) -> JobPlan:
         if plan is not None:
             plans.append(replace(plan, of_sink=warnings_of(job, insert)))
     raise_all(errors)
-    return JobPlan(with_shared(plans))
+    apart = with_shared(plans)
+    return JobPlan(with_taken(apart, _with_more), apart)
+
+
+def taking(plan: JobPlan, may_take: MayTake) -> JobPlan:
+    """The plan, in which queries take of others' rows what they may."""
+    return replace(plan, queries=with_taken(plan.apart, _with_more, may_take)) if plan.apart else plan
+
+
+def _with_more(plan: QueryPlan, for_others: ForOthers) -> QueryPlan:
+    """The query planned again, its rows having what others need of them."""
+    assert plan.asked is not None
+    with flat_enough():
+        planning = Planning(plan.name, plan.sink, plan.options, plan.asked, plan.sql, for_others)
+        again, problems = by_rules(planning)
+    raise_all(problems)
+    assert again is not None
+    return replace(plan, nodes=again.nodes)
 
 
 def _in_query(name: str, error: PlanError) -> PlanError:

@@ -21,13 +21,13 @@ from watersmeet.plan.delta.chain import plan_delta
 from watersmeet.plan.delta.paths import NO_DELTA, DeltaJoin, NoDelta, chosen, delta_join
 from watersmeet.plan.identity.fingerprint import fingerprint_of
 from watersmeet.plan.join_inputs import JoinInputs, check_event_times
-from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.job import FoldedQuery, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.nodes.aggregate import check_calls, check_groups
 from watersmeet.plan.nodes.asof import check_asof
 from watersmeet.plan.nodes.chain import Understood, plan_nodes
+from watersmeet.plan.nodes.for_others import ForOthers
 from watersmeet.plan.nodes.join import draft_of
-from watersmeet.plan.nodes.stages import FoldedQuery
 from watersmeet.plan.nodes.tree import Tree, tree_of
 from watersmeet.spec.model import Expr, Options, OutputColumn, OutputMode, PlanChoice, Sink
 
@@ -36,14 +36,15 @@ Problems = Sequence[PlanError]
 
 @dataclass
 class Planning:
-    """A query on its way to a plan. ``sql``: its text, for people. Below ``sql`` stands what the rules work
-    out; it is there when the rule before has been asked."""
+    """A query on its way to a plan. ``sql``: its text, for people; ``for_others``: what other queries need of
+    its rows. Below stands what the rules work out; it is there when the rule before has been asked."""
 
     name: str
     sink: Sink
     options: Options
     asked: FoldedQuery
     sql: str
+    for_others: ForOthers = field(default_factory=ForOthers)
     tree: Tree = field(init=False)
     understood: Understood = field(init=False)
     nodes: tuple[NodePlan, ...] = field(init=False)
@@ -161,7 +162,7 @@ def nodes_planned(query: Planning) -> Problems:
     """Which columns each node keeps, what is computed of them, and what leaves it."""
     where = query.where
     after = [output.expr for output in query.asked.outputs] + ([] if where is None else [where])
-    query.nodes, problems = plan_nodes(query.understood, after, plan_delta)
+    query.nodes, problems = plan_nodes(query.understood, after, plan_delta, query.for_others)
     return problems
 
 
@@ -181,6 +182,7 @@ def query_planned(query: Planning) -> Problems:
         sql=query.sql,
         of_plan=_no_delta(query),
         rows_of_key=rows,
+        asked=query.asked,
     )
     return ()
 

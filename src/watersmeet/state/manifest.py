@@ -110,14 +110,25 @@ class TableCopy(Record):
         return sum(run.rows for run in self.runs)
 
 
+class ElsewhereState(Record):
+    """Where the state of a node is that rests: at ``node`` of ``query``. ``sides``: its names of sides, and
+    theirs there; ``aliases``: likewise of the inputs beneath it."""
+
+    query: str
+    node: int
+    sides: dict[str, str] = Field(default_factory=dict)
+    aliases: dict[str, str] = Field(default_factory=dict)
+
+
 class NodeState(Record):
     """One node: the arrangements of its sides, by name, and its output watermarks as last put out; ``table``:
-    the copy of the table that its rows met last."""
+    the copy of the table that its rows met last. ``elsewhere``: another query's node keeps all that."""
 
     arrangements: dict[str, Arrangement] = Field(default_factory=dict)
     emitted: dict[str, Watermark] = Field(default_factory=dict)
     asof: AsofState | None = None
     table: TableCopy | None = None
+    elsewhere: ElsewhereState | None = None
 
 
 class QueryState(Record):

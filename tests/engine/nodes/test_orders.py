@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.ticks import QUERY, arriving, bag, plan_of
-from watersmeet.engine.driver.next_index import next_index
+from watersmeet.engine.driver.settling.next_index import next_index
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.nodes import orders

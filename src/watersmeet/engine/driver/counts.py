@@ -75,7 +75,7 @@ def check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str, 
 
 def ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:
     """What became of the rows that a tick brought, but for those that are kept, per alias."""
-    counts: dict[str, dict[str, int]] = {side.name: {} for side in query.accounted}
+    counts: dict[str, dict[str, int]] = {side.name: {} for side in query.alone.accounted}
     for report in reports:
         name, _, alias = report.arrangement.rpartition("/")
         if name == query.name:

@@ -26,6 +26,7 @@ from watersmeet.engine.driver.late import late_below
 from watersmeet.engine.driver.opening.changed_queries import Change, with_changed
 from watersmeet.engine.driver.opening.changed_sources import said_of_sources
 from watersmeet.engine.driver.opening.checks import check_columns, check_same_job, verify_files
+from watersmeet.engine.driver.opening.moved import with_moved
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.shape import job_shapes, tracker_rules
@@ -166,8 +167,9 @@ class TickDriver:
         driver = cls(plan, schemas, store, manifest, started_us, tables or {}, snapshots or {}, zoned=zoned)
         if manifest is not None:
             driver.said = said_of_sources(manifest, plan)
-        if manifest is not None and Change.of(manifest, plan):
             driver._unchanged = manifest
+            manifest = driver.manifest = with_moved(manifest, plan)
+        if manifest is not None and Change.of(manifest, plan):
             manifest, said = with_changed(manifest, plan, driver.shapes, store)
             driver.manifest = manifest
             driver.said += said
@@ -198,6 +200,9 @@ class TickDriver:
             nodes = self.manifest.queries[query.name].nodes if self.manifest else []
             rows_by_side = {name: a.retained for node in nodes for name, a in node.arrangements.items()}
             retained[query.name] = {side.name: rows_by_side.get(side.name, 0) for side in query.sides}
+            for taken in query.taken:
+                of_maker = retained[taken.query]
+                retained[query.name] |= {own: of_maker[there] for own, there in taken.aliases}
         return retained
 
     def begin(self, clock_us: int) -> TickStart:
@@ -351,6 +356,7 @@ class TickDriver:
                 ),
                 tells_broken=self._snapshots.first if self.keep_broken else frozenset(),
                 sharing=sharing,
+                others=tick.queries,
             )
 
     def _before(self, query: QueryPlan) -> QueryState:

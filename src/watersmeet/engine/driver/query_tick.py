@@ -7,7 +7,7 @@ feed moves its watermarks when they have settled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,8 +19,9 @@ from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
 from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
-from watersmeet.engine.driver.next_index import next_index
 from watersmeet.engine.driver.results import QueryResult
+from watersmeet.engine.driver.settling.elsewhere import elsewhere
+from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
 from watersmeet.engine.driver.sharing import Sharing
 from watersmeet.engine.driver.small import is_small
 from watersmeet.engine.driver.snapshots import Taken
@@ -29,7 +30,6 @@ from watersmeet.engine.messages.reports import (
     IngestReport,
     NodeReport,
     PadFile,
-    SideReport,
     lower,
 )
 from watersmeet.engine.messages.shapes import NodeShape
@@ -38,18 +38,16 @@ from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.kernel.batches import same_rows
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.model.sides import FeedPlan, SidePlan
 from watersmeet.spec.model import WatermarkRule
 from watersmeet.state.manifest import (
     Arrangement,
-    LiveRun,
     NodeState,
     QueryState,
     TableCopy,
 )
-from watersmeet.state.marks import MarkKind, Segment, overlap, overlay, unite
 from watersmeet.state.pace import Pace
-from watersmeet.state.run import Run, whole_run_released
+from watersmeet.state.run import Run
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.output import risen
@@ -72,6 +70,7 @@ class QueryTick:
         taken: of tables that are compared what they hold now, per arrangement.
         tells_broken: the arrangements of which records that are no rows are wanted.
         sharing: per ``query/alias`` of a side that keeps the runs of others, too.
+        others: those of queries before, by name, which are settled; some make rows for this one.
     """
 
     tick: int
@@ -88,6 +87,7 @@ class QueryTick:
     taken: Callable[[], Mapping[str, Taken]] = dict
     tells_broken: frozenset[str] = frozenset()
     sharing: Mapping[str, Sharing] = field(default_factory=dict)
+    others: Mapping[str, QueryTick] = field(default_factory=dict)
     nodes: list[NodeState] = field(default_factory=list)
     aside: dict[str, list[PadFile]] = field(default_factory=dict)
     """Files of late rows of stages, per alias."""
@@ -97,6 +97,7 @@ class QueryTick:
     _decided: dict[int, Decided] = field(default_factory=dict)
     _fed: dict[int, list[FeedReport]] = field(default_factory=dict)
     _fed_by_path: dict[int, list[list[FeedReport]]] = field(default_factory=dict)
+    _fed_abroad: dict[int, list[list[FeedReport]]] = field(default_factory=dict)
     _reports: dict[int, list[NodeReport]] = field(default_factory=dict)
     _counts: dict[str, dict[str, int]] = field(default_factory=dict)
     _rows_out: int = 0
@@ -110,6 +111,7 @@ class QueryTick:
     def work(self, number: int) -> NodeWork:
         """What the tasks of node ``number`` need; all nodes beneath it are settled."""
         node = self.query.nodes[number]
+        self._let_rest(number)
         for side in node.sides:
             if side.stages:
                 self._hear_stages(side)
@@ -169,15 +171,17 @@ class QueryTick:
         """Move the watermarks of an input with stages."""
         told: dict[int, tuple[dict[str, Watermark], bool]] = {}
         for number, feed in side.stages:
-            emitted = self.nodes[feed.node].emitted
+            emitted = self._maker(feed).nodes[feed.node].emitted
             watermarks = {column: emitted.get(key, NEVER) for column, key in feed.event_times}
-            told[number] = (watermarks, self._is_idle(feed.node))
+            told[number] = (watermarks, self._maker(feed)._is_idle(feed.node))
         from_stages(self.inputs[side.name], self.rules[side.name], told)
 
     def _is_idle(self, number: int) -> bool:
         """All inputs beneath a node are idle."""
         return all(
-            self.inputs[side.name].idle if side.feed is None else self._is_idle(side.feed.node)
+            self.inputs[side.name].idle
+            if side.feed is None
+            else self._maker(side.feed)._is_idle(side.feed.node)
             for side in self.query.nodes[number].sides
             if side.copy_of is None
         )
@@ -201,7 +205,21 @@ class QueryTick:
             if driver.drops_new:  # all its rows have left
                 arrangements[side.name] = Arrangement(limits=work.sides[place].new_limits)
             else:
-                arrangements[side.name] = self._next_arrangement(number, place, work.sides[place], own)
+                before = self._node_before(number).arrangements.get(side.name, Arrangement())
+                arrangements[side.name] = kept_after(
+                    work.sides[place],
+                    own,
+                    KeptBefore(
+                        shape=self.shapes[number],
+                        place=place,
+                        title=side.title,
+                        replaces=driver.replaces,
+                        arrangement=before,
+                        paces=self._paces(number, place, before, work.sides[place].new_runs),
+                    ),
+                    self.store,
+                    self.tick,
+                )
             for report in own:
                 for column, time in report.least.items():
                     lower(least, side.watermark_key(column), time)
@@ -209,6 +227,10 @@ class QueryTick:
                 for _, branch in side.sources if report.broken else ():
                     self.broken.setdefault(branch.source.name, []).extend(report.broken)
         check_max_rows(self.query, node, arrangements)
+        for side in node.sides:
+            for feed in side.feeds:
+                if feed.query is not None:
+                    self._count_fed(side, self._fed_to(feed))
         emitted = driver.outputs(
             node,
             Outgoing(
@@ -220,10 +242,20 @@ class QueryTick:
             ),
         )
         asof = driver.remembered(node, work, least)
-        self.nodes.append(NodeState(arrangements=arrangements, emitted=emitted, asof=asof, table=work.table))
+        self.nodes.append(
+            NodeState(
+                arrangements=arrangements,
+                emitted=emitted,
+                asof=asof,
+                table=work.table,
+                elsewhere=elsewhere(self.query, number),
+            )
+        )
         self._take_fed(number, [report.fed for report in node_reports if report.fed is not None])
         by_path = zip(*(report.fed_by_path for report in node_reports), strict=True)
         self._fed_by_path[number] = [list(reports_of_path) for reports_of_path in by_path]
+        abroad = zip(*(report.fed_abroad for report in node_reports), strict=True)
+        self._fed_abroad[number] = [list(reports_of_place) for reports_of_place in abroad]
         self._matches += sum(report.matches for report in node_reports)
         self._rows_out = sum(report.rows_out for report in node_reports) if rows_out is None else rows_out
         least_out: dict[str, int] = {}
@@ -242,11 +274,29 @@ class QueryTick:
     def _take_fed(self, number: int, fed: list[FeedReport]) -> None:
         self._fed[number] = fed
         parent = self.query.parent(number)
-        if parent is None:
-            return
+        if parent is not None:
+            self._count_fed(parent[1], fed)
+
+    def _count_fed(self, side: SidePlan, fed: Iterable[FeedReport]) -> None:
         for report in fed:
-            self._add_counts(parent[1].name, report.counts)
-            self.aside.setdefault(parent[1].name, []).extend(report.aside)
+            self._add_counts(side.name, report.counts)
+            self.aside.setdefault(side.name, []).extend(report.aside)
+
+    def _maker(self, feed: FeedPlan) -> QueryTick:
+        """Whose node makes the rows of a feed."""
+        return self if feed.query is None else self.others[feed.query]
+
+    def _fed_to(self, feed: FeedPlan) -> Sequence[FeedReport]:
+        if feed.query is not None:
+            of_place = self.others[feed.query]._fed_abroad[feed.node]
+            return of_place[feed.place] if of_place else []
+        return self._fed[feed.node] if feed.path is None else self._fed_by_path[feed.node][feed.path]
+
+    def _let_rest(self, number: int) -> None:
+        """Pass over nodes before ``number`` in whose place others are run."""
+        for resting in range(len(self.nodes), number):
+            self.nodes.append(NodeState(elsewhere=elsewhere(self.query, resting)))
+            self._least_out.append({})
 
     def _add_counts(self, alias: str, counts: Mapping[str, int]) -> None:
         counted = self._counts.get(alias)
@@ -263,13 +313,15 @@ class QueryTick:
         """
         before = self._node_before(len(self.query.nodes) - 1).emitted
         emitted = self.nodes[-1].emitted
-        held = {
-            side.name: node.arrangements[side.name].retained
-            for side in self.query.accounted
-            for node in self.nodes
-            if side.name in node.arrangements
-        }
-        state = {side.name: held[side.name] for side in self.query.sides if side.name in held}
+        held = self.held()
+        for own, maker, there in self._taken_inputs():
+            self._counts[own] = dict(maker._counts[there])
+            self._missing += [(own, row) for alias, row in maker._missing if alias == there]
+        if self.query.taken:
+            order = [side.name for side in self.query.alone.accounted]
+            self._missing.sort(key=lambda told: order.index(told[0]))
+        inputs = [*(side.name for side in self.query.sides), *(own for own, _, _ in self._taken_inputs())]
+        state = {alias: held[alias] for alias in inputs if alias in held}
         account = added(self.before.account, self._counts)
         after = QueryState(
             inputs=self.inputs,
@@ -300,6 +352,28 @@ class QueryTick:
             late=after.late,
         )
 
+    def held(self) -> dict[str, int]:
+        """The rows that are kept after the tick, per alias; of inputs of rows that others make, too."""
+        held = {
+            side.name: node.arrangements[side.name].retained
+            for side in self.query.accounted
+            for node in self.nodes
+            if side.name in node.arrangements
+        }
+        for own, maker, there in self._taken_inputs():
+            of_maker = maker.held()
+            if there in of_maker:
+                held[own] = of_maker[there]
+        return held
+
+    def _taken_inputs(self) -> Iterator[tuple[str, QueryTick, str]]:
+        """The inputs beneath rows that others make: alias, who makes the rows, alias there."""
+        for taken in self.query.taken:
+            maker = self.others[taken.query]
+            for own, there in taken.aliases:
+                if there in maker._counts:
+                    yield own, maker, there
+
     def _late_by(self) -> list[tuple[str, Mapping[str, LateBy]]]:
         """How late the tick's rows were: per alias, of each report."""
         late_rows: list[tuple[str, Mapping[str, LateBy]]] = []
@@ -309,7 +383,7 @@ class QueryTick:
                 late_rows.append((alias, report.late))
         for side in self.query.sides:
             for _, feed in side.stages:
-                late_rows += [(side.name, report.late) for report in self._fed[feed.node]]
+                late_rows += [(side.name, report.late) for report in self._fed_to(feed)]
         return late_rows
 
     def _node_before(self, number: int) -> NodeState:
@@ -320,7 +394,7 @@ class QueryTick:
         watermarks: dict[str, Watermark] = {}
         for side in node.sides:
             if side.feed is not None:
-                watermarks |= self.nodes[side.feed.node].emitted
+                watermarks |= self._maker(side.feed).nodes[side.feed.node].emitted
             elif side.copy_of is None:
                 late = lateness_of(self.query, side) if less_lateness else 0
                 for column, watermark in self.inputs[side.name].watermarks.items():
@@ -346,7 +420,7 @@ class QueryTick:
         name = f"{self.query.name}/{side.name}"
         brought: list[IngestReport | FeedReport] = [r for r in self.reports if r.arrangement == name]
         for feed in side.feeds:
-            brought += self._fed[feed.node] if feed.path is None else self._fed_by_path[feed.node][feed.path]
+            brought += self._fed_to(feed)
         return brought
 
     def _new_runs(self, side: SidePlan) -> list[Run]:
@@ -392,96 +466,6 @@ class QueryTick:
         else:
             sharing.fill(work, releasing)
         return work
-
-    def _next_arrangement(
-        self, number: int, place: int, work: SideWork, reports: Sequence[SideReport]
-    ) -> Arrangement:
-        merged_away = work.merged_away()
-        old = [] if work.replaced else [live for live in work.runs if live.run.name not in merged_away]
-        old += [LiveRun(run=live.run) for live in work.taken_over]
-        shape, replaces = self.shapes[number], driver_of(self.query.nodes[number]).replaces
-        if not shape.kept_anew:
-            old += [LiveRun(run=run) for run in work.new_runs]
-        layout = shape.stored[place].layout
-        runs: list[LiveRun] = []
-        by_several: dict[tuple[str, MarkKind], list[Segment]] = {}
-        for live in old:
-            released = live.released + sum(report.released.get(live.run.name, 0) for report in reports)
-            released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in reports)
-            if (released >= live.run.rows and not replaces) or whole_run_released(
-                live.run, layout.releasing, work.new_limits
-            ):
-                continue
-            marks = dict(live.marks)
-            told_marks: dict[MarkKind, list[Segment]] = {}
-            for report in reports:
-                for kind, segments in report.marks.get(live.run.name, {}).items():
-                    told_marks.setdefault(kind, []).extend(segments)
-            for kind, of_tick in told_marks.items():
-                by_all = kind == "matched" and shape.is_broadcast(place) and len(reports) > 1
-                if by_all or overlap(of_tick):
-                    by_several[live.run.name, kind] = of_tick
-                else:
-                    marks[kind] = overlay(marks.get(kind, ()), of_tick)
-            told = [report.cursors[live.run.name] for report in reports if live.run.name in report.cursors]
-            cursors = {column: min(cursor[column] for cursor in told) for column in told[0]} if told else {}
-            runs.append(
-                LiveRun(
-                    run=live.run,
-                    released=released,
-                    released_rows=released_rows,
-                    marks=marks,
-                    cursors=cursors or live.cursors,
-                )
-            )
-        self._check_merged(number, place, work, merged_away, reports)
-        self._unite(runs, by_several)
-        for report in reports:
-            fresh = [*report.merged, *report.inserted]
-            runs += [live for live in fresh if live.released < live.run.rows or live.merged_from]
-        runs.sort(key=lambda live: live.run.tick)  # else as they came: a repeated tick repeats itself
-        side = self.query.nodes[number].sides[place]
-        before = self._node_before(number).arrangements.get(side.name, Arrangement())
-        index, candidates = next_index(layout, before.index, before.candidates, reports)
-        return Arrangement(
-            index=index,
-            candidates=candidates,
-            runs=runs,
-            limits=work.new_limits,
-            retained=sum(live.retained for live in runs),
-            most=max(before.most, sum(live.stored for live in runs)),
-            paces=self._paces(number, place, before, work.new_runs),
-        )
-
-    def _check_merged(
-        self, number: int, place: int, work: SideWork, merged_away: set[str], reports: Sequence[SideReport]
-    ) -> None:
-        """Merged runs hold, or stand for, the rows that the runs before them did, less those released."""
-        stand_for = {live.run.name for live in work.runs if live.run.stands_for is not None}
-        gone = sum(
-            (report.released_rows if name in stand_for else report.released).get(name, 0)
-            for report in reports
-            for name in merged_away
-        )
-        before = sum(live.retained for live in work.runs if live.run.name in merged_away)
-        side = self.query.nodes[number].sides[place]
-        after = sum(live.retained for report in reports for live in report.merged)
-        after += sum(live.run.rows for live in work.taken_over) - sum(
-            report.released.get(live.run.name, 0) for report in reports for live in work.taken_over
-        )
-        same_rows(f'merging runs of "{side.title}"', before - gone, after)
-
-    def _unite(
-        self, runs: Sequence[LiveRun], segments: Mapping[tuple[str, MarkKind], Sequence[Segment]]
-    ) -> None:
-        """Add what several tasks found of runs of which each has rows in between those of others, or all."""
-        by_name = {live.run.name: live for live in runs}
-        marked = {
-            (name, kind): (by_name[name].run.rows, by_name[name].marks.get(kind, ()), told)
-            for (name, kind), told in segments.items()
-        }
-        for name, marks in unite(self.store, self.tick, marked).items():
-            by_name[name].marks = {**by_name[name].marks, **marks}
 
     def _paces(self, number: int, place: int, before: Arrangement, new: Sequence[Run]) -> dict[str, Pace]:
         """How fast the rows of a side come, per event time."""

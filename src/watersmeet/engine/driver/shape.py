@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -28,12 +28,20 @@ def job_shapes(
 ) -> dict[str, tuple[NodeShape, ...]]:
     """The nodes of each query; see `node_shapes`."""
     shared: dict[str, SideShape] = {}
-    return {query.name: node_shapes(query, schemas, shared, zoned=zoned) for query in plan.queries}
+    shapes: dict[str, list[NodeShape]] = {}
+    for query in plan.queries:
+        shapes[query.name] = node_shapes(query, schemas, shared, shapes, zoned=zoned)
+    return {name: tuple(own) for name, own in shapes.items()}
 
 
 def node_shapes(
-    query: QueryPlan, schemas: Mapping[str, pa.Schema], shared: dict[str, SideShape], *, zoned: bool
-) -> tuple[NodeShape, ...]:
+    query: QueryPlan,
+    schemas: Mapping[str, pa.Schema],
+    shared: dict[str, SideShape],
+    others: Mapping[str, list[NodeShape]],
+    *,
+    zoned: bool,
+) -> list[NodeShape]:
     """The nodes of ``query``, in order.
 
     Args:
@@ -41,20 +49,27 @@ def node_shapes(
             stages feed, as far as their types are declared.
         shared: of sides before these, as ``query/alias``, that have runs written for others; own ones are
             added.
+        others: the nodes of queries before, which are told what of their rows goes to this one.
         zoned: the engine's TIMESTAMPs carry UTC, which tells them from those without a zone.
     """
     shapes: list[NodeShape] = []
-    origins = origins_of(query.nodes)
+    origins = origins_of(query.alone.nodes)
+
+    def beneath(feed: FeedPlan) -> list[NodeShape]:
+        """The nodes among which that is whose rows a feed brings."""
+        return shapes if feed.query is None else others[feed.query]
+
     of_inputs: dict[str, pa.Schema] = {}
     for node in query.nodes:
         sides = []
         for side in (*node.sides, *node.tables):
             schema = None if side.feed is not None else of_inputs.get(side.copy_of or side.name)
             if schema is None:
-                schema = _schema(query, side, schemas, shapes, zoned)
+                schema = _schema(query, side, schemas, beneath, zoned)
             if side.feed is None:
                 of_inputs[side.name] = schema
-            own = _side_shape(query, node, side, schema, origins[node.number, side.name])
+            made = origins.get((node.number, side.name)) or _as_taken(side)
+            own = _side_shape(query, node, side, schema, made)
             if side.sharers:
                 if side.sharers[0] == own.arrangement:
                     shared[own.arrangement] = _of_all(own, side, schema)
@@ -67,23 +82,36 @@ def node_shapes(
         shapes.append(kind.driver.shape(query, node, tuple(sides), kind.task))
         for side, shape in zip(node.sides, sides, strict=False):
             for feed in side.feeds:
-                fed, beneath = _feed_shape(feed, shape, zoned, of_stage=side.feed is None), shapes[feed.node]
-                if feed.path is None:
-                    shapes[feed.node] = replace(beneath, feed=fed)
-                else:
-                    shapes[feed.node] = replace(beneath, path_feeds=(*beneath.path_feeds, fed))
-    return tuple(shapes)
+                fed = _feed_shape(feed, shape, zoned, of_stage=side.feed is None)
+                nodes = beneath(feed)
+                nodes[feed.node] = _feeding(nodes[feed.node], feed, fed)
+    return shapes
+
+
+def _feeding(shape: NodeShape, plan: FeedPlan, feed: FeedShape) -> NodeShape:
+    """A node that is told where its rows go."""
+    if plan.query is not None:
+        assert len(shape.abroad) == plan.place
+        return replace(shape, abroad=(*shape.abroad, feed))
+    if plan.path is None:
+        return replace(shape, feed=feed)
+    return replace(shape, path_feeds=(*shape.path_feeds, feed))
+
+
+def _as_taken(side: SidePlan) -> Origins:
+    """Of rows of another query that go out as they come: nobody stores them."""
+    return {name: Origin(digest_of(["taken", name]), name) for name in side.kept}
 
 
 def _schema(
     query: QueryPlan,
     side: SidePlan,
     schemas: Mapping[str, pa.Schema],
-    shapes: Sequence[NodeShape],
+    beneath: Callable[[FeedPlan], Sequence[NodeShape]],
     zoned: bool,
 ) -> pa.Schema:
     """The kept columns of a side, in native types: an engine's where it gives one, else as they come."""
-    fed = [_fed_schema(feed, shapes[feed.node].row_schema, zoned) for feed in side.feeds]
+    fed = [_fed_schema(feed, beneath(feed)[feed.node].row_schema, zoned) for feed in side.feeds]
     if side.feed is not None:
         return fed[0]
     declared = schemas.get(f"{query.name}/{side.name}", pa.schema([]))
@@ -96,6 +124,8 @@ def _schema(
 
 def _fed_schema(feed: FeedPlan, rows: pa.Schema, zoned: bool) -> pa.Schema:
     """Columns of a node's rows, and those that are computed of them, as a side has them."""
+    if feed.renamed:
+        rows = pa.schema([rows.field(there).with_name(own) for own, there in feed.renamed])
     fields = [rows.field(column).with_name(name) for name, column in feed.copied]
     for column in _computed(feed, zoned):
         computed = column.of(_as_planned(rows, feed).empty_table())
@@ -135,6 +165,7 @@ def _feed_shape(feed: FeedPlan, side: SideShape, zoned: bool, *, of_stage: bool)
         matchable=feed.matchable,
         of_stage=of_stage,
         timed=feed.timed,
+        renamed=feed.renamed,
     )
 
 

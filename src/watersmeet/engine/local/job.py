@@ -260,6 +260,8 @@ class LocalJob:
         """The rows that the query's last node gives out in this tick; None: there are none."""
         found_rows: tuple[list[str], pa.Table] | None = None
         for node in query.nodes:
+            if node.rests:
+                continue
             task = self.driver.node_task(query.name, node.number)
             batches: list[pa.RecordBatch] = []
             control: list[str] = []

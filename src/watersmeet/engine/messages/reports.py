@@ -71,7 +71,8 @@ class FeedReport(Record):
 
 
 class NodeReport(Record):
-    """Of one task of a node. ``fed``: for a node whose rows go to another one; ``fed_by_path``: per path.
+    """Of one task of a node. ``fed``: for a node whose rows go to another one; ``fed_by_path``: per path;
+    ``fed_abroad``: per place in other queries to which all rows go.
     ``rows_out``: rows that left the task, before the query's last filter. ``least_out``: per watermark key
     the least time among them."""
 
@@ -79,6 +80,7 @@ class NodeReport(Record):
     sides: list[SideReport]
     fed: FeedReport | None = None
     fed_by_path: list[FeedReport] = Field(default_factory=list)
+    fed_abroad: list[FeedReport] = Field(default_factory=list)
     rows_out: int = 0
     matches: int = 0
     least_out: dict[str, int] = Field(default_factory=dict)

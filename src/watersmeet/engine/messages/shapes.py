@@ -117,6 +117,7 @@ class FeedShape:
 
     ``copied``: (name, column of the rows); ``computed``: of the rows. ``beneath``: rows that fail are
     none of the side's. ``of_stage``: the side is an input, and judges the rows as it does those of sources.
+    ``renamed``: of rows that are another query's, (name here, name there); all else is by names here.
     """
 
     side: SideShape
@@ -129,6 +130,7 @@ class FeedShape:
     matchable: bool
     of_stage: bool
     timed: str | None = None
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +138,8 @@ class NodeShape:
     """A node as its tasks see it: the sides, the columns that leave, and where to (None: to the sink).
 
     ``by_spark``: aggregates, as written, that Spark computes of the rows that leave. ``path_feeds``: where
-    the rows of each path go, of a node through which several paths lead.
+    the rows of each path go, of a node through which several paths lead; ``abroad``: where all rows go in
+    other queries.
     """
 
     query: str
@@ -147,6 +150,7 @@ class NodeShape:
     strategy: Strategy
     feed: FeedShape | None = None
     path_feeds: tuple[FeedShape, ...] = ()
+    abroad: tuple[FeedShape, ...] = ()
     by_spark: tuple[str, ...] = ()
 
     def side(self, side: Side) -> SideShape:
@@ -214,6 +218,11 @@ class NodeShape:
 @dataclass(frozen=True, kw_only=True)
 class PassShape(NodeShape):
     """Rows of one side go out as they come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestShape(NodeShape):
+    """It has no tasks."""
 
 
 DELETED = ours("deleted")

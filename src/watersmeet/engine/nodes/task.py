@@ -96,16 +96,20 @@ class NodeTask:
         if self.shape.feed is not None:
             writer = self._writer(self.shape.feed, work, work.fed_index, ordered=ordered)
         paths = [self._writer(feed, work, None, ordered=ordered) for feed in self.shape.path_feeds]
+        abroad = [self._writer(feed, work, None, ordered=ordered) for feed in self.shape.abroad]
         share = replace(share, paths=paths)
         for batch in _collect(shape.strategy(shape, share), output_bytes(shape.memory)):
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
+            for other in abroad:
+                other.add(batch)
             if writer is not None:
                 writer.add(batch)
             else:
                 yield _with_control(batch, self.schema)
         report.fed = None if writer is None else writer.finish()
         report.fed_by_path = [path.finish() for path in paths]
+        report.fed_abroad = [other.finish() for other in abroad]
         control = pa.array([report.model_dump_json()], pa.string())
         yield pa.RecordBatch.from_arrays([*self._no_row, control], schema=self.schema)
 

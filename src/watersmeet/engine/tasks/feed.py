@@ -46,7 +46,7 @@ class FeedWriter:
     def add(self, rows: pa.RecordBatch) -> None:
         """Rows of the node: columns in native types."""
         self._times_each = times_each(rows)
-        rows = self._columns(rows)
+        rows = self._columns(renamed(rows, self._shape.renamed))
         part = _all_true(rows, self._shape.beneath)
         self._count("in", part)
         kept = part & ~self._judged(rows, part) if self._shape.of_stage else part
@@ -154,6 +154,15 @@ class FeedWriter:
         if self._side.changes:
             arrays.append(rows.column(DIFF))
         return pa.RecordBatch.from_arrays(arrays, schema=self._stored)
+
+
+def renamed(rows: pa.RecordBatch, names: tuple[tuple[str, str], ...]) -> pa.RecordBatch:
+    """The columns that are asked of another query's rows, by the names here, and `DIFF`. Without names they
+    stay as they are."""
+    if not names:
+        return rows
+    arrays = [*(rows.column(there) for _, there in names), rows.column(DIFF)]
+    return pa.RecordBatch.from_arrays(arrays, names=[*(own for own, _ in names), DIFF])
 
 
 def _all_true(rows: pa.RecordBatch, columns: tuple[str, ...]) -> Mask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
 
 from watersmeet.event_time import MAX_TIME
@@ -17,6 +17,7 @@ from watersmeet.plan.explain.lookups import lookup_sections
 from watersmeet.plan.explain.rankings import ranking_sections
 from watersmeet.plan.explain.snapshots import compared_lines, snapshot_sections
 from watersmeet.plan.explain.state import shared_lines, state_sections
+from watersmeet.plan.explain.taken import taken_lines
 from watersmeet.plan.explain.upserts import changes_told, key_lines, upsert_sections
 from watersmeet.plan.explain.windows import as_written, window_sections
 from watersmeet.plan.explain.words import (
@@ -52,11 +53,17 @@ from watersmeet.spec.time_zones import UTC
 
 def explain(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> str:
     """The queries of a job, one after the other; ends with a newline. ``measured``: by a run, per query."""
-    return "\n".join(explain_query(query, (measured or {}).get(query.name)) for query in plan.queries)
+    return "\n".join(
+        explain_query(query, (measured or {}).get(query.name), plan.queries) for query in plan.queries
+    )
 
 
-def explain_query(query: QueryPlan, measured: MeasuredQuery | None = None) -> str:
-    """One query: where rows come from, how they meet, for how long they are kept, what goes out."""
+def explain_query(
+    query: QueryPlan, measured: MeasuredQuery | None = None, queries: Sequence[QueryPlan] = ()
+) -> str:
+    """One query: where rows come from, how they meet, for how long they are kept, what goes out.
+    ``queries``: all of the job."""
+    query = query.alone
     inputs = [line for side in query.sides for line in _input(query, side)]
     head: Sections = [(f'Query "{query.name}" into {sink_name(query.sink)}', [" ".join(query.sql.split())])]
     alone, joins = len(query.nodes) == 1, len(query.every(MatchPlan))
@@ -81,6 +88,7 @@ def explain_query(query: QueryPlan, measured: MeasuredQuery | None = None) -> st
         ("Watermark flow (in parentheses: how far behind the clock at most)", list(flow_lines(query))),
         *state_sections(query, measured),
         ("Rows that are kept once for several inputs", list(shared_lines(query))),
+        ("Rows that are made and kept once for several queries", list(taken_lines(query, queries))),
         (
             "Output columns",
             [

@@ -43,7 +43,7 @@ def mermaid(plan: JobPlan) -> str:
         texts = [f"{source.name} ({source.connector})", rate]
         lines.append(f"  s{numbers[source.name]}[({_label(texts)})]")
     for place, query in enumerate(plan.queries):
-        lines += [f"  {line}" for line in _query(f"q{place}", query, numbers)]
+        lines += [f"  {line}" for line in _query(f"q{place}", query.alone, numbers)]
     return "\n".join(lines) + "\n"
 
 

@@ -30,6 +30,7 @@ _ELSEWHERE = "has a name of its own among the settings"
 _RESULT = "what came of it is in the plan"
 _CONNECTION = "says how a server is reached, not which rows come"
 _CUT = "how much a tick reads: that of the tick to be repeated is decided"
+_BY_OTHERS = ("query", "place", "renamed")
 
 OMITTED: Mapping[tuple[str, str], str] = {
     ("Options", "plan"): _RESULT,
@@ -48,6 +49,9 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("QueryPlan", "options"): _ELSEWHERE,
     ("QueryPlan", "fingerprint"): "is compared before, whether a tick is pending or not",
     ("QueryPlan", "sql"): _WORDS,
+    ("QueryPlan", "asked"): _RESULT,
+    ("QueryPlan", "complete"): "the nodes that are run are there",
+    ("QueryPlan", "taken"): "the nodes that rest are there",
     ("QueryPlan", "reordered"): _WORDS,
     ("QueryPlan", "of_sink"): _WORDS,
     ("QueryPlan", "of_plan"): _WORDS,
@@ -74,6 +78,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("LookupPlan", "table_fingerprint"): _RESULT,
     ("SidePlan", "sharers"): "in which files rows lie is no part of them",
     ("SidePlan", "of_others"): "others keep them",
+    **{("FeedPlan", name): "which query makes rows is no part of them" for name in _BY_OTHERS},
     ("Input", "broadcast"): "which task makes a row is no part of it",
     **{
         (node, "warnings"): _WORDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from watersmeet.spec.model import (
     Expr,
     Options,
     OutputColumn,
+    Query,
     Sink,
     Source,
 )
@@ -30,6 +31,39 @@ class KeyRows(Enum):
 
 
 @dataclass(frozen=True)
+class FoldedQuery:
+    """A query, and what is asked of the rows that leave it: ``after`` and ``outputs`` mention what the
+    query's outputs do."""
+
+    query: Query
+    after: Expr | None
+    outputs: tuple[OutputColumn, ...]
+
+
+@dataclass(frozen=True)
+class TakenNode:
+    """A node that rests, ``number``, and the one that makes its rows: ``node`` of the query. ``sides``: (own
+    name, name there)."""
+
+    number: int
+    node: int
+    sides: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The rows of node ``number`` are those of ``node`` of ``query``, which comes before. ``columns``: (own
+    name, name there). ``aliases``: of the inputs beneath, (own, there). ``nodes``: all that rest for it."""
+
+    number: int
+    query: str
+    node: int
+    columns: tuple[tuple[str, str], ...]
+    aliases: tuple[tuple[str, str], ...]
+    nodes: tuple[TakenNode, ...]
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """One INSERT: its nodes, each after those beneath it, a filter after the last one, the projection.
 
@@ -40,7 +74,8 @@ class QueryPlan:
     those of the query, and of each of its stages. ``of_sink``: warnings of its sink; ``of_plan``: of
     a plan that was asked for and cannot be had. ``key_rows``: of a sink with a PRIMARY KEY, why a key has one
     row; None: it may have several. ``rows_of_key``: how many rows there are of the sink's key, if they are
-    counted; else None.
+    counted; else None. ``asked``: what it was planned of. ``taken``: rows that other queries make for it;
+    ``complete``: its nodes, those in whose place others are run, too.
     """
 
     name: str
@@ -56,6 +91,14 @@ class QueryPlan:
     of_plan: tuple[str, ...] = ()
     key_rows: KeyRows | None = None
     rows_of_key: Expr | None = None
+    asked: FoldedQuery | None = field(default=None, compare=False, repr=False)
+    taken: tuple[Taken, ...] = ()
+    complete: tuple[NodePlan, ...] | None = None
+
+    @property
+    def alone(self) -> QueryPlan:
+        """The query with all its nodes, as if no other one ran any of them."""
+        return self if self.complete is None else replace(self, nodes=self.complete, complete=None)
 
     @property
     def root(self) -> NodePlan:
@@ -69,7 +112,8 @@ class QueryPlan:
         def sides_of(node: NodePlan) -> Iterator[SidePlan]:
             for side in node.sides:
                 for feed in side.feeds:
-                    if not feed.path:  # all paths of a delta join lead through the same nodes
+                    # all paths of a delta join lead through the same nodes
+                    if not feed.path and feed.query is None:
                         yield from sides_of(self.nodes[feed.node])
                 if side.feed is None and side.copy_of is None:
                     yield side
@@ -90,7 +134,7 @@ class QueryPlan:
         for node in self.nodes:
             for side in node.sides:
                 for feed in side.feeds:
-                    if feed.node == number:
+                    if feed.node == number and feed.query is None:
                         return node, side, feed
         return None
 
@@ -101,9 +145,11 @@ class QueryPlan:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """All INSERTs of a job, run in one tick each; every source is read once."""
+    """All INSERTs of a job, run in one tick each; every source is read once. ``apart``: the queries before
+    any took rows of others."""
 
     queries: tuple[QueryPlan, ...]
+    apart: tuple[QueryPlan, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def sources(self) -> tuple[Source, ...]:

@@ -37,6 +37,8 @@ class NodePlan:
     """
 
     noun: ClassVar[str] = ""
+    rests: ClassVar[bool] = False
+    """It is not run, and keeps nothing."""
 
     number: int
     sides: tuple[SidePlan, ...]
@@ -83,6 +85,13 @@ class NodePlan:
     def watermark_keys(self) -> tuple[str, ...]:
         """The keys whose watermarks leave the node."""
         return tuple(side.watermark_key(column) for side in self.leaving for column in side.event_times)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestPlan(NodePlan):
+    """A node that does nothing, for one of another query makes the same rows; see `plan.model.job.Taken`."""
+
+    rests: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)

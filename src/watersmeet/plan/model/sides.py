@@ -42,7 +42,9 @@ class FeedPlan:
     ``matchable`` False: no row can.
     ``event_times``: where the node is the end of a stage, which of its watermarks each event time of the side
     has, as (event time, watermark key there). A joined row's keep their keys: none are named.
-    ``path``: of the paths of a delta join that go through the node, whose rows these are.
+    ``path``: of the paths of a delta join that go through the node, whose rows these are. ``query``: whose
+    node it is, where another query makes the rows; ``place``: which of those that take them there this is;
+    ``renamed``: of the columns that are asked of them (name here, name there).
     """
 
     node: int
@@ -56,6 +58,9 @@ class FeedPlan:
     matchable: bool
     event_times: tuple[tuple[str, str], ...] = ()
     path: int | None = None
+    query: str | None = None
+    place: int = 0
+    renamed: tuple[tuple[str, str], ...] = ()
     timed: str | None = None
     """Among ``not_null``: a time without which a row is in no window, and counted as one without a time."""
 

@@ -46,6 +46,7 @@ from watersmeet.plan.nodes.aggregate import Groups, from_rows, groups_of, with_t
 from watersmeet.plan.nodes.asof import asof_of
 from watersmeet.plan.nodes.columns import Kept, kept_columns
 from watersmeet.plan.nodes.feed import Derived, Feed, needed, open_key
+from watersmeet.plan.nodes.for_others import ForOthers, StageKey
 from watersmeet.plan.nodes.input_side import InputSide, OfStage, compared_refs, never_null
 from watersmeet.plan.nodes.join import Draft, bounds_in, looks_above
 from watersmeet.plan.nodes.stage_feed import StageFeed
@@ -81,14 +82,15 @@ class Understood:
 
 
 def plan_nodes(
-    query: Understood, after: Iterable[Expr], of_delta: OfDelta
+    query: Understood, after: Iterable[Expr], of_delta: OfDelta, for_others: ForOthers
 ) -> tuple[tuple[NodePlan, ...], list[PlanError]]:
     """The plans of all nodes of a query, in order of their numbers, and what is wrong with them.
 
     Args:
         after: expressions over the rows of the last node.
+        for_others: what others need of its rows, and those of its stages.
     """
-    chain = Chain(query, of_delta)
+    chain = Chain(query, of_delta, for_others)
     nodes = chain.plan({joined_name(*ref) for expr in after for ref in refs(expr)})
     return in_order(nodes), chain.errors
 
@@ -148,10 +150,12 @@ class GroupedFields(TypedDict):
 @dataclass
 class Chain:
     """The nodes of one query or stage. ``of_delta``: plans those of a delta join, of which ``leaving`` has to
-    leave."""
+    leave. ``for_others``: what others need of the rows of its relation; ``stage``: which it is there."""
 
     query: Understood
     of_delta: OfDelta
+    for_others: ForOthers = field(default_factory=ForOthers)
+    stage: StageKey = None
     derived: Derived = field(default_factory=Derived)
     leaving: dict[int, Collection[str]] = field(default_factory=dict)
     """Per node, the joined names of what has to leave it."""
@@ -161,6 +165,8 @@ class Chain:
     groups: dict[int, Groups] = field(default_factory=dict)
     sides: dict[tuple[int, Side], SidePlan] = field(default_factory=dict)
     """Of rows that come from nodes of the same query."""
+    beneath_groups: Collection[str] = ()
+    """What others need of the rows that are grouped."""
     beneath: list[NodePlan] = field(default_factory=list)
     errors: list[PlanError] = field(default_factory=list)
 
@@ -175,9 +181,13 @@ class Chain:
     def plan(self, leaving: Collection[str]) -> list[NodePlan]:
         """All nodes, in no order; ``leaving``: columns of the root's rows that something above needs."""
         root = self.drafts[-1]  # rows without a column could not be counted
+        others = self.for_others.columns(self.stage, self.derived)
         if isinstance(root.node, GroupedNode):  # its side's columns do not leave it
             self.asked_of_groups, leaving = leaving, ()
-        elif not leaving:
+            self.beneath_groups = others
+        else:
+            leaving = {*leaving, *others}
+        if not isinstance(root.node, GroupedNode) and not leaving:
             leaving = {_any_column(root)}
         self.leaving[root.node.number] = leaving
         delta = self.query.delta
@@ -253,6 +263,8 @@ class Chain:
         plan = plan_of(kept.kept)
         plan = replace(plan, timed=None if node.timed is None else joined_name(*node.timed))
         self.leaving[plan.node] = needed(plan)
+        if isinstance(node, GroupedNode):
+            self.leaving[plan.node] = {*needed(plan), *self.beneath_groups}
         nullable = {(i.alias, c) for i in inputs if i.alias in node.nullable(side) for c in i.event_times}
         nullable |= node.open_times(side)
         self.sides[node.number, side] = SidePlan(
@@ -445,7 +457,7 @@ class Chain:
         """The feed of a branch that is a stage; plans the stage."""
         stage, branch = self.query.stages[i.alias, number], i.branches[number]
         assert isinstance(branch, StageBranch)
-        chain = Chain(stage, self.of_delta)
+        chain = Chain(stage, self.of_delta, self.for_others, (i.alias, number))
         feed = StageFeed(i, branch, stage.tree, stage.conditions.after, chain.derived)
         plan = feed.plan(
             columns, conditions.filters, conditions.one_sided, not_null, matchable=conditions.matchable

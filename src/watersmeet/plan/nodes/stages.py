@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.plan.conditions.conjuncts import join_all
 from watersmeet.plan.conditions.flags import over_source
+from watersmeet.plan.model.job import FoldedQuery
 from watersmeet.spec.model import (
     Expr,
     Input,
@@ -24,16 +25,6 @@ from watersmeet.spec.model import (
     StageBranch,
     inputs_of,
 )
-
-
-@dataclass(frozen=True)
-class FoldedQuery:
-    """A query, and what is asked of the rows that leave it: ``after`` and ``outputs`` mention what the
-    query's outputs do."""
-
-    query: Query
-    after: Expr | None
-    outputs: tuple[OutputColumn, ...]
 
 
 def folded(query: Query) -> FoldedQuery:

@@ -16,6 +16,7 @@ from watersmeet.engine.driver.kinds.join import JoinDriver
 from watersmeet.engine.driver.kinds.lookup import LookupDriver
 from watersmeet.engine.driver.kinds.passing import PassDriver
 from watersmeet.engine.driver.kinds.ranks import RankDriver
+from watersmeet.engine.driver.kinds.resting import RestDriver
 from watersmeet.engine.driver.kinds.snapshot import SnapshotDriver
 from watersmeet.engine.driver.kinds.table import TableDriver
 from watersmeet.engine.driver.kinds.upsert import UpsertDriver
@@ -28,6 +29,7 @@ from watersmeet.engine.messages.shapes import (
     LookupShape,
     PassShape,
     RankShape,
+    RestShape,
     SnapshotShape,
     TableShape,
     UpsertShape,
@@ -40,6 +42,7 @@ from watersmeet.engine.nodes.grouped.ranks import rank_rows
 from watersmeet.engine.nodes.join import join_rows
 from watersmeet.engine.nodes.lookup import lookup_rows
 from watersmeet.engine.nodes.passing import pass_rows
+from watersmeet.engine.nodes.resting import no_rows
 from watersmeet.engine.nodes.snapshot import snapshot_rows
 from watersmeet.engine.nodes.table import table_rows
 from watersmeet.engine.nodes.upsert import upsert_rows
@@ -53,6 +56,7 @@ from watersmeet.plan.model.nodes import (
     NodePlan,
     PassPlan,
     RankPlan,
+    RestPlan,
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
@@ -71,6 +75,7 @@ class NodeKind(Generic[P, S]):
 
 NODE_KINDS = (
     NodeKind(PassPlan, PassShape, pass_rows, PassDriver()),
+    NodeKind(RestPlan, RestShape, no_rows, RestDriver()),
     NodeKind(UpsertPlan, UpsertShape, upsert_rows, UpsertDriver()),
     NodeKind(SnapshotPlan, SnapshotShape, snapshot_rows, SnapshotDriver()),
     NodeKind(TablePlan, TableShape, table_rows, TableDriver()),

@@ -116,6 +116,7 @@ class Ticks:
             )
             for query in plan.queries
             for node in query.nodes[:-1]
+            if not node.rests
         }
         self._conditions = {
             (query.name, node.number): frame
@@ -256,6 +257,8 @@ class Ticks:
     def _run_nodes(self, query: QueryPlan, attempt: str) -> Sink:
         """Run the nodes of a query, those beneath first; the last one stages its rows in the sink."""
         for node in query.nodes[:-1]:
+            if node.rests:
+                continue
             task = self._task(query.name, node.number)
             alone = self.driver.run_small(query.name, node.number, task)
             reports = self._feeds[query.name, node.number].run(task) if alone is None else alone.texts

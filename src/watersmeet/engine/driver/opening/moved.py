@@ -1,0 +1,51 @@
+"""State that one query keeps for several, when the plan says that another one does from now on, or each for
+itself: the query went in whose place others rest, INSERTs are in another order, or a query that changed makes
+other rows. Runs are never changed, so whoever needs them takes them along.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.state.manifest import ElsewhereState, Manifest, NodeState, QueryState
+
+
+def with_moved(manifest: Manifest, plan: JobPlan) -> Manifest:
+    """The state with what each node of the plan keeps, whoever kept it before."""
+    moved = {
+        query.name: _moved(manifest, query)
+        for query in plan.queries
+        if query.name in manifest.queries and manifest.queries[query.name].nodes
+    }
+    return manifest.model_copy(update={"queries": {**manifest.queries, **moved}})
+
+
+def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
+    state = manifest.queries[query.name]
+    nodes, inputs = list(state.nodes), dict(state.inputs)
+    resting = {node.number for taken in query.taken for node in taken.nodes}
+    for node in query.nodes:
+        kept = state.nodes[node.number]
+        if node.number in resting or kept.elsewhere is None:
+            continue
+        nodes[node.number] = _brought(manifest, kept.elsewhere)
+        for alias, there in kept.elsewhere.aliases.items():
+            of_input = manifest.queries[kept.elsewhere.query].inputs.get(there)
+            if alias not in inputs and of_input is not None:
+                inputs[alias] = deepcopy(of_input)
+    return state.model_copy(update={"nodes": nodes, "inputs": inputs})
+
+
+def _brought(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
+    """What another query's node keeps, by the names of the node that rested."""
+    there = manifest.queries[elsewhere.query].nodes[elsewhere.node]
+    return there.model_copy(
+        update={
+            "arrangements": {
+                own: there.arrangements[name]
+                for own, name in elsewhere.sides.items()
+                if name in there.arrangements
+            }
+        }
+    )

@@ -1,0 +1,1 @@
+"""What a node's tasks reported, put together: the state after a tick."""

@@ -1,0 +1,26 @@
+"""EXPLAIN: which rows one query makes and keeps for others of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from watersmeet.plan.explain.words import node_name, title_of
+from watersmeet.plan.model.job import QueryPlan
+
+
+def taken_lines(query: QueryPlan, queries: Sequence[QueryPlan]) -> Iterator[str]:
+    """What others make for the query, and what it makes for others."""
+    for taken in query.taken:
+        yield f"{_named(query, taken.number)}: {taken.query} makes and keeps them"
+    makes: dict[int, list[str]] = {}
+    for other in queries:
+        for taken in other.taken:
+            if taken.query == query.name:
+                makes.setdefault(taken.node, []).append(other.name)
+    for number in sorted(makes):
+        yield f"{_named(query, number)}: for {', '.join(dict.fromkeys(makes[number]))}, too"
+
+
+def _named(query: QueryPlan, number: int) -> str:
+    node = query.nodes[number]
+    return f"{node_name(query, node)} ({title_of(node)})"

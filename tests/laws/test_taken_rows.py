@@ -1,0 +1,220 @@
+"""Queries of changes that make rows in the same way put out, keep and count what each of them does alone, tick
+by tick; and one of them makes the rows.
+
+Each job is drawn: two to four queries of one or two kinds of joins, groups and tables, with other aliases,
+columns and conditions above. Tasks are one to three, the job is opened again between ticks, ticks
+fail before they are committed and are repeated, and queries go.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import watersmeet
+from watersmeet import LocalJob, MemoryStore
+from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.values import HeldTables
+from watersmeet.errors import StateError
+from watersmeet.plan.model.job import JobPlan
+
+CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
+CHUNKS = 4
+
+SOURCES = """SET output_mode = changelog;
+CREATE TABLE c (k INT PRIMARY KEY NOT ENFORCED, v INT, w STRING, op STRING)
+    WITH ('connector' = 'file', 'path' = 'c', 'format' = 'json', 'op.column' = 'op');
+CREATE TABLE s (k INT PRIMARY KEY NOT ENFORCED, v INT, w STRING, n INT, op STRING)
+    WITH ('connector' = 'file', 'path' = 's', 'format' = 'json', 'op.column' = 'op', 'sequence.by' = 'n');
+CREATE TABLE o (k INT, j INT, v INT, w STRING, d INT)
+    WITH ('connector' = 'file', 'path' = 'o', 'format' = 'json', 'diff.column' = 'd');
+CREATE TABLE l (j INT, v INT, w STRING, d INT)
+    WITH ('connector' = 'file', 'path' = 'l', 'format' = 'json', 'diff.column' = 'd');
+CREATE TABLE p (k INT PRIMARY KEY NOT ENFORCED, v INT, w STRING)
+    WITH ('connector' = 'memory', 'changes' = 'snapshot');
+"""
+KINDS = (
+    ("{t} {0}", 1),
+    ("{t} {0} {join} o {1} ON {0}.k = {1}.k", 2),
+    ("{t} {0} JOIN o {1} ON {0}.k = {1}.k AND {0}.v <= {1}.v + 1", 2),
+    ("{t} {0} JOIN o {1} ON {0}.k = {1}.k JOIN l {2} ON {1}.j = {2}.j", 3),
+    ("o {0} JOIN {t} {1} ON {0}.k = {1}.k LEFT JOIN l {2} ON {0}.j = {2}.j", 3),
+    ("(SELECT k, max(v) AS v, min(w) AS w FROM {t} GROUP BY k) {0} JOIN o {1} ON {0}.k = {1}.k", 2),
+    ("(SELECT * FROM {t} WHERE v > 1) {0} LEFT JOIN o {1} ON {0}.k = {1}.k", 2),
+    ("(SELECT k, v, w FROM {t} UNION ALL SELECT a.k, b.v, b.w FROM {t} a JOIN l b ON b.v = a.v) {0}", 1),
+    ("o {0}", 1),
+)
+"""Texts with a table, aliases and a kind of join; how many inputs there are."""
+
+
+def draw_kind(rng: random.Random) -> tuple[str, int, str, str]:
+    text, count = rng.choice(KINDS)
+    join = rng.choice(["JOIN", "LEFT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"])
+    return text, count, rng.choice(["c", "c", "s", "p"]), join
+
+
+def draw_query(rng: random.Random, number: int, kind: tuple[str, int, str, str]) -> str:
+    text, count, table, join = kind
+    aliases = [f"{letter}{rng.choice(['', number])}" for letter in rng.choice(["xyz", "efg"])]
+    rows = text.format(*aliases, t=table, join=join)
+    shown = aliases[: 1 if "SEMI" in rows or "ANTI" in rows else count]
+    columns = [f"{alias}.{column}" for alias in shown for column in "vw" if rng.random() < 0.5]
+    columns = columns or [f"{shown[-1]}.v"]
+    columns += [f"{shown[0]}.v * {shown[-1]}.v"] if rng.random() < 0.3 else []
+    where = rng.choice(["", "", "", f" WHERE {shown[-1]}.v > 1", f" WHERE coalesce({shown[0]}.v, 0) < 3"])
+    if rng.random() < 0.4:
+        calls = rng.sample(
+            [
+                f"sum({shown[0]}.v * 2) AS a",
+                f"max({shown[-1]}.w) AS b",
+                "count(*) AS e",
+                f"sum({shown[-1]}.v) AS f",
+            ],
+            2,
+        )
+        having = rng.choice(["", " HAVING count(*) > 1"])
+        select = f"{shown[0]}.w, {', '.join(calls)} FROM {rows}{where} GROUP BY {shown[0]}.w{having}"
+    else:
+        listed = ", ".join(f"{column} AS c{place}" for place, column in enumerate(columns))
+        select = f"{listed} FROM {rows}{where}"
+    return (
+        f"CREATE TABLE out{number} WITH ('connector' = 'file', 'path' = 'out/{number}', 'format' = 'json');\n"
+        f"INSERT INTO out{number} SELECT {select};\n"
+    )
+
+
+def draw_queries(rng: random.Random) -> list[str]:
+    kinds = [draw_kind(rng) for _ in range(rng.choice([1, 1, 2]))]
+    return [draw_query(rng, place, rng.choice(kinds)) for place in range(rng.choice([2, 2, 3, 4]))]
+
+
+def draw_ticks(rng: random.Random) -> list[dict[str, list[tuple[dict[str, Any], int]]]]:
+    """Valid changes and deletes of what is not there."""
+    ticks, held = [], dict[int, dict[str, Any]]()
+    for tick in range(rng.randrange(4, 9)):
+
+        def values() -> dict[str, Any]:
+            return {"k": rng.choice([0, 1, 2, 3]), "v": rng.randrange(4), "w": rng.choice(["p", "q", None])}
+
+        rows: dict[str, list[tuple[dict[str, Any], int]]] = {}
+        for name in "cs":
+            rows[name] = [
+                (values() | {"n": tick * 3 + rng.randrange(6), "op": rng.choice("IID")}, 1)
+                for _ in range(rng.randrange(4))
+            ]
+        for name in "ol":
+            rows[name] = [
+                (values() | {"j": rng.randrange(3), "d": rng.choice([1, 1, 2, -1])}, 1)
+                for _ in range(rng.randrange(5))
+            ]
+        for row in rows["c"]:
+            del row[0]["n"]
+        for row in rows["l"]:
+            del row[0]["k"]
+        changes = []
+        for _ in range(rng.randrange(3)):
+            key = rng.randrange(4)
+            if key in held:
+                changes.append((held.pop(key), -1))
+            if rng.random() < 0.7:
+                held[key] = values() | {"k": key}
+                changes.append((held[key], 1))
+        rows["p"] = changes
+        ticks.append(rows)
+    return ticks
+
+
+def planned(texts: list[str]) -> JobPlan:
+    return watersmeet.plan_job(watersmeet.parse_job(SOURCES + "".join(texts)))
+
+
+class Killed(Exception):
+    pass
+
+
+class Played:
+    """A job over ticks. ``rough``: it is opened again, fails and is repeated, by chance."""
+
+    def __init__(self, texts: list[str], rng: random.Random, *, rough: bool) -> None:
+        self._rng, self._rough = rng, rough
+        self._store, self._tables = MemoryStore(), HeldTables()
+        self._texts, self._changed = texts, False
+        self.job = self._opened(texts)
+
+    def _opened(self, texts: list[str]) -> LocalJob:
+        change = self._changed
+        return LocalJob(planned(texts), self._store, tables=self._tables, change_queries=change)
+
+    def goes(self, text: str) -> None:
+        self._texts = [other for other in self._texts if other is not text]
+        self._changed = True
+        self.job = self._opened(self._texts)
+
+    def tick(self, rows: Any) -> dict[str, Any]:
+        rng = self._rng
+        if self._rough and rng.random() < 0.3:
+            self.job = self._opened(self._texts)
+        self.job.partitions = rng.choice([1, 2, 3])
+        if self._rough and rng.random() < 0.3:
+            self._fails(rows)
+            rows = rows | {"p": []}  # it holds them now
+        result = self.job.tick(rows)
+        return {
+            name: (
+                Counter(map(repr, result.rows[name])),
+                told.state,
+                told.account,
+                Counter(alias for alias, _ in told.missing_deletes),
+            )
+            for name, told in result.result.queries.items()
+        }
+
+    def _fails(self, rows: Any) -> None:
+        """A tick ends before it is committed, and an attempt of another run repeats it."""
+
+        def killed(*_: Any) -> None:
+            raise Killed
+
+        self.job.driver.commit = killed  # type: ignore[method-assign]
+        with pytest.raises(Killed):
+            self.job.tick(rows)
+        self.job = self._opened(self._texts)
+        self.job.driver.repeat()
+        self.job.partitions = self._rng.choice([1, 2, 3])
+
+
+@pytest.fixture(autouse=True)
+def merge_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_each_query_is_what_it_is_alone(seed: int, chunk: int) -> None:
+    for number in range(seed + chunk, seed + CASES, CHUNKS):
+        rng = random.Random(number)
+        texts = draw_queries(rng)
+        ticks = draw_ticks(rng)
+        goes = rng.choice([None, rng.randrange(len(texts))])
+        leaves = rng.randrange(1, len(ticks))
+        alone = [Played([text], rng, rough=False) for text in texts]
+        together = Played(texts, rng, rough=True)
+        for tick, rows in enumerate(ticks):
+            if goes is not None and tick == leaves:
+                try:
+                    together.goes(texts[goes])
+                except StateError as error:
+                    assert "lack" in error.message or error.code == "changed-sources"
+                    break
+            found = together.tick(rows)
+            for place, own in enumerate(alone):
+                name = f"out{place}"
+                expected = own.tick(rows)[name]
+                if goes == place and tick >= leaves:
+                    continue
+                if " p " in texts[place]:  # changes of columns that only others keep are counted, too
+                    found[name], expected = ((*told[:2], told[3]) for told in (found[name], expected))
+                assert found[name] == expected, f"random-{number}, tick {tick + 1}: {''.join(texts)}"
