@@ -77,17 +77,17 @@ def with_taken(
     may_take: MayTake = lambda query, node, other, there: True,
 ) -> tuple[QueryPlan, ...]:
     """The queries, each with the rows that it takes of those before."""
-    found = list(_found(queries, may_take))
-    if not found:
+    pairs = list(_found(queries, may_take))
+    if not pairs:
         return tuple(queries)
-    involved = {same.own.owner for same in found} | {same.other.owner for same in found}
+    involved = {same.own.owner for same in pairs} | {same.other.owner for same in pairs}
     asked: dict[int, dict[StageKey, list[Expr]]] = {number: {} for number in involved}
     wide, derived = list(queries), dict[int, Mapping[StageKey, Derived]]()
     wanted: list[tuple[_Same, Sequence[str], Mapping[str, Expr]]] = []
     for number in sorted(involved, reverse=True):  # what a query needs of those before depends on those after
         others = ForOthers(asked[number])
         wide[number], derived[number] = replanned(queries[number], others), others.derived
-        for same in found:
+        for same in pairs:
             if same.own.owner != number:
                 continue
             asked_for = _needed(wide[number], same.own.node)
@@ -239,7 +239,12 @@ def _stage_key(query: Query) -> object:
     if aggregation is not None:
         columns = (*aggregation.keys, *aggregation.aggregates)
         having = None if aggregation.having is None else text_of(aggregation.having)
-        groups = (aggregation.window, tuple((c.name, _text(c.expr, own)) for c in columns), having)
+        groups = (
+            repr(aggregation.window),
+            repr(aggregation.ranking),
+            tuple((c.name, _text(c.expr, own)) for c in columns),
+            having,
+        )
     return _relation_key(query), outputs, groups
 
 

@@ -23,6 +23,7 @@ from watersmeet.engine.driver.identity import Identity, identity_of
 from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below
+from watersmeet.engine.driver.opening.as_kept import check_as_kept
 from watersmeet.engine.driver.opening.changed_queries import Change, with_changed
 from watersmeet.engine.driver.opening.changed_sources import said_of_sources
 from watersmeet.engine.driver.opening.checks import check_columns, check_same_job, verify_files
@@ -162,6 +163,7 @@ class TickDriver:
         manifest = load_newest(store)
         if manifest is not None:
             check_same_job(manifest, plan, may_change=change_queries)
+            check_as_kept(plan, manifest)
             if verify:
                 verify_files(manifest, store)
         driver = cls(plan, schemas, store, manifest, started_us, tables or {}, snapshots or {}, zoned=zoned)

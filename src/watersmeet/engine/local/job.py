@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.driver.driver import TickDriver, TickResult
+from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.tables import TableReader
 from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
 from watersmeet.engine.local.tables import LocalSnapshot, reader_of
@@ -28,6 +29,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.spec.model import Column, OutputMode, Source
 from watersmeet.spec.options.changes import diff_of
 from watersmeet.spec.time_zones import UTC
+from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import Store
 
 Row = Mapping[str, Any]
@@ -110,7 +112,7 @@ class LocalJob:
                     hint="run it on Spark, or leave SET time_zone out",
                 )
             _refuse_computed_by_spark(query)
-        self.plan = plan
+        self.plan = plan = as_kept(plan, load_newest(store))
         self.store = store
         self.partitions = partitions
         self._watcher = watcher

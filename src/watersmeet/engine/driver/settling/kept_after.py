@@ -19,7 +19,7 @@ from watersmeet.state.store import Store
 
 @dataclass(frozen=True)
 class KeptBefore:
-    """What is known of a side besides its tick's work: its node's ``shape``, and its ``place`` there; its
+    """What there is to say of a side besides its tick's work: its node's ``shape``, and its ``place`` there; its
     ``title``, for people; whether a reading ``replaces`` its rows; its ``arrangement`` as of the last tick;
     how fast its rows come now."""
 
@@ -32,13 +32,13 @@ class KeptBefore:
 
 
 def kept_after(
-    work: SideWork, reports: Sequence[SideReport], known: KeptBefore, store: Store, tick: int
+    work: SideWork, reports: Sequence[SideReport], side: KeptBefore, store: Store, tick: int
 ) -> Arrangement:
     """What the side keeps after the tick."""
     merged_away = work.merged_away()
     old = [] if work.replaced else [live for live in work.runs if live.run.name not in merged_away]
     old += [LiveRun(run=live.run) for live in work.taken_over]
-    shape, place = known.shape, known.place
+    shape, place = side.shape, side.place
     if not shape.kept_anew:
         old += [LiveRun(run=run) for run in work.new_runs]
     layout = shape.stored[place].layout
@@ -47,7 +47,7 @@ def kept_after(
     for live in old:
         released = live.released + sum(report.released.get(live.run.name, 0) for report in reports)
         released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in reports)
-        if (released >= live.run.rows and not known.replaces) or whole_run_released(
+        if (released >= live.run.rows and not side.replaces) or whole_run_released(
             live.run, layout.releasing, work.new_limits
         ):
             continue
@@ -73,13 +73,13 @@ def kept_after(
                 cursors=cursors or live.cursors,
             )
         )
-    _check_merged(known.title, work, merged_away, reports)
+    _check_merged(side.title, work, merged_away, reports)
     _unite(store, tick, runs, by_several)
     for report in reports:
         fresh = [*report.merged, *report.inserted]
         runs += [live for live in fresh if live.released < live.run.rows or live.merged_from]
     runs.sort(key=lambda live: live.run.tick)  # else as they came: a repeated tick repeats itself
-    before = known.arrangement
+    before = side.arrangement
     index, candidates = next_index(layout, before.index, before.candidates, reports)
     return Arrangement(
         index=index,
@@ -88,7 +88,7 @@ def kept_after(
         limits=work.new_limits,
         retained=sum(live.retained for live in runs),
         most=max(before.most, sum(live.stored for live in runs)),
-        paces=dict(known.paces),
+        paces=dict(side.paces),
     )
 
 

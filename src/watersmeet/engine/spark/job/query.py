@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.rebuild import BATCH, COMPACT_INTERVAL, OFFSETS, TOPICS
@@ -52,6 +53,7 @@ from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import UNKNOWN, Outputs, Ticks
 from watersmeet.plan.identity.settings import digest_of
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import make_private
 
 LONGEST_IDLE_S, SHORTEST_IDLE_S = 5.0, 1.0
@@ -203,6 +205,7 @@ class JobRun:
 
     def _build(self) -> None:
         settings, spark = self.settings, self.spark
+        self.plan = as_kept(self.plan, load_newest(self.checkpoint.store))
         sources = self.plan.sources
         self.brokers = Brokers(spark, sources)
         partitions = self.brokers.partitions()
