@@ -38,7 +38,7 @@ def node_shapes(
     query: QueryPlan,
     schemas: Mapping[str, pa.Schema],
     shared: dict[str, SideShape],
-    others: Mapping[str, list[NodeShape]],
+    others: Mapping[str, list[NodeShape]] | None = None,
     *,
     zoned: bool,
 ) -> list[NodeShape]:
@@ -57,7 +57,7 @@ def node_shapes(
 
     def beneath(feed: FeedPlan) -> list[NodeShape]:
         """The nodes among which that is whose rows a feed brings."""
-        return shapes if feed.query is None else others[feed.query]
+        return shapes if feed.query is None or others is None else others[feed.query]
 
     of_inputs: dict[str, pa.Schema] = {}
     for node in query.nodes:
