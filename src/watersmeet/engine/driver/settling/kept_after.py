@@ -19,9 +19,8 @@ from watersmeet.state.store import Store
 
 @dataclass(frozen=True)
 class KeptBefore:
-    """What there is to say of a side besides its tick's work: its node's ``shape``, and its ``place`` there; its
-    ``title``, for people; whether a reading ``replaces`` its rows; its ``arrangement`` as of the last tick;
-    how fast its rows come now."""
+    """A side: its node's ``shape``, and its ``place`` there; its ``title``, for people; whether a reading
+    ``replaces`` its rows; its ``arrangement`` as of the last tick; how fast its rows come now."""
 
     shape: NodeShape
     place: int
