@@ -20,7 +20,7 @@ from watersmeet.names import node_alias
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.join_inputs import refs
 from watersmeet.plan.model.job import QueryPlan, Taken, TakenNode
-from watersmeet.plan.model.nodes import GroupedPlan, GroupPlan, NodePlan, PassPlan, RestPlan
+from watersmeet.plan.model.nodes import NodePlan, PassPlan, RestPlan
 from watersmeet.plan.model.sides import FeedPlan, SidePlan, joined_name
 from watersmeet.plan.nodes.feed import Derived, needed
 from watersmeet.plan.nodes.for_others import ForOthers, StageKey, column_of
@@ -154,11 +154,12 @@ def _of_query(
     """What a query, or stage, can take; ``first``: of the first that makes the same. What it makes itself
     comes to be in ``fresh``."""
     node, made = plan.nodes[root], list[_Rows]()
-    if all(map(_is_kept, query.every)) and not isinstance(node, PassPlan):
-        if isinstance(node, GroupPlan) or not isinstance(node, GroupedPlan):
-            made.append(_Rows(number, stage, query, root, isinstance(node, GroupPlan)))
-        if isinstance(node, GroupedPlan) and node.side.feed is not None:
-            made.append(_Rows(number, stage, query, node.side.feed.node, False))
+    if all(map(_is_kept, query.every)):
+        grouped = node.grouped
+        if node.is_for_all:
+            made.append(_Rows(number, stage, query, root, grouped is not None))
+        if grouped is not None and grouped.feed is not None:
+            made.append(_Rows(number, stage, query, grouped.feed.node, False))
     for rows in made:
         same = first(rows)
         if same is not None:
@@ -282,10 +283,7 @@ def _needed(plan: QueryPlan, number: int) -> list[str]:
     columns = sorted({name for expr in exprs for _, name in refs(expr)})
     if columns:
         return columns
-    root = plan.nodes[number]
-    if isinstance(root, GroupPlan):
-        return [(*(name for name, _ in root.keys), *(call.name for call in root.calls))[0]]
-    return [next(side.joined(name) for side in root.leaving for name in side.carried)]
+    return [plan.nodes[number].any_column]
 
 
 def _exprs(rows: _Rows, derived: Derived) -> dict[str, Expr]:

@@ -203,8 +203,7 @@ class TickDriver:
             rows_by_side = {name: a.retained for node in nodes for name, a in node.arrangements.items()}
             retained[query.name] = {side.name: rows_by_side.get(side.name, 0) for side in query.sides}
             for taken in query.taken:
-                of_maker = retained[taken.query]
-                retained[query.name] |= {own: of_maker[there] for own, there in taken.aliases}
+                retained[query.name] |= {own: retained[taken.query][there] for own, there in taken.aliases}
         return retained
 
     def begin(self, clock_us: int) -> TickStart:

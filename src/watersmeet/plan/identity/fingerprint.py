@@ -24,6 +24,7 @@ from watersmeet.plan.model.nodes import (
     NodePlan,
     PassPlan,
     RankPlan,
+    RestPlan,
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
@@ -85,6 +86,12 @@ def _by_kind(node: NodePlan, origins: Mapping[str, Origins]) -> dict[str, object
 @_by_kind.register
 def _(node: PassPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
     return {"kind": "PASS"}
+
+
+@_by_kind.register
+def _(node: RestPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    """Nobody asks: a fingerprint is that of the query with all its nodes."""
+    return {"kind": "REST"}
 
 
 @_by_kind.register

@@ -39,12 +39,24 @@ class NodePlan:
     noun: ClassVar[str] = ""
     rests: ClassVar[bool] = False
     """It is not run, and keeps nothing."""
+    is_for_all: ClassVar[bool] = True
+    """Other queries that ask for the same rows may take those of it."""
 
     number: int
     sides: tuple[SidePlan, ...]
     bounds: tuple[Bound, ...] = ()
     filters: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def grouped(self) -> SidePlan | None:
+        """The side of which it makes groups; None: it makes none."""
+        return None
+
+    @property
+    def any_column(self) -> str:
+        """One that leaves it."""
+        return next(side.joined(name) for side in self.leaving for name in side.carried)
 
     @property
     def tables(self) -> tuple[SidePlan, ...]:
@@ -98,6 +110,8 @@ class RestPlan(NodePlan):
 class PassPlan(NodePlan):
     """Rows of one side, put out as they come: of a query that does not join, or that joins beneath a UNION
     ALL alone."""
+
+    is_for_all: ClassVar[bool] = False
 
     @property
     def side(self) -> SidePlan:
@@ -296,6 +310,7 @@ class GroupedPlan(NodePlan):
     """
 
     noun: ClassVar[str] = "aggregation"
+    is_for_all: ClassVar[bool] = False
 
     keys: tuple[tuple[str, str], ...]
     calls: tuple[CallPlan, ...]
@@ -308,6 +323,14 @@ class GroupedPlan(NodePlan):
     @property
     def side(self) -> SidePlan:
         return self.sides[0]
+
+    @property
+    def grouped(self) -> SidePlan | None:
+        return self.side
+
+    @property
+    def any_column(self) -> str:
+        return [*(name for name, _ in self.keys), *(call.name for call in self.calls)][0]
 
     @property
     def leaving(self) -> tuple[SidePlan, ...]:
@@ -326,6 +349,8 @@ class GroupedPlan(NodePlan):
 class GroupPlan(GroupedPlan):
     """Groups over all rows: of a group whose rows change the result before is taken back, and the new one put
     out. Without keys there is one group, even of no row."""
+
+    is_for_all: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)

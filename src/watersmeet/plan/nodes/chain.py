@@ -187,8 +187,7 @@ class Chain:
             self.beneath_groups = others
         else:
             leaving = {*leaving, *others}
-        if not isinstance(root.node, GroupedNode) and not leaving:
-            leaving = {_any_column(root)}
+            leaving = leaving or {_any_column(root)}
         self.leaving[root.node.number] = leaving
         delta = self.query.delta
         in_delta = delta.numbers if isinstance(delta, DeltaJoin) else frozenset[int]()
@@ -262,9 +261,8 @@ class Chain:
             kept = Kept((available[0],), ())
         plan = plan_of(kept.kept)
         plan = replace(plan, timed=None if node.timed is None else joined_name(*node.timed))
-        self.leaving[plan.node] = needed(plan)
-        if isinstance(node, GroupedNode):
-            self.leaving[plan.node] = {*needed(plan), *self.beneath_groups}
+        of_others = self.beneath_groups if draft is self.drafts[-1] else ()
+        self.leaving[plan.node] = needed(plan).union(of_others)
         nullable = {(i.alias, c) for i in inputs if i.alias in node.nullable(side) for c in i.event_times}
         nullable |= node.open_times(side)
         self.sides[node.number, side] = SidePlan(
