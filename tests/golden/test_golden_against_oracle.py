@@ -30,6 +30,7 @@ TIMES = 6
 NOT_HERE = {
     "residual_by_spark": "Spark computes its condition",
     "groups": "the oracle groups over windows alone",
+    "window_changes": "streams of changes: tests/oracle/test_window_changes.py",
     "ranks": "above what is numbered this oracle has no group: tests/oracle/test_ranks.py",
     "windows": "Spark computes percentile_approx",
     "keyed": "tests/engine/nodes/test_upsert.py has an oracle of primary keys",

@@ -75,7 +75,7 @@ class Rule:
 
 def tree_grown(query: Planning) -> Problems:
     """Relations become nodes, each after those whose rows it takes; those of stages in trees of their own."""
-    query.tree = tree_of(query.asked.query, query.options.time_zone)
+    query.tree = tree_of(query.asked.query, query.options.time_zone, changes=is_changelog(query))
     return ()
 
 
@@ -96,11 +96,10 @@ def aggregates_legal(query: Planning) -> Problems:
         aggregation = stage.query.aggregation
         if aggregation is None:
             continue
-        is_root = stage is query.tree or aggregation.window is None
-        problems += check_calls(aggregation, is_root=is_root)
-        if aggregation.window is None:
-            is_final = query.options.output_mode is OutputMode.APPEND
-            problems += check_groups(aggregation, is_final=is_final)
+        by_tasks = aggregation.window is None or is_changelog(query)
+        problems += check_calls(aggregation, is_root=stage is query.tree or by_tasks)
+        if by_tasks:
+            problems += check_groups(aggregation, is_final=not is_changelog(query))
     return problems
 
 

@@ -118,11 +118,6 @@ def test_a_sum_that_is_too_great_fails_the_tick():
         job.tick(arriving(l=[{"t": 1, "v": 2**63 - 1}, {"t": 2, "v": 1}, {"t": 20}]))
 
 
-def test_windows_in_changelog_mode_are_not_yet_run():
-    with pytest.raises(PlanError, match="windows are not run yet in output_mode changelog"):
-        plan_of(windows("TUMBLE(TABLE l, DESCRIPTOR(t), 10)"), output_mode="changelog")
-
-
 def test_windows_whose_time_has_no_watermark_are_refused():
     """By the rule ``limit`` a join puts out watermarks of those times alone that it bounds."""
     columns = {"t": "BIGINT", "u": "BIGINT", "k": "STRING"}

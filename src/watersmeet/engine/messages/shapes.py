@@ -171,6 +171,11 @@ class NodeShape:
         return False
 
     @property
+    def telling(self) -> frozenset[str] | None:
+        """Columns by which no two rows that leave in a tick are equal; None: there may be such."""
+        return None
+
+    @property
     def elsewhere(self) -> Elsewhere | None:
         """The condition that its tasks do not compute, if there is one."""
         return None
@@ -224,6 +229,9 @@ class PassShape(NodeShape):
 class RestShape(NodeShape):
     """It has no tasks."""
 
+
+PANE = ours("pane")
+"""Stored column: the start of a pane, as times are stored."""
 
 DELETED = ours("deleted")
 """Stored column: at which clock a row of a primary key was deleted, µs; of rows that are there `MAX_TIME`."""
@@ -351,6 +359,15 @@ class SummedShape(NodeShape):
         return tuple(dict.fromkeys(column for _, column in self.keys))
 
     @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        """Those of them that rows that change together have in common."""
+        return self.by
+
+    @property
+    def telling(self) -> frozenset[str] | None:
+        return frozenset(name for name, _ in (*self.keys, *self.results))
+
+    @property
     def is_always(self) -> bool:
         """There is one group, even of no row."""
         return False
@@ -382,6 +399,40 @@ class GroupShape(SummedShape):
     @property
     def of_one(self) -> str:
         return f"{super().of_one}, every different value that MIN, MAX, DISTINCT and the like look at"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowGroupShape(SummedShape):
+    """Windows over the time ``time`` of the one side, and groups in them, whose rows come and go; see
+    `plan.model.nodes.WindowGroupPlan`. What is kept is of panes of the width ``pane``, by their start in the
+    column `PANE`. ``window_type``: of window_start and window_end."""
+
+    time: str
+    size: int
+    slide: int
+    pane: int
+    window_type: pa.DataType
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        return (PANE, *self.looked_up_by)
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column for _, column in self.keys))
+
+    @property
+    def joined_schema(self) -> pa.Schema:
+        windows = [pa.field(name, self.window_type) for name in (WINDOW_START, WINDOW_END)]
+        return pa.schema([*windows, *super().joined_schema])
+
+    @property
+    def telling(self) -> frozenset[str] | None:
+        return frozenset({WINDOW_START, *(name for name, _ in (*self.keys, *self.results))})
+
+    @property
+    def event_times(self) -> tuple[str, ...]:
+        return (WINDOW_START, WINDOW_END)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,7 @@ def closed_panes(shape: AggregateShape, partial: PartialShape, share: Share) -> 
         rows, kept = brought_and_kept(shape, partial.side, share, hashes)
         new = _made(shape, partial, rows.new_runs)
         yield from _closed(shape, partial, kept, new)
-        _release(kept, report)
+        release_sums(kept, report)
         if new is not None:
             _keep(shape, kept, new, share.tick, report)
     if len(parts) > 1:
@@ -164,7 +164,8 @@ def _closed(
             yield from cut(shape, result_rows(shape, groups, starts, ends, dict(shape.keys)))
 
 
-def _release(kept: SideSlice, report: SideReport) -> None:
+def release_sums(kept: SideSlice, report: SideReport) -> None:
+    """Release kept rows below the limits; the rows that they stand for are grouped."""
     for piece in kept.old:
         rows = kept.released(piece, is_new=False)
         if len(rows):

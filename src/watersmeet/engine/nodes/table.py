@@ -1,4 +1,5 @@
-"""Rows of tables, kept until they are deleted: a delete of what is not there is counted, and not put out."""
+"""Rows of tables, kept until they are deleted, and of streams of changes, kept until a delete of them would
+be late: a delete of what is not there is counted, and not put out."""
 
 from __future__ import annotations
 
@@ -26,5 +27,5 @@ def table_rows(shape: TableShape, share: Share) -> Iterator[pa.RecordBatch]:
         if change is not None:
             rows = np.arange(len(change.rows))
             yield from pad_changes(shape, Side.LEFT, change.rows.batch, rows, change.diff)
-    settle_changes(own, inserts, share.tick, report, marks)
+    settle_changes(own, inserts, share.tick, report, marks, has_partners=False)
     report_marks(own, marks.write(share.store, share.tick), report)

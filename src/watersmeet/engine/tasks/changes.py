@@ -196,6 +196,7 @@ def settle_changes(
     marks: MarkWriter,
     *,
     looked_up_after: bool = False,
+    has_partners: bool = True,
 ) -> None:
     """Write the inserts, release rows, merge runs, and note all that in the report. The marks that are given
     to ``marks`` are in the report when `report_marks` was told what was written.
@@ -203,9 +204,11 @@ def settle_changes(
     Args:
         looked_up_after: other nodes look the rows up in this tick, too: nobody here knows which have
             partners, and what was marked of runs that are merged away is told as well.
+        has_partners: rows are joined; of others it is only counted that they were released.
     """
-    inserted = _write_inserts(own, inserts, tick, report, marks, are_counted=not looked_up_after)
-    _release(own, report, are_counted=not looked_up_after)
+    are_counted = has_partners and not looked_up_after
+    inserted = _write_inserts(own, inserts, tick, report, marks, are_counted=are_counted)
+    _release(own, report, are_counted=are_counted)
     report.merged = merge_runs(own, tick, marks)
     merged_away = own.work.merged_away()
     for piece in own.old:

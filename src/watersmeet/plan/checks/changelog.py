@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
-from watersmeet.event_time import Side
 from watersmeet.plan.nodes.tree import Tree
 from watersmeet.spec.functions import signature_of
-from watersmeet.spec.model import Expr, OutputColumn
+from watersmeet.spec.model import Expr, Input, OutputColumn, WindowKind
 
 
 def check_changelog(tree: Tree, outputs: Sequence[OutputColumn]) -> list[PlanError]:
@@ -38,13 +37,14 @@ def _unsteady(expr: Expr) -> str | None:
 
 
 def _not_run_yet(tree: Tree) -> list[PlanError]:
-    names = ", ".join(i.alias for i in tree.inputs)
-    if any(part.query.aggregation is not None and part.query.aggregation.window for part in tree.every):
+    windows = (part.query.aggregation.window for part in tree.every if part.query.aggregation is not None)
+    if any(window is not None and window.kind is WindowKind.SESSION for window in windows):
         return [
             PlanError(
-                "windows are not run yet in output_mode changelog",
+                "SESSION windows are not run yet in output_mode changelog: a row that goes may cut a session"
+                " in two",
                 code="not-yet",
-                hint="GROUP BY without a window is: its groups change as rows come and go",
+                hint="TUMBLE and HOP are; or SET output_mode = append, where rows only come",
             )
         ]
     lookups = [i.alias for i in tree.inputs if i.as_of]
@@ -57,15 +57,26 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
                 hint="SET output_mode = append, or declare the table's changes as a stream of updates",
             )
         ]
-    if tree.root.passes and any(
-        source.changes or source.is_table for i in tree.root.inputs(Side.LEFT) for source in i.sources
-    ):
+    beside = [i for part in tree.every if (i := _beside_joins(part)) is not None]
+    if beside:
         return [
             PlanError(
-                f"a query without a join over a stream of rows that may be taken back ({names}) is not run"
-                " yet",
+                f'"{source.name}" is a stream of rows that may be taken back, in a UNION ALL with what joins'
+                " put out, and joined with nothing: that is not run yet",
                 code="not-yet",
-                hint="leave WATERMARK FOR out: rows of a table are kept until they are deleted",
+                hint="leave WATERMARK FOR out: rows of a table are kept until they are deleted; or INSERT"
+                " them by themselves",
             )
+            for i in beside
+            for source in i.sources
+            if source.changes
         ]
     return []
+
+
+def _beside_joins(tree: Tree) -> Input | None:
+    """The one input of a query, if it puts streams of changes together with the rows of joins."""
+    i = tree.query.relation
+    if not isinstance(i, Input) or i.is_table or not i.stages:
+        return None
+    return i if any(source.changes for source in i.sources) else None

@@ -19,7 +19,7 @@ from watersmeet.plan.explain.snapshots import compared_lines, snapshot_sections
 from watersmeet.plan.explain.state import shared_lines, state_sections
 from watersmeet.plan.explain.taken import taken_lines
 from watersmeet.plan.explain.upserts import changes_told, key_lines, upsert_sections
-from watersmeet.plan.explain.windows import as_written, window_sections
+from watersmeet.plan.explain.windows import as_written, window_group_sections, window_sections
 from watersmeet.plan.explain.words import (
     INDENT,
     Sections,
@@ -44,6 +44,7 @@ from watersmeet.plan.model.nodes import (
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
+    WindowGroupPlan,
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.plan.order.measured import MeasuredQuery
@@ -115,6 +116,7 @@ def _sections(node: NodePlan, query: QueryPlan) -> Sections:
 _sections.register(JoinPlan, join_sections)
 _sections.register(LookupPlan, lookup_sections)
 _sections.register(AggregatePlan, window_sections)
+_sections.register(WindowGroupPlan, window_group_sections)
 _sections.register(ArrangePlan, arrangement_sections)
 _sections.register(DeltaPlan, step_sections)
 _sections.register(UpsertPlan, upsert_sections)

@@ -10,7 +10,7 @@ from watersmeet.plan.explain.words import kind_name, node_name
 from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan
+from watersmeet.plan.model.nodes import JoinPlan, LookupPlan, NodePlan, WindowedPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import Behind, flows, incoming, key_in_time
 from watersmeet.spec.model import WatermarkRule, WindowKind
@@ -62,7 +62,7 @@ def _(node: LookupPlan, query: QueryPlan, key: str, came: Behind, left: Behind |
 
 
 @_through.register
-def _(node: AggregatePlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
+def _(node: WindowedPlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
     name = node_name(query, node)
     if key != node.time_key:
         yield f"{name}: ends here, for windows are over {node.time_key}"

@@ -28,8 +28,9 @@ def group_sections(node: GroupPlan, query: QueryPlan) -> Sections:
 def table_sections(node: TablePlan, query: QueryPlan) -> Sections:
     """What there is to say of a table that is joined with nothing."""
     kept = ", ".join(map(shown, node.side.kept))
+    late = ", or a delete of it would be late" if node.side.event_times else ""
     return [
-        ("Kept in state for", [f"{node.side.title}: every row, until it is deleted"]),
+        ("Kept in state for", [f"{node.side.title}: every row, until it is deleted{late}"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
         ("Columns in state", [f"{node.side.title}: {kept}"]),
     ]

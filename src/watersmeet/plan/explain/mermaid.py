@@ -17,7 +17,6 @@ from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified,
 from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import (
-    AggregatePlan,
     GroupedPlan,
     GroupPlan,
     LookupPlan,
@@ -26,6 +25,7 @@ from watersmeet.plan.model.nodes import (
     RankPlan,
     SnapshotPlan,
     UpsertPlan,
+    WindowedPlan,
 )
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import key_in_time
@@ -107,7 +107,7 @@ def _(node: SnapshotPlan, query: QueryPlan) -> str:
 
 
 @_shape.register
-def _(node: AggregatePlan, query: QueryPlan) -> str:
+def _(node: WindowedPlan, query: QueryPlan) -> str:
     return f"[[{_label(_windows(node, is_root=node is query.root))}]]"
 
 
@@ -189,7 +189,7 @@ def _table(node: LookupPlan) -> Iterator[str]:
     yield "as of the tick"
 
 
-def _windows(node: AggregatePlan, *, is_root: bool) -> Iterator[str]:
+def _windows(node: WindowedPlan, *, is_root: bool) -> Iterator[str]:
     """HAVING of the last ones is part of the query's filter."""
     yield f"{window_name(node)} over {node.time_key}"
     yield f"by {', '.join(['window', *map(plain, node.key_texts)])}"

@@ -10,7 +10,8 @@ from watersmeet.names import shown
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.explain.words import Sections, plain
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, GroupedPlan
+from watersmeet.plan.model.nodes import AggregatePlan, GroupedPlan, WindowedPlan, WindowGroupPlan
+from watersmeet.plan.nodes.aggregate import looks_at_values
 from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import Expr, WindowKind
 
@@ -30,7 +31,28 @@ def window_sections(node: AggregatePlan, query: QueryPlan) -> Sections:
     ]
 
 
-def window_name(node: AggregatePlan) -> str:
+def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
+    """What there is to say of windows whose results change until they close."""
+    is_root = node is query.root
+    calls = [plain(call.text) for call in node.calls if looks_at_values(call)]
+    values = f" and different value, because of {', '.join(calls)}" if calls else ""
+    most = distance(node.size, key_in_time(node, node.time_key))
+    kept = (
+        f"one row of sums per {pane_name(node)}, group{values}, until the last of its windows closes: at most"
+        f" {most} after its start, as the watermark goes"
+    )
+    return [
+        ("Windows", [f"{_window(node)}, and changes go out until then"]),
+        ("Grouped by", ["window_start, window_end", *map(plain, node.key_texts)]),
+        ("Aggregates", list(aggregate_lines(node))),
+        ("Groups that go out", [] if node.having is None or is_root else [plain(node.having)]),
+        ("Kept in state for", [f"{node.side.title}: {kept}"]),
+        ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
+        ("Spread over tasks", [_spread(node)]),
+    ]
+
+
+def window_name(node: WindowedPlan) -> str:
     """``TUMBLE of 10 min``."""
 
     def shown(value: int) -> str:
@@ -56,7 +78,7 @@ def as_written(query: QueryPlan, expr: Expr) -> Expr:
     )
 
 
-def _window(node: AggregatePlan) -> str:
+def _window(node: WindowedPlan) -> str:
     key = node.time_key
     if node.kind is WindowKind.SESSION:
         gap = distance(node.size, key_in_time(node, key))
@@ -87,7 +109,7 @@ def _kept(node: AggregatePlan) -> str:
     return f"{what} until {which}: at most {most} after {since}, as the watermark goes"
 
 
-def pane_name(node: AggregatePlan) -> str:
+def pane_name(node: WindowedPlan) -> str:
     """For what of the time there is a row of partial aggregates: ``window``, ``pane of 1 min``."""
     if node.pane == node.size:
         return "window"
@@ -106,5 +128,5 @@ def _columns(node: AggregatePlan) -> Iterator[str]:
             yield f"partial {text}"
 
 
-def _spread(node: AggregatePlan) -> str:
+def _spread(node: WindowedPlan) -> str:
     return "by ranges of the hash of what is grouped by" if node.keys else "one task: there is no key"

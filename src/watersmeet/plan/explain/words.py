@@ -7,7 +7,7 @@ from functools import singledispatch
 from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, GroupPlan, LookupPlan, MatchPlan, NodePlan, RankPlan
+from watersmeet.plan.model.nodes import GroupPlan, LookupPlan, MatchPlan, NodePlan, RankPlan, WindowedPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.spec.model import Input, JoinKind, Sink
 
@@ -56,7 +56,7 @@ def _(node: DeltaPlan) -> str:
 
 
 @title_of.register
-def _(node: AggregatePlan) -> str:
+def _(node: WindowedPlan) -> str:
     return f"{node.kind.value} windows of {node.side.title}"
 
 

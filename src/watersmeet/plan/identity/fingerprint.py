@@ -28,6 +28,7 @@ from watersmeet.plan.model.nodes import (
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
+    WindowGroupPlan,
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.spec.model import Options, OutputMode, Source
@@ -147,6 +148,19 @@ def _(node: AggregatePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
     return {
         "partial": not node.keeps_rows,
         "kind": node.kind.value,
+        "time": node.time,
+        "size": node.size,
+        "slide": node.slide,
+        "keys": _digests(rows, (column for _, column in node.keys)),
+    }
+
+
+@_by_kind.register
+def _(node: WindowGroupPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    rows = origins[node.side.name]
+    return {
+        "kind": "WINDOW GROUPS",
+        "windows": node.kind.value,
         "time": node.time,
         "size": node.size,
         "slide": node.slide,

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from watersmeet.names import is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.model.nodes import AggregatePlan, GroupedPlan, NodePlan, RankPlan
+from watersmeet.plan.model.nodes import GroupedPlan, NodePlan, RankPlan, WindowedPlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Expr
 
@@ -132,7 +132,7 @@ def _of_alias(side: SidePlan, origin: Origin) -> Origin:
 
 
 @_leaving.register
-def _(node: AggregatePlan, by_side: Mapping[str, Origins]) -> Origins:
+def _(node: WindowedPlan, by_side: Mapping[str, Origins]) -> Origins:
     ends = {
         name: Origin(digest_of(["window", node.number, name]), name) for name in (WINDOW_START, WINDOW_END)
     }

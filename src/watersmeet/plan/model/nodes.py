@@ -367,7 +367,7 @@ class RankPlan(GroupedPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AggregatePlan(GroupedPlan):
+class WindowedPlan(GroupedPlan):
     """Windows over a time of its one side, and groups in them.
 
     ``time``: its column. ``size`` and ``slide`` as in `spec.model.Window`.
@@ -377,13 +377,6 @@ class AggregatePlan(GroupedPlan):
     time: str
     size: int
     slide: int
-    from_rows: tuple[str, ...] = ()
-    """The calls, as written, for which all rows have to be kept."""
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Rows are kept until their windows close; else partial aggregates per pane and group."""
-        return self.kind is WindowKind.SESSION or bool(self.from_rows)
 
     @property
     def pane(self) -> int:
@@ -402,3 +395,22 @@ class AggregatePlan(GroupedPlan):
     @property
     def watermark_keys(self) -> tuple[str, ...]:
         return (WINDOW_START, WINDOW_END)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregatePlan(WindowedPlan):
+    """Windows whose results go out once, when they close."""
+
+    from_rows: tuple[str, ...] = ()
+    """The calls, as written, for which all rows have to be kept."""
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Rows are kept until their windows close; else partial aggregates per pane and group."""
+        return self.kind is WindowKind.SESSION or bool(self.from_rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowGroupPlan(WindowedPlan):
+    """Windows whose rows come and go: of one that changes the result before is taken back, and the new one
+    put out, until it closes."""

@@ -40,6 +40,7 @@ from watersmeet.plan.model.nodes import (
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
+    WindowGroupPlan,
 )
 from watersmeet.plan.model.sides import FeedPlan, SidePlan, joined_name
 from watersmeet.plan.nodes.aggregate import Groups, from_rows, groups_of, with_texts
@@ -65,8 +66,9 @@ from watersmeet.plan.nodes.tree import (
     TableNode,
     Tree,
     UpsertNode,
+    WindowGroupNode,
 )
-from watersmeet.spec.model import Column, Expr, Input, JoinKind, StageBranch
+from watersmeet.spec.model import Column, Expr, Input, JoinKind, StageBranch, WindowKind
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,22 @@ class GroupedFields(TypedDict):
     results: tuple[Column, ...]
     key_texts: tuple[str, ...]
     having: str | None
+
+
+class WindowedFields(TypedDict):
+    """What the plans of all kinds with windows have besides; see `WindowedPlan`."""
+
+    kind: WindowKind
+    time: str
+    size: int
+    slide: int
+
+
+def _windowed(node: AggregateNode, ready: _Ready) -> WindowedFields:
+    of_nodes = ready.sides[Side.LEFT].feed is not None
+    window = node.window
+    time = joined_name(*node.timed) if of_nodes else node.timed[1]
+    return WindowedFields(kind=window.kind, time=time, size=window.size, slide=window.slide)
 
 
 @dataclass
@@ -372,15 +390,16 @@ class Chain:
 
     @_planned.register
     def _(self, node: AggregateNode, ready: _Ready) -> NodePlan:
-        side, calls = ready.sides[Side.LEFT], self.groups[node.number].calls
+        calls = self.groups[node.number].calls
         return AggregatePlan(
             **self._grouped(node, ready),
-            kind=node.window.kind,
-            time=node.timed[1] if side.feed is None else joined_name(*node.timed),
-            size=node.window.size,
-            slide=node.window.slide,
+            **_windowed(node, ready),
             from_rows=from_rows(calls, {column.name: column.type for column in node.asked.columns}),
         )
+
+    @_planned.register
+    def _(self, node: WindowGroupNode, ready: _Ready) -> NodePlan:
+        return WindowGroupPlan(**self._grouped(node, ready), **_windowed(node, ready))
 
     @_planned.register
     def _(self, node: GroupNode, ready: _Ready) -> NodePlan:

@@ -224,7 +224,8 @@ class SnapshotNode(Node):
 
 @dataclass(frozen=True)
 class TableNode(Node):
-    """The rows of tables that are joined with nothing: what may be taken back has to be there."""
+    """The rows of tables, and of streams of changes, that are joined with nothing: what may be taken back has
+    to be there."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,11 @@ class AggregateNode(GroupedNode):
     def timed(self) -> Ref:
         (time,) = refs(self.window.time)
         return time
+
+
+@dataclass(frozen=True)
+class WindowGroupNode(AggregateNode):
+    """Windows whose results change with their rows, until they close."""
 
 
 @dataclass(frozen=True)
@@ -303,8 +309,15 @@ class Tree:
         return tuple(i for tree in self.every for i in tree.query.inputs)
 
 
-def tree_of(query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = None) -> Tree:
-    """The nodes of a query and of its stages."""
+def _is_kept_alone(i: Input) -> bool:
+    """Of the one input of a query: nobody else keeps the rows that may be taken back."""
+    return bool(i.sources) and not i.as_of and (i.is_table or (i.changes and not i.stages))
+
+
+def tree_of(
+    query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = None, *, changes: bool = False
+) -> Tree:
+    """The nodes of a query and of its stages. ``changes``: what is put out may be taken back."""
     numbers = count() if numbers is None else numbers
     nodes: list[Node] = []
     stages: dict[tuple[str, int], Tree] = {}
@@ -313,7 +326,7 @@ def tree_of(query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = 
         if isinstance(part, Input):
             for place, branch in enumerate(part.branches):
                 if isinstance(branch, StageBranch):
-                    stages[part.alias, place] = tree_of(branch.stage, time_zone, numbers)
+                    stages[part.alias, place] = tree_of(branch.stage, time_zone, numbers, changes=changes)
             return part
         children = (build(part.left), build(part.right))
         kind = LookupNode if part.is_lookup else JoinNode
@@ -329,10 +342,11 @@ def tree_of(query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = 
         top = added(SnapshotNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
     elif isinstance(top, Input) and top.primary_key is not None:
         top = added(UpsertNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
-    elif isinstance(top, Input) and top.sources and top.is_table and not top.as_of:
+    elif isinstance(top, Input) and _is_kept_alone(top):
         top = added(TableNode(next(numbers), (top,), part, time_zone=time_zone))
     if asked is not None and asked.window is not None:
-        added(AggregateNode(next(numbers), (top,), part, asked, asked.window, time_zone=time_zone))
+        windows = WindowGroupNode if changes else AggregateNode
+        added(windows(next(numbers), (top,), part, asked, asked.window, time_zone=time_zone))
     elif asked is not None and asked.ranking is not None:
         added(RankNode(next(numbers), (top,), part, asked, asked.ranking, time_zone=time_zone))
     elif asked is not None:

@@ -20,7 +20,7 @@ from watersmeet.event_time import DAY_US, Side
 from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, NodePlan, WindowedPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan, joined_name
 from watersmeet.plan.order.measured import MeasuredSide
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Source, WatermarkRule, WindowKind
@@ -140,7 +140,7 @@ def _(node: ArrangePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) 
 
 
 @_flows.register
-def _(node: AggregatePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
+def _(node: WindowedPlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
     """A window's end is behind as the time is, its start by its length more; how long a session gets, nobody
     knows."""
     if node.time_key not in behind_by_key:

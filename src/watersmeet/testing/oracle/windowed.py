@@ -8,6 +8,7 @@ is taken off there, and nowhere above.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +24,14 @@ from watersmeet.testing.oracle.values import (
     NEVER,
     Refused,
     Unsupported,
+    bag_key,
     duration,
     from_json,
     kind_of,
     saturate,
     to_json,
 )
-from watersmeet.testing.oracle.windows import WINDOW, WindowState, read_windows
+from watersmeet.testing.oracle.windows import WINDOW, ChangingWindowState, WindowState, read_windows
 
 DECLARED = {
     "int": "BIGINT",
@@ -77,6 +79,14 @@ def run_windowed_case(case: dict[str, Any]) -> list[dict[str, Any]]:
     return lines
 
 
+def is_changelog(case: dict[str, Any]) -> bool:
+    return bool(case.get("options", {}).get("output_mode") == "changelog")
+
+
+def _without_diff(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    return {name: value for name, value in row.items() if name != "_diff"}, row.get("_diff", 1)
+
+
 def _parsed(query: str) -> exp.Select:
     """Spark's grammar has no table as an argument, and SESSION is a word of its own there."""
     text = re.sub(r"\b(TUMBLE|HOP|SESSION)\s*\(\s*TABLE\s+(\w+)", r"\1_OF((SELECT * FROM \2)", query)
@@ -89,7 +99,8 @@ def _parsed(query: str) -> exp.Select:
 
 @dataclass
 class Told:
-    """Of one tick: the rows as case files write them, all output watermarks, late rows, retained rows."""
+    """Of one tick: the rows as case files write them (of changes with `_diff`), all output watermarks, late
+    rows, retained rows."""
 
     rows: list[dict[str, Any]]
     marks: dict[str, Any]
@@ -133,6 +144,8 @@ class Stream:
         self.now = 0.0
         self.lenient = case.get("options", {}).get("lenient", False)
         self.mark_kinds = {f"{prefix}{alias}.{t}": self.kinds[t] for t in self.marks}
+        self.changes = is_changelog(case)
+        self.there: Counter[Any] = Counter()
 
     @property
     def times(self) -> dict[str, str]:
@@ -144,16 +157,19 @@ class Stream:
             self.clock.restart(self.now)
             return self._told([], [])
         self.now += step.get("clock", 0)
-        rows, late = [], []
+        rows: list[dict[str, Any]] = []
+        late: list[dict[str, Any]] = []
+        for raw, diff in self._summed(step):
+            values = {c: from_json(raw.get(c), t) for c, t in self.columns.items()}
+            below = {t: saturate(mark - self.lateness) for t, mark in self.marks.items()}
+            if any(values[t] is not None and values[t] < limit for t, limit in below.items()):
+                late += [{"stream": self.name, "row": {c: raw.get(c) for c in self.columns}}] * abs(diff)
+            elif all(values[t] is not None for t in self.marks):
+                rows += self._taken(values, diff) if self.changes else [values]
         for name, raw, *_ in step.get("rows", []):
             if name != self.name:
                 continue
             values = {c: from_json(raw.get(c), t) for c, t in self.columns.items()}
-            below = {t: saturate(mark - self.lateness) for t, mark in self.marks.items()}
-            if any(values[t] is not None and values[t] < limit for t, limit in below.items()):
-                late.append({"stream": name, "row": {c: raw.get(c) for c in self.columns}})
-            elif all(values[t] is not None for t in self.marks):
-                rows.append(values)
             self.clock.row(values, raw.get("_partition") or "", self.now)
         for name in step.get("idle", []):
             stream, _, partition = name.partition("/")
@@ -168,6 +184,25 @@ class Stream:
         tick_all({self.name: self.clock}, self.now)
         self.marks = {t: max(mark, self.clock.marks[t]) for t, mark in self.marks.items()}
         return self._told(rows, late)
+
+    def _summed(self, step: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
+        """The stream's rows of a step with their diffs; changes summed per equal row."""
+        rows = [
+            (raw, diff[0] if diff else 1) for name, raw, *diff in step.get("rows", []) if name == self.name
+        ]
+        if not self.changes:
+            return rows
+        sums: dict[Any, tuple[dict[str, Any], int]] = {}
+        for raw, diff in rows:
+            key = bag_key({c: from_json(raw.get(c), t) for c, t in self.columns.items()})
+            sums[key] = (raw, sums.get(key, (raw, 0))[1] + diff)
+        return [change for change in sums.values() if change[1]]
+
+    def _taken(self, values: dict[str, Any], diff: int) -> list[dict[str, Any]]:
+        """A change on time; of a delete what there is to delete."""
+        diff = max(diff, -self.there[bag_key(values)])
+        self.there[bag_key(values)] += diff
+        return [{**values, "_diff": diff}] if diff else []
 
     def _told(self, rows: list[dict[str, Any]], late: list[dict[str, Any]]) -> Told:
         marks = {self.times[t]: saturate(mark - self.lateness) for t, mark in self.marks.items()}
@@ -225,7 +260,9 @@ class Joined:
             late = _together(late, told.late)
             if own is step:
                 continue
-            own["rows"] += [[name, row] for row in told.rows]
+            for row in told.rows:
+                values, diff = _without_diff(row)
+                own["rows"].append([name, values, diff])
             for column, key in stage.times.items():
                 mark = told.marks.get(key, NEVER)
                 if not isinstance(mark, float):
@@ -279,7 +316,8 @@ class Windows:
         if isinstance(self.source, Joined):
             where = None  # it is asked in the join
         self.where = None if where is None else compile_expr(resolve(where.this), scope)[1]
-        self.state = WindowState(plan)
+        self.changes = is_changelog(case)
+        self.state = (ChangingWindowState if self.changes else WindowState)(plan)
         self.kinds = {name: kind for name, kind, _ in plan.outputs}
         self.columns: dict[str, str] = {name: DECLARED[kind] for name, kind in self.kinds.items()}
         window_kind = "int" if plan.time_kind == "int" else "ts"
@@ -318,15 +356,21 @@ class Windows:
 
     def step(self, step: dict[str, Any]) -> Told:
         told = self.source.step(step)
-        rows = told.rows
+        rows = [_without_diff(row) for row in told.rows]
         if not isinstance(self.source, Stream):
             rows = [
-                {c: from_json(row[c], self.source.columns[c]) for c in self.source.columns} for row in rows
+                ({c: from_json(row[c], self.source.columns[c]) for c in self.source.columns}, diff)
+                for row, diff in rows
             ]
-        given: list[Rows] = [(row,) for row in rows if self.where is None or self.where((row,)) is True]
-        mark = told.marks.get(self.time_key, NEVER)
-        results = self.state.tick(given, ENDED if step.get("end") else mark)
-        shown = [{name: to_json(row[name], kind) for name, kind in self.kinds.items()} for row in results]
+        given: list[tuple[Rows, int]] = [
+            ((row,), diff) for row, diff in rows if self.where is None or self.where((row,)) is True
+        ]
+        mark = ENDED if step.get("end") else told.marks.get(self.time_key, NEVER)
+        if isinstance(self.state, ChangingWindowState):
+            changes = self.state.changes(given, mark)
+            shown = [{**self._shown(row), "_diff": diff} for row, diff in changes]
+        else:
+            shown = [self._shown(row) for row in self.state.tick([row for row, _ in given], mark)]
         state = dict(told.state)
         if isinstance(self.source, Stream):
             state[f"{self.source.prefix}{self.source.alias}"] = len(self.state.kept)
@@ -334,6 +378,9 @@ class Windows:
             state[self._stage_alias()] = len(self.state.kept)
         marks = {name: mark for (_, name), mark in self.state.put_out.items()}
         return Told(shown, marks, told.late, state)
+
+    def _shown(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {name: to_json(row[name], kind) for name, kind in self.kinds.items()}
 
     def _stage_alias(self) -> str:
         assert isinstance(self.source, Windows)

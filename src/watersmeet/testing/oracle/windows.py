@@ -233,8 +233,56 @@ class WindowState:
             self.put_out["", name] = max(mark, self.put_out.get(("", name), NEVER))
 
 
+class ChangingWindowState(WindowState):
+    """Windows whose rows come and go: all windows that are open are computed anew in every tick, before its
+    changes and after."""
+
+    def changes(self, rows: list[tuple[Rows, int]], mark: Any) -> list[tuple[dict[str, Any], int]]:
+        """The results that go and come in a tick, summed per equal one."""
+        before = self._open()
+        for row, diff in rows:
+            time = self.plan.time(row)
+            if time is None:
+                self.null_time += abs(diff)
+                continue
+            entry = (time, tuple(f(row) for _, _, f in self.plan.keys), row)
+            for _ in range(diff):
+                self.kept.append(entry)
+            for _ in range(-diff):
+                same = (kept for kept in self.kept if _row_key(kept[2]) == _row_key(row))
+                self.kept.remove(next(same))
+        sums: dict[Any, tuple[dict[str, Any], int]] = {}
+        for results, diff in ((before, -1), (self._open(), 1)):
+            for result in results:
+                made = {name: f((result,)) for name, _, f in self.plan.outputs}
+                if self.plan.having is None or self.plan.having((result,)) is True:
+                    key = bag_key(made)
+                    sums[key] = (made, sums.get(key, (made, 0))[1] + diff)
+        self.mark = max(mark, self.mark)
+        size, slide = self.plan.size, self.plan.slide
+        self.kept = [entry for entry in self.kept if entry[0] // slide * slide + size > self.mark]
+        self._advance()
+        return [change for change in sums.values() if change[1]]
+
+    def _open(self) -> list[dict[str, Any]]:
+        """The results of the windows that the watermark has not reached the end of."""
+        size, slide = self.plan.size, self.plan.slide
+        groups: dict[Any, tuple[int, tuple[Any, ...], list[Rows]]] = {}
+        for time, keys, row in self.kept:
+            start = time // slide * slide
+            while start + size > time:
+                if start + size > self.mark:
+                    groups.setdefault((start, _key(keys)), (start, keys, []))[2].append(row)
+                start -= slide
+        return [self._result(start, start + size, keys, rows) for start, keys, rows in groups.values()]
+
+
+def _row_key(rows: Rows) -> tuple[Any, ...]:
+    return tuple(map(bag_key, rows))
+
+
 def _key(keys: tuple[Any, ...]) -> tuple[Any, ...]:
     return bag_key({str(number): value for number, value in enumerate(keys)})
 
 
-__all__ = ["ORDER", "WindowPlan", "WindowState", "read_windows"]
+__all__ = ["ORDER", "ChangingWindowState", "WindowPlan", "WindowState", "read_windows"]

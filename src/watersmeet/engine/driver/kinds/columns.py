@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from watersmeet.engine.messages.shapes import SideShape, null_column
 from watersmeet.event_time import Side
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.plan.model.nodes import GroupedPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import OutputMode
 
@@ -28,6 +29,15 @@ def joined(side: Side, plan: SidePlan, shape: SideShape, name: str) -> JoinedCol
         shape.schema.field(name).type,
         null_column(name) if name in shape.nullable else None,
     )
+
+
+def grouped_columns(node: GroupedPlan, sides: Sequence[SideShape]) -> tuple[JoinedColumn, ...]:
+    """What rows have that are to be grouped: the keys, and what the calls mention. ``sides``: the one."""
+    (side,) = sides
+    wanted = dict.fromkeys(column for _, column in node.keys)
+    for call in node.calls:
+        wanted |= dict.fromkeys([*call.columns, *([] if call.filter is None else [call.filter])])
+    return tuple(replace(joined(Side.LEFT, node.side, side, column), name=column) for column in wanted)
 
 
 def is_changelog(query: QueryPlan) -> bool:

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from watersmeet.engine.driver.kinds.base import CommonFields, Held, NodeDriver
-from watersmeet.engine.driver.kinds.columns import joined
+from watersmeet.engine.driver.kinds.columns import grouped_columns
 from watersmeet.engine.messages.shapes import GroupShape, SideShape
 from watersmeet.errors import EngineError
-from watersmeet.event_time import Side
 from watersmeet.kernel.aggregate import quoted
 from watersmeet.kernel.groups import LIMB, GroupParts, digits_of, group_parts
 from watersmeet.kernel.hashing import hash_columns
@@ -19,7 +18,7 @@ from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.kernel.partial import AggregateCall
 from watersmeet.plan.identity.origins import digest_of
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import GroupPlan
+from watersmeet.plan.model.nodes import GroupedPlan, GroupPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.state.columns import StoredColumn
 
@@ -30,24 +29,7 @@ class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
     ) -> GroupShape:
         (side,) = sides
         types = {column.name: column.type for column in common["columns"]}
-        parts = group_parts(
-            [column for _, column in node.keys],
-            [
-                AggregateCall(
-                    c.name, c.function, c.columns, tuple(types[a] for a in c.columns), c.distinct, c.filter
-                )
-                for c in node.calls
-            ],
-        )
-        if isinstance(parts, str):
-            call = next(call for call in node.calls if call.name == parts)
-            raise EngineError(
-                f'"{query.name}": {call.text} of {", ".join(str(types[a]) for a in call.columns)} over groups'
-                " whose rows come and go is not computed yet",
-                code="aggregate-function",
-                hint="cast its argument to another type",
-            )
-        _check_equality(query, node, parts, types)
+        parts = parts_of_groups(query, node, types)
         results = parts.result_types
         return GroupShape(
             **common,
@@ -59,11 +41,7 @@ class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
 
     def leaving(self, node: GroupPlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
         """What has to be grouped: the keys, and what the calls mention."""
-        (side,) = sides
-        wanted = dict.fromkeys(column for _, column in node.keys)
-        for call in node.calls:
-            wanted |= dict.fromkeys([*call.columns, *([] if call.filter is None else [call.filter])])
-        return tuple(replace(joined(Side.LEFT, node.side, side, column), name=column) for column in wanted)
+        return grouped_columns(node, sides)
 
     def goes_by_new_rows(self, shape: GroupShape) -> bool:
         return not shape.parts.values  # else by all different values of the groups
@@ -72,8 +50,35 @@ class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
         return Held(keys=tuple(dict.fromkeys(column for _, column in node.keys)))
 
 
+def parts_of_groups(query: QueryPlan, node: GroupedPlan, types: Mapping[str, pa.DataType]) -> GroupParts:
+    """What is kept of the node's groups; ``types``: of the columns.
+
+    Raises:
+        EngineError: it cannot be, for these types.
+    """
+    parts = group_parts(
+        [column for _, column in node.keys],
+        [
+            AggregateCall(
+                c.name, c.function, c.columns, tuple(types[a] for a in c.columns), c.distinct, c.filter
+            )
+            for c in node.calls
+        ],
+    )
+    if isinstance(parts, str):
+        call = next(call for call in node.calls if call.name == parts)
+        raise EngineError(
+            f'"{query.name}": {call.text} of {", ".join(str(types[a]) for a in call.columns)} over groups'
+            " whose rows come and go is not computed yet",
+            code="aggregate-function",
+            hint="cast its argument to another type",
+        )
+    _check_equality(query, node, parts, types)
+    return parts
+
+
 def _check_equality(
-    query: QueryPlan, node: GroupPlan, parts: GroupParts, types: Mapping[str, pa.DataType]
+    query: QueryPlan, node: GroupedPlan, parts: GroupParts, types: Mapping[str, pa.DataType]
 ) -> None:
     """Raises: EngineError, where values are told apart of which nothing says when they are equal."""
     texts = dict(zip((column for _, column in node.keys), node.key_texts, strict=True))

@@ -3,16 +3,13 @@ releases it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 
 from watersmeet.engine.driver.kinds.base import CommonFields, Held, NodeDriver
-from watersmeet.engine.driver.kinds.columns import joined
+from watersmeet.engine.driver.kinds.columns import grouped_columns
 from watersmeet.engine.driver.kinds.groups import kept_of_groups
 from watersmeet.engine.messages.shapes import RankShape, SideShape
 from watersmeet.errors import EngineError
-from watersmeet.event_time import Side
 from watersmeet.kernel.aggregate import is_ordered
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.kernel.ranks import order_sql, rank_parts
@@ -51,9 +48,7 @@ class RankDriver(NodeDriver[RankPlan, RankShape]):
         )
 
     def leaving(self, node: RankPlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
-        (side,) = sides
-        wanted = dict.fromkeys(column for _, column in node.keys)
-        return tuple(replace(joined(Side.LEFT, node.side, side, column), name=column) for column in wanted)
+        return grouped_columns(node, sides)
 
     def held(self, query: QueryPlan, node: RankPlan, side: SidePlan) -> Held:
         return Held(keys=_partition(node))

@@ -10,6 +10,7 @@ from typing import Any, Generic
 import pyarrow as pa
 
 from watersmeet.engine.driver.kinds.base import NodeDriver, P, S
+from watersmeet.engine.driver.kinds.changing_windows import WindowGroupDriver
 from watersmeet.engine.driver.kinds.delta import ArrangeDriver, DeltaDriver
 from watersmeet.engine.driver.kinds.groups import GroupDriver
 from watersmeet.engine.driver.kinds.join import JoinDriver
@@ -33,12 +34,14 @@ from watersmeet.engine.messages.shapes import (
     SnapshotShape,
     TableShape,
     UpsertShape,
+    WindowGroupShape,
 )
 from watersmeet.engine.nodes.aggregate import aggregate_rows
 from watersmeet.engine.nodes.arrange import arrange_rows
 from watersmeet.engine.nodes.delta import delta_rows
 from watersmeet.engine.nodes.grouped.groups import group_rows
 from watersmeet.engine.nodes.grouped.ranks import rank_rows
+from watersmeet.engine.nodes.grouped.windows import window_group_rows
 from watersmeet.engine.nodes.join import join_rows
 from watersmeet.engine.nodes.lookup import lookup_rows
 from watersmeet.engine.nodes.passing import pass_rows
@@ -60,6 +63,7 @@ from watersmeet.plan.model.nodes import (
     SnapshotPlan,
     TablePlan,
     UpsertPlan,
+    WindowGroupPlan,
 )
 
 
@@ -82,6 +86,7 @@ NODE_KINDS = (
     NodeKind(JoinPlan, JoinShape, join_rows, JoinDriver()),
     NodeKind(LookupPlan, LookupShape, lookup_rows, LookupDriver()),
     NodeKind(AggregatePlan, AggregateShape, aggregate_rows, WindowDriver()),
+    NodeKind(WindowGroupPlan, WindowGroupShape, window_group_rows, WindowGroupDriver()),
     NodeKind(GroupPlan, GroupShape, group_rows, GroupDriver()),
     NodeKind(RankPlan, RankShape, rank_rows, RankDriver()),
     NodeKind(ArrangePlan, ArrangeShape, arrange_rows, ArrangeDriver()),

@@ -16,10 +16,10 @@ from watersmeet.engine.driver.kinds.base import (
     Outgoing,
     risen_to,
 )
-from watersmeet.engine.driver.kinds.columns import joined
+from watersmeet.engine.driver.kinds.columns import grouped_columns
 from watersmeet.engine.messages.shapes import AggregateShape, PartialShape, SideShape
 from watersmeet.errors import EngineError
-from watersmeet.event_time import NEVER, Side, Watermark, shift
+from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, quoted
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.kernel.partial import AggregateCall, Partials, partials_of
@@ -49,17 +49,13 @@ class WindowDriver(NodeDriver[AggregatePlan, AggregateShape]):
             slide=node.slide,
             keys=node.keys,
             aggregates=aggregates,
-            window_type=pa.int64() if pa.types.is_integer(kind) else _as_timestamp(kind),
+            window_type=window_type(kind),
             partial=_partial(node, side, {column.name: column.type for column in common["columns"]}),
         )
 
     def leaving(self, node: AggregatePlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
         """What has to be grouped: the keys, and what the calls mention."""
-        (side,) = sides
-        wanted = dict.fromkeys(column for _, column in node.keys)
-        for call in node.calls:
-            wanted |= dict.fromkeys([*call.columns, *([] if call.filter is None else [call.filter])])
-        return tuple(replace(joined(Side.LEFT, node.side, side, column), name=column) for column in wanted)
+        return grouped_columns(node, sides)
 
     def held(self, query: QueryPlan, node: AggregatePlan, side: SidePlan) -> Held:
         held = Held(keys=tuple(column for _, column in node.keys), indexes=(Measured(node.time),))
@@ -127,8 +123,10 @@ def _replaced(sql: str, names: Mapping[str, str]) -> str:
     return sql
 
 
-def _as_timestamp(kind: pa.DataType) -> pa.DataType:
-    """Windows of dates have ends within days."""
+def window_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the ends of windows over a time of this type. Windows of dates have ends within days."""
+    if pa.types.is_integer(kind):
+        return pa.int64()
     return kind if pa.types.is_timestamp(kind) else pa.timestamp("us")
 
 

@@ -10,7 +10,7 @@ min, max and other aggregates that are no sums that is every different value of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -19,15 +19,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import GroupShape, SummedShape
-from watersmeet.engine.nodes.partial import BUCKET, brought_and_kept, parts_of
+from watersmeet.engine.nodes.partial import BUCKET, brought_and_kept, parts_of, release_sums
 from watersmeet.engine.tasks.changes import needles_at
 from watersmeet.engine.tasks.memory import check_bytes, run_bytes
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import NO_ROWS, count, cut
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, SideSlice
-from watersmeet.event_time import Side
+from watersmeet.event_time import NEVER, Side, below
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, quoted
 from watersmeet.kernel.batches import MOST_BYTES, cuts, narrowed, one_array, one_table, size, take_rows
 from watersmeet.kernel.groups import GROUP, added_up, is_nothing, kept_of, results_of
@@ -52,6 +53,8 @@ Kept = tuple[pa.RecordBatch, Slots]
 OfGroups = Callable[[list[pa.Table], list[pa.Table], pa.RecordBatch], Iterator[pa.RecordBatch]]
 """The rows that some groups take back and put out: of what was kept of them, what the tick adds, and a row
 with the columns of each. In what is kept they are numbered by `GROUP`, in the order of those rows."""
+MadeOf = Callable[[pa.RecordBatch], Mapping[str, pa.Array]]
+"""Columns that kept rows have besides those of the side, of rows of the side."""
 
 
 def group_rows(shape: GroupShape, share: Share) -> Iterator[pa.RecordBatch]:
@@ -59,31 +62,50 @@ def group_rows(shape: GroupShape, share: Share) -> Iterator[pa.RecordBatch]:
     return changed_groups(shape, share, partial(_of_groups, shape))
 
 
-def changed_groups(shape: SummedShape, share: Share, of_groups: OfGroups) -> Iterator[pa.RecordBatch]:
+def changed_groups(
+    shape: SummedShape, share: Share, of_groups: OfGroups, made_of: MadeOf = lambda rows: {}
+) -> Iterator[pa.RecordBatch]:
     """What changes of the groups of the share's hash range. Where the rows of the tick are many bytes, one
     part of the range after the other."""
     report, parts = share.report.sides[0], parts_of(shape, share)
     for hashes in parts:
         rows, kept = brought_and_kept(shape, shape.kept, share, hashes)
-        new = _changed(shape, rows, kept, hashes)
+        new = _changed(shape, rows, kept, hashes, made_of)
         added = 0 if new is None else int(new.batch.column(ROWS).to_numpy(zero_copy_only=False).sum())
         count(report, "deleted", _changes_in(rows) - added)
-        if new is None:
-            continue
-        yield from _changes(shape, kept, new, of_groups)
-        run = write_run(
-            kept.store,
-            kept.task.arrangement,
-            new,
-            kept.task.layout,
-            tick=share.tick,
-            group=f"{share.tick}-new",
-            stands_for=added,
-        )
-        report.inserted.append(LiveRun(run=run))
+        if new is not None:
+            yield from _changes(shape, kept, new, of_groups)
+            _keep(kept, new, share.tick, report)
+        release_sums(kept, report)
     if len(parts) > 1:
         _, kept = brought_and_kept(shape, shape.kept, share, HashRange.of_share(share))
     report.merged = merge_runs(kept, share.tick, MarkWriter(), lambda *rows: _together(shape, *rows))
+
+
+def _keep(kept: SideSlice, new: SortedRows, tick: int, report: SideReport) -> None:
+    """Write what is to be kept of the tick's changes, but for what is released at once."""
+    stand_for = new.batch.column(ROWS).to_numpy(zero_copy_only=False)
+    gone = np.zeros(len(new), dtype=np.bool_)
+    for column in kept.task.layout.releasing:
+        limit = kept.work.new_limits.get(column, NEVER)
+        gone |= below(new.batch.column(column).to_numpy(zero_copy_only=False), limit)
+    count(report, "grouped", int(stand_for[gone].sum()))
+    if gone.all():
+        return
+    if gone.any():
+        rows = np.flatnonzero(~gone)
+        batch, buckets = take_rows(new.batch, rows), new.slots[rows] & BUCKET_MASK
+        new = sort_rows(batch, buckets, kept.task.layout)[0]
+    run = write_run(
+        kept.store,
+        kept.task.arrangement,
+        new,
+        kept.task.layout,
+        tick=tick,
+        group=f"{tick}-new",
+        stands_for=int(stand_for[~gone].sum()),
+    )
+    report.inserted.append(LiveRun(run=run))
 
 
 def _changes_in(own: SideSlice) -> int:
@@ -94,9 +116,11 @@ def _changes_in(own: SideSlice) -> int:
 # what is kept
 
 
-def _changed(shape: SummedShape, rows: SideSlice, kept: SideSlice, hashes: HashRange) -> SortedRows | None:
+def _changed(
+    shape: SummedShape, rows: SideSlice, kept: SideSlice, hashes: HashRange, made_of: MadeOf
+) -> SortedRows | None:
     """What is to be kept of the tick's changes; None of none."""
-    tables = [_of_rows(shape, piece.rows) for piece in rows.new_runs]
+    tables = [_of_rows(shape, piece.rows, made_of) for piece in rows.new_runs]
     if not tables and shape.is_always and not kept.old and hashes.low <= 0 < hashes.high:
         tables = [_nothing(shape)]  # the group of no row is there from the first tick on
     if not tables:
@@ -108,12 +132,13 @@ def _changed(shape: SummedShape, rows: SideSlice, kept: SideSlice, hashes: HashR
     return sort_rows(batch, buckets, kept.task.layout)[0] if batch.num_rows else None
 
 
-def _of_rows(shape: SummedShape, rows: SortedRows) -> pa.Table:
+def _of_rows(shape: SummedShape, rows: SortedRows, made_of: MadeOf) -> pa.Table:
     """What is kept of some changes."""
     batch = whole(rows.batch)
     given = gather(shape.columns, batch, np.arange(len(rows)), None, NO_ROWS)
     columns = {name: given.column(name) for name in given.schema.names}
     columns |= {DIFF: batch.column(DIFF), BUCKET: pa.array(rows.slots & BUCKET_MASK)}
+    columns |= made_of(batch)
     return kept_of(shape.parts, shape.by, pa.table(columns), [_BUCKET])
 
 
@@ -168,7 +193,7 @@ def _changes(
     needles = needles_at(new, firsts)
     ranks = np.zeros(len(new), dtype=np.int64)
     ranks[:] = numbers
-    same_group = Condition.of_equal(shape.by, null_safe=True)
+    same_group = Condition.of_equal(shape.looked_up_by, null_safe=True)
     looked_up = []
     for piece in kept.old:
         for needle, row in find(same_group, needles, Side.LEFT, piece.rows):
@@ -187,7 +212,7 @@ def _changes(
 
 def _numbered(shape: SummedShape, new: SortedRows) -> tuple[Rows, Rows]:
     """The number of each kept row's group, in the order of the groups' first rows, and where these are."""
-    numbers = group_numbers(whole(new.batch), shape.by)
+    numbers = group_numbers(whole(new.batch), shape.looked_up_by)
     _, firsts, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(firsts, kind="stable")
     places = np.empty(len(order), dtype=np.int64)
@@ -222,25 +247,35 @@ def _numbered_rows(choice: _Chosen, mine: npt.NDArray[np.bool_], low: int) -> pa
 
 
 def _of_groups(
-    shape: GroupShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
+    shape: SummedShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The old and the new rows of some groups. Group ``n`` as it was has the number ``2 n``, as it is
-    ``2 n + 1``."""
-    groups = keys.num_rows
+    """The old and the new rows of some groups."""
+    columns = {name: keys.column(column) for name, column in shape.keys}
+    yield from put_out_anew(shape, old, own, columns, keys.num_rows)
+
+
+def put_out_anew(
+    shape: SummedShape,
+    old: list[pa.Table],
+    own: list[pa.Table],
+    columns: Mapping[str, pa.Array],
+    groups: int,
+) -> Iterator[pa.RecordBatch]:
+    """The old and the new rows of groups, of which ``columns`` hold what is not computed, by its names. Group
+    ``n`` as it was has the number ``2 n``, as it is ``2 n + 1``."""
     was = [_renumbered(table, 0) for table in old]
     tables = [*was, *(_renumbered(table, 1) for table in [*old, *own])]
     kept = one_table(tables)
     if shape.parts.chosen:
-        kept = added_up(shape.parts, [GROUP, *shape.by], kept)
+        kept = added_up(shape.parts, [GROUP, *shape.looked_up_by], kept)
     rows, results = results_of(shape.parts, kept, 2 * groups)
     there = rows > 0
-    if not shape.by:
+    if shape.is_always:
         there = np.array([bool(old), True])
-    numbers = np.arange(2 * groups)
-    columns = {name: keys.column(column).take(pa.array(numbers // 2)) for name, column in shape.keys}
+    numbers = pa.array(np.arange(2 * groups) // 2)
+    every = {name: column.take(numbers) for name, column in columns.items()} | results
     names = shape.joined_schema.names
-    arrays = [(columns | results)[name] for name in names]
-    both = pa.RecordBatch.from_arrays(arrays, names=names)
+    both = pa.RecordBatch.from_arrays([every[name] for name in names], names=names)
     same = _same(both, [name for name, _ in shape.results], groups)
     out = there & ~np.repeat(same & there[0::2] & there[1::2], 2)
     chosen = np.flatnonzero(out)

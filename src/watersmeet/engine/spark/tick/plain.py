@@ -61,18 +61,12 @@ def plain_outputs(query: QueryPlan, shape: NodeShape) -> Plain | None:
     if query.options.output_mode is OutputMode.CHANGELOG:
         if not all(_is_one_value(kinds[column]) for column, _ in columns):
             return None
-        summed = not _says_its_group(shape, [column for column, _ in columns])
+        summed = shape.telling is None or not shape.telling <= {column for column, _ in columns}
         columns += [(DIFF, SHOWN_DIFF), (TICK, SHOWN_TICK)]
         if summed and len({column for column, _ in columns}) < len(columns):
             return None
     schema = pa.schema([pa.field(name, kinds[column]) for column, name in columns])
     return Plain(tuple(columns), summed, schema)
-
-
-def _says_its_group(shape: NodeShape, columns: Sequence[str]) -> bool:
-    """Keys and results of groups are among the columns; of other rows there are no such."""
-    keys, results = getattr(shape, "keys", ()), getattr(shape, "results", None)
-    return results is not None and {name for name, _ in (*keys, *results)} <= set(columns)
 
 
 def _is_one_value(kind: pa.DataType) -> bool:

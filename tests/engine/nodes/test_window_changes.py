@@ -1,0 +1,195 @@
+"""Windows over streams of changes, by hand: what goes out, what is late, what is kept and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import watersmeet
+from watersmeet import LocalJob, MemoryStore
+from watersmeet.errors import EngineError, PlanError, StateError
+
+TABLES = """SET output_mode = changelog;
+CREATE TABLE s (t BIGINT, k STRING, v INT, d INT, WATERMARK FOR t AS t - 5)
+    WITH ('connector' = 'memory', 'diff.column' = 'd');
+CREATE TABLE o (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE TABLE p (t TIMESTAMP, k STRING, d INT, WATERMARK FOR t AS t - INTERVAL '1' HOUR)
+    WITH ('connector' = 'memory', 'diff.column' = 'd');
+"""
+MOST = 2**63 - 1
+
+
+class Job:
+    def __init__(self, sql: str, partitions: int = 3, settings: str = "") -> None:
+        self.settings, self.partitions, self.store = settings, partitions, MemoryStore()
+        self.reopen(sql)
+
+    def reopen(self, sql: str, partitions: int | None = None) -> None:
+        plan = watersmeet.plan_job(watersmeet.parse_job(self.settings + TABLES + sql))
+        self.job = LocalJob(plan, self.store, partitions=partitions or self.partitions)
+
+    def tick(self, *rows: tuple[Any, ...], stream: str = "s") -> list[tuple[Any, ...]]:
+        """The rows with their diffs, those that go first. ``rows``: t, k, v, and diff where it is not 1."""
+        names = {"s": "tkvd", "o": "tk", "p": "tkd"}[stream]
+        given = [({"d": 1, **dict(zip(names, row, strict=False))}, 1) for row in rows]
+        if stream == "o":
+            given = [({name: row[name] for name in names}, diff) for row, diff in given]
+        self.told = self.job.tick({stream: given})
+        found = [tuple(v for n, v in row.items() if n != "_tick") for row in self.told.rows["console"]]
+        return sorted(found, key=lambda row: (row[-1], str(row)))
+
+    @property
+    def kept(self) -> dict[str, int]:
+        """Rows in state, per side."""
+        nodes = self.job.driver.manifest.queries["console"].nodes
+        return {name: own.retained for node in nodes for name, own in node.arrangements.items()}
+
+    @property
+    def account(self) -> dict[str, dict[str, int]]:
+        return self.job.driver.manifest.queries["console"].account
+
+
+def windows(calls: str, kind: str = "TUMBLE", sizes: str = "10", table: str = "s", keys: str = ", k") -> str:
+    table = f"TABLE({kind}(TABLE {table}, DESCRIPTOR(t), {sizes}))"
+    return f"SELECT window_start{keys}, {calls} FROM {table} GROUP BY window_start, window_end{keys}"
+
+
+def test_a_window_comes_changes_and_closes() -> None:
+    job = Job(windows("count(*) AS n, sum(v) AS s"))
+    assert job.tick((1, "a", 5), (2, "a", 6), (3, "b", 1)) == [(0, "a", 2, 11, 1), (0, "b", 1, 1, 1)]
+    assert job.tick((2, "a", 6, -1), (12, "a", 1)) == [
+        (0, "a", 2, 11, -1),
+        (0, "a", 1, 5, 1),
+        (10, "a", 1, 1, 1),
+    ]
+    assert job.tick((8, "b", 1, 1), (8, "b", 1, -1)) == []
+    assert job.tick((16, "a", 9)) == [(10, "a", 1, 1, -1), (10, "a", 2, 10, 1)]  # W = 11
+    assert job.told.late == []
+    assert job.tick((9, "b", 1), (1, "a", 5, -1)) == []
+    assert [row["t"] for _, row in job.told.late] == [9, 1]
+    assert job.tick((12, "a", 1, -1), (16, "a", 9, -1)) == [(10, "a", 2, 10, -1)]
+
+
+def test_the_tick_that_closes_a_window_still_changes_it() -> None:
+    job = Job(windows("count(*) AS n"))
+    job.tick((1, "a"))
+    assert job.tick((2, "a"), (99, "a")) == [(0, "a", 1, -1), (0, "a", 2, 1), (90, "a", 1, 1)]
+    assert job.kept == {"s": 1, "#1": 1}
+
+
+def test_min_and_max_are_exact_after_deletes() -> None:
+    job = Job(windows("min(v) AS a, max(v) AS b, count(DISTINCT v) AS c", keys=""))
+    assert job.tick((1, "a", 5), (2, "b", 7), (2, "c", 7), (3, "d", 1)) == [(0, 1, 7, 3, 1)]
+    assert job.tick((3, "d", 1, -1), (2, "b", 7, -1)) == [(0, 1, 7, 3, -1), (0, 5, 7, 2, 1)]
+    assert job.tick((2, "c", 7, -1)) == [(0, 5, 7, 2, -1), (0, 5, 5, 1, 1)]
+    assert job.tick((1, "a", 5, -1)) == [(0, 5, 5, 1, -1)]
+
+
+def test_each_row_is_in_all_its_windows_of_a_hop() -> None:
+    job = Job(windows("count(*) AS n", "HOP", "6, 9"))
+    assert job.tick((1, "a")) == [(-6, "a", 1, 1), (0, "a", 1, 1)]
+    assert job.tick((7, "a")) == [(0, "a", 1, -1), (0, "a", 2, 1), (6, "a", 1, 1)]
+    assert job.tick((9, "a"), (7, "a", None, -1)) == [(0, "a", 2, -1), (0, "a", 1, 1)]
+    assert job.kept["#1"] == 2  # each row once
+    assert job.account["#1"] == {"in": 4, "deleted": 2}
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_the_state_of_a_window_goes_when_it_closes(partitions: int) -> None:
+    job = Job(windows("count(*) AS n, max(v) AS m"), partitions)
+    for t in range(0, 120, 4):
+        job.tick((t, "a", t), (t + 1, "b", None), (t + 1, "c", 7, 2))
+        job.tick((t + 1, "b", None, -1))
+    assert job.kept["s"] <= 3 * 3
+    assert job.kept["#1"] <= 3 * 8
+    stored = job.job.driver.manifest.queries["console"].nodes[1].arrangements["#1"].stored
+    assert stored <= 4 * 4 * 8
+    account = {alias: dict(counts) for alias, counts in job.account.items()}
+    assert account["s"].pop("in") == sum(account["s"].values()) + job.kept["s"]
+    assert account["#1"].pop("in") == sum(account["#1"].values()) + job.kept["#1"]
+    assert not job.job.tick({}, end=True).rows["console"]
+    assert job.kept == {"s": 0, "#1": 0}
+
+
+def test_a_delete_of_nothing_is_told_and_not_applied() -> None:
+    job = Job(windows("count(*) AS n"))
+    assert job.tick((1, "a", 5), (2, "a", 6, -1)) == [(0, "a", 1, 1)]
+    assert job.account["s"] == {"in": 2, "missing_deletes": 1}
+    assert job.told.result.queries["console"].missing_deletes
+
+
+def test_a_row_without_a_time_is_in_no_window() -> None:
+    job = Job(windows("count(*) AS n"))
+    assert job.tick((None, "a", 5), (1, "a", 5)) == [(0, "a", 1, 1)]
+    assert job.account["s"]["null_time"] == 1
+
+
+def test_rows_that_only_come_change_windows_too() -> None:
+    job = Job(windows("count(*) AS n", table="o"))
+    assert job.tick((1, "a"), stream="o") == [(0, "a", 1, 1)]
+    assert job.tick((2, "a"), (11, "a"), stream="o") == [(0, "a", 1, -1), (0, "a", 2, 1), (10, "a", 1, 1)]
+    assert job.kept == {"o": 3} or job.kept == {"#0": 3}
+
+
+def test_times_at_the_ends_of_int64() -> None:
+    job = Job(windows("count(*) AS n", "HOP", "4, 6"))
+    found = job.tick((-MOST - 1, "a"), (-MOST, "a"), (3, "a"))
+    assert sum(number * diff for _, _, number, diff in found) == 5  # two of them begin at the least time
+    job = Job(windows("count(*) AS n"))
+    assert job.tick((MOST, "a"), (3, "a")) == [(0, "a", 1, 1), (MOST // 10 * 10, "a", 1, 1)]
+    assert job.tick((MOST, "a", None, -1)) == [(MOST // 10 * 10, "a", 1, -1)]
+
+
+def test_windows_of_timestamps() -> None:
+    size = "INTERVAL '1' DAY"
+    job = Job(windows("count(*) AS n", sizes=size, table="p"))
+    assert job.tick(("0001-01-02T10:00:00", "a"), ("0001-01-02T11:00:00", "a", 2), stream="p") == [
+        ("0001-01-02T00:00:00", "a", 3, 1)
+    ]
+    assert job.tick(("0001-01-02T11:00:00", "a", -2), stream="p") == [
+        ("0001-01-02T00:00:00", "a", 3, -1),
+        ("0001-01-02T00:00:00", "a", 1, 1),
+    ]
+
+
+def test_it_goes_on_in_another_number_of_tasks() -> None:
+    sql = windows("count(*) AS n, sum(v) AS s, min(v) AS m")
+    job = Job(sql, 1)
+    job.tick(*((t, k, t) for t in range(12) for k in "abcdefg"))
+    job.reopen(sql, 5)
+    found = job.tick(*((t, k, t, -1) for t in range(10, 12) for k in "abcdefg"))
+    assert found == [(10, k, 2, 21, 10, -1) for k in "abcdefg"]
+    with pytest.raises(StateError):
+        job.reopen(windows("count(*) AS n", sizes="20"))
+
+
+def test_a_stream_of_changes_alone() -> None:
+    job = Job("SELECT k, v FROM s")
+    assert job.tick((1, "a", 1), (2, "b", 2, 2)) == [("a", 1, 1), ("b", 2, 2)]
+    assert job.tick((2, "b", 2, -1), (3, "c", 3, -1), (6, "d", 4)) == [("b", 2, -1), ("d", 4, 1)]
+    assert job.kept == {"s": 3}
+    assert job.tick((30, "e", 5)) == [("e", 5, 1)]
+    assert job.kept == {"s": 1}
+    assert job.tick((6, "d", 4, -1)) == []
+    account = dict(job.account["s"])
+    assert account == {"in": 8, "deleted": 2, "missing_deletes": 1, "released": 3, "late": 1}
+
+
+def test_sessions_and_what_is_not_summed_are_refused() -> None:
+    with pytest.raises(PlanError, match="SESSION windows are not run yet"):
+        Job(windows("count(*) AS n", "SESSION"))
+    with pytest.raises(PlanError, match="is not computed yet"):
+        Job(windows("stddev(v) AS n"))
+    with pytest.raises(PlanError, match="no result is final"):
+        Job(windows("count(*) AS n") + " EMIT FINAL")
+    join = "SELECT o.t, o.k FROM o LEFT JOIN s ON s.k = o.k AND s.t BETWEEN o.t AND o.t + 1"
+    with pytest.raises(PlanError, match='"s" is a stream of rows that may be taken back, in a UNION ALL'):
+        Job(f"SELECT u.k FROM (SELECT t, k FROM s UNION ALL {join}) u")
+
+
+def test_a_sum_that_is_too_great_stops_the_job() -> None:
+    job = Job(windows("sum(v * 4611686018427387904) AS s"))
+    job.tick((1, "a", 1))
+    with pytest.raises(EngineError, match="an aggregate failed"):
+        job.tick((2, "a", 1))
