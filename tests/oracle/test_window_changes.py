@@ -1,7 +1,7 @@
 """Windows over streams of changes: the engine puts out in every step what the oracle does.
 
 The oracle keeps rows in a list and computes all open windows anew, before a tick's changes and after.
-``WATERSMEET_RANDOM_CASES`` says how many cases (all of it at 200).
+``WATERSMEET_RANDOM_CASES`` says how many cases (60 unless it says so).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "120"))
+CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "60"))
 CHUNKS = 6
 PARTITIONS = (1, 2, 3, 7)
 

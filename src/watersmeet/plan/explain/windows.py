@@ -35,10 +35,10 @@ def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
     """What there is to say of windows whose results change until they close."""
     is_root = node is query.root
     calls = [plain(call.text) for call in node.calls if looks_at_values(call)]
-    values = f" and different value, because of {', '.join(calls)}" if calls else ""
+    values = f" and different value, because of {', '.join(calls)}," if calls else ""
     most = distance(node.size, key_in_time(node, node.time_key))
     kept = (
-        f"one row of sums per {pane_name(node)}, group{values}, until the last of its windows closes: at most"
+        f"one row of sums per {pane_name(node)} and group{values} until the last of its windows closes: at most"
         f" {most} after its start, as the watermark goes"
     )
     return [
