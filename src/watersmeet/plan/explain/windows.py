@@ -38,8 +38,8 @@ def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
     values = f" and different value, because of {', '.join(calls)}," if calls else ""
     most = distance(node.size, key_in_time(node, node.time_key))
     kept = (
-        f"one row of sums per {pane_name(node)} and group{values} until the last of its windows closes: at most"
-        f" {most} after its start, as the watermark goes"
+        f"one row of sums per {pane_name(node)} and group{values} until the last of its windows closes: at"
+        f" most {most} after its start, as the watermark goes"
     )
     return [
         ("Windows", [f"{_window(node)}, and changes go out until then"]),

@@ -18,7 +18,8 @@ from watersmeet.engine.driver.kinds.base import (
 from watersmeet.engine.driver.kinds.columns import grouped_columns
 from watersmeet.engine.driver.kinds.groups import kept_of_groups, parts_of_groups
 from watersmeet.engine.driver.kinds.windows import window_type
-from watersmeet.engine.messages.shapes import PANE, SideShape, WindowGroupShape
+from watersmeet.engine.messages.shapes import SideShape
+from watersmeet.engine.messages.summed import PANE, WindowGroupShape
 from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.plan.identity.origins import digest_of

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from watersmeet.engine.driver.kinds.base import CommonFields, Held, NodeDriver
 from watersmeet.engine.driver.kinds.columns import grouped_columns
-from watersmeet.engine.messages.shapes import GroupShape, SideShape
+from watersmeet.engine.messages.shapes import SideShape
+from watersmeet.engine.messages.summed import GroupShape
 from watersmeet.errors import EngineError
 from watersmeet.kernel.aggregate import quoted
 from watersmeet.kernel.groups import LIMB, GroupParts, digits_of, group_parts

@@ -8,7 +8,8 @@ import pyarrow as pa
 from watersmeet.engine.driver.kinds.base import CommonFields, Held, NodeDriver
 from watersmeet.engine.driver.kinds.columns import grouped_columns
 from watersmeet.engine.driver.kinds.groups import kept_of_groups
-from watersmeet.engine.messages.shapes import RankShape, SideShape
+from watersmeet.engine.messages.shapes import SideShape
+from watersmeet.engine.messages.summed import RankShape
 from watersmeet.errors import EngineError
 from watersmeet.kernel.aggregate import is_ordered
 from watersmeet.kernel.joined import JoinedColumn

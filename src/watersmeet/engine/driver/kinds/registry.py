@@ -25,17 +25,15 @@ from watersmeet.engine.driver.kinds.windows import WindowDriver
 from watersmeet.engine.messages.delta import ArrangeShape, DeltaShape
 from watersmeet.engine.messages.shapes import (
     AggregateShape,
-    GroupShape,
     JoinShape,
     LookupShape,
     PassShape,
-    RankShape,
     RestShape,
     SnapshotShape,
     TableShape,
     UpsertShape,
-    WindowGroupShape,
 )
+from watersmeet.engine.messages.summed import GroupShape, RankShape, WindowGroupShape
 from watersmeet.engine.nodes.aggregate import aggregate_rows
 from watersmeet.engine.nodes.arrange import arrange_rows
 from watersmeet.engine.nodes.delta import delta_rows

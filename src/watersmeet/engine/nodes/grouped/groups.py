@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.messages.reports import SideReport
-from watersmeet.engine.messages.shapes import GroupShape, SummedShape
+from watersmeet.engine.messages.summed import GroupShape, SummedShape
 from watersmeet.engine.nodes.partial import BUCKET, brought_and_kept, parts_of, release_sums
 from watersmeet.engine.tasks.changes import needles_at
 from watersmeet.engine.tasks.memory import check_bytes, run_bytes

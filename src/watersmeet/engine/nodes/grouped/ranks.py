@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.messages.shapes import RankShape
+from watersmeet.engine.messages.summed import RankShape
 from watersmeet.engine.nodes.grouped.groups import changed_groups
 from watersmeet.engine.tasks.results import cut
 from watersmeet.engine.tasks.share import Share

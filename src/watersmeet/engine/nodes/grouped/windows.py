@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.messages.shapes import PANE, WindowGroupShape
+from watersmeet.engine.messages.summed import PANE, WindowGroupShape
 from watersmeet.engine.nodes.grouped.groups import changed_groups, put_out_anew
 from watersmeet.engine.tasks.share import Share
 from watersmeet.event_time import ENDED, NEVER
