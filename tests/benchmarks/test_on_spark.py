@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import compare, side_by_side
+from benchmarks import compare, first_load, side_by_side
 from benchmarks.workloads import Workload, prepare
 
 TINY = Workload("tiny", rows=200, ticks=3, lag_s=90, files=2, fill_minutes=4, fill_ticks=2, heap="1g")
@@ -23,3 +23,11 @@ def test_a_left_join_comes_to_the_same_rows(tmp_path, monkeypatch, system, kind)
     assert found.retained is not None
     assert found.retained >= 200 * (2 * 90 + 120) / 60
     assert found.peak_of["jvm"] > 100e6
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", first_load.WAYS)
+def test_a_first_load_comes_to_a_row_per_line(tmp_path, way):
+    """Asked of what was written where it is timed."""
+    first_load.write_tables(tmp_path, 300)
+    assert first_load.seconds(way, tmp_path) > 0

@@ -32,7 +32,11 @@ def plain(query: str) -> Plain | None:
     ("query", "summed"),
     [
         (f"SELECT a.n, b.v {JOINED}", True),
-        (f"SELECT a.n, b.v + 1 AS w {JOINED}", None),
+        (f"SELECT a.n, b.v + 1 AS w {JOINED}", True),
+        (f"SELECT upper(a.n) AS u, b.v * (1 - b.v) AS w {JOINED}", True),
+        (f"SELECT a.n, a.x + 1 AS w {JOINED}", None),
+        (f"SELECT a.n, timestamp_micros(a.k) AS w {JOINED}", None),  # Spark writes it by its zone
+        (f"SELECT a.n, sum(b.v) + 1 AS s {JOINED} GROUP BY a.n", True),
         (f"SELECT a.n, a.x {JOINED}", None),  # 0.0 and -0.0 are one value
         (f"SELECT a.n, sum(b.v) AS s {JOINED} GROUP BY a.n", False),
         (f"SELECT sum(b.v) AS s, a.n {JOINED} GROUP BY a.n", False),

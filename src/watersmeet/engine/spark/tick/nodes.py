@@ -210,6 +210,8 @@ class SinkFrame:
             return self._counter.over_groups(frame) if self._counter is not None and grouped else frame
 
         self.frame = made()
+        if plain is not None and plain.computed and not plain.is_written_as(self.schema):
+            self._plain = None
         self._anew = made if results is not None or changes or keyed is not None else None
 
     def write(

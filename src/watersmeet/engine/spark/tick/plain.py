@@ -1,7 +1,8 @@
 """Rows that go into a sink as they left the tasks: which those are, and sums of them without Spark.
 
 Rows of changes are summed before they leave (`tick.summed`). Those of groups have nothing to sum where a
-row says all of its group: what a group was and what it is differ, and groups differ by their keys.
+row says all of its group: what a group was and what it is differ, and groups differ by their keys. Of changes
+columns may be computed, too, where that is done as Spark does it (`plan.exact`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from watersmeet.engine.messages.shapes import NodeShape
-from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK
+from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
+from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK, ours
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.exact import NotExact, exact
+from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.spec.model import OutputMode
+from watersmeet.spec.model import Input, OutputColumn, OutputMode
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,7 @@ class Plain:
 
     Args:
         outputs: (column of the tasks' rows, name in the sink), no name twice.
+        computed: columns that are made of the tasks' rows; then rows are summed here or by Spark.
         summed: rows have to be summed first, by all of the columns but the last two: diff and tick.
         schema: of the rows in the sink.
     """
@@ -32,6 +40,12 @@ class Plain:
     outputs: tuple[tuple[str, str], ...]
     summed: bool
     schema: pa.Schema
+    computed: tuple[Computed, ...] = ()
+
+    def is_written_as(self, schema: StructType) -> bool:
+        """Whether Spark would write columns of these types."""
+        own = from_arrow_schema(self.schema)
+        return [field.dataType for field in own] == [field.dataType for field in schema]
 
     def rows(self, batches: Sequence[pa.RecordBatch], tick: int) -> pa.Table:
         """All rows of a tick as the sink takes them, of what left the tasks."""
@@ -39,6 +53,9 @@ class Plain:
         if not batches:
             return self.schema.empty_table()
         table = pa.Table.from_batches(batches)
+        made = [(column.name, column.of(table)) for column in self.computed]
+        for name, values_made in made:
+            table = table.append_column(name, values_made)
         if TICK in names:
             table = table.append_column(TICK, pa.repeat(pa.scalar(tick), table.num_rows))
         if self.summed:
@@ -51,22 +68,51 @@ class Plain:
 
 def plain_outputs(query: QueryPlan, shape: NodeShape) -> Plain | None:
     """How the rows of the query's last node go out as they are; None: they do not."""
-    columns = [
-        (output.expr.name, output.name) for output in query.outputs if isinstance(output.expr, exp.Column)
-    ]
-    if not len(columns) == len(query.outputs) == len({name for _, name in columns}):
+    is_changes = query.options.output_mode is OutputMode.CHANGELOG
+    computed: list[Computed] = []
+    columns: list[tuple[str, str]] = []
+    for output in query.outputs:
+        if isinstance(output.expr, exp.Column):
+            columns.append((output.expr.name, output.name))
+            continue
+        column = _computed(query, shape, output, len(columns)) if is_changes else None
+        if column is None:
+            return None
+        computed.append(column)
+        columns.append((column.name, output.name))
+    if len({name for _, name in columns}) < len(columns):
         return None
     kinds = {field.name: field.type for field in shape.row_schema} | {TICK: pa.int64()}
+    kinds |= {column.name: column.of(shape.row_schema.empty_table()).type for column in computed}
     summed = False
-    if query.options.output_mode is OutputMode.CHANGELOG:
+    if is_changes:
         if not all(_is_one_value(kinds[column]) for column, _ in columns):
             return None
-        summed = shape.telling is None or not shape.telling <= {column for column, _ in columns}
+        told = {column for column, _ in columns}
+        summed = bool(computed) or shape.telling is None or not shape.telling <= told
         columns += [(DIFF, SHOWN_DIFF), (TICK, SHOWN_TICK)]
         if summed and len({column for column, _ in columns}) < len(columns):
             return None
     schema = pa.schema([pa.field(name, kinds[column]) for column, name in columns])
-    return Plain(tuple(columns), summed, schema)
+    return Plain(tuple(columns), summed, schema, tuple(computed))
+
+
+def _computed(query: QueryPlan, shape: NodeShape, output: OutputColumn, number: int) -> Computed | None:
+    """A column that is computed here exactly as by Spark; None: it is not. Times are left to Spark: they are
+    written by its zone."""
+    rows = Input(alias="", columns=query.root.columns, event_times=(), branches=())
+    try:
+        expression = exact(output.expr, JoinInputs((rows,), time_zone=query.options.time_zone))
+    except NotExact:
+        return None
+    kinds = {field.name: field.type for field in shape.row_schema}
+    asked = columns_of(expression.tree)
+    if not all(name in kinds and fits(kinds[name], type_) for name, type_ in asked.items()):
+        return None
+    if any(part.is_time for part in (expression.type, *asked.values())):
+        return None
+    text = f'INSERT "{query.name}": the column {output.name} = {text_of(output.expr).replace("`", "")}'
+    return Computed(ours(f"out{number}"), tree_of(expression.tree), expression.type, text, zoned=False)
 
 
 def _is_one_value(kind: pa.DataType) -> bool:
