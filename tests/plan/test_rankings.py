@@ -60,11 +60,28 @@ def test_it_is_found_in_views_and_above_joins() -> None:
     assert ranking_of(view).most == 4
     joined = ranking_of(f"SELECT r.k, b.w FROM b LEFT JOIN {RANKED} ON r.k = b.k WHERE r.rn <= 2")
     assert (joined.most, joined.numbered) == (2, True)
+    on = ranking_of(f"SELECT b.k, r.v FROM b LEFT JOIN {RANKED} ON r.k = b.k AND r.rn < 4")
+    assert (on.most, on.numbered) == (3, True)
+    exists = f"SELECT b.k FROM b WHERE EXISTS (SELECT 1 FROM {RANKED} WHERE r.k = b.k AND r.rn = 1)"
+    assert ranking_of(exists).most == 1
     within = f"(SELECT r.k, r.rn FROM {RANKED} JOIN b ON r.k = b.k) q"
     inner = ranking_of(f"SELECT q.k FROM {within} WHERE q.rn = 1")
     assert inner.most == 1
     grouped = ranking_of(f"SELECT k, count(*) AS n FROM {RANKED} WHERE rn <= 5 GROUP BY k")
     assert (grouped.most, grouped.numbered) == (5, False)
+
+
+def test_a_view_that_numbers_is_limited_where_it_is_read() -> None:
+    views = f"""CREATE VIEW ranked AS SELECT * FROM {RANKED};
+        CREATE VIEW both AS SELECT k FROM ranked WHERE rn <= 2 UNION ALL SELECT k FROM ranked WHERE rn = 1;
+        CREATE VIEW several AS SELECT * FROM ranked UNION ALL SELECT * FROM ranked;
+    """
+    plan = planned(f"{views} SELECT k FROM both").queries[0]
+    assert sorted(node.most for node in plan.every(RankPlan)) == [1, 2]
+    plan = planned(f"{views} SELECT k FROM several WHERE rn <= 7").queries[0]
+    assert [node.most for node in plan.every(RankPlan)] == [7, 7]
+    with pytest.raises(WatersmeetError, match="numbers all rows"):
+        planned(f"{views} SELECT k FROM several")
 
 
 @pytest.mark.parametrize(
@@ -76,6 +93,7 @@ def test_it_is_found_in_views_and_above_joins() -> None:
         f"SELECT * FROM {RANKED} WHERE rn <= v",
         f"SELECT * FROM {RANKED} WHERE v <= 3",
         f"SELECT r.k FROM {RANKED} JOIN b ON r.k = b.k",
+        f"SELECT r.k FROM {RANKED} LEFT JOIN b ON r.k = b.k AND r.rn <= 3",
         "SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS rn FROM a",
     ],
 )

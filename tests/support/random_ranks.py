@@ -118,6 +118,8 @@ def _outer(draw: random.Random, columns: list[str]) -> str:
         on = f"r.{column} = b.{keys[0]}"
         join = draw.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN"])
         where = _filter(draw, "r.rn")
+        if draw.random() < 0.3:
+            return f"SELECT r.{column} AS o, b.v AS v FROM b LEFT JOIN ({{ranked}}) r ON {on} AND {where}"
         return f"SELECT r.{column} AS o, b.v AS v FROM ({{ranked}}) r {join} b ON {on} WHERE {where}"
     grouped = f"SELECT r.{column} AS g, count(*) AS n, max(r.rn) AS m FROM ({{ranked}}) r"
     return f"{grouped} WHERE {_filter(draw)} GROUP BY r.{column}"

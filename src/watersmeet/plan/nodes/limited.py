@@ -1,8 +1,8 @@
 """Rule: how many rows of each partition ROW_NUMBER() is asked for, by the filters above it.
 
 A row with a greater number passes none of them, so it need not come there: in whatever joins stand between,
-for a row that a join pads in its place has no number, and does not pass either. A filter of rows whose
-numbers say so already falls away.
+for a row that a join pads in its place has no number, and does not pass either. A condition of a join says
+the same of a side that it does not pad. A filter of rows whose numbers say so already falls away.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ def _limited(query: Query) -> Query:
     def of_part(part: Relation, above: Sequence[Conjunct]) -> Relation:
         if isinstance(part, Input):
             return of_input(part, above)
-        above = [*above, *split(part.where)]
-        return replace(part, left=of_part(part.left, above), right=of_part(part.right, above))
+        above, on = [*above, *split(part.where)], split(part.on)
+        left = of_part(part.left, above if part.kind.pads_left else [*above, *on])
+        right = of_part(part.right, above if part.kind.pads_right else [*above, *on])
+        return replace(part, left=left, right=right)
 
     relation = of_part(query.relation, list(kept))
     return replace(query, relation=relation, where=join_all([c.expr for c in kept]))
