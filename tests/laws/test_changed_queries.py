@@ -264,6 +264,74 @@ def test_changes_of_tables_that_come_with_their_query(seed: int, select: str) ->
             )
 
 
+EVERY = "x.k, x.g, x.n, y.k AS yk, y.g AS yg, y.n AS yn"
+HELD = (  # by conditions that leave no row out
+    ("SELECT * FROM x", "SELECT * FROM y", "SELECT * FROM z"),
+    (f"SELECT {EVERY} FROM x FULL JOIN y ON x.g <=> y.g", "SELECT * FROM z"),
+    (f"SELECT {EVERY}, z.k AS zk, z.g AS zg, z.n AS zn FROM x JOIN y ON x.g <=> y.n JOIN z ON z.g <=> y.n",),
+)
+
+
+@pytest.mark.parametrize("select", CHANGING)
+def test_changes_of_tables_that_others_keep(seed: int, select: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins with what they hold, and from then on adds up to what it adds up to alone."""
+    seen = Counter[str]()
+    for number in range(seed, seed + max(4, CASES // 6)):
+        rng = random.Random(number)
+        monkeypatch.setattr(merge_policy, "FAN_IN", rng.choice([2, 9, 9]))
+        held = rng.choice(HELD)
+        names = [f"held{n}" for n in range(len(held))]
+        declared = TABLES + "".join(
+            f"CREATE TABLE {name} WITH ('connector' = 'file', 'path' = 'out/{name}', 'format' = 'json');\n"
+            for name in (*names, "changes")
+        )
+        before = "".join(
+            f"INSERT INTO {name} {asked} EMIT CHANGES;\n" for name, asked in zip(names, held, strict=True)
+        )
+        changes = f"INSERT INTO changes {select} EMIT CHANGES;\n"
+        there = {name: Counter[tuple[int | None, ...]]() for name in "xyz"}
+        store, alone = MemoryStore(), opened([declared, changes], MemoryStore())
+        job, came = opened([declared, before], store), rng.randrange(2, 7)
+        wanted, found = Counter[str](), Counter[str]()
+        for place in range(9):
+            rows: dict[str, Any] = {}
+            for name in "xyz":
+                rows[name] = []
+                for _ in range(rng.randrange(9)):
+                    k, g, n = (rng.choice([None, 0, 1, 2]) for _ in range(3))
+                    values, diff = (k, g, rng.randrange(4) if name == "z" else n), 1
+                    if there[name] and rng.random() < 0.4:
+                        values, diff = rng.choice(sorted(there[name], key=repr)), -1
+                    there[name][values] += diff
+                    there[name] += Counter()  # without those of which there is none
+                    rows[name].append((dict(zip("kgnd", (*values, diff), strict=True)), 1))
+            if place == came:
+                texts = [declared, changes, before] if rng.random() < 0.5 else [declared, before, changes]
+                job = opened(texts, store, change=True)
+                seen.update(text.partition(" with ")[2] for text in job.driver.said)
+                if rng.random() < 0.5:
+                    job.partitions = 3
+                    job = opened(texts, store, change=True)  # whoever was killed meanwhile
+            elif rng.random() < 0.2:
+                job = opened(texts if place > came else [declared, before], store)
+            job.partitions = rng.choice([1, 2, 3])
+            read = {source.name for source in alone.plan.sources}
+            for row in alone.tick({name: of for name, of in rows.items() if name in read}).rows["changes"]:
+                wanted.update({without_tick(row): row["_diff"]})
+            output = job.tick(rows)
+            for row in output.rows.get("changes", []):
+                found.update({without_tick(row): row["_diff"]})
+            if place >= came:
+                said = f"random-{number}, tick {place}, {held}"
+                assert +found == +wanted, said
+                assert -found == -wanted == Counter(), said
+    assert any(text.startswith("all ") for text in seen)
+
+
+def without_tick(row: dict[str, Any]) -> str:
+    return repr({name: value for name, value in row.items() if name not in ("_tick", "_diff")})
+
+
 def counted(rows: list[dict[str, Any]]) -> Counter[str]:
     return bag([{name: value for name, value in row.items() if name != "_tick"} for row in rows])
 
@@ -312,3 +380,63 @@ def test_the_files_of_a_query_that_went_go() -> None:
     assert both <= set(store.names("runs"))  # the manifest before it is whole
     job.tick({})
     assert 0 < len(store.names("runs")) < len(both)
+
+
+def test_deletes_that_others_remember_are_remembered() -> None:
+    declared = (
+        "CREATE TABLE z (k INT PRIMARY KEY NOT ENFORCED, n INT, s INT, d INT) WITH ('connector' = 'file',"
+        " 'path' = 'in/z', 'format' = 'json', 'op.column' = 'd', 'op.insert' = '1', 'op.delete' = '-1',"
+        " 'sequence.by' = 's');\n"
+        "CREATE TABLE first WITH ('connector' = 'file', 'path' = 'out/first', 'format' = 'json');\n"
+        "CREATE TABLE third WITH ('connector' = 'file', 'path' = 'out/third', 'format' = 'json');\n"
+        "INSERT INTO first SELECT k, n, s FROM z EMIT CHANGES;\n"
+    )
+    third = "INSERT INTO third SELECT n, count(*) AS c FROM z GROUP BY n EMIT CHANGES;\n"
+
+    def row(k: int, n: int, s: int, d: int = 1) -> tuple[dict[str, int], int]:
+        return {"k": k, "n": n, "s": s, "d": d}, 1
+
+    store = MemoryStore()
+    job = opened_with([declared], store)
+    job.tick({"z": [row(1, 10, 5), row(2, 20, 5), row(3, 30, 5)]})
+    job.tick({"z": [row(1, 0, 7, -1), row(2, 21, 6)]})
+    job = opened_with([declared, third], store, change=True)
+    assert job.driver.said == ['query "third" begins with all 2 rows of z.z']
+    # stale by what was deleted, and by what is there, in the tick in which the query has what is there
+    out = job.tick({"z": [row(1, 11, 6), row(2, 22, 5)]})
+    assert shown(out.rows["third"]) == Counter({(21, 1, 1): 1, (30, 1, 1): 1})
+    out = job.tick({"z": [row(1, 12, 6), row(3, 31, 6), row(2, 0, 9, -1)]})
+    assert shown(out.rows["third"]) == Counter({(21, 1, -1): 1, (30, 1, -1): 1, (31, 1, 1): 1})
+    assert out.rows["first"], "both go on"
+    accounts = {name: query.account for name, query in out.result.queries.items()}
+    assert accounts["third"]["z.z"]["stale"] == 3
+
+
+def test_what_is_left_out_of_a_table_cannot_be_had() -> None:
+    """By a key that may be NULL, a condition or a column."""
+    declared = TABLES + "".join(
+        f"CREATE TABLE {name} WITH ('connector' = 'file', 'path' = 'out/{name}', 'format' = 'json');\n"
+        for name in ("first", "third")
+    )
+    kept = {
+        "SELECT x.k, x.n, y.g FROM x JOIN y ON x.k = y.k": "no other query keeps them",
+        "SELECT v.k, v.n FROM (SELECT * FROM x WHERE g > 1) v": "no other query keeps them",
+        "SELECT v.k FROM (SELECT k FROM x) v FULL JOIN y ON v.k <=> y.k": r"lack x\.g, x\.n",
+    }
+    for select, why in kept.items():
+        store, first = MemoryStore(), f"INSERT INTO first {select} EMIT CHANGES;\n"
+        job = opened_with([declared, first], store)
+        job.tick({"x": [({"k": 1, "g": 2, "n": 3, "d": 1}, 1)]})
+        third = "INSERT INTO third SELECT k, n FROM x EMIT CHANGES;\n"
+        with pytest.raises(StateError, match=why):
+            opened_with([declared, first, third], store, change=True)
+        assert opened_with([declared, first], store).tick({}).rows["first"] == []
+
+
+def opened_with(texts: list[str], store: MemoryStore, *, change: bool = False) -> LocalJob:
+    plan = watersmeet.plan_job(watersmeet.parse_job("".join(texts)))
+    return LocalJob(plan, store, change_queries=change)
+
+
+def shown(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(value for name, value in row.items() if name != "_tick") for row in rows)

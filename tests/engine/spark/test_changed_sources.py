@@ -133,6 +133,31 @@ def test_sources_come_go_and_change_places(job, put, found, monkeypatch):
     assert job(XY + CA).ticks == 0  # nothing is read twice
 
 
+def test_changes_of_tables_that_another_query_keeps(job, put, found):
+    alone = "INSERT INTO ab SELECT k AS l, n AS r FROM x EMIT CHANGES;\n"
+    grouped = "INSERT INTO ca SELECT k AS l, count(*) AS r FROM x GROUP BY k EMIT CHANGES;\n"
+    put("x", *({"k": n % 3, "n": n, "d": 1} for n in range(9)))
+    put("y", {"k": 1, "n": 70, "d": 1})
+    job(alone)
+    put("x", {"k": 0, "n": 0, "d": -1})
+    job(alone)
+    with pytest.raises(StateError, match="no other query keeps"):
+        job(alone + grouped.replace("FROM x", "FROM (SELECT * FROM x WHERE n > 1) x"), change_queries=True)
+    put("x", {"k": 0, "n": 9, "d": 1}, {"k": 2, "n": 2, "d": -1})
+    job(XY + alone + grouped, change_queries=True)
+    job(XY + alone + grouped)
+    assert sum_of(found("ca", "l, r, _diff")) == {(0, 3): 1, (1, 3): 1, (2, 2): 1}
+    assert sum_of(found("xy", "l, r, _diff")) == {(n, 70): 1 for n in (1, 4, 7)}
+    assert sum(found("ab", "l, r, _diff").values()) == 12
+
+
+def sum_of(changes):
+    total = Counter()
+    for (*row, diff), times in changes.items():
+        total[tuple(row)] += diff * times
+    return +total
+
+
 def test_a_source_that_reads_elsewhere_is_read_from_its_start(job, put, found, tmp_path):
     put("a", row(1, 10))
     put("b", row(2, 20))

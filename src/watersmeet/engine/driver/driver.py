@@ -24,10 +24,9 @@ from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below
 from watersmeet.engine.driver.opening.as_kept import check_as_kept
-from watersmeet.engine.driver.opening.changed_queries import Change, with_changed
-from watersmeet.engine.driver.opening.changed_sources import said_of_sources
+from watersmeet.engine.driver.opening.changed_queries import with_changed
 from watersmeet.engine.driver.opening.checks import check_columns, check_same_job, verify_files
-from watersmeet.engine.driver.opening.moved import with_moved
+from watersmeet.engine.driver.opening.contents import Contents
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.shape import job_shapes, tracker_rules
@@ -126,6 +125,7 @@ class TickDriver:
         self._incomplete: frozenset[str] = frozenset()
         self._unchanged: Manifest | None = None
         self.said: list[str] = []
+        self._contents: list[Contents] = []
         self.owner = "" if manifest is None else manifest.owner
         self.settings = ""
 
@@ -168,14 +168,9 @@ class TickDriver:
                 verify_files(manifest, store)
         driver = cls(plan, schemas, store, manifest, started_us, tables or {}, snapshots or {}, zoned=zoned)
         if manifest is not None:
-            driver.said = said_of_sources(manifest, plan)
-            driver._unchanged = manifest
-            manifest = driver.manifest = with_moved(manifest, plan)
-        if manifest is not None and Change.of(manifest, plan):
-            manifest, said = with_changed(manifest, plan, driver.shapes, store)
-            driver.manifest = manifest
-            driver.said += said
-        if manifest is not None:
+            changed = with_changed(manifest, plan, driver.shapes, store)
+            driver._unchanged, driver.said, driver._contents = manifest, changed.said, changed.contents
+            manifest = driver.manifest = changed.manifest
             check_columns(manifest, driver.shapes, store)
             driver._incomplete = incomplete_runs(driver.shapes, manifest, store)
         return driver
@@ -330,6 +325,7 @@ class TickDriver:
         tick = self._tick_of(start)
         ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
         tick.rows_in = rows_read(self.plan, ingest_reports)
+        ingest_reports += [contents.report(start, self.store) for contents in self._contents]
         tick.ended = end
         sharing = sharing_of(self.shapes, self.manifest, self._incomplete)
         for query in self.plan.queries:
@@ -482,7 +478,7 @@ class TickDriver:
         if self._incomplete:  # what they were merged into is so, too
             self._incomplete |= incomplete_runs(self.shapes, manifest, self.store, self.manifest)
         self._previous, self.manifest, self._open = self._unchanged or self.manifest, manifest, None
-        self._unchanged = None
+        self._unchanged, self._contents = None, []
         self._idleness.committed(manifest.clock_us)
         self._tables.committed()
         self._snapshots.committed()

@@ -6,6 +6,8 @@ all that it has. Rows from before never meet each other in it, are never padded 
 no window. Of sources that come with it (`opening.changed_sources`) it has all rows, and of tables that are
 read as a whole. A query that has changed goes, and comes anew.
 
+A query of changes needs all rows of its tables: it is given those that others keep (`opening.contents`).
+
 A query that went may come back: its sink is known to the manifest as long as the job lives.
 
 What others have stored is not touched; marks and runs that are stored count once a tick is committed. A
@@ -21,7 +23,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from watersmeet.engine.driver.opening.changed_sources import goes_on
+from watersmeet.engine.driver.opening.changed_sources import goes_on, said_of_sources
+from watersmeet.engine.driver.opening.contents import Contents, contents_of
+from watersmeet.engine.driver.opening.moved import with_moved
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.kernel.batches import same_rows, take_rows
@@ -71,18 +75,31 @@ class Change:
         return "; ".join(f"{', '.join(names)} {what}" for names, what in parts if names)
 
 
-def with_changed(
-    manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
-) -> tuple[Manifest, list[str]]:
-    """The state as it is for the changed job, and what there is to say of it.
+@dataclass(frozen=True)
+class Changed:
+    """The state as it is for a changed job, what there is to say of it, and what tables hold for queries that
+    come: to be given to them in the next tick."""
+
+    manifest: Manifest
+    said: list[str]
+    contents: list[Contents]
+
+
+def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store) -> Changed:
+    """The state for the queries of ``plan``.
 
     Raises:
         StateError: a query cannot come without rows from before.
     """
-    change = Change.of(manifest, plan)
+    of_sources, change = said_of_sources(manifest, plan), Change.of(manifest, plan)
+    manifest = with_moved(manifest, plan)
+    if not change:
+        return Changed(manifest, of_sources, [])
     stay = [query for query in plan.queries if query.name not in change.begins]
     queries = {query.name: manifest.queries[query.name] for query in stay}
-    said = [f'query "{name}" is gone from the job, and its state goes' for name in change.removed]
+    said = of_sources + [
+        f'query "{name}" is gone from the job, and its state goes' for name in change.removed
+    ]
     problems: list[str] = []
     coming = Coming(manifest, stay, goes_on(manifest, plan), shapes, store)
     for query in plan.queries:
@@ -103,14 +120,14 @@ def with_changed(
             "fingerprints": _fingerprints(plan),
         }
     )
-    return changed, said
+    return Changed(changed, said, coming.contents)
 
 
 class Coming:
     """Makes the states with which queries begin, from those of the queries that ``stay``.
 
     ``read_before``: the sources of which rows were read already. ``said``, ``problems``: of the query that
-    was asked for last.
+    was asked for last; ``contents``: what tables hold, for all of them.
     """
 
     def __init__(
@@ -132,29 +149,46 @@ class Coming:
         self._settled: list[LiveRun] = []
         self.said: list[str] = []
         self.problems: list[str] = []
+        self.contents: list[Contents] = []
 
     def state(self, query: QueryPlan, shapes: Sequence[NodeShape]) -> QueryState:
         """That of a query which has seen nothing but what others retain."""
         self.said, self.problems = [], []
-        missed = [side.title for side in query.sides if self._has_missed(side)]
-        if missed and query.options.mode is OutputMode.CHANGELOG:
-            self.problems.append(
-                f'query "{query.name}" cannot come to a job with state: it puts out changes, and needs all'
-                f" rows of {', '.join(missed)}, of which the job has read some"
-            )
-            return QueryState()
+        missed = [side for side in query.sides if self._has_missed(side)]
+        of_changes = query.options.mode is OutputMode.CHANGELOG
         nodes = [NodeState(arrangements={s.name: Arrangement() for s in shape.sides}) for shape in shapes]
         state = QueryState(nodes=nodes)
         for node in query.nodes:
             for side, shape in zip(node.sides, shapes[node.number].sides, strict=True):
-                if side.feed is None and side.copy_of is None and (missed or side.sources):
+                if side.feed is not None or side.copy_of is not None:
+                    continue
+                if of_changes and side in missed:
+                    self._begin_with_contents(query, node.number, side, shape, state)
+                elif side.sources or not of_changes:
                     self._begin(query, node.number, side, shape, state)
         return state
+
+    def _begin_with_contents(
+        self, query: QueryPlan, node: int, side: SidePlan, shape: SideShape, state: QueryState
+    ) -> None:
+        """Of a query of changes, which needs all rows."""
+        contents: Contents | str = "only of tables are all rows kept"
+        if all(branch.source.is_table for _, branch in side.sources):
+            contents = contents_of(side, shape, self._stay, self._shapes, self._manifest, self._store)
+        if isinstance(contents, str):
+            self.problems.append(
+                f'query "{query.name}" cannot come to a job with state: it puts out changes, and needs all'
+                f' rows of "{side.title}", of which the job has read some: {contents}'
+            )
+            return
+        self.contents.append(contents)
+        state.nodes[node].arrangements[side.name] = Arrangement(runs=list(contents.deletes))
+        self.said.append(f'query "{query.name}" begins with all {contents.rows} rows of {side.title}')
 
     def _begin(
         self, query: QueryPlan, node: int, side: SidePlan, shape: SideShape, state: QueryState
     ) -> None:
-        other = next(self._same(side), None)
+        other = None if side.stages else next(self._same(side), None)
         rows, why = Arrangement(), "no other query keeps them as it needs them"
         if other is not None:
             name, _, own = other

@@ -1,0 +1,138 @@
+"""What tables hold, for a query of changes that comes to a job with state: it is given the rows that another
+query keeps, as if they came in its first tick.
+
+Whoever keeps a table for a query of changes has all of its rows, but for those that its own conditions and
+NULL keys leave out. So the rows are the table's where these say the same, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.messages.reports import IngestReport
+from watersmeet.engine.messages.shapes import NodeShape, SideShape
+from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.tasks.ingest import IngestWriter
+from watersmeet.kernel.batches import take_rows
+from watersmeet.kernel.pieces import whole
+from watersmeet.names import DIFF
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.identity.origins import side_origins
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.sides import BranchPlan, SidePlan
+from watersmeet.spec.model import OutputMode
+from watersmeet.state.columns import lacking
+from watersmeet.state.manifest import Arrangement, LiveRun, Manifest
+from watersmeet.state.marks import read_marks
+from watersmeet.state.run import OpenRun, schema_of
+from watersmeet.state.store import Store
+
+_BEFORE_ALL = -1
+"""The number of an ingest task whose rows come before those of all others."""
+
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The rows of a table for ``side``, of a query that comes. ``runs``: in which another query keeps them;
+    ``deletes``: those in which it remembers deletes, where the order of changes counts."""
+
+    side: SideShape
+    branch: int
+    runs: tuple[LiveRun, ...]
+    deletes: tuple[LiveRun, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(live.stored for live in self.runs)
+
+    def report(self, start: TickStart, store: Store) -> IngestReport:
+        """Have them written as rows of the tick; what an ingest task says of it. Cost: the table."""
+        writer = IngestWriter(start, self.side.arrangement, self.branch, store, _BEFORE_ALL)
+        names = self.side.schema.names
+        for live in self.runs:
+            opened = OpenRun.open(store, live.run, self.side.layout)
+            held = whole(opened.sorted_rows.batch).select(names)
+            gone = read_marks(store, "gone", live.marks.get("gone", ()), 0, live.run.rows)
+            alive = np.flatnonzero(~gone)
+            for low in range(0, len(alive), _CHUNK):
+                rows = take_rows(held, alive[low : low + _CHUNK])
+                ones = pa.array(np.ones(rows.num_rows, dtype=np.int64))
+                writer.add(pa.RecordBatch.from_arrays([*rows.columns, ones], names=[*names, DIFF]))
+        writer.finish()
+        return writer.report
+
+
+def contents_of(
+    side: SidePlan,
+    shape: SideShape,
+    stay: Sequence[QueryPlan],
+    shapes: Mapping[str, Sequence[NodeShape]],
+    manifest: Manifest,
+    store: Store,
+) -> Contents | str:
+    """What a side of a table begins with, or why no query keeps it.
+
+    Args:
+        stay: the queries that were there before, and go on.
+    """
+    if len(side.branches) != 1:
+        return "it is put together of several"
+    why = "no other query keeps them as it needs them"
+    ((number, branch),) = side.sources
+    for name, own, arrangement in _tables(stay, shapes, manifest):
+        if not _holds(own, side, branch):
+            continue
+        runs = [live for live in arrangement.runs if live.run.stands_for != 0]
+        missing = next((m for live in runs if (m := _missing(store, live, shape))), "")
+        if missing:
+            why = f'those that "{name}" keeps {missing}'
+            continue
+        deletes = [live for live in arrangement.runs if live.run.stands_for == 0]
+        return Contents(shape, number, tuple(runs), tuple(deletes))
+    return why
+
+
+def _tables(
+    stay: Sequence[QueryPlan], shapes: Mapping[str, Sequence[NodeShape]], manifest: Manifest
+) -> Iterator[tuple[str, SidePlan, Arrangement]]:
+    """All sides of queries of changes that keep the rows of one table, as they are: not as sums."""
+    for query in stay:
+        if query.options.mode is not OutputMode.CHANGELOG:
+            continue
+        for node in query.nodes:
+            shape = shapes[query.name][node.number]
+            kept = manifest.queries[query.name].nodes[node.number].arrangements
+            for side in node.sides:
+                is_table = side.feed is None and len(side.branches) == 1 and bool(side.ingested)
+                if is_table and not (shape.combines or side.passes or side.copy_of or side.event_times):
+                    yield query.name, side, kept.get(side.name, Arrangement())
+
+
+def _holds(own: SidePlan, side: SidePlan, branch: BranchPlan) -> bool:
+    """Whether ``own`` keeps all rows of which ``side`` makes something."""
+    ((_, held),) = own.sources
+    if held.source.name != branch.source.name:
+        return False
+    left_out = _not_null(own)
+    if (held.flag is not None or left_out) and side.padded:
+        return False  # it puts out what ``own`` has left out
+    flags = [None if b.flag is None else text_of(b.flag) for b in (held, branch)]
+    return flags[0] == flags[1] and left_out <= _not_null(side)
+
+
+def _not_null(side: SidePlan) -> set[str]:
+    origins = side_origins(side)
+    return {origins[name].digest for name in side.not_null}
+
+
+def _missing(store: Store, live: LiveRun, shape: SideShape) -> str:
+    """What the rows of a run lack for a side; empty: nothing."""
+    schema = schema_of(store, live.run)
+    missing = lacking(schema, shape.layout.columns)
+    return f"lack {', '.join(column.text for column in missing)}" if missing else ""
