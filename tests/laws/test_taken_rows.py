@@ -319,6 +319,20 @@ def test_who_makes_the_rows_may_change(goes: str) -> None:
         assert sum(bool(query.taken) for query in job.plan.queries) == len(job.plan.queries) - 1
 
 
+def test_a_maker_may_go_that_took_rows_itself() -> None:
+    """The first query makes the rows of the table, the second those of a join with it, for the third."""
+    first = TABLE.format(0) + "INSERT INTO out0 SELECT t.v FROM c t;\n"
+    texts = [first, joined(1, "a", "b"), joined(2, "a", "b")]
+    store, alone = MemoryStore(), LocalJob(planned(texts[1:2]), MemoryStore())
+    job = LocalJob(planned(texts), store)
+    for tick in range(8):
+        if tick >= 4:
+            job = LocalJob(planned([texts[0], texts[2]]), store, change_queries=True)
+        expected = outputs(alone, tick)["out1"]
+        assert outputs(job, tick)["out2"] == expected, tick
+        assert job.state["out2"] == {"a.c": 3, "a": 3, "b": tick + 1}
+
+
 def test_a_maker_cannot_go_if_others_call_its_inputs_otherwise() -> None:
     """Stored rows of a join over keyed tables are known by the names of the inputs beneath."""
     store = MemoryStore()

@@ -195,3 +195,25 @@ def test_state_holds_nothing_that_was_not_to_last(plan: str):
             for live in kept.runs
         )
     assert {name.split("/")[0] for name in store.passing} == {"runs", "work"}
+
+
+@pytest.mark.parametrize(("few", "is_alone"), [(14, True), (1, False)])
+def test_few_rows_that_another_query_made_go_out_by_the_driver(few: int, is_alone: bool):
+    sinks = "".join(f"CREATE TABLE out{n} WITH ('connector' = 'memory'); " for n in range(2))
+    inserts = "".join(f"INSERT INTO out{n} {ROWS}; " for n in range(2))
+    job = LocalJob(plan_job(parse_job(JOB + sinks + inserts)), MemoryStore())
+    job.driver.small_rows = few
+    node_task, alone = job.driver.node_task, []
+
+    def handed(name: str, number: int) -> NodeTask:
+        task = node_task(name, number)
+        if name == "out1":
+            alone.append(job.driver.run_small(name, number, task))
+        return task
+
+    job.driver.node_task = handed  # type: ignore[method-assign]
+    out = job.tick(rows("c", (1, "Ada")) | rows("o", (7, 1)) | rows("l", (7, 3), (7, 4)))
+    assert len(out.rows["out1"]) == 2
+    assert [ran is not None for ran in alone] == [is_alone]
+    if is_alone:
+        assert sum(batch.num_rows for batch in alone[0].rows) == 2

@@ -10,7 +10,8 @@ from watersmeet.plan.model.nodes import NodePlan
 
 SMALL_ROWS = 20_000
 SMALL_BYTES = 8 << 20
-"""Rows that come, with those of runs that are merged, and their bytes."""
+"""Rows that come, with those of runs that are merged, and the bytes of runs. How many bytes go out as they
+come shows when they do."""
 
 MOST_MATCHES = 200_000
 """Where rows find more partners than these in all, it was much work after all, and is given to Spark."""
@@ -24,6 +25,6 @@ def is_small(node: NodePlan, shape: NodeShape, work: NodeWork, most_rows: int) -
     for side in work.sides:
         merged = side.merged_away()
         runs = [*side.new_runs, *(live.run for live in side.runs if side.replaced or live.run.name in merged)]
-        rows += sum(run.rows for run in runs)
+        rows += sum(run.rows for run in runs) + sum(file.rows for file in side.pads)
         nbytes += sum(run.nbytes for run in runs)
     return rows <= most_rows and nbytes <= SMALL_BYTES

@@ -13,3 +13,7 @@ class PassDriver(NodeDriver[PassPlan, PassShape]):
         self, query: QueryPlan, node: PassPlan, sides: tuple[SideShape, ...], common: CommonFields
     ) -> PassShape:
         return PassShape(**common)
+
+    def goes_by_new_rows(self, shape: PassShape) -> bool:
+        """Of changes: where final rows pass, they are those of a whole input."""
+        return shape.changelog

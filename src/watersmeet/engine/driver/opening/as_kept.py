@@ -8,6 +8,7 @@ from before would not be there for it.
 from __future__ import annotations
 
 from watersmeet.engine.driver.opening.changed_queries import Change
+from watersmeet.engine.driver.opening.moved import home_of
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import taking
@@ -40,7 +41,10 @@ def _may_take(plan: JobPlan, manifest: Manifest) -> MayTake:
 
     def home(query: str, number: int) -> tuple[str, int]:
         elsewhere = manifest.queries[query].nodes[number].elsewhere
-        return (query, number) if elsewhere is None else (elsewhere.query, elsewhere.node)
+        if elsewhere is None:
+            return query, number
+        kept = home_of(manifest, elsewhere)
+        return kept.query, kept.node
 
     def may_take(query: str, node: int, other: str, there: int) -> bool:
         if query in begins or other in begins:

@@ -29,12 +29,25 @@ def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
         kept = state.nodes[node.number]
         if node.number in resting or kept.elsewhere is None:
             continue
-        nodes[node.number] = _brought(manifest, kept.elsewhere)
-        for alias, there in kept.elsewhere.aliases.items():
-            of_input = manifest.queries[kept.elsewhere.query].inputs.get(there)
+        home = home_of(manifest, kept.elsewhere)
+        nodes[node.number] = _brought(manifest, home)
+        for alias, there in home.aliases.items():
+            of_input = manifest.queries[home.query].inputs.get(there)
             if alias not in inputs and of_input is not None:
                 inputs[alias] = deepcopy(of_input)
     return state.model_copy(update={"nodes": nodes, "inputs": inputs})
+
+
+def home_of(manifest: Manifest, elsewhere: ElsewhereState) -> ElsewhereState:
+    """Where it is kept in the end: beneath a node that others take rows of there may be one that rests, too."""
+    further = manifest.queries[elsewhere.query].nodes[elsewhere.node].elsewhere
+    if further is None:
+        return elsewhere
+    sides = {own: further.sides[there] for own, there in elsewhere.sides.items() if there in further.sides}
+    aliases = {
+        own: further.aliases[there] for own, there in elsewhere.aliases.items() if there in further.aliases
+    }
+    return home_of(manifest, further.model_copy(update={"sides": sides, "aliases": aliases}))
 
 
 def _brought(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
