@@ -39,7 +39,7 @@ def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
 
 
 def home_of(manifest: Manifest, elsewhere: ElsewhereState) -> ElsewhereState:
-    """Where it is kept in the end: beneath a node that others take rows of there may be one that rests, too."""
+    """Where it is kept in the end: a node may rest, too, beneath one of which others take rows."""
     further = manifest.queries[elsewhere.query].nodes[elsewhere.node].elsewhere
     if further is None:
         return elsewhere
