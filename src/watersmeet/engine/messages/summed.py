@@ -82,7 +82,7 @@ class GroupShape(SummedShape):
 
     @property
     def of_one(self) -> str:
-        return f"{super().of_one}, every different value that MIN, MAX, DISTINCT and the like look at"
+        return f"{super().of_one}, every different value that MIN, MAX, DISTINCT and the like look at,"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +109,10 @@ class WindowGroupShape(SummedShape):
     def joined_schema(self) -> pa.Schema:
         windows = [pa.field(name, self.window_type) for name in (WINDOW_START, WINDOW_END)]
         return pa.schema([*windows, *super().joined_schema])
+
+    @property
+    def of_one(self) -> str:
+        return f'what is kept of the open windows of one group of "{self.query}",'
 
     @property
     def telling(self) -> frozenset[str] | None:
