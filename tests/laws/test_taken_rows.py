@@ -359,6 +359,18 @@ def test_a_query_that_comes_makes_its_rows_itself() -> None:
     assert any(query.taken for query in planned(texts).queries)
 
 
+def test_deletes_of_nothing_are_told_without_what_was_computed() -> None:
+    """Not even for another query."""
+    texts = [
+        TABLE.format(n) + f"INSERT INTO out{n} SELECT x.k{more} FROM o x GROUP BY x.k;\n"
+        for n, more in enumerate([", count(*) AS n", ", sum(x.v * 2) AS s"])
+    ]
+    job = LocalJob(planned(texts), MemoryStore())
+    told = job.tick({"o": [({"k": 1, "j": 2, "v": 3, "w": "q", "d": -1}, 1)]}).result.queries
+    row = '{"k": 1, "j": 2, "v": 3, "w": "q"}'
+    assert [told[name].missing_deletes for name in ("out0", "out1")] == [(("x", row),)] * 2
+
+
 def test_explain_says_so() -> None:
     text = watersmeet.explain(planned([joined(0, "a", "b"), joined(1, "x", "y")]))
     assert "join 2 (a INNER JOIN b): for out1, too" in text
