@@ -71,7 +71,7 @@ def test_rows_and_files_and_who_has_them(watersmeet, ran, monkeypatch):
     shown = watersmeet("state", "job.sql", "--checkpoint", ".watersmeet/job")
     assert (shown.status, shown.err) == (0, "")
     assert "as of tick 2 (" in shown.out
-    assert "first/a has files together with second/a\n" in shown.out
+    assert "first/a is kept together with second/a\n" in shown.out
     assert "each counted once" in shown.out
 
 
@@ -90,6 +90,38 @@ def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
         'source "c" is new to the job: it is read as by a job that begins',
     ]
     assert "another one than that of the state" in watersmeet("state", "job.sql").out
+
+
+CHANGES = """
+SET output_mode = changelog;
+CREATE TABLE x (k INT, d INT)
+  WITH ('connector' = 'file', 'path' = 'in/x', 'format' = 'json', 'diff.column' = 'd');
+CREATE TABLE z (k INT PRIMARY KEY NOT ENFORCED, g STRING)
+  WITH ('connector' = 'file', 'path' = 'in/z', 'format' = 'json');
+CREATE TABLE rows WITH ('connector' = 'file', 'path' = 'out/rows', 'format' = 'json');
+CREATE TABLE sums WITH ('connector' = 'file', 'path' = 'out/sums', 'format' = 'json');
+INSERT INTO rows SELECT x.k, z.g FROM x JOIN z ON x.k = z.k;
+INSERT INTO sums SELECT b.g, count(*) AS c FROM x a JOIN z b ON a.k = b.k GROUP BY b.g;
+"""
+
+
+def test_rows_that_one_query_keeps_for_another(watersmeet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("job.sql").write_text(CHANGES)
+    plan = package.plan_job(package.parse_job(CHANGES))
+    job = LocalJob(plan, LocalStore(".watersmeet/job/state"))
+    job.tick(
+        {"x": [({"k": n, "d": 1}, 1) for n in range(5)], "z": [({"k": n, "g": "a"}, 1) for n in range(3)]}
+    )
+    told = json.loads(watersmeet("state", "job.sql", "--json").out)
+    sides = {(side["query"], side["input"]): side for side in told["kept"]}
+    assert {name: side["rows"] for name, side in sides.items()} == {
+        ("rows", "x"): 5, ("rows", "z"): 3, ("rows", "z.z"): 3, ("sums", "a with b"): 1,
+    }  # fmt: skip
+    assert sides["rows", "x"]["shared_with"] == ["sums/a"]
+    assert sides["rows", "z.z"]["shared_with"] == ["sums/b.z"]
+    shown = watersmeet("explain", "job.sql", "--checkpoint", ".watersmeet/job")
+    assert shown.status == 0, shown.err
 
 
 def test_no_state_is_an_error(watersmeet, tmp_path, monkeypatch):

@@ -39,16 +39,18 @@ QUERIES = {
     "countries": "SELECT t.country, count(*) AS orders, sum(o.amount) AS amount, min(p.name) AS name"
     " FROM orders o JOIN people p ON p.id = o.person JOIN towns t ON t.name = p.town GROUP BY t.country",
     "towns_alone": "SELECT name, country FROM towns",
+    "in_town": "SELECT town, count(*) AS people, max(name) AS name FROM people GROUP BY town",
     "answered": "SELECT c.n AS call, a.n AS answer FROM calls c JOIN answers a"
     " ON a.person = c.person AND a.t BETWEEN c.t AND c.t + 50",
 }
-OF_CHANGES = ("named", "countries")
+OF_CHANGES = ("named", "countries", "in_town")
 STREAMS = ("calls", "answers")
 
 MORE = ("--conf", "spark.sql.shuffle.partitions=2")
 KILLS = 5
 COMES, GOES = 1, 3
-"""The runs from which on a query is there, with sources of its own before all others, and one no more."""
+"""The runs from which on a query is there with sources of its own, before all others, and one over a table
+that others have read; and from which on one is no more."""
 
 
 class Changing:
@@ -157,7 +159,7 @@ def test_tables_change_and_queries_too_while_it_is_killed(seed: int, tmp_path: P
         return runs[-1]
 
     def queries_of(number: int) -> tuple[str, ...]:
-        come = ("answered",) if number >= COMES else ()
+        come = ("answered", "in_town") if number >= COMES else ()
         return (*come, "named", "countries", *(() if number >= GOES else ("towns_alone",)))
 
     def begin(number: int, *arguments: str) -> Process:

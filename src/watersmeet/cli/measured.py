@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from watersmeet.engine.driver.opening.moved import brought, home_of
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, NEVER
@@ -11,7 +12,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.order.advised import other_orders
 from watersmeet.plan.order.measured import MeasuredQuery, MeasuredSide
 from watersmeet.spec.model import Insert, Job, Options
-from watersmeet.state.manifest import Arrangement, Manifest, QueryState, load_newest
+from watersmeet.state.manifest import Arrangement, Manifest, NodeState, QueryState, load_newest
 
 
 def measured_in(checkpoint: str | Path, job: Job, plan: JobPlan) -> dict[str, MeasuredQuery]:
@@ -47,17 +48,22 @@ def measured_of(manifest: Manifest, insert: Insert, options: Options, plan: Quer
         return MeasuredQuery(problem="the checkpoint has no query of this name")
     if manifest.fingerprints[plan.name] != plan.fingerprint:
         return MeasuredQuery(problem="the checkpoint is of another plan of this query")
-    sides = _sides(manifest.queries[plan.name])
-    return MeasuredQuery(manifest.tick, sides, better=other_orders(insert, options, plan, sides))
+    sides = _sides(manifest, manifest.queries[plan.name])
+    return MeasuredQuery(manifest.tick, sides, better=other_orders(insert, options, plan.alone, sides))
 
 
-def _sides(state: QueryState) -> dict[str, MeasuredSide]:
+def _sides(manifest: Manifest, state: QueryState) -> dict[str, MeasuredSide]:
+    """Of all nodes, those that rest too, for another query's keep their rows."""
     return {
         name: _side(arrangement)
-        for node in state.nodes
+        for node in (_kept_for(manifest, node) for node in state.nodes)
         for name, arrangement in node.arrangements.items()
         if node.table is None
     }
+
+
+def _kept_for(manifest: Manifest, node: NodeState) -> NodeState:
+    return node if node.elsewhere is None else brought(manifest, home_of(manifest, node.elsewhere))
 
 
 def _side(arrangement: Arrangement) -> MeasuredSide:

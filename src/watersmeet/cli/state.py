@@ -15,6 +15,7 @@ from rich.text import Text
 
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.opening.changed_sources import said_of_sources
+from watersmeet.engine.driver.opening.moved import home_of
 from watersmeet.event_time import shown_time
 from watersmeet.names import is_ours
 from watersmeet.plan.explain.words import node_name, size_of
@@ -28,7 +29,8 @@ class Kept:
 
     ``rows``: retained ones, or partial aggregates; ``most``: the most after any tick. ``files``, ``bytes``:
     of the runs with these rows, in which may be released ones, too; ``shared_bytes``: of those runs that
-    another side has as well; ``shared_with``: which ones, as ``query/input``.
+    another side has as well. ``shared_with``: these sides, as ``query/input``, and those of queries that keep
+    nothing themselves of the same rows.
     """
 
     query: str
@@ -88,7 +90,7 @@ class StateReport:
             together = frozenset((kept.name, *kept.shared_with))
             if kept.shared_with and together not in said:
                 said.add(together)
-                yield f"{kept.name} has files together with {', '.join(kept.shared_with)}"
+                yield f"{kept.name} is kept together with {', '.join(kept.shared_with)}"
         files = "1 file" if self.files == 1 else f"{self.files:,} files"
         yield f"together {size_of(self.bytes)} in {files}, each counted once"
         if self.differences:
@@ -104,11 +106,12 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
     held = list(_held(manifest))
     holders = Counter(name for side in held for name in side.runs)
     sizes = {live.run.name: live.run.nbytes for live in manifest.runs()}
-    kept = []
+    taken, kept = _taken(manifest), []
     for side in held:
         own = plans.get(side.query) if side.query not in change.changed else None
         shared = {name for name in side.runs if holders[name] > 1}
-        others = (other.name for other in held if other is not side and shared & other.runs)
+        others = [other.name for other in held if other is not side and shared & other.runs]
+        others += taken.get((side.query, side.node, side.side), [])
         kept.append(
             Kept(
                 query=side.query,
@@ -160,6 +163,18 @@ def _held(manifest: Manifest) -> Iterator[_Held]:
             if node.table is not None:
                 runs = frozenset(run.name for run in node.table.runs)
                 yield _Held(name, number, "table", node.table.rows, node.table.rows, runs)
+
+
+def _taken(manifest: Manifest) -> dict[tuple[str, int, str], list[str]]:
+    """Per side, (query, node, name), those of other queries that rest, for it keeps their rows."""
+    taken: dict[tuple[str, int, str], list[str]] = {}
+    for name, query in manifest.queries.items():
+        for node in query.nodes:
+            if node.elsewhere is not None:
+                home = home_of(manifest, node.elsewhere)
+                for own, there in home.sides.items():
+                    taken.setdefault((home.query, home.node, there), []).append(f"{name}/{_side_name(own)}")
+    return taken
 
 
 def _node_name(query: QueryPlan | None, number: int) -> str:

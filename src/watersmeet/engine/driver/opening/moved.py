@@ -30,7 +30,7 @@ def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
         if node.number in resting or kept.elsewhere is None:
             continue
         home = home_of(manifest, kept.elsewhere)
-        nodes[node.number] = _brought(manifest, home)
+        nodes[node.number] = brought(manifest, home)
         for alias, there in home.aliases.items():
             of_input = manifest.queries[home.query].inputs.get(there)
             if alias not in inputs and of_input is not None:
@@ -50,7 +50,7 @@ def home_of(manifest: Manifest, elsewhere: ElsewhereState) -> ElsewhereState:
     return home_of(manifest, further.model_copy(update={"sides": sides, "aliases": aliases}))
 
 
-def _brought(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
+def brought(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
     """What another query's node keeps, by the names of the node that rested."""
     there = manifest.queries[elsewhere.query].nodes[elsewhere.node]
     return there.model_copy(
