@@ -19,6 +19,8 @@ from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.opening import changed_queries
 from watersmeet.errors import StateError
 
+pytestmark = pytest.mark.usefixtures("merge_often")
+
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
 CHUNKS = 2
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT ANTI JOIN")
@@ -72,11 +74,6 @@ def alone(text: str, ticks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 def bag(rows: list[dict[str, Any]]) -> Counter[str]:
     return Counter(map(repr, rows))
-
-
-@pytest.fixture(autouse=True)
-def merge_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

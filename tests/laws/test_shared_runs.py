@@ -17,9 +17,10 @@ import pytest
 
 import watersmeet
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.engine.driver import merge_policy
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
+
+pytestmark = pytest.mark.usefixtures("merge_often")
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
 CHUNKS = 4
@@ -112,11 +113,6 @@ def played(plan: JobPlan, ticks: list[Any], rng: random.Random) -> list[dict[str
 
 def shares(plan: JobPlan) -> list[str]:
     return [side.sharers[0] for query in plan.queries for side in query.sides if side.sharers]
-
-
-@pytest.fixture(autouse=True)
-def merge_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

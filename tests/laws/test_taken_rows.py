@@ -17,10 +17,11 @@ import pytest
 
 import watersmeet
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
+
+pytestmark = pytest.mark.usefixtures("merge_often")
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
 CHUNKS = 4
@@ -192,11 +193,6 @@ class Played:
         self.job = self._opened(self._texts)
         self.job.driver.repeat()
         self.job.partitions = self._rng.choice([1, 2, 3])
-
-
-@pytest.fixture(autouse=True)
-def merge_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
