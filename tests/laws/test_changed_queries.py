@@ -405,6 +405,50 @@ def test_deletes_that_others_remember_are_remembered() -> None:
     assert accounts["third"]["z.z"]["stale"] == 3
 
 
+def test_deletes_that_others_remember_are_forgotten_at_their_time() -> None:
+    """Some were forgotten already of a run of which others are remembered."""
+    declared = (
+        "CREATE TABLE z (k INT PRIMARY KEY NOT ENFORCED, n INT, s INT, d INT) WITH ('connector' = 'file',"
+        " 'path' = 'in/z', 'format' = 'json', 'op.column' = 'd', 'op.insert' = '1', 'op.delete' = '-1',"
+        " 'sequence.by' = 's', 'tombstones' = '100 s');\n"
+        "CREATE TABLE first WITH ('connector' = 'file', 'path' = 'out/first', 'format' = 'json');\n"
+        "CREATE TABLE third WITH ('connector' = 'file', 'path' = 'out/third', 'format' = 'json');\n"
+        "INSERT INTO first SELECT k, n, s FROM z EMIT CHANGES;\n"
+    )
+    third = "INSERT INTO third SELECT k, n, s FROM z WHERE n > 0 EMIT CHANGES;\n"
+    store = MemoryStore()
+    job = opened_with([declared], store)
+
+    def tick(at: int, *rows: tuple[int, int, int, int]) -> list[Counter[tuple[Any, ...]]]:
+        given = [(dict(zip("knsd", row, strict=True)), 1) for row in rows]
+        return [shown(rows) for rows in job.tick({"z": given}, clock_us=at * 1_000_000).rows.values()]
+
+    tick(0, *((k, 10, 5, 1) for k in range(1, 9)))
+    tick(10, *((k, 0, 7, -1) for k in range(1, 5)))
+    tick(60, *((k, 0, 7, -1) for k in range(5, 8)))
+    tick(70)
+    tick(111)  # the deletes of 10 are forgotten
+    job = opened_with([declared, third], store, change=True)
+    assert tick(112)[1] == Counter({(8, 10, 5, 1): 1})
+    first, third_rows = tick(114, (1, 99, 6, 1), (5, 99, 6, 1))
+    assert first == third_rows == Counter({(1, 99, 6, 1): 1})
+    tick(165)
+    first, third_rows = tick(166, (6, 99, 6, 1))
+    assert first == third_rows == Counter({(6, 99, 6, 1): 1})
+
+
+def test_a_query_that_changed_may_have_more_nodes() -> None:
+    sinks = "CREATE TABLE first WITH ('connector' = 'file', 'path' = 'out/first', 'format' = 'json');\n"
+    two = "INSERT INTO first SELECT a.n FROM s a JOIN u b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 5"
+    three = f"{two} JOIN u c ON c.k = b.k AND c.t BETWEEN b.t AND b.t + 5"
+    store = MemoryStore()
+    opened([sinks, two, ";"], store).tick({"s": [({"k": 1, "t": 1, "n": 1, "w": 1}, 1)]})
+    job = opened([sinks, three, ";"], store, change=True)
+    assert job.driver.said
+    row = {"k": 1, "t": 9, "n": 7, "w": 1}
+    assert job.tick({"s": [(row, 1)], "u": [(row, 1)]}).rows["first"] == [{"n": 7}]
+
+
 def test_what_is_left_out_of_a_table_cannot_be_had() -> None:
     """By a key that may be NULL, a condition or a column."""
     declared = TABLES + "".join(

@@ -86,8 +86,10 @@ def explain_text(
     if job.inserts:
         plan, measured = plan_job(job), None
         if checkpoint is not None:
-            from watersmeet.cli.measured import measured_in
+            from watersmeet.cli.measured import manifest_in, measured_in
+            from watersmeet.engine.driver.opening.as_kept import as_kept
 
+            plan = as_kept(plan, manifest_in(checkpoint))
             measured = measured_in(checkpoint, job, plan)
         plans.append(explain(plan, measured))
     return "\n".join([*plans, *_explained(job)])
@@ -279,6 +281,7 @@ def state_text(
 
     from watersmeet.cli.measured import manifest_in
     from watersmeet.cli.state import state_report
+    from watersmeet.engine.driver.opening.as_kept import as_kept
     from watersmeet.front.sql import parse_job, run_settings
     from watersmeet.plan.planner import plan_job
 
@@ -286,7 +289,7 @@ def state_text(
     manifest = manifest_in(directory)
     infer = Inferring(directory)
     job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
-    report = state_report(manifest, plan_job(job))
+    report = state_report(manifest, as_kept(plan_job(job), manifest))
     if as_json:
         print(json.dumps(report.as_dict()))
         return

@@ -32,7 +32,16 @@ def rank_parts(values: Sequence[str]) -> GroupParts:
     """What is kept of partitions: how many rows there are of each different one. ``values``: the columns by
     which rows of a partition differ."""
     rows = AggregateColumn(ROWS, f"CAST(sum({quoted(DIFF)}) AS BIGINT)", pa.int64())
-    return GroupParts(tuple(values), (), (rows,), (), (), (), (), ())
+    return GroupParts(
+        values=tuple(values),
+        decimals=(),
+        sums=(rows,),
+        totals=(),
+        chosen=(),
+        counted=(),
+        real_sums=(),
+        reals=(),
+    )
 
 
 def order_sql(keys: Iterable[tuple[str, bool, bool]]) -> str:

@@ -129,7 +129,7 @@ def test_rows_that_only_come_change_windows_too() -> None:
     job = Job(windows("count(*) AS n", table="o"))
     assert job.tick((1, "a"), stream="o") == [(0, "a", 1, 1)]
     assert job.tick((2, "a"), (11, "a"), stream="o") == [(0, "a", 1, -1), (0, "a", 2, 1), (10, "a", 1, 1)]
-    assert job.kept == {"o": 3} or job.kept == {"#0": 3}
+    assert job.kept == {"o": 3}
 
 
 def test_times_at_the_ends_of_int64() -> None:

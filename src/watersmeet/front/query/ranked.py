@@ -48,7 +48,7 @@ def ranked_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tupl
     others.set("expressions", [other for n, other in enumerate(others.expressions) if n not in places])
     if is_grouped(others):
         text.problems.append(
-            text.not_supported("ROW_NUMBER() beside GROUP BY is", item, "group in a sub-query")
+            text.not_supported("ROW_NUMBER() beside GROUP BY or DISTINCT is", item, "group in a sub-query")
         )
         raise Refused
     _check(window, text)

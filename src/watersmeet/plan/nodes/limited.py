@@ -164,5 +164,5 @@ def _without_limit(ranking: Ranking) -> PlanError:
         " a row that comes would change the numbers of all those behind it",
         code="ranking-without-limit",
         hint=f"SELECT … FROM (SELECT …, ROW_NUMBER() OVER (…) AS {ranking.number} FROM …) WHERE"
-        f" {ranking.number} <= 3",
+        f" {ranking.number} <= 3: the number alone, compared with a whole number by <=, <, = or BETWEEN",
     )

@@ -92,10 +92,10 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
         StateError: a query cannot come without rows from before.
     """
     of_sources, change = said_of_sources(manifest, plan), Change.of(manifest, plan)
-    manifest = with_moved(manifest, plan)
+    stay = [query for query in plan.queries if query.name not in change.begins]
+    manifest = with_moved(manifest, stay)
     if not change:
         return Changed(manifest, of_sources, [])
-    stay = [query for query in plan.queries if query.name not in change.begins]
     queries = {query.name: manifest.queries[query.name] for query in stay}
     said = of_sources + [
         f'query "{name}" is gone from the job, and its state goes' for name in change.removed
@@ -182,7 +182,7 @@ class Coming:
             )
             return
         self.contents.append(contents)
-        state.nodes[node].arrangements[side.name] = Arrangement(runs=list(contents.deletes))
+        state.nodes[node].arrangements[side.name] = contents.deletes
         self.said.append(f'query "{query.name}" begins with all {contents.rows} rows of {side.title}')
 
     def _begin(

@@ -40,12 +40,12 @@ _CHUNK = 65_536
 @dataclass(frozen=True)
 class Contents:
     """The rows of a table for ``side``, of a query that comes. ``runs``: in which another query keeps them;
-    ``deletes``: those in which it remembers deletes, where the order of changes counts."""
+    ``deletes``: what it remembers of deletes, and up to when, where the order of changes counts."""
 
     side: SideShape
     branch: int
     runs: tuple[LiveRun, ...]
-    deletes: tuple[LiveRun, ...]
+    deletes: Arrangement
 
     @property
     def rows(self) -> int:
@@ -93,8 +93,9 @@ def contents_of(
         if missing:
             why = f'those that "{name}" keeps {missing}'
             continue
-        deletes = [live for live in arrangement.runs if live.run.stands_for == 0]
-        return Contents(shape, number, tuple(runs), tuple(deletes))
+        remembered = [live for live in arrangement.runs if live.run.stands_for == 0]
+        deletes = Arrangement(runs=remembered, limits=dict(arrangement.limits))
+        return Contents(shape, number, tuple(runs), deletes)
     return why
 
 

@@ -5,19 +5,16 @@ other rows. Runs are never changed, so whoever needs them takes them along.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
 
-from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.job import QueryPlan
 from watersmeet.state.manifest import ElsewhereState, Manifest, NodeState, QueryState
 
 
-def with_moved(manifest: Manifest, plan: JobPlan) -> Manifest:
-    """The state with what each node of the plan keeps, whoever kept it before."""
-    moved = {
-        query.name: _moved(manifest, query)
-        for query in plan.queries
-        if query.name in manifest.queries and manifest.queries[query.name].nodes
-    }
+def with_moved(manifest: Manifest, stay: Iterable[QueryPlan]) -> Manifest:
+    """The state with what each node of the queries that ``stay`` keeps, whoever kept it before."""
+    moved = {query.name: _moved(manifest, query) for query in stay if manifest.queries[query.name].nodes}
     return manifest.model_copy(update={"queries": {**manifest.queries, **moved}})
 
 
@@ -27,7 +24,10 @@ def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
     resting = {node.number for taken in query.taken for node in taken.nodes}
     for node in query.nodes:
         kept = state.nodes[node.number]
-        if node.number in resting or kept.elsewhere is None:
+        if node.number in resting:
+            nodes[node.number] = NodeState(elsewhere=kept.elsewhere)
+            continue
+        if kept.elsewhere is None:
             continue
         home = home_of(manifest, kept.elsewhere)
         nodes[node.number] = brought(manifest, home)
