@@ -3,6 +3,7 @@ values and in types."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -51,6 +52,7 @@ def written(folder: Path, greatest: int | None = None) -> None:
             rows = {**rows, "i": [greatest] * len(rows["i"])}
         types = [("k", pa.int64()), ("n", pa.string()), ("i", pa.int32()), ("d", pa.int32())]
         parquet.write_table(pa.table(rows, pa.schema(types)), path)
+        os.utime(path, (1.7e9 + number,) * 2)  # Spark reads the oldest first
     money = pa.decimal128(15, 2)
     values = [None, Decimal("9999999999999.99"), Decimal("-0.01"), Decimal("1.00")]
     (folder / "b").mkdir()
