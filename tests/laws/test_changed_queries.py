@@ -216,6 +216,8 @@ CHANGING = (
     "SELECT g, count(*) AS c, min(k) AS least FROM z GROUP BY g",
     "SELECT count(*) AS c FROM x",
     "SELECT z.n FROM z LEFT ANTI JOIN x ON z.k = x.k",
+    "SELECT x.n, y.n AS m FROM x LEFT JOIN y ON x.k <=> y.k AND x.g BETWEEN y.g - 1 AND y.g",
+    "SELECT x.n, y.n AS m FROM x JOIN y ON x.g <= y.n",
 )
 
 

@@ -371,3 +371,37 @@ def test_explain_says_so() -> None:
     text = watersmeet.explain(planned([joined(0, "a", "b"), joined(1, "x", "y")]))
     assert "join 2 (a INNER JOIN b): for out1, too" in text
     assert "join 2 (x INNER JOIN y): out0 makes and keeps them" in text
+
+
+def test_deletes_of_joined_rows_that_are_not_there() -> None:
+    """A delete that no row of its join answers goes on to the next join, which counts it."""
+    own = "SELECT o.w, c.v FROM o LEFT JOIN c ON c.k = o.k LEFT JOIN l ON l.j = o.j"
+    texts = [
+        TABLE.format(0) + "INSERT INTO out0 SELECT k, v FROM c;\n",
+        TABLE.format(1) + f"INSERT INTO out1 {own};\n",
+    ]
+    job, alone = LocalJob(planned(texts), MemoryStore()), LocalJob(planned(texts[1:]), MemoryStore())
+    assert job.plan.queries[1].taken
+    rows = {"o": [({"k": None, "j": 7, "v": 1, "w": "q", "d": -1}, 1)]}
+    told = [one.tick(rows).result.queries["out1"].missing_deletes for one in (job, alone)]
+    assert told[0] == told[1] != ()
+
+
+@pytest.mark.parametrize("table", ["c", "s"])
+def test_places_of_queries_may_change(table: str) -> None:
+    """Also over a table of which deletes are remembered, and forgotten at a time."""
+    texts = [
+        TABLE.format(0) + f"INSERT INTO out0 SELECT k, v FROM {table};\n",
+        TABLE.format(1) + f"INSERT INTO out1 SELECT v, count(*) AS n FROM {table} GROUP BY v;\n",
+    ]
+    store = MemoryStore()
+    for tick in range(6):
+        order = texts if tick // 2 % 2 else texts[::-1]
+        job = LocalJob(planned(order), store)
+        row = {"k": tick, "v": 1, "w": "q", "n": tick, "op": "I"}
+        out = job.tick({table: [(row, 1)]}, clock_us=tick).rows
+        assert [change["k"] for change in out["out0"]] == [tick]
+        assert {change["n"]: change["_diff"] for change in out["out1"]} == {
+            tick + 1: 1,
+            **({tick: -1} if tick else {}),
+        }

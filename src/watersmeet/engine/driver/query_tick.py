@@ -318,8 +318,8 @@ class QueryTick:
             self._counts[own] = dict(maker._counts[there])
             self._missing += [(own, row) for alias, row in maker._missing if alias == there]
         if self.query.taken:
-            order = [side.name for side in self.query.alone.accounted]
-            self._missing.sort(key=lambda told: order.index(told[0]))
+            order = {side.name: place for place, side in enumerate(self.query.alone.accounted)}
+            self._missing.sort(key=lambda told: order.get(told[0], len(order)))  # of joins: behind them
         inputs = [*(side.name for side in self.query.sides), *(own for own, _, _ in self._taken_inputs())]
         state = {alias: held[alias] for alias in inputs if alias in held}
         account = added(self.before.account, self._counts)

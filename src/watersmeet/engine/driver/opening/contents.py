@@ -8,7 +8,7 @@ NULL keys leave out. So the rows are the table's where these say the same, or no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -55,8 +55,11 @@ class Contents:
         """Have them written as rows of the tick; what an ingest task says of it. Cost: the table."""
         writer = IngestWriter(start, self.side.arrangement, self.branch, store, _BEFORE_ALL)
         names = self.side.schema.names
+        layout = replace(
+            self.side.layout, indexes=(), by_value=False
+        )  # runs are sorted as the other needs it
         for live in self.runs:
-            opened = OpenRun.open(store, live.run, self.side.layout)
+            opened = OpenRun.open(store, live.run, layout)
             held = whole(opened.sorted_rows.batch).select(names)
             gone = read_marks(store, "gone", live.marks.get("gone", ()), 0, live.run.rows)
             alive = np.flatnonzero(~gone)
