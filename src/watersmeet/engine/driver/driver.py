@@ -348,7 +348,7 @@ class TickDriver:
                 store=self.store,
                 clock_us=start.clock_us,
                 keep_late=self.keep_late,
-                taken=lambda: self._snapshots.take(
+                readings=lambda: self._snapshots.take(
                     self.manifest, self.store, start, self.placing, self.settings
                 ),
                 tells_broken=self._snapshots.first if self.keep_broken else frozenset(),

@@ -24,7 +24,7 @@ from watersmeet.engine.driver.settling.elsewhere import elsewhere
 from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
 from watersmeet.engine.driver.sharing import Sharing
 from watersmeet.engine.driver.small import is_small
-from watersmeet.engine.driver.snapshots import Taken
+from watersmeet.engine.driver.snapshots import Reading
 from watersmeet.engine.messages.reports import (
     FeedReport,
     IngestReport,
@@ -67,7 +67,7 @@ class QueryTick:
         store: where marks are put that several tasks found.
         clock_us: the tick's clock.
         keep_late: late rows of stages are wanted.
-        taken: of tables that are compared what they hold now, per arrangement.
+        readings: of tables that are compared what they hold now, per arrangement.
         tells_broken: the arrangements of which records that are no rows are wanted.
         sharing: per ``query/alias`` of a side that keeps the runs of others, too.
         others: those of queries before, by name, which are settled; some make rows for this one.
@@ -84,7 +84,7 @@ class QueryTick:
     store: Store
     clock_us: int = 0
     keep_late: bool = False
-    taken: Callable[[], Mapping[str, Taken]] = dict
+    readings: Callable[[], Mapping[str, Reading]] = dict
     tells_broken: frozenset[str] = frozenset()
     sharing: Mapping[str, Sharing] = field(default_factory=dict)
     others: Mapping[str, QueryTick] = field(default_factory=dict)
@@ -141,10 +141,10 @@ class QueryTick:
     def _replace(self, node: NodePlan, work: NodeWork) -> None:
         """Tell the tasks of a table that is compared what it holds, where it was read anew."""
         (side,), (own,) = self.shapes[node.number].sides, work.sides
-        taken = self.taken()[side.arrangement]
-        own.merges, own.replaced = [], taken.anew
-        own.new_runs = taken.copy_.runs if taken.anew else []
-        work.table = taken.copy_.model_copy(update={"runs": []})
+        reading = self.readings()[side.arrangement]
+        own.merges, own.replaced = [], reading.anew
+        own.new_runs = reading.copy_.runs if reading.anew else []
+        work.table = reading.copy_.model_copy(update={"runs": []})
         work.keep_broken = side.arrangement in self.tells_broken
 
     def _arranged(self, number: int) -> ArrangedTick:

@@ -41,7 +41,7 @@ class SnapshotReader(Protocol):
         rows, and they stay as they were."""
 
 
-class Taken(Record):
+class Reading(Record):
     """``copy``: the table as a side has it in this tick; ``anew``: it was read in this tick, and has other
     content than before, as far as is known without comparing."""
 
@@ -49,11 +49,11 @@ class Taken(Record):
     anew: bool
 
 
-class _TakenInTick(Record):
+class _ReadInTick(Record):
     """Per arrangement. ``settings``: how the run was set (a digest)."""
 
     settings: str
-    taken: dict[str, Taken] = Field(default_factory=dict)
+    taken: dict[str, Reading] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Snapshots:
         self._nodes = [
             (query.name, node, shapes[query.name][node.number].sides[0]) for query, node in plan.compared
         ]
-        self._decided: dict[str, Taken] | None = None
+        self._decided: dict[str, Reading] | None = None
 
     @property
     def first(self) -> frozenset[str]:
@@ -96,7 +96,7 @@ class Snapshots:
         """``tick`` was begun by an earlier run, which may have put rows out: it compares what that one read,
         if that was set in the same way. If it was not, nothing is out."""
         for name in _files(store, tick):
-            told = _TakenInTick.model_validate_json(unsealed(name, bytes(store.read(name))))
+            told = _ReadInTick.model_validate_json(unsealed(name, bytes(store.read(name))))
             if told.settings != settings:
                 continue
             for taken in told.taken.values():
@@ -122,7 +122,7 @@ class Snapshots:
         start: TickStart,
         placing: Placing | None,
         settings: str,
-    ) -> Mapping[str, Taken]:
+    ) -> Mapping[str, Reading]:
         """What each side of the job compares in this tick, by its arrangement: decided once.
 
         Args:
@@ -130,14 +130,14 @@ class Snapshots:
             settings: how the run is set (a digest).
         """
         if self._decided is None:
-            sides, taken = self._sides(manifest), dict[str, Taken]()
+            sides, taken = self._sides(manifest), dict[str, Reading]()
             for source in dict.fromkeys(compared.node.source.name for compared in sides):
                 own = [compared for compared in sides if compared.node.source.name == source]
                 taken |= self._taken(self._readers[source], own, store, start.tick, start.clock_us, placing)
             for name in _files(store, start.tick):  # of attempts of which nothing can be out
                 store.delete(name)
             name = f"work/{start.tick}-{start.attempt}{SNAPSHOTS}"
-            told = _TakenInTick(taken=taken, settings=settings)
+            told = _ReadInTick(taken=taken, settings=settings)
             store.write(name, sealed(name, told.model_dump_json(by_alias=True)))
             self._decided = taken
         return self._decided
@@ -150,16 +150,16 @@ class Snapshots:
         tick: int,
         clock_us: int,
         placing: Placing | None,
-    ) -> dict[str, Taken]:
+    ) -> dict[str, Reading]:
         """Of all sides that are one table."""
         before = {c.side.arrangement: c.before for c in sides if c.before is not None}
         complete = len(before) == len(sides)
-        kept = {name: Taken(copy=copy, anew=False) for name, copy in before.items()}
+        kept = {name: Reading(copy=copy, anew=False) for name, copy in before.items()}
         if complete and not any(_is_due(c, clock_us) for c in sides):
             return kept
         version = reader.version()
         looked = {
-            name: Taken(copy=copy.model_copy(update={"looked_us": clock_us}), anew=False)
+            name: Reading(copy=copy.model_copy(update={"looked_us": clock_us}), anew=False)
             for name, copy in before.items()
         }
         if complete and not any(_has_changed(c, version) for c in sides):
@@ -170,7 +170,7 @@ class Snapshots:
                 return looked
             raise _says_nothing(sides[0].node.source)
         return {
-            c.side.arrangement: Taken(
+            c.side.arrangement: Reading(
                 copy=TableCopy(version=_version(version, runs), looked_us=clock_us, runs=runs), anew=True
             )
             for c, runs in zip(sides, read, strict=True)
