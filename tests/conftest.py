@@ -117,8 +117,12 @@ def seed(pytestconfig) -> int:
 def spark(tmp_path_factory):
     """The session that jobs get, on two cores, with the Kafka connector and PostgreSQL's driver if
     ``scripts/jars`` got them."""
+    from pyspark import SparkContext
+
     from watersmeet.engine.spark.job.session import settings, start
 
+    # Jars of a later session are not seen by a JVM that runs.
+    assert SparkContext._gateway is None, "a test started a session of its own in this process"
     scratch = tmp_path_factory.mktemp("spark")
     jars = [REPOSITORY / ".jars" / name for name in ("spark-kafka", "postgres-jdbc")]
     known = ",".join(str(folder) for folder in jars if folder.exists())

@@ -19,7 +19,8 @@ from tests.oracle.test_engine_against_oracle import check, disagreements
 from tests.support.random_cases import random_case
 from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
-from watersmeet.engine.driver import merge_policy, query_tick
+from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.settling import kept_after
 from watersmeet.engine.local import replay
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.nodes import changelog, dealing
@@ -179,7 +180,7 @@ BUGS = {
         _take_nothing(changes._take_away),
     ),
     "changes near are not seen": ("a band", dealing, "_reached", lambda shape, own, side: Nothing()),
-    "marks are not united": ("two indexes", query_tick, "overlap", lambda segments: False),
+    "marks are not united": ("two indexes", kept_after, "overlap", lambda segments: False),
     "nobody counts": ("a hot key", changelog, "_is_counted", lambda shape, side: False),
     "equal rows are of two tasks": (
         "a hot key",
