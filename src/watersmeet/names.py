@@ -38,6 +38,16 @@ def node_alias(number: int) -> str:
     return f"#{number + 1}"
 
 
+def copy_name(alias: str, number: int) -> str:
+    """What the ``number``-th way of holding the rows of an input is called, from the second on."""
+    return ours(f"copy{number}.{alias}")
+
+
+def input_of(name: str) -> str:
+    """The alias of the input whose rows are held under a name, that of `copy_name` or the input's own."""
+    return name.partition(".")[2] if name.startswith(ours("copy")) else name
+
+
 def is_node_alias(alias: str) -> bool:
     """No alias of a user's is one."""
     return _NODE.fullmatch(alias) is not None

@@ -75,6 +75,7 @@ def test_nothing_is_kept_but_the_inputs():
         (f"SELECT x.t {BOUND}", False),
         (f"SELECT /*+ PLAN(delta) */ x.t {BOUND}", True),
         ("SELECT o.no FROM c JOIN o ON c.id = o.cust", False),
+        ("SELECT /*+ PLAN(delta) */ o.no FROM c JOIN o ON c.id = o.cust", True),
         ("SELECT o.no FROM c JOIN o ON c.id = o.cust JOIN l ON l.no > o.no", False),
         ("SELECT /*+ PLAN(delta) */ o.no FROM c JOIN o ON c.id = o.cust JOIN l ON l.no > o.no", True),
         ("SELECT o.no FROM c JOIN o ON c.id = o.cust LEFT JOIN l ON l.no = o.no", False),
@@ -86,9 +87,10 @@ def test_which_joins_are_delta_joins(sql, delta):
 
 
 def test_why_there_is_none_is_a_warning():
-    query = planned("SET plan = delta; SELECT o.no FROM c JOIN o ON c.id = o.cust LEFT JOIN l ON l.no = o.no")
+    query = planned("SET plan = delta; SELECT o.no FROM o LEFT JOIN l ON l.no = o.no")
     assert query.warnings == (
-        "plan = delta: run as a cascade, for there are no three inputs that inner joins alone join",
+        "plan = delta: run as a cascade, for there are no three inputs that inner joins alone join, and no"
+        " two tables",
     )
     assert planned(f"SET plan = delta; SELECT l.price {Q3}").warnings == ()
 

@@ -17,7 +17,7 @@ from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.opening.changed_sources import said_of_sources
 from watersmeet.engine.driver.opening.moved import home_of
 from watersmeet.event_time import shown_time
-from watersmeet.names import is_ours
+from watersmeet.names import input_of, is_ours
 from watersmeet.plan.explain.words import node_name, size_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.state.manifest import Manifest
@@ -191,8 +191,8 @@ def _input_name(query: QueryPlan | None, held: _Held) -> str:
 
 def _side_name(name: str) -> str:
     """Of a further copy of an input, held by another key, that of the input."""
-    alias = name.partition(".")[2]
-    return f"{alias} (copy)" if is_ours(name) and alias else name
+    alias = input_of(name)
+    return name if alias == name else f"{alias} (copy)"
 
 
 def _differences(change: Change) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from watersmeet.errors import PlanError, flat_enough, raise_all
 from watersmeet.plan import rules
+from watersmeet.plan.arranged import MayShare, with_arranged
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
 from watersmeet.plan.checks.one_row import has_one_row_per
 from watersmeet.plan.mode import with_mode
@@ -58,12 +59,14 @@ def plan_job(job: Job) -> JobPlan:
             plans.append(replace(plan, of_sink=warnings_of(job, insert)))
     raise_all(errors)
     apart = with_shared(plans)
-    return JobPlan(with_taken(apart, _with_more), apart)
+    return JobPlan(with_arranged(with_taken(apart, _with_more)), apart)
 
 
-def taking(plan: JobPlan, may_take: MayTake) -> JobPlan:
-    """The plan, in which queries take of others' rows what they may."""
-    return replace(plan, queries=with_taken(plan.apart, _with_more, may_take)) if plan.apart else plan
+def taking(plan: JobPlan, may_take: MayTake, may_share: MayShare) -> JobPlan:
+    """The plan, in which queries take of others' rows what they may, and look up what others keep."""
+    if not plan.apart:
+        return plan
+    return replace(plan, queries=with_arranged(with_taken(plan.apart, _with_more, may_take), may_share))
 
 
 def _with_more(plan: QueryPlan, for_others: ForOthers) -> QueryPlan:

@@ -120,15 +120,25 @@ class ElsewhereState(Record):
     aliases: dict[str, str] = Field(default_factory=dict)
 
 
+class KeptByState(Record):
+    """Where the arrangement of a side is that goes by another query's: ``side`` of ``node`` of ``query``."""
+
+    query: str
+    node: int
+    side: str
+
+
 class NodeState(Record):
     """One node: the arrangements of its sides, by name, and its output watermarks as last put out; ``table``:
-    the copy of the table that its rows met last. ``elsewhere``: another query's node keeps all that."""
+    the copy of the table that its rows met last. ``elsewhere``: another query's node keeps all that;
+    ``kept_by``: of these sides."""
 
     arrangements: dict[str, Arrangement] = Field(default_factory=dict)
     emitted: dict[str, Watermark] = Field(default_factory=dict)
     asof: AsofState | None = None
     table: TableCopy | None = None
     elsewhere: ElsewhereState | None = None
+    kept_by: dict[str, KeptByState] = Field(default_factory=dict)
 
 
 class QueryState(Record):

@@ -197,8 +197,8 @@ class TickDriver:
             nodes = self.manifest.queries[query.name].nodes if self.manifest else []
             rows_by_side = {name: a.retained for node in nodes for name, a in node.arrangements.items()}
             retained[query.name] = {side.name: rows_by_side.get(side.name, 0) for side in query.sides}
-            for taken in query.taken:
-                retained[query.name] |= {own: retained[taken.query][there] for own, there in taken.aliases}
+            for own, maker, there in query.inputs_elsewhere:
+                retained[query.name][own] = retained[maker][there]
         return retained
 
     def begin(self, clock_us: int) -> TickStart:

@@ -20,7 +20,7 @@ from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
 from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.results import QueryResult
-from watersmeet.engine.driver.settling.elsewhere import elsewhere
+from watersmeet.engine.driver.settling.elsewhere import elsewhere, kept_by
 from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
 from watersmeet.engine.driver.sharing import Sharing
 from watersmeet.engine.driver.small import is_small
@@ -30,6 +30,7 @@ from watersmeet.engine.messages.reports import (
     IngestReport,
     NodeReport,
     PadFile,
+    SideReport,
     lower,
 )
 from watersmeet.engine.messages.shapes import NodeShape
@@ -149,11 +150,26 @@ class QueryTick:
 
     def _arranged(self, number: int) -> ArrangedTick:
         """What a settled node keeps, as of the last tick and by its tasks' reports."""
-        sides, reports = self.query.nodes[number].sides, self._reports[number]
+        sides = self.query.nodes[number].sides
         return ArrangedTick(
-            before=[self._node_before(number).arrangements.get(side.name, Arrangement()) for side in sides],
-            reports=[[report.sides[place] for report in reports] for place in range(len(sides))],
+            before=[self._kept_before(number, side) for side in sides],
+            reports=[self._side_reports(number, side) for side in sides],
         )
+
+    def _kept_before(self, number: int, side: SidePlan) -> Arrangement:
+        """What a side went by as of the last tick, whoever keeps it."""
+        if side.kept_by is not None:
+            keeper = self.others[side.kept_by.query]
+            return keeper._node_before(side.kept_by.node).arrangements.get(side.kept_by.side, Arrangement())
+        return self._node_before(number).arrangements.get(side.name, Arrangement())
+
+    def _side_reports(self, number: int, side: SidePlan) -> list[SideReport]:
+        """Of the tasks of a settled node, of the one that keeps the side's rows."""
+        tick, name = self, side.name
+        if side.kept_by is not None:
+            tick, number, name = self.others[side.kept_by.query], side.kept_by.node, side.kept_by.side
+        place = next(place for place, own in enumerate(tick.query.nodes[number].sides) if own.name == name)
+        return [report.sides[place] for report in tick._reports[number]]
 
     def table_before(self, number: int) -> TableCopy | None:
         """The copy of a table that rows of node ``number`` met last."""
@@ -249,6 +265,7 @@ class QueryTick:
                 asof=asof,
                 table=work.table,
                 elsewhere=elsewhere(self.query, number),
+                kept_by=kept_by(node),
             )
         )
         self._take_fed(number, [report.fed for report in node_reports if report.fed is not None])
@@ -314,13 +331,13 @@ class QueryTick:
         before = self._node_before(len(self.query.nodes) - 1).emitted
         emitted = self.nodes[-1].emitted
         held = self.held()
-        for own, maker, there in self._taken_inputs():
+        for own, maker, there in self._inputs_elsewhere():
             self._counts[own] = dict(maker._counts[there])
             self._missing += [(own, row) for alias, row in maker._missing if alias == there]
-        if self.query.taken:
+        if self.query.inputs_elsewhere:
             order = {side.name: place for place, side in enumerate(self.query.alone.accounted)}
             self._missing.sort(key=lambda told: order.get(told[0], len(order)))  # of joins: behind them
-        inputs = [*(side.name for side in self.query.sides), *(own for own, _, _ in self._taken_inputs())]
+        inputs = [*(side.name for side in self.query.sides), *(own for own, _, _ in self._inputs_elsewhere())]
         state = {alias: held[alias] for alias in inputs if alias in held}
         account = added(self.before.account, self._counts)
         after = QueryState(
@@ -360,19 +377,18 @@ class QueryTick:
             for node in self.nodes
             if side.name in node.arrangements
         }
-        for own, maker, there in self._taken_inputs():
+        for own, maker, there in self._inputs_elsewhere():
             of_maker = maker.held()
             if there in of_maker:
                 held[own] = of_maker[there]
         return held
 
-    def _taken_inputs(self) -> Iterator[tuple[str, QueryTick, str]]:
-        """The inputs beneath rows that others make: alias, who makes the rows, alias there."""
-        for taken in self.query.taken:
-            maker = self.others[taken.query]
-            for own, there in taken.aliases:
-                if there in maker._counts:
-                    yield own, maker, there
+    def _inputs_elsewhere(self) -> Iterator[tuple[str, QueryTick, str]]:
+        """The inputs that others account for: alias, who does, alias there."""
+        for own, query, there in self.query.inputs_elsewhere:
+            maker = self.others[query]
+            if there in maker._counts:
+                yield own, maker, there
 
     def _late_by(self) -> list[tuple[str, Mapping[str, LateBy]]]:
         """How late the tick's rows were: per alias, of each report."""
@@ -411,6 +427,7 @@ class QueryTick:
             },
             on_time=self._watermarks(node, less_lateness=True),
             before=self._node_before(node.number),
+            kept_before=lambda side: self._kept_before(node.number, side),
             brought=self._new_runs,
             clock_us=self.clock_us,
         )

@@ -16,7 +16,7 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origin, Origins, digest_of, origins_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
+from watersmeet.plan.model.sides import BranchPlan, FeedPlan, KeptBy, SidePlan
 from watersmeet.spec.model import OnIdle
 from watersmeet.state.columns import StoredColumn
 from watersmeet.state.run import RunLayout
@@ -69,14 +69,22 @@ def node_shapes(
             if side.feed is None:
                 of_inputs[side.name] = schema
             made = origins.get((node.number, side.name)) or _as_taken(side)
+            if side.kept_by is not None and others is not None:
+                made = _as_kept(side.kept_by, others[side.kept_by.query])
             own = _side_shape(query, node, side, schema, made)
+            if side.of_others and not side.sharers:
+                own = _of_all(own, side, schema)
             if side.sharers:
                 if side.sharers[0] == own.arrangement:
                     shared[own.arrangement] = _of_all(own, side, schema)
                 own = _sharing(own, shared[side.sharers[0]])
             sides.append(own)
         for place, side in enumerate(node.sides):
-            copies = tuple(sides[other] for other, copy in enumerate(node.sides) if copy.copy_of == side.name)
+            copies = tuple(
+                sides[other]
+                for other, copy in enumerate(node.sides)
+                if copy.copy_of == side.name and copy.kept_by is None
+            )
             sides[place] = replace(sides[place], copies=copies)
         kind = kind_of(node)
         shapes.append(kind.driver.shape(query, node, tuple(sides), kind.task))
@@ -98,6 +106,13 @@ def _feeding(shape: NodeShape, plan: FeedPlan, feed: FeedShape) -> NodeShape:
     return replace(shape, path_feeds=(*shape.path_feeds, feed))
 
 
+def _as_kept(kept_by: KeptBy, nodes: Sequence[NodeShape]) -> Origins:
+    """Of a side that goes by another query's arrangement: as that is stored."""
+    sides = {shape.name: shape for shape in nodes[kept_by.node].sides}
+    stored = {column.name: column for column in sides[kept_by.side].layout.columns}
+    return {own: Origin(stored[there].origin, stored[there].text) for own, there in kept_by.columns}
+
+
 def _as_taken(side: SidePlan) -> Origins:
     """Of rows of another query that go out as they come: nobody stores them."""
     return {name: Origin(digest_of(["taken", name]), name) for name in side.kept}
@@ -116,7 +131,7 @@ def _schema(
         return fed[0]
     declared = schemas.get(f"{query.name}/{side.name}", pa.schema([]))
     for schema in fed:
-        for name in side.kept:
+        for name in (*side.kept, *(other.name for other in side.of_others)):
             if name not in declared.names:
                 declared = declared.append(schema.field(name))
     return declared
@@ -166,6 +181,7 @@ def _feed_shape(feed: FeedPlan, side: SideShape, zoned: bool, *, of_stage: bool)
         of_stage=of_stage,
         timed=feed.timed,
         renamed=feed.renamed,
+        path=feed.path if feed.query is not None else None,
     )
 
 
@@ -201,6 +217,7 @@ def _side_shape(
         hides_released=held.hides_released,
         memory=query.options.max_task_memory,
         not_null=plan.not_null,
+        is_kept_elsewhere=plan.kept_by is not None,
     )
 
 

@@ -60,7 +60,7 @@ class SideShape:
     ``memory``: bytes that a task may hold at once, see `engine.tasks.memory`. ``not_null``: the kept columns
     whose NULL lets a row of a source match nothing. ``copies``: the same rows, held in other ways too.
     ``shared``: of runs that several sides keep: as the one that has them written keeps them, with the columns
-    of all.
+    of all. ``is_kept_elsewhere``: in another query's arrangement; what comes are the changes of a tick.
     """
 
     query: str
@@ -78,6 +78,7 @@ class SideShape:
     not_null: tuple[str, ...] = ()
     copies: tuple[SideShape, ...] = ()
     shared: SideShape | None = None
+    is_kept_elsewhere: bool = False
 
     @property
     def arrangement(self) -> str:
@@ -117,6 +118,7 @@ class FeedShape:
     ``copied``: (name, column of the rows); ``computed``: of the rows. ``beneath``: rows that fail are
     none of the side's. ``of_stage``: the side is an input, and judges the rows as it does those of sources.
     ``renamed``: of rows that are another query's, (name here, name there); all else is by names here.
+    ``path``: they are the rows of that path through the node, not those that leave it.
     """
 
     side: SideShape
@@ -130,6 +132,7 @@ class FeedShape:
     of_stage: bool
     timed: str | None = None
     renamed: tuple[tuple[str, str], ...] = ()
+    path: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +140,8 @@ class NodeShape:
     """A node as its tasks see it: the sides, the columns that leave, and where to (None: to the sink).
 
     ``by_spark``: aggregates, as written, that Spark computes of the rows that leave. ``path_feeds``: where
-    the rows of each path go, of a node through which several paths lead; ``abroad``: where all rows go in
-    other queries.
+    the rows of each path go, of a node through which several paths lead; ``abroad``: where rows go in other
+    queries.
     """
 
     query: str

@@ -1,5 +1,5 @@
 """What is kept for a delta join, in one hash range: the tick's changes of each input are summed, written as
-new runs, and given to the paths."""
+new runs, and given to the paths; those of an input that another query keeps come from there."""
 
 from __future__ import annotations
 
@@ -10,33 +10,52 @@ import pyarrow as pa
 
 from watersmeet.engine.messages.delta import ArrangeShape
 from watersmeet.engine.tasks.changes import net_changes, report_marks, settle_changes
-from watersmeet.engine.tasks.results import pad_changes
+from watersmeet.engine.tasks.feed import FeedWriter
+from watersmeet.engine.tasks.results import pad, pad_changes, with_diffs
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, SideSlice
 from watersmeet.event_time import Side
+from watersmeet.names import DIFF
 from watersmeet.state.marks import MarkWriter
 
 
 def arrange_rows(shape: ArrangeShape, share: Share) -> Iterator[pa.RecordBatch]:
     """No row leaves but along the paths: of each input the inserts, then the deletes of rows that were there.
     Copies under other keys come to the same, each in its own hash ranges."""
-    marks, slices = MarkWriter(), []
+    marks, slices = MarkWriter(), list[tuple[int, SideSlice]]()
     own_range = HashRange.of_share(share)
     for place, side in enumerate(shape.sides):
         report = share.report.sides[place]
         own = SideSlice(side, share.work.sides[place], share.store, own_range, own_range)
+        takers = _takers(shape, share, place)
+        if side.is_kept_elsewhere:
+            if own.new is not None and takers:
+                rows = own.new.rows.batch
+                diffs = rows.column(DIFF).to_numpy(zero_copy_only=False)
+                chosen = np.arange(len(diffs))
+                for batch in with_diffs(pad(shape.changes[place], Side.LEFT, rows, chosen), diffs):
+                    takers[0].add(batch)
+            continue
         changes = net_changes(own, report, final=shape.final)
-        if place < len(shape.changes) and place not in share.work.closed:
-            for change in changes:
-                if change is not None:
-                    rows = np.arange(len(change.rows))
-                    leaving = shape.changes[place]
-                    for batch in pad_changes(leaving, Side.LEFT, change.rows.batch, rows, change.diff):
-                        share.paths[place].add(batch)
+        for change in changes:
+            if change is not None and takers:
+                chosen = np.arange(len(change.rows))
+                leaving = shape.changes[place]
+                for batch in pad_changes(leaving, Side.LEFT, change.rows.batch, chosen, change.diff):
+                    for taker in takers:
+                        taker.add(batch)
         inserts, _ = changes
         settle_changes(own, inserts, share.tick, report, marks, looked_up_after=True)
-        slices.append(own)
+        slices.append((place, own))
     written = marks.write(share.store, share.tick)
-    for own, report in zip(slices, share.report.sides, strict=True):
-        report_marks(own, written, report)
+    for place, own in slices:
+        report_marks(own, written, share.report.sides[place])
     yield from ()
+
+
+def _takers(shape: ArrangeShape, share: Share, place: int) -> list[FeedWriter]:
+    """Who is told of the changes of an input: its path, unless that comes to nothing, and other queries."""
+    if place >= len(shape.changes):
+        return []
+    own = [] if place in share.work.closed else [share.paths[place]]
+    return [*own, *share.paths_abroad.get(place, ())]

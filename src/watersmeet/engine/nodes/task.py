@@ -97,11 +97,15 @@ class NodeTask:
             writer = self._writer(self.shape.feed, work, work.fed_index, ordered=ordered)
         paths = [self._writer(feed, work, None, ordered=ordered) for feed in self.shape.path_feeds]
         abroad = [self._writer(feed, work, None, ordered=ordered) for feed in self.shape.abroad]
-        share = replace(share, paths=paths)
+        of_paths: dict[int, list[FeedWriter]] = {}
+        of_all: list[FeedWriter] = []
+        for feed, other in zip(self.shape.abroad, abroad, strict=True):
+            (of_all if feed.path is None else of_paths.setdefault(feed.path, [])).append(other)
+        share = replace(share, paths=paths, paths_abroad=of_paths)
         for batch in _collect(shape.strategy(shape, share), output_bytes(shape.memory)):
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
-            for other in abroad:
+            for other in of_all:
                 other.add(batch)
             if writer is not None:
                 writer.add(batch)

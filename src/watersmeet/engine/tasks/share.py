@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.engine.messages.work import NodeWork
@@ -18,8 +18,8 @@ class ManyMatches(Exception):
 @dataclass(frozen=True)
 class Share:
     """What one task of a node is given: the node's work, and which share of how many is its own. It fills in
-    its ``report``. ``paths``: what takes the rows of each path that leads through the node. ``most_matches``:
-    after so many it gives up (None: never)."""
+    its ``report``. ``paths``: what takes the rows of each path that leads through the node; ``paths_abroad``:
+    likewise in other queries. ``most_matches``: after so many it gives up (None: never)."""
 
     store: Store
     tick: int
@@ -28,6 +28,7 @@ class Share:
     partition: int
     partitions: int
     paths: Sequence[FeedWriter] = ()
+    paths_abroad: Mapping[int, Sequence[FeedWriter]] = field(default_factory=dict)
     most_matches: int | None = None
 
     def matched(self, rows: int) -> None:

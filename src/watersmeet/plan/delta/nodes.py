@@ -13,7 +13,7 @@ from itertools import chain
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
-from watersmeet.names import node_alias, ours
+from watersmeet.names import copy_name, node_alias
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.delta.hashed import Columns, Equalities, hashed_by
 from watersmeet.plan.delta.numbers import provisional
@@ -145,9 +145,7 @@ class _Held:
         first = next(n for n, side in enumerate(self.sides[: self._inputs]) if side.name == alias)
         if any(name == alias for name, _, _ in self._places):
             copies = sum(side.copy_of == alias for side in self.sides)
-            copy = replace(
-                self.sides[first], name=ours(f"copy{copies + 2}.{alias}"), branches=(), copy_of=alias
-            )
+            copy = replace(self.sides[first], name=copy_name(alias, copies + 2), branches=(), copy_of=alias)
             self.sides.append(copy)
             self.arranged.append(how)
             place = len(self.sides) - 1

@@ -1,11 +1,12 @@
 """Rule: which joins of a query are run as a delta join, and in which order each path meets the other inputs.
 
-The core is the topmost of inner joins over inputs alone that stand together, three inputs of them or more (of
-two there is no intermediate result). The path of an input looks up the one next that is best connected with
-those it has: by equalities before intervals before other conditions; of several the one whose arrangement
-other paths ask for already, then the one that is next in the query. An input of which there is one row at
-most (by its primary key, above all) is looked up as soon as that is so: it makes no more rows of those that
-come.
+The core is the topmost of inner joins over inputs alone that stand together, three inputs of them or more. Of
+two there is no intermediate result; tables are run so if that is asked for, to keep their rows with others.
+
+The path of an input looks up the one next that is best connected with those it has: by equalities before
+intervals before other conditions; of several the one whose arrangement other paths ask for already, then the
+one that is next in the query. An input of which there is one row at most (by its primary key, above all) is
+looked up as soon as that is so: it makes no more rows of those that come.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ def delta_join(
     if asked is PlanChoice.CASCADE or (asked is PlanChoice.AUTO and not changes):
         return NO_DELTA
     core = _core(tree)
-    if core is None:
-        return NoDelta("there are no three inputs that inner joins alone join")
+    if core is None or (len(core.beneath) + 1 < LEAST_INPUTS and not _is_of_tables(core, asked)):
+        return NoDelta("there are no three inputs that inner joins alone join, and no two tables")
     inputs = _leaves(core)
     hinted = [i.alias for i in inputs if i.broadcast]
     if hinted:
@@ -140,10 +141,11 @@ def chosen(tree: Tree, of_job: PlanChoice) -> PlanChoice:
 def _core(tree: Tree) -> Node | None:
     """The topmost join of the inner ones."""
     cores = [node for node in tree.nodes if _joins_inputs(node)]
-    largest = max(cores, key=lambda node: len(node.beneath), default=None)
-    if largest is None or len(largest.beneath) + 1 < LEAST_INPUTS:
-        return None
-    return largest
+    return max(cores, key=lambda node: len(node.beneath), default=None)
+
+
+def _is_of_tables(core: Node, asked: PlanChoice) -> bool:
+    return asked is PlanChoice.DELTA and all(i.is_table for i in _leaves(core))
 
 
 def _joins_inputs(node: Node) -> bool:

@@ -79,6 +79,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("LookupPlan", "table_fingerprint"): _RESULT,
     ("SidePlan", "sharers"): "in which files rows lie is no part of them",
     ("SidePlan", "of_others"): "others keep them",
+    ("SidePlan", "kept_by"): "which query keeps rows is no part of them",
     **{("FeedPlan", name): "which query makes rows is no part of them" for name in _BY_OTHERS},
     ("Input", "broadcast"): "which task makes a row is no part of it",
     **{

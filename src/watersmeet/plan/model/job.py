@@ -125,6 +125,18 @@ class QueryPlan:
         """The sides whose rows are accounted for: inputs, and rows of joins that come to be grouped."""
         return (*self.sides, *(side for node in self.nodes for side in node.accounted))
 
+    @property
+    def inputs_elsewhere(self) -> tuple[tuple[str, str, str], ...]:
+        """The inputs whose rows another query accounts for: alias, that query, alias there."""
+        taken = [(own, taken.query, there) for taken in self.taken for own, there in taken.aliases]
+        kept = [
+            (side.name, side.kept_by.query, side.kept_by.alias)
+            for node in self.nodes
+            for side in node.sides
+            if side.kept_by is not None and side.copy_of is None
+        ]
+        return (*taken, *kept)
+
     def every(self, kind: type[N]) -> tuple[N, ...]:
         """Its nodes of that kind, in order."""
         return tuple(node for node in self.nodes if isinstance(node, kind))

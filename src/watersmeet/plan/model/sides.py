@@ -77,6 +77,18 @@ class ColumnOfOthers:
 
 
 @dataclass(frozen=True)
+class KeptBy:
+    """Whose arrangement a side of a delta join goes by: that of ``side`` of ``node`` of ``query``, a query
+    before. ``alias``: of the input there; ``columns``: (own name, name there)."""
+
+    query: str
+    node: int
+    side: str
+    alias: str
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class SidePlan:
     """One side of a node: an input (``branches``) or the rows of a node beneath (``feed``).
 
@@ -91,6 +103,8 @@ class SidePlan:
     the same node whose rows these are once more, held in another way. ``sharers``: all sides of the job, as
     ``query/alias``, that keep the same runs, this one among them; none: nobody else does. The first of them
     has the runs written: its branches have the columns ``of_others``, too, which it does not keep for itself.
+    ``kept_by``: another query keeps the rows; of its own it has what a tick changes of them, which that one
+    tells it of.
     """
 
     name: str
@@ -107,6 +121,7 @@ class SidePlan:
     copy_of: str | None = None
     sharers: tuple[str, ...] = ()
     of_others: tuple[ColumnOfOthers, ...] = ()
+    kept_by: KeptBy | None = None
 
     @property
     def input(self) -> Input:

@@ -50,7 +50,8 @@ class Incoming:
     """What a node's tick is decided from.
 
     ``watermarks``: that come in; ``lateness``: what is to be taken off them; ``on_time``: without it.
-    ``before``: the node's state as of the last tick. ``brought``: the runs that the tick brought for a side.
+    ``before``: the node's state as of the last tick; ``kept_before``: what a side went by then, whoever keeps
+    it. ``brought``: the runs that the tick brought for a side.
     ``clock_us``: the tick's clock.
     """
 
@@ -58,6 +59,7 @@ class Incoming:
     lateness: Mapping[str, int]
     on_time: Watermarks
     before: NodeState
+    kept_before: Callable[[SidePlan], Arrangement]
     brought: Callable[[SidePlan], Sequence[Run]]
     clock_us: int
 

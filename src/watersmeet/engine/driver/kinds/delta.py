@@ -129,10 +129,7 @@ def held_as(arranged: Arranged, side: SidePlan, evicted: frozenset[str] | set[st
 def _closed(node: ArrangePlan, given: Incoming) -> tuple[int, ...]:
     """The paths that come to nothing, whatever their order: an input before had no row and has none, or one
     after had none before the tick. So a first load takes the last input's path alone."""
-    held = [
-        bool(given.before.arrangements[side.name].runs) if given.before.arrangements else False
-        for side in node.leaving
-    ]
+    held = [bool(given.kept_before(side).runs) for side in node.leaving]
     come = [any(run.rows for run in given.brought(side)) for side in node.leaving]
     return tuple(
         path

@@ -8,9 +8,10 @@ from before would not be there for it.
 from __future__ import annotations
 
 from watersmeet.engine.driver.opening.changed_queries import Change
-from watersmeet.engine.driver.opening.moved import home_of
+from watersmeet.engine.driver.opening.moved import home_of, side_home
 from watersmeet.errors import StateError
-from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.arranged import MayShare, SideKey
+from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.planner import taking
 from watersmeet.plan.taken import MayTake
 from watersmeet.state.manifest import Manifest
@@ -18,22 +19,48 @@ from watersmeet.state.manifest import Manifest
 
 def as_kept(plan: JobPlan, manifest: Manifest | None) -> JobPlan:
     """The plan for the state. It has to be that by which an engine reads, too."""
-    if manifest is None or not any(query.taken for query in plan.queries):
+    if manifest is None or not any(query.taken or _kept_by(query) for query in plan.queries):
         return plan
-    return taking(plan, _may_take(plan, manifest))
+    return taking(plan, _may_take(plan, manifest), _may_share(plan, manifest))
 
 
 def check_as_kept(plan: JobPlan, manifest: Manifest) -> None:
     """Raises: StateError, when the plan is none that `as_kept` gives."""
-    may_take = _may_take(plan, manifest)
+    may_take, may_share = _may_take(plan, manifest), _may_share(plan, manifest)
     for query in plan.queries:
-        for taken in query.taken:
-            if not may_take(query.name, taken.number, taken.query, taken.node):
-                raise StateError(
-                    f'query "{query.name}" was to take rows of "{taken.query}" that are not there for it',
-                    code="changed-query",
-                    hint="this is a bug of watersmeet: please report it, with the job and this message",
-                )
+        makers = [
+            taken.query
+            for taken in query.taken
+            if not may_take(query.name, taken.number, taken.query, taken.node)
+        ]
+        makers += [kept[0] for own, kept in _kept_by(query) if not may_share(own, kept)]
+        if makers:
+            raise StateError(
+                f'query "{query.name}" was to take rows of "{makers[0]}" that are not there for it',
+                code="changed-query",
+                hint="this is a bug of watersmeet: please report it, with the job and this message",
+            )
+
+
+def _kept_by(query: QueryPlan) -> list[tuple[SideKey, SideKey]]:
+    """The sides that go by what others keep, with those."""
+    return [
+        ((query.name, node.number, side.name), (side.kept_by.query, side.kept_by.node, side.kept_by.side))
+        for node in query.nodes
+        for side in node.sides
+        if side.kept_by is not None
+    ]
+
+
+def _may_share(plan: JobPlan, manifest: Manifest) -> MayShare:
+    begins = Change.of(manifest, plan).begins
+
+    def may_share(own: SideKey, other: SideKey) -> bool:
+        if own[0] in begins or other[0] in begins:
+            return own[0] in begins and other[0] in begins
+        return side_home(manifest, *own) == side_home(manifest, *other)
+
+    return may_share
 
 
 def _may_take(plan: JobPlan, manifest: Manifest) -> MayTake:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import deepcopy
 
+from watersmeet.names import input_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.state.manifest import ElsewhereState, Manifest, NodeState, QueryState
+from watersmeet.watermark.tracker import InputState
 
 
 def with_moved(manifest: Manifest, stay: Iterable[QueryPlan]) -> Manifest:
@@ -27,15 +29,51 @@ def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
         if node.number in resting:
             nodes[node.number] = NodeState(elsewhere=kept.elsewhere)
             continue
-        if kept.elsewhere is None:
-            continue
-        home = home_of(manifest, kept.elsewhere)
-        nodes[node.number] = brought(manifest, home)
-        for alias, there in home.aliases.items():
-            of_input = manifest.queries[home.query].inputs.get(there)
-            if alias not in inputs and of_input is not None:
-                inputs[alias] = deepcopy(of_input)
+        if kept.elsewhere is not None:
+            home = home_of(manifest, kept.elsewhere)
+            nodes[node.number] = brought(manifest, home)
+            for alias, there in home.aliases.items():
+                of_input = manifest.queries[home.query].inputs.get(there)
+                if alias not in inputs and of_input is not None:
+                    inputs[alias] = deepcopy(of_input)
+        for side in node.sides:
+            of_node = nodes[node.number]
+            if side.kept_by is not None:
+                inputs.pop(side.name, None)
+                nodes[node.number] = _without(of_node, side.name)
+            elif side.name in of_node.kept_by:
+                nodes[node.number], of_inputs = _with_side(manifest, of_node, side.name)
+                inputs |= deepcopy(of_inputs)
     return state.model_copy(update={"nodes": nodes, "inputs": inputs})
+
+
+def _without(node: NodeState, side: str) -> NodeState:
+    """The state of a node without the rows of a side, which another query keeps."""
+    arrangements = {name: kept for name, kept in node.arrangements.items() if name != side}
+    return node.model_copy(update={"arrangements": arrangements})
+
+
+def _with_side(manifest: Manifest, node: NodeState, side: str) -> tuple[NodeState, dict[str, InputState]]:
+    """The state of a node with the rows of a side that another query kept, and of its input."""
+    kept = node.kept_by[side]
+    query, number, name = side_home(manifest, kept.query, kept.node, kept.side)
+    there = manifest.queries[query].nodes[number].arrangements
+    arrangements = {**node.arrangements, **({side: there[name]} if name in there else {})}
+    others = {own: by for own, by in node.kept_by.items() if own != side}
+    inputs, alias = manifest.queries[query].inputs, input_of(name)
+    of_input = {side: inputs[alias]} if input_of(side) == side and alias in inputs else {}
+    return node.model_copy(update={"arrangements": arrangements, "kept_by": others}), of_input
+
+
+def side_home(manifest: Manifest, query: str, number: int, side: str) -> tuple[str, int, str]:
+    """Who keeps the rows of a side in the end: query, node and name there."""
+    node = manifest.queries[query].nodes[number]
+    if node.elsewhere is not None:
+        home = home_of(manifest, node.elsewhere)
+        query, number, side = home.query, home.node, home.sides.get(side, side)
+        node = manifest.queries[query].nodes[number]
+    kept = node.kept_by.get(side)
+    return (query, number, side) if kept is None else side_home(manifest, kept.query, kept.node, kept.side)
 
 
 def home_of(manifest: Manifest, elsewhere: ElsewhereState) -> ElsewhereState:
@@ -59,6 +97,9 @@ def brought(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
                 own: there.arrangements[name]
                 for own, name in elsewhere.sides.items()
                 if name in there.arrangements
-            }
+            },
+            "kept_by": {
+                own: there.kept_by[name] for own, name in elsewhere.sides.items() if name in there.kept_by
+            },
         }
     )

@@ -1,9 +1,11 @@
-"""Where the state of nodes is that rest, because another query's make the same rows."""
+"""Where the state of nodes is that rest, because another query's make the same rows, and of sides that go by
+another query's arrangements."""
 
 from __future__ import annotations
 
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.state.manifest import ElsewhereState
+from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.state.manifest import ElsewhereState, KeptByState
 
 
 def elsewhere(query: QueryPlan, number: int) -> ElsewhereState | None:
@@ -18,3 +20,16 @@ def elsewhere(query: QueryPlan, number: int) -> ElsewhereState | None:
                     aliases=dict(taken.aliases),
                 )
     return None
+
+
+def kept_by(node: NodePlan) -> dict[str, KeptByState]:
+    """Per side of a node that another query keeps."""
+    return {
+        side.name: KeptByState(
+            query=side.kept_by.query,
+            node=side.kept_by.node,
+            side=side.kept_by.side,
+        )
+        for side in node.sides
+        if side.kept_by is not None
+    }

@@ -1,0 +1,149 @@
+"""Queries that join the same tables otherwise keep them once, and each puts out what it does alone, tick by
+tick.
+
+Each job is drawn: two to four delta joins of some of four tables, by other keys, with other aliases, columns
+and conditions. Keys may be NULL. Tasks are one to three, the job is opened again between ticks, ticks fail
+before they are committed and are repeated, and queries go, those that keep rows for others too.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.laws.test_taken_rows import TABLE, Played, planned
+from watersmeet.plan.model.job import JobPlan
+
+pytestmark = pytest.mark.usefixtures("merge_often")
+
+CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
+CHUNKS = 4
+
+KEYS = {"c": "k", "s": "k", "o": "kj", "l": "jv"}
+"""Per table the columns by which it is joined."""
+
+
+def draw_join(rng: random.Random) -> tuple[list[tuple[str, str]], str]:
+    """(table, alias) in order, and FROM."""
+    tables = rng.sample(sorted(KEYS), rng.choice([2, 3, 3, 4]))
+    letters = rng.choice(["abde", "xyzu", "efgh"])
+    joined = [(table, letters[place]) for place, table in enumerate(tables)]
+    text = f"{tables[0]} {letters[0]}"
+    for place, (table, alias) in enumerate(joined[1:], 1):
+        _, other = joined[rng.randrange(place)]
+        before = next(name for name, letter in joined if letter == other)
+        shared = [column for column in KEYS[table] if column in KEYS[before]] or ["v"]
+        conditions = [f"{alias}.{column} = {other}.{column}" for column in rng.sample(shared, 1)]
+        if rng.random() < 0.15:
+            conditions.append(f"{alias}.v <= {other}.v + 1")
+        text += f" JOIN {table} {alias} ON {' AND '.join(conditions)}"
+    return joined, text
+
+
+def draw_query(rng: random.Random, number: int) -> str:
+    joined, text = draw_join(rng)
+    columns = [f"{alias}.{column}" for _, alias in joined for column in "vw" if rng.random() < 0.4]
+    columns = columns or [f"{joined[-1][1]}.v"]
+    if rng.random() < 0.2:
+        columns.append(f"{joined[0][1]}.v * {joined[-1][1]}.v")
+    listed = ", ".join(f"{column} AS c{place}" for place, column in enumerate(columns))
+    where = rng.choice(["", "", "", f" WHERE {joined[0][1]}.v > 0", f" WHERE {joined[-1][1]}.w = 'p'"])
+    insert = f"INSERT INTO out{number} SELECT /*+ PLAN(delta) */ {listed} FROM {text}{where};\n"
+    return TABLE.format(number) + insert
+
+
+def draw_ticks(rng: random.Random) -> list[dict[str, Any]]:
+    """Changes of all tables; of those without a key also deletes of what is not there."""
+    ticks = []
+    for tick in range(rng.randrange(4, 9)):
+
+        def some(*values: Any) -> Any:
+            return rng.choice(values)
+
+        rows: dict[str, list[tuple[dict[str, Any], int]]] = {"p": []}
+        rows["c"] = [
+            ({"k": some(0, 1, 2), "v": some(0, 1, 2), "w": some("p", "q", None), "op": some(*"IID")}, 1)
+            for _ in range(rng.randrange(4))
+        ]
+        rows["s"] = [
+            (row | {"n": tick * 3 + rng.randrange(6), "v": some(0, 1, None)}, 1) for row, _ in rows["c"]
+        ]
+        rows["o"] = [
+            (
+                {
+                    "k": some(0, 1, 2, None),
+                    "j": some(0, 1, None),
+                    "v": some(0, 1, 2),
+                    "w": some("p", "q"),
+                    "d": some(1, 1, 2, -1),
+                },
+                1,
+            )
+            for _ in range(rng.randrange(5))
+        ]
+        rows["l"] = [
+            ({"j": some(0, 1, None), "v": some(0, 1, None), "w": some("p", "q"), "d": some(1, 1, -1)}, 1)
+            for _ in range(rng.randrange(5))
+        ]
+        ticks.append(rows)
+    return ticks
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_each_query_puts_out_what_it_does_alone(seed: int, chunk: int) -> None:
+    for number in range(seed + chunk, seed + CASES, CHUNKS):
+        rng = random.Random(number)
+        texts = [draw_query(rng, place) for place in range(rng.choice([2, 2, 3, 4]))]
+        ticks = draw_ticks(rng)
+        goes, leaves = rng.choice([None, *range(len(texts))]), rng.randrange(1, len(ticks))
+        alone = [Played([text], rng, rough=False) for text in texts]
+        together = Played(texts, rng, rough=True)
+        for tick, rows in enumerate(ticks):
+            if goes is not None and tick == leaves and not together.goes(texts[goes]):
+                break
+            found = together.tick(rows)
+            for place, own in enumerate(alone):
+                expected = own.tick(rows)[f"out{place}"]
+                if goes == place and tick >= leaves:
+                    continue
+                # Which rows count as kept is whoever keeps them's: all are in.
+                told = found[f"out{place}"]
+                assert told[0] == expected[0], f"random-{number}, tick {tick + 1}: {''.join(texts)}"
+                came = [
+                    {alias: counts.get("in", 0) for alias, counts in account.items()}
+                    for account in (told[2], expected[2])
+                ]
+                assert came[0] == came[1], f"random-{number}, tick {tick + 1}: {''.join(texts)}"
+
+
+def kept_by_others(plan: JobPlan) -> list[tuple[str, str]]:
+    """The inputs of queries that others keep, and whose keeps them."""
+    return [
+        (f"{query.name}/{side.name}", side.kept_by.query)
+        for query in plan.queries
+        for node in query.nodes
+        for side in node.sides
+        if side.kept_by is not None
+    ]
+
+
+def test_what_is_drawn(seed: int) -> None:
+    seen: Counter[str] = Counter()
+    for number in range(seed, seed + 60):
+        rng = random.Random(number)
+        plan = planned([draw_query(rng, place) for place in range(3)])
+        kept = kept_by_others(plan)
+        seen["jobs"] += bool(kept)
+        seen["several"] += len(kept) > 2
+        seen["copies"] += any("copy" in own for own, _ in kept)
+        sides = [side for query in plan.queries for node in query.nodes for side in node.sides]
+        seen["wider"] += any(side.of_others for side in sides)
+        alone = [side for query in plan.queries for node in query.alone.nodes for side in node.sides]
+        seen["with NULLs"] += sum(len(s.not_null) for s in alone if s.branches) > sum(
+            len(s.not_null) for s in sides if s.branches and s.kept_by is None
+        ) + sum(len(s.not_null) for s in sides if s.kept_by is not None)
+    assert min(seen[what] for what in ("jobs", "several", "copies", "wider", "with NULLs")) > 4, seen
