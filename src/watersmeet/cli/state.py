@@ -15,7 +15,7 @@ from rich.text import Text
 
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.opening.changed_sources import said_of_sources
-from watersmeet.engine.driver.opening.moved import home_of
+from watersmeet.engine.driver.opening.moved import home_of, side_home
 from watersmeet.event_time import shown_time
 from watersmeet.names import input_of, is_ours
 from watersmeet.plan.explain.words import node_name, size_of
@@ -166,7 +166,7 @@ def _held(manifest: Manifest) -> Iterator[_Held]:
 
 
 def _taken(manifest: Manifest) -> dict[tuple[str, int, str], list[str]]:
-    """Per side, (query, node, name), those of other queries that rest, for it keeps their rows."""
+    """Per side, (query, node, name), those of other queries that go by the rows it keeps."""
     taken: dict[tuple[str, int, str], list[str]] = {}
     for name, query in manifest.queries.items():
         for node in query.nodes:
@@ -174,6 +174,9 @@ def _taken(manifest: Manifest) -> dict[tuple[str, int, str], list[str]]:
                 home = home_of(manifest, node.elsewhere)
                 for own, there in home.sides.items():
                     taken.setdefault((home.query, home.node, there), []).append(f"{name}/{_side_name(own)}")
+            for own, kept in node.kept_by.items():
+                home_side = side_home(manifest, kept.query, kept.node, kept.side)
+                taken.setdefault(home_side, []).append(f"{name}/{_side_name(own)}")
     return taken
 
 

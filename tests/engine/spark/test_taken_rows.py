@@ -1,5 +1,5 @@
-"""Three queries over the same three tables on Spark, of which one makes the rows that all take: results are
-those of the tables, counted here in plain Python."""
+"""Queries over the same three tables on Spark, of which one makes the rows that others take, and keeps the
+tables for one that joins them otherwise: results are those of the tables, counted here in plain Python."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ CREATE TABLE lines (number BIGINT, price BIGINT, d INT)
   WITH ('connector' = 'file', 'path' = '{0}/lines', 'format' = 'json', 'diff.column' = 'd');
 CREATE TABLE names WITH ('connector' = 'file', 'path' = '{0}/names', 'format' = 'json');
 CREATE TABLE sums WITH ('connector' = 'file', 'path' = '{0}/sums', 'format' = 'parquet');
+CREATE TABLE priced WITH ('connector' = 'file', 'path' = '{0}/priced', 'format' = 'json');
 CREATE TABLE keyed WITH ('connector' = 'file', 'path' = '{0}/keyed', 'format' = 'json');
 INSERT INTO names SELECT c.segment, l.price FROM customers c
   JOIN orders o ON o.customer = c.id JOIN lines l ON l.number = o.number;
 INSERT INTO sums SELECT x.segment, sum(z.price * 2) AS total FROM customers x
   JOIN orders y ON y.customer = x.id JOIN lines z ON z.number = y.number GROUP BY x.segment;
+INSERT INTO priced SELECT /*+ PLAN(delta) */ a.number, b.price
+  FROM orders a JOIN lines b ON b.number = a.number;
 INSERT INTO keyed SELECT k.id, k.segment FROM customers k WHERE k.segment <> 'b';
 """
 
 FIRST = {
     "customers": [{"id": n, "segment": "ab"[n % 2], "op": "I"} for n in range(6)],
-    "orders": [{"number": n, "customer": n % 6, "d": 1} for n in range(12)],
+    "orders": [{"number": n, "customer": n % 6 if n else None, "d": 1} for n in range(12)],
     "lines": [{"number": n % 12, "price": n, "d": 1} for n in range(40)],
 }
 SECOND = {
@@ -68,7 +71,7 @@ def sums_of(spark: Any, folder: Path, name: str) -> Counter[tuple[Any, ...]]:
 
 def expected(*parts: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[tuple[Any, ...]]]:
     segments: dict[int, str] = {}
-    orders: Counter[tuple[int, int]] = Counter()
+    orders: Counter[tuple[int, int | None]] = Counter()
     lines: Counter[tuple[int, int]] = Counter()
     for part in parts:
         for row in part["customers"]:
@@ -80,17 +83,25 @@ def expected(*parts: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[tuple
         for row in part["lines"]:
             lines[row["number"], row["price"]] += row["d"]
     names: Counter[tuple[Any, ...]] = Counter()
+    priced: Counter[tuple[Any, ...]] = Counter()
     totals: Counter[str] = Counter()
     for (number, customer), times in orders.items():
         for (of_order, price), more in lines.items():
+            priced[number, price] += times * more * (number == of_order)
             if number == of_order and customer in segments and times * more:
                 names[price, segments[customer]] += times * more
                 totals[segments[customer]] += 2 * price * times * more
     keyed = Counter((n, segment) for n, segment in segments.items() if segment != "b")
-    return {"names": names, "sums": Counter(dict.fromkeys(totals.items(), 1)), "keyed": keyed}
+    priced = Counter({row: times for row, times in priced.items() if times})
+    return {
+        "names": names,
+        "sums": Counter(dict.fromkeys(totals.items(), 1)),
+        "keyed": keyed,
+        "priced": priced,
+    }
 
 
-def test_three_queries_of_which_one_makes_the_rows(spark, tmp_path):
+def test_queries_of_which_one_makes_and_keeps_the_rows(spark, tmp_path):
     text, checkpoint = TEXT.format(tmp_path), tmp_path / "checkpoint"
     for parts in ((FIRST,), (FIRST, SECOND)):
         for name, rows in parts[-1].items():
@@ -104,3 +115,6 @@ def test_three_queries_of_which_one_makes_the_rows(spark, tmp_path):
     assert kept["sums"] == [True, True, True, True, False]
     assert kept["keyed"] == [True]
     assert not any(kept["names"])
+    arrangements = manifest.queries["priced"].nodes[0]
+    assert set(arrangements.kept_by) == {"a", "b"}
+    assert not any(own.runs for own in arrangements.arrangements.values())

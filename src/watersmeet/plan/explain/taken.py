@@ -1,4 +1,4 @@
-"""EXPLAIN: which rows one query makes and keeps for others of the job."""
+"""EXPLAIN: which rows one query makes, or keeps, for others of the job."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ def taken_lines(query: QueryPlan, queries: Sequence[QueryPlan]) -> Iterator[str]
                 makes.setdefault(taken.node, []).append(other.name)
     for number in sorted(makes):
         yield f"{_named(query, number)}: for {', '.join(dict.fromkeys(makes[number]))}, too"
+    yield from _kept_lines(query, queries)
+
+
+def _kept_lines(query: QueryPlan, queries: Sequence[QueryPlan]) -> Iterator[str]:
+    """Inputs of delta joins that one query keeps for several."""
+    keeps: dict[str, list[str]] = {}
+    for other in queries:
+        for side in (side for node in other.nodes for side in node.sides):
+            if side.kept_by is None or side.copy_of is not None:
+                continue
+            if other.name == query.name:
+                yield f"{side.title}: {side.kept_by.query} keeps them, as {side.kept_by.alias}"
+            elif side.kept_by.query == query.name:
+                keeps.setdefault(side.kept_by.alias, []).append(f"{other.name}'s {side.title}")
+    for alias, others in keeps.items():
+        yield f"{alias}: for {', '.join(others)}, too"
 
 
 def _named(query: QueryPlan, number: int) -> str:
