@@ -4,10 +4,12 @@
 
 Three streams with one key, in this process with files as on Spark: an INNER join of all three, a LEFT join of
 two, an INNER join of two; then a fourth, by other aliases and another interval. The largest keeps all columns
-that the others do. Likewise over three changing tables, customers, orders and lines: the rows of their join,
-sums of it by groups that few rows have, counts of it; then a fourth, the same join by other aliases with
-other columns; a fifth reads one of the tables alone, a sixth joins two of them, and a seventh asks for fewer rows
-of the third, which it keeps for itself.
+that the others do.
+
+Likewise over three changing tables, customers, orders and lines: the rows of their join, sums of it by groups
+that few rows have, counts of it; then a fourth, the same join by other aliases with other columns; a fifth
+reads one of the tables alone, a sixth joins two of them, and a seventh asks for fewer rows of the third,
+which it keeps for itself.
 
 State is the bytes of the files of runs, marks and places that the newest manifest names, the greatest after
 any tick. The bars: three keep at most 1.1 times what the largest of them keeps alone, and a fourth adds under

@@ -288,15 +288,14 @@ def _looking(query: QueryPlan, own: _Kept, keeper: str, other: _Kept, names: Map
 def _with_sides(query: QueryPlan, number: int, changed: Callable[[SidePlan], SidePlan]) -> QueryPlan:
     """The query with other sides of one of its arrangements, also where steps look them up."""
 
-    def of(node: NodePlan) -> NodePlan:
-        if node.number == number:
-            return replace(node, sides=tuple(map(changed, node.sides)))
-        if isinstance(node, DeltaPlan) and node.arrangements == number:
-            return replace(node, met=tuple(replace(met, kept_by=changed(met).kept_by) for met in node.met))
-        return node
-
-    nodes = tuple(map(of, query.nodes))
-    return replace(query, nodes=nodes, complete=query.complete or query.nodes)
+    nodes: dict[int, NodePlan] = {
+        step.number: replace(step, met=tuple(replace(met, kept_by=changed(met).kept_by) for met in step.met))
+        for step in query.every(DeltaPlan)
+        if step.arrangements == number
+    }
+    nodes[number] = replace(query.nodes[number], sides=tuple(map(changed, query.nodes[number].sides)))
+    run = tuple(nodes.get(node.number, node) for node in query.nodes)
+    return replace(query, nodes=run, complete=query.complete or query.nodes)
 
 
 def _placed(queries: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
