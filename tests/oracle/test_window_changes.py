@@ -42,3 +42,16 @@ def test_engine_agrees(seed: int, chunk: int) -> None:
     for number in range(seed + chunk, seed + CASES, CHUNKS):
         partitions = PARTITIONS[(number // 2) % len(PARTITIONS)]
         check(random_changing_windows(number), partitions, "borders" if number % 2 else None, disagreements)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_engine_agrees_on_final_rows(seed: int, chunk: int) -> None:
+    for number in range(seed + chunk, seed + CASES, CHUNKS):
+        partitions = PARTITIONS[(number // 2) % len(PARTITIONS)]
+        check(_final(number), partitions, "borders" if number % 2 else None, disagreements)
+
+
+def _final(number: int) -> dict[str, Any]:
+    """The same case, of which final rows are asked."""
+    case = random_changing_windows(number)
+    return {**case, "case": f"final-{number}", "options": {**case["options"], "output_mode": "append"}}

@@ -34,7 +34,7 @@ RULES = (
     Rule("event-times", rules.event_times_legal, is_last=True),
     Rule("query", rules.query_legal),
     Rule("aggregates", rules.aggregates_legal),
-    Rule("changelog", rules.changelog_run, is_last=True, applies=rules.is_changelog),
+    Rule("changelog", rules.changelog_run, is_last=True),
     Rule("conditions", rules.conditions_understood, is_last=True),
     Rule("bounded-state", rules.state_bounded, is_last=True),
     Rule("nodes", rules.nodes_planned, is_last=True),

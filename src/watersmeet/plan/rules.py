@@ -86,7 +86,7 @@ def event_times_legal(query: Planning) -> Problems:
 
 def query_legal(query: Planning) -> Problems:
     """Names, updates in append mode, and inputs that follow others: whatever the query joins."""
-    return check_query(query.asked.outputs, query.sink, query.options, query.join_inputs)
+    return check_query(query.asked.outputs, query.sink, query.options, query.tree)
 
 
 def aggregates_legal(query: Planning) -> Problems:
@@ -96,16 +96,16 @@ def aggregates_legal(query: Planning) -> Problems:
         aggregation = stage.query.aggregation
         if aggregation is None:
             continue
-        by_tasks = aggregation.window is None or is_changelog(query)
+        by_tasks = aggregation.window is None or stage.changes
         problems += check_calls(aggregation, is_root=stage is query.tree or by_tasks)
         if by_tasks:
-            problems += check_groups(aggregation, is_final=not is_changelog(query))
+            problems += check_groups(aggregation, is_final=not stage.changes)
     return problems
 
 
 def changelog_run(query: Planning) -> Problems:
-    """What is run where results may be taken back."""
-    return check_changelog(query.tree, query.asked.outputs)
+    """What is run where rows may be taken back."""
+    return check_changelog(query.tree, query.asked.outputs if is_changelog(query) else ())
 
 
 def is_changelog(query: Planning) -> bool:
@@ -132,11 +132,10 @@ def _understood(tree: Tree, options: Options) -> tuple[Understood, list[PlanErro
         draft, of_node = draft_of(node, conditions.joins[node.number])
         drafts.append(draft)
         problems += of_node
-    problems += check_asof(drafts, options)
-    changes = options.output_mode is OutputMode.CHANGELOG
+    problems += check_asof(drafts, changes=tree.changes)
     delta: DeltaJoin | NoDelta = NO_DELTA
     if not problems:
-        delta = delta_join(tree, conditions, chosen(tree, options.plan), changes=changes)
+        delta = delta_join(tree, conditions, chosen(tree, options.plan), changes=tree.changes)
     return Understood(tree, conditions, tuple(drafts), stages, delta), problems
 
 

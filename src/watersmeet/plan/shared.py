@@ -19,7 +19,7 @@ from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import BranchPlan, ColumnOfOthers, SidePlan
-from watersmeet.spec.model import JoinKind, OnIdle, OutputMode
+from watersmeet.spec.model import JoinKind, OnIdle
 
 _Key = tuple[object, ...]
 _Place = tuple[int, int, int]
@@ -70,7 +70,7 @@ def _key(query: QueryPlan, node: JoinPlan, side: Side) -> _Key | None:
     without an equality key or with BROADCAST, whose tasks have other parts of it; nor one whose key is
     computed, of which the other side may decide the type.
     """
-    if query.options.mode is OutputMode.CHANGELOG or node.asof is not None:
+    if node.changes or node.asof is not None:
         return None
     plan = node.side(side)
     keys = [key.column(side) for key in node.keys]

@@ -393,7 +393,7 @@ def _taking(query: QueryPlan, taken: Sequence[Taken], places: Counter[tuple[str,
         elif node is query.root:
             nodes.append(PassPlan(number=node.number, sides=(side(_passing(node, by_node[node.number])),)))
         else:
-            nodes.append(RestPlan(number=node.number, sides=()))
+            nodes.append(RestPlan(number=node.number, sides=(), changes=True))
     return replace(query, nodes=tuple(nodes), taken=tuple(taken), complete=query.nodes)
 
 

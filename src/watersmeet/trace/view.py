@@ -11,7 +11,7 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import title_of
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
-from watersmeet.spec.model import Branch, JoinKind, OutputMode, PlanChoice
+from watersmeet.spec.model import Branch, JoinKind, PlanChoice
 from watersmeet.trace.reasons import (
     input_text,
     late_text,
@@ -164,7 +164,7 @@ def _too_late(trace: Trace, tick: TickTrace, row: Arrived) -> str:
 
 def _arrived(trace: Trace, tick: TickTrace, row: Arrived) -> str:
     name = row.alias if row.alias == row.stream else f"{row.alias} (stream {row.stream})"
-    changes = trace.query.options.output_mode is OutputMode.CHANGELOG
+    changes = any(node.changes for node in trace.query.nodes)
     diff = f" diff {row.diff:+d}" if changes else ""
     fate = _fate(trace, tick, row)
     return f"{name} {row_text(_without_partition(row.row))}{diff}{f': {fate}' if fate else ''}"
@@ -229,11 +229,10 @@ def _join(trace: Trace, step: JoinStep) -> Lines:
         )
     pairs = [pair for pair in step.pairs if pair.left is not None and pair.right is not None]
     pads = [pair for pair in step.pairs if pair.left is None or pair.right is None]
-    changes = trace.query.options.output_mode is OutputMode.CHANGELOG
     if join.kind is JoinKind.SEMI:
         yield from _section("put out with their first match", [_left(join, pair) for pair in pads])
     elif join.kind is not JoinKind.ANTI:
-        yield from _section("matched", [_pair(join, pair, changes) for pair in pairs])
+        yield from _section("matched", [_pair(join, pair) for pair in pairs])
     if step.table_rows is None:
         yield from _section("limits", [limit_text(trace, step, limit) for limit in step.limits])
         yield from _section("released", [released_text(trace, step, row) for row in step.released])
@@ -243,7 +242,7 @@ def _join(trace: Trace, step: JoinStep) -> Lines:
     if join.kind is JoinKind.ANTI:
         yield from _section("put out, for they never matched", [_left(join, pair) for pair in pads])
     elif join.kind.pads_left or join.kind.pads_right:
-        yield from _section("padded", [_pad(join, pair, changes) for pair in pads])
+        yield from _section("padded", [_pad(join, pair) for pair in pads])
     for side, rows in step.buffers.items():
         count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
         title = f"kept of {join.side(side).title}: {count}"
@@ -265,10 +264,10 @@ def _windows(trace: Trace, step: WindowStep) -> Lines:
     yield f"output watermarks: {', '.join(rose) or 'none rose'}"
 
 
-def _pair(join: MatchPlan, pair: Pair, changes: bool) -> str:
+def _pair(join: MatchPlan, pair: Pair) -> str:
     assert pair.left is not None
     assert pair.right is not None
-    diff = f" diff {pair.diff:+d}" if changes else ""
+    diff = f" diff {pair.diff:+d}" if join.changes else ""
     return f"{join.left.title} {row_text(pair.left)} with {join.right.title} {row_text(pair.right)}{diff}"
 
 
@@ -276,8 +275,8 @@ def _left(join: MatchPlan, pair: Pair) -> str:
     return f"{join.left.title} {row_text(pair.left or {})}"
 
 
-def _pad(join: MatchPlan, pair: Pair, changes: bool) -> str:
-    diff = f" diff {pair.diff:+d}" if changes else ""
+def _pad(join: MatchPlan, pair: Pair) -> str:
+    diff = f" diff {pair.diff:+d}" if join.changes else ""
     if pair.left is not None:
         return f"{join.left.title} {row_text(pair.left)} with NULLs for {join.right.title}{diff}"
     return f"{join.right.title} {row_text(pair.right or {})} with NULLs for {join.left.title}{diff}"

@@ -9,6 +9,7 @@ import pytest
 import watersmeet
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import EngineError, PlanError, StateError
+from watersmeet.spec.model import OutputMode
 
 TABLES = """SET output_mode = changelog;
 CREATE TABLE s (t BIGINT, k STRING, v INT, d INT, WATERMARK FOR t AS t - 5)
@@ -30,14 +31,16 @@ class Job:
         self.job = LocalJob(plan, self.store, partitions=partitions or self.partitions)
 
     def tick(self, *rows: tuple[Any, ...], stream: str = "s") -> list[tuple[Any, ...]]:
-        """The rows with their diffs, those that go first. ``rows``: t, k, v, and diff where it is not 1."""
+        """The rows with their diffs, those that go first; final ones in order. ``rows``: t, k, v, and diff
+        where it is not 1."""
         names = {"s": "tkvd", "o": "tk", "p": "tkd"}[stream]
         given = [({"d": 1, **dict(zip(names, row, strict=False))}, 1) for row in rows]
         if stream == "o":
             given = [({name: row[name] for name in names}, diff) for row, diff in given]
         self.told = self.job.tick({stream: given})
         found = [tuple(v for n, v in row.items() if n != "_tick") for row in self.told.rows["console"]]
-        return sorted(found, key=lambda row: (row[-1], str(row)))
+        is_final = self.job.plan.queries[0].options.mode is OutputMode.APPEND
+        return sorted(found, key=lambda row: (0 if is_final else row[-1], str(row)))
 
     @property
     def kept(self) -> dict[str, int]:
@@ -181,11 +184,128 @@ def test_sessions_and_what_is_not_summed_are_refused() -> None:
         Job(windows("count(*) AS n", "SESSION"))
     with pytest.raises(PlanError, match="is not computed yet"):
         Job(windows("stddev(v) AS n"))
-    with pytest.raises(PlanError, match="no result is final"):
-        Job(windows("count(*) AS n") + " EMIT FINAL")
+    with pytest.raises(PlanError, match="no result is final") as caught:
+        Job(windows("count(*) AS n", "SESSION") + " EMIT FINAL")
+    assert "TUMBLE or HOP windows, whose results are final when they close" in str(caught.value)
+    with pytest.raises(PlanError, match="is not computed yet"):
+        Job(windows("stddev(v) AS n") + " EMIT FINAL")
     join = "SELECT o.t, o.k FROM o LEFT JOIN s ON s.k = o.k AND s.t BETWEEN o.t AND o.t + 1"
     with pytest.raises(PlanError, match='"s" is a stream of rows that may be taken back, in a UNION ALL'):
         Job(f"SELECT u.k FROM (SELECT t, k FROM s UNION ALL {join}) u")
+
+
+def test_final_rows_go_out_once_when_a_window_closes() -> None:
+    job = Job(windows("count(*) AS n, sum(v) AS s, min(v) AS m, count(DISTINCT v) AS c") + " EMIT FINAL")
+    assert job.tick((1, "a", 5), (2, "a", 6), (3, "b", 1), (4, None, None)) == []
+    assert job.tick((1, "a", 5, -1), (3, "b", 1, -1), (14, "c", 1)) == []  # W = 9: open still
+    assert job.tick((9, "a", 4), (15, "c", 2)) == [(0, "a", 2, 10, 4, 2), (0, None, 1, None, None, 0)]
+    assert job.told.result.queries["console"].output_watermarks == {"window_start": 0, "window_end": 10}
+    assert job.tick((2, "a", 6, -1), (9, "b", 1)) == []
+    assert [row["t"] for _, row in job.told.late] == [2, 9]
+    assert job.tick((14, "c", 1, -1), (99, "z", 1)) == [(10, "c", 1, 2, 2, 1)]
+    assert job.kept == {"s": 1, "#1": 1}
+
+
+def test_a_window_that_comes_in_the_tick_that_closes_it_goes_out() -> None:
+    job = Job(windows("count(*) AS n", "HOP", "3, 9") + " EMIT FINAL")
+    assert job.tick((1, "a"), (10, "a"), (11, "a", None, 2), (30, "b")) == [
+        (-3, "a", 1), (-6, "a", 1), (0, "a", 1), (3, "a", 3), (6, "a", 3), (9, "a", 3)
+    ]  # fmt: skip
+    assert job.tick((40, "b")) == [(24, "b", 1)]
+    assert job.tick() == []
+    assert [row["window_start"] for row in job.job.tick({}, end=True).rows["console"]] == [27, 30, 33, 36, 39]
+
+
+def test_final_rows_of_one_group_whatever_its_windows() -> None:
+    job = Job(windows("max(v) AS m", keys="") + " HAVING max(v) > 2 EMIT FINAL")
+    assert job.tick((1, "a", 2), (11, "b", 3), (21, "c", 4, 2), (36, "d", 9)) == [(10, 3), (20, 4)]
+
+
+def test_final_rows_of_times_at_the_ends_of_int64() -> None:
+    job = Job(windows("count(*) AS n", "HOP", "4, 6") + " EMIT FINAL")
+    assert job.tick((-MOST - 1, "a"), (-MOST, "a"), (MOST, "a")) == [
+        (-MOST - 1, "a", 2),
+        (-MOST - 1, "a", 2),
+    ]
+    rows = job.job.tick({}, end=True).rows["console"]
+    assert all(row["n"] == 1 and row["window_start"] > MOST - 8 for row in rows)
+    assert rows
+
+
+def test_a_query_of_final_rows_beside_one_of_changes() -> None:
+    select = windows("count(*) AS n")
+    job = Job(
+        "CREATE TABLE x WITH ('connector' = 'memory'); CREATE TABLE y WITH ('connector' = 'memory');"
+        f" INSERT INTO x {select} EMIT FINAL; INSERT INTO y {select}"
+    )
+    told = []
+    for t, diff in ((1, 1), (2, 2), (2, -1), (30, 1)):
+        rows = job.job.tick({"s": [({"t": t, "k": "a", "v": 1, "d": diff}, 1)]}).rows
+        told.append(
+            tuple([tuple(v for c, v in row.items() if c != "_tick") for row in rows[n]] for n in "xy")
+        )
+    assert told[:3] == [
+        ([], [(0, "a", 1, 1)]),
+        ([], [(0, "a", 1, -1), (0, "a", 3, 1)]),
+        ([], [(0, "a", 3, -1), (0, "a", 2, 1)]),
+    ]
+    assert told[3] == ([(0, "a", 2)], [(30, "a", 1, 1)])
+
+
+def test_final_rows_are_joined_and_windowed_again_as_rows_that_only_come() -> None:
+    inner = "SELECT window_start, window_end, k, count(*) AS n FROM"
+    grouped = "GROUP BY window_start, window_end, k"
+    small = f"({inner} TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), 10)) {grouped})"
+    large = (
+        f"SELECT window_start, sum(n) AS s, stddev(n) AS d FROM TABLE(TUMBLE({small}, DESCRIPTOR(window_end),"
+        " 20)) GROUP BY window_start, window_end EMIT FINAL"
+    )
+    job = Job(large)
+    assert [type(node).__name__ for node in job.job.plan.queries[0].nodes] == [
+        "TablePlan",
+        "WindowGroupPlan",
+        "AggregatePlan",
+    ]
+    assert [node.changes for node in job.job.plan.queries[0].nodes] == [True, True, False]
+    job.tick((1, "a", 5), (2, "a", 6), (11, "b", 6), (2, "a", 6, -1))
+    assert job.tick((46, "b")) == [(0, 1, None), (20, 1, None)]
+    joined = (
+        f"SELECT x.k, x.n, y.k AS other FROM {small} x LEFT JOIN {small} y ON y.k > x.k AND y.window_end ="
+        " x.window_end EMIT FINAL"
+    )
+    job = Job(joined)
+    job.tick((1, "a"), (2, "b"), (3, "c"), (3, "c", None, -1))
+    assert job.tick((40, "b")) == [("a", 1, "b"), ("b", 1, None)]
+
+
+def test_final_rows_of_joins_of_streams_that_change_beside_tables() -> None:
+    tables = "CREATE TABLE c (k STRING, x INT, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');"
+    job = Job(
+        f"{tables} SELECT window_start, count(*) AS n, sum(x) AS x FROM TABLE(TUMBLE((SELECT s.t, c.x FROM s"
+        " JOIN o ON o.k = s.k AND o.t BETWEEN s.t AND s.t + 3 JOIN c ON c.k = s.k), DESCRIPTOR(t), 10))"
+        " GROUP BY window_start, window_end EMIT FINAL"
+    )
+
+    def tick(s: Any = (), o: Any = (), c: Any = ()) -> list[tuple[Any, ...]]:
+        given = {"s": [(dict(zip("tkvd", row, strict=True)), 1) for row in s]}
+        given["o"] = [(dict(zip("tk", row, strict=True)), 1) for row in o]
+        given["c"] = [(dict(zip("kxd", row, strict=True)), 1) for row in c]
+        return [tuple(row.values()) for row in job.job.tick(given).rows["console"]]
+
+    assert tick(s=[(1, "a", 0, 1), (2, "b", 0, 1)], o=[(2, "a"), (3, "a"), (2, "b")], c=[("a", 7, 1)]) == []
+    assert tick(s=[(2, "b", 0, -1)], c=[("a", 7, -1), ("a", 8, 1)]) == []
+    assert tick(s=[(30, "z", 0, 1)], o=[(30, "z")]) == [(0, 2, 16)]
+
+
+def test_final_rows_go_on_in_another_number_of_tasks_but_not_as_changes() -> None:
+    sql = windows("count(*) AS n, sum(v) AS s, min(v) AS m")
+    job = Job(sql + " EMIT FINAL", 1)
+    job.tick(*((t, k, t) for t in range(12) for k in "abcdefg"))
+    with pytest.raises(StateError):
+        job.reopen(sql)
+    job.reopen(sql + " EMIT FINAL", 5)
+    found = job.tick((10, "a", 10, -1), *((t, k, t, -1) for t in range(7, 9) for k in "abcdefg"), (15, "z"))
+    assert found == [(0, k, 8, 30, 0) for k in "abcdefg"]
 
 
 def test_a_sum_that_is_too_great_stops_the_job() -> None:

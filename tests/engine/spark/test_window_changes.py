@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,21 @@ CREATE TABLE s ({TYPES}, d INT, WATERMARK FOR t AS t - INTERVAL '1' HOUR)
     WITH ('connector' = 'file', 'path' = '{{folder}}/s', 'format' = 'json', 'diff.column' = 'd');
 CREATE TABLE tumbled WITH ('connector' = 'file', 'path' = '{{folder}}/tumbled', 'format' = 'json');
 CREATE TABLE hopped WITH ('connector' = 'file', 'path' = '{{folder}}/hopped', 'format' = 'json');
+CREATE TABLE closed WITH ('connector' = 'file', 'path' = '{{folder}}/closed', 'format' = 'json');
 INSERT INTO tumbled SELECT window_start AS w, upper(k) AS k, count(*) AS n, sum(v) AS s, min(v) AS m
     FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '10' MINUTES))
     GROUP BY window_start, window_end, upper(k);
 INSERT INTO hopped SELECT window_start AS w, k, count(*) AS n, max(v) AS m
     FROM TABLE(HOP(TABLE s, DESCRIPTOR(t), INTERVAL '4' MINUTES, INTERVAL '10' MINUTES)) WHERE v <> 3
     GROUP BY window_start, window_end, k HAVING count(*) > 1;
+INSERT INTO closed SELECT window_start AS w, upper(k) AS k, count(*) AS n, sum(v) AS s, min(v) AS m
+    FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '10' MINUTES))
+    GROUP BY window_start, window_end, upper(k) EMIT FINAL;
 """
-COLUMNS = {"tumbled": ["w", "k", "n", "s", "m"], "hopped": ["w", "k", "n", "m"]}
+TEN = timedelta(minutes=10)
+COLUMNS = {name: ["w", "k", "n", "s", "m"] for name in ("tumbled", "closed")} | {
+    "hopped": ["w", "k", "n", "m"]
+}
 
 
 def drawn(draw: random.Random, number: int, hour: int) -> dict[str, Any]:
@@ -46,7 +54,8 @@ def sums(folder: Path, name: str) -> Counter[tuple[Any, ...]]:
     for file in (folder / name).glob("**/*.json"):
         for line in file.read_text().splitlines():
             row = json.loads(line)
-            total[(row["w"][:16], *(row.get(column) for column in COLUMNS[name][1:]))] += row["_diff"]
+            assert ("_diff" in row) == (name != "closed")
+            total[(row["w"][:16], *(row.get(column) for column in COLUMNS[name][1:]))] += row.get("_diff", 1)
     assert not [row for row, diff in total.items() if diff < 0]
     return +total
 
@@ -91,6 +100,11 @@ def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: in
             changes.append({**late, "d": -1})
         (tmp_path / "s" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in changes))
         running = until_caught_up(spark, JOB.format(folder=tmp_path), tmp_path / "checkpoint")
-        for name, rows in wanted(spark, there).items():
+        of_all = wanted(spark, there)
+        mark = datetime(2024, 1, 1, tick, 59, 59) - timedelta(hours=1)
+        of_all["closed"] = Counter(
+            {row: 1 for row in of_all["tumbled"] if datetime.fromisoformat(row[0]) + TEN <= mark}
+        )
+        for name, rows in of_all.items():
             assert sums(tmp_path, name) == rows, (tick, name, seed)
     assert running.ticks[-1].queries["tumbled"].account["s"]["late"] == 1

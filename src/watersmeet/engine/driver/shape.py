@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from watersmeet.engine.driver.kinds.columns import is_changelog
 from watersmeet.engine.driver.kinds.registry import driver_of, kind_of
 from watersmeet.engine.messages.shapes import FeedShape, NodeShape, SideShape, null_column
 from watersmeet.errors import EngineError
@@ -212,7 +211,7 @@ def _side_shape(
         nullable=nullable,
         padded=plan.padded,
         carried=plan.carried,
-        changes=is_changelog(query) or driver_of(node).carries_changes,
+        changes=node.changes or driver_of(node).carries_changes,
         passes=plan.passes,
         hides_released=held.hides_released,
         memory=query.options.max_task_memory,

@@ -34,6 +34,10 @@ class SummedShape(NodeShape):
         return (self.kept,)
 
     @property
+    def kept_anew(self) -> bool:
+        return True
+
+    @property
     def combines(self) -> bool:
         return True
 
@@ -89,13 +93,15 @@ class GroupShape(SummedShape):
 class WindowGroupShape(SummedShape):
     """Windows over the time ``time`` of the one side, and groups in them, whose rows come and go; see
     `plan.model.nodes.WindowGroupPlan`. What is kept is of panes of the width ``pane``, by their start in the
-    column `PANE`. ``window_type``: of window_start and window_end."""
+    column `PANE`. ``window_type``: of window_start and window_end. ``is_final``: results go out once, at the
+    close."""
 
     time: str
     size: int
     slide: int
     pane: int
     window_type: pa.DataType
+    is_final: bool
 
     @property
     def by(self) -> tuple[str, ...]:

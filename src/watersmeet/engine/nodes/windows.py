@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.messages.shapes import AggregateShape
+from watersmeet.engine.messages.summed import WindowGroupShape
 from watersmeet.engine.tasks.memory import run_bytes
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import NEVER, Times, Watermark
@@ -30,7 +31,7 @@ def limits(shape: AggregateShape, own: SideSlice) -> tuple[Watermark, Watermark]
     return before, now
 
 
-def last_end(shape: AggregateShape, limit: Watermark) -> Watermark:
+def last_end(shape: AggregateShape | WindowGroupShape, limit: Watermark) -> Watermark:
     """The end of the last window that begins below a limit, which is where one begins."""
     return limit if isinstance(limit, float) else limit - shape.slide + shape.size
 

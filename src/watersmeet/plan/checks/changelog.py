@@ -1,4 +1,5 @@
-"""Rule: what is not run in output_mode changelog, where results may be taken back."""
+"""Rule: what is not run where rows may be taken back: in output_mode changelog, and beneath windows that make
+final rows of such."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from watersmeet.spec.model import Expr, Input, OutputColumn, WindowKind
 
 
 def check_changelog(tree: Tree, outputs: Sequence[OutputColumn]) -> list[PlanError]:
-    """What is not run, or not yet, where results may be taken back."""
+    """What is not run, or not yet, where rows may be taken back. ``outputs``: of a query whose results may
+    be."""
     return _not_run_yet(tree) + [
         PlanError(
             f'{name}() in the column "{output.name}" gives another value each time: what takes a row back in'
@@ -37,7 +39,8 @@ def _unsteady(expr: Expr) -> str | None:
 
 
 def _not_run_yet(tree: Tree) -> list[PlanError]:
-    windows = (part.query.aggregation.window for part in tree.every if part.query.aggregation is not None)
+    changing = [part for part in tree.every if part.changes]
+    windows = (part.query.aggregation.window for part in changing if part.query.aggregation is not None)
     if any(window is not None and window.kind is WindowKind.SESSION for window in windows):
         return [
             PlanError(
@@ -47,17 +50,18 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
                 hint="TUMBLE and HOP are; or SET output_mode = append, where rows only come",
             )
         ]
-    lookups = [i.alias for i in tree.inputs if i.as_of]
+    lookups = [i.alias for part in changing for i in part.query.inputs if i.as_of]
     if lookups:
         return [
             PlanError(
                 f"a join with a table FOR SYSTEM_TIME AS OF ({', '.join(lookups)}) is not run in output_mode"
-                " changelog: a row that is taken back might meet another table than when it came",
+                " changelog, nor over rows that may be taken back: one that is might meet another table than"
+                " when it came",
                 code="not-yet",
                 hint="SET output_mode = append, or declare the table's changes as a stream of updates",
             )
         ]
-    beside = [i for part in tree.every if (i := _beside_joins(part)) is not None]
+    beside = [i for part in changing if (i := _beside_joins(part)) is not None]
     if beside:
         return [
             PlanError(

@@ -9,15 +9,15 @@ from watersmeet.names import CHANGE_COLUMNS, is_node_alias
 from watersmeet.plan.join_inputs import JoinInputs, name_of
 from watersmeet.plan.mode import changing
 from watersmeet.plan.model.sides import joined_name
+from watersmeet.plan.nodes.tree import Tree
 from watersmeet.spec.model import OnIdle, Options, OutputColumn, OutputMode, Sink
 
 
-def check_query(
-    outputs: Sequence[OutputColumn], sink: Sink, options: Options, inputs: JoinInputs
-) -> list[PlanError]:
-    """What is wrong with a query whatever it joins; ``inputs``: all inputs, those of stages too."""
+def check_query(outputs: Sequence[OutputColumn], sink: Sink, options: Options, tree: Tree) -> list[PlanError]:
+    """What is wrong with a query whatever it joins."""
+    inputs = JoinInputs(tree.inputs, time_zone=options.time_zone)
     return [
-        *_append(inputs, options),
+        *_append(tree),
         *_names(outputs, sink),
         *_our_names(outputs, options, inputs),
         *_follow(inputs),
@@ -25,18 +25,23 @@ def check_query(
     ]
 
 
-def _append(inputs: JoinInputs, options: Options) -> list[PlanError]:
-    taken_back = changing(inputs.in_order)
-    if not taken_back or options.output_mode is OutputMode.CHANGELOG:
+def _append(tree: Tree) -> list[PlanError]:
+    """Where final rows are wanted, rows that may be taken back come to windows that close."""
+    taken_back = [i for part in tree.every if not part.changes for i in changing(part.query.inputs)]
+    if not taken_back:
         return []
     names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in taken_back)
     return [
         PlanError(
             f"rows of {names} can be taken back, so no result is final: EMIT FINAL cannot be kept",
             code="append-of-updates",
-            hint="EMIT CHANGES (output_mode changelog): results then say how often each row comes or goes",
+            hint="EMIT CHANGES (output_mode changelog): results then say how often each row comes or goes"
+            + _WINDOWS * any(i.event_times for i in taken_back),
         )
     ]
+
+
+_WINDOWS = "; or group over TUMBLE or HOP windows, whose results are final when they close"
 
 
 def _read_as_streams(inputs: JoinInputs) -> list[PlanError]:

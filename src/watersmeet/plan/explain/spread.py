@@ -8,14 +8,13 @@ from watersmeet.event_time import Side
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.order.forecast import SideForecast, side_forecasts
-from watersmeet.spec.model import JoinKind, OutputMode
+from watersmeet.spec.model import JoinKind
 
 
 def spread_lines(query: QueryPlan, join: JoinPlan) -> Iterator[str]:
     """The way it goes; where that is one task alone and a hint would help, the hint."""
-    changes = query.options.output_mode is OutputMode.CHANGELOG
     if join.broadcast is not None:
-        yield from (_broadcast_changes if changes else _broadcast)(join, join.broadcast)
+        yield from (_broadcast_changes if join.changes else _broadcast)(join, join.broadcast)
     elif join.keys:
         yield "by ranges of the key's hash"
     elif join.asof is not None:
@@ -27,7 +26,7 @@ def spread_lines(query: QueryPlan, join: JoinPlan) -> Iterator[str]:
         what = "what rows are sorted by" if chosen else what
         edges = (
             "equal rows are one task's, and each looks up what its own may match"
-            if changes
+            if join.changes
             else "each task looks over its edges"
         )
         yield f"by ranges of {what}, for there is no equality key; {edges}"

@@ -32,8 +32,9 @@ def window_sections(node: AggregatePlan, query: QueryPlan) -> Sections:
 
 
 def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
-    """What there is to say of windows whose results change until they close."""
+    """What there is to say of windows whose rows come and go until they close."""
     is_root = node is query.root
+    when = "then, final" if node.is_final else "until then"
     calls = [plain(call.text) for call in node.calls if looks_at_values(call)]
     values = f" and different value, because of {', '.join(calls)}," if calls else ""
     most = distance(node.size, key_in_time(node, node.time_key))
@@ -42,7 +43,7 @@ def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
         f" most {most} after its start, as the watermark goes"
     )
     return [
-        ("Windows", [f"{_window(node)}, and changes go out until then"]),
+        ("Windows", [f"{_window(node)}, and {'its rows' if node.is_final else 'changes'} go out {when}"]),
         ("Grouped by", ["window_start, window_end", *map(plain, node.key_texts)]),
         ("Aggregates", list(aggregate_lines(node))),
         ("Groups that go out", [] if node.having is None or is_root else [plain(node.having)]),

@@ -31,7 +31,7 @@ from watersmeet.plan.model.nodes import (
     WindowGroupPlan,
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
-from watersmeet.spec.model import Options, OutputMode, Source
+from watersmeet.spec.model import Options, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.debezium import DECIMALS, TEXTS, TIMESTAMPS, reads_decimal_texts, timestamps_unit
 from watersmeet.spec.secrets import public
@@ -39,14 +39,14 @@ from watersmeet.spec.time_zones import UTC
 
 _VERSION = 3
 _VERSION_OF_CHANGES = 4
-"""In output_mode changelog: since 4 rows without a key are sorted by value there, too."""
+"""Where rows come and go: since 4 rows without a key are sorted by value there, too."""
 
 
 def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
     """32 hexadecimal digits; the same for the same text whatever the platform or run."""
     origins = origins_of(nodes)
     content = {
-        "version": _VERSION_OF_CHANGES if options.output_mode is OutputMode.CHANGELOG else _VERSION,
+        "version": _VERSION_OF_CHANGES if any(node.changes for node in nodes) else _VERSION,
         "output_mode": options.mode.value,
         "nodes": [_node(node, origins) for node in nodes],
     }
@@ -158,7 +158,9 @@ def _(node: AggregatePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
 @_by_kind.register
 def _(node: WindowGroupPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
     rows = origins[node.side.name]
+    final = {"final": True} if node.is_final else {}
     return {
+        **final,
         "kind": "WINDOW GROUPS",
         "windows": node.kind.value,
         "time": node.time,

@@ -73,6 +73,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("GroupPlan", "key_texts"): _WORDS,
     ("RankPlan", "key_texts"): _WORDS,
     ("WindowGroupPlan", "key_texts"): _WORDS,
+    ("WindowGroupPlan", "is_final"): "is in the fingerprint, which is compared before",
     ("Aggregation", "ranking"): "is in the node's plan",
     ("JoinPlan", "recheck_texts"): _WORDS,
     ("LookupPlan", "recheck_texts"): _WORDS,
@@ -83,10 +84,12 @@ OMITTED: Mapping[tuple[str, str], str] = {
     **{("FeedPlan", name): "which query makes rows is no part of them" for name in _BY_OTHERS},
     ("Input", "broadcast"): "which task makes a row is no part of it",
     **{
-        (node, "warnings"): _WORDS
+        (node, name): why
+        for name, why in (("warnings", _WORDS), ("changes", "follows from output mode and windows"))
         for node in (
             "NodePlan",
             "PassPlan",
+            "RestPlan",
             "UpsertPlan",
             "SnapshotPlan",
             "TablePlan",

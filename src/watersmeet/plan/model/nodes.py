@@ -34,6 +34,7 @@ class NodePlan:
 
     ``bounds``: by which rows of its sides are released. ``filters``: (side, text) of conditions that drop
     rows of a side, for people. ``noun``: what the node is called, for people; empty: it only puts out.
+    ``changes``: rows of its sides come and go.
     """
 
     noun: ClassVar[str] = ""
@@ -47,6 +48,12 @@ class NodePlan:
     bounds: tuple[Bound, ...] = ()
     filters: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
+    changes: bool = False
+
+    @property
+    def puts_out_changes(self) -> bool:
+        """Rows that leave it may be taken back."""
+        return self.changes
 
     @property
     def grouped(self) -> SidePlan | None:
@@ -413,4 +420,10 @@ class AggregatePlan(WindowedPlan):
 @dataclass(frozen=True, kw_only=True)
 class WindowGroupPlan(WindowedPlan):
     """Windows whose rows come and go: of one that changes the result before is taken back, and the new one
-    put out, until it closes."""
+    put out, until it closes. ``is_final``: its result goes out once, when it closes."""
+
+    is_final: bool = False
+
+    @property
+    def puts_out_changes(self) -> bool:
+        return self.changes and not self.is_final

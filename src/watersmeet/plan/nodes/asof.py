@@ -22,17 +22,19 @@ from watersmeet.plan.conditions.intervals import IntervalPart, common_ends, comp
 from watersmeet.plan.join_inputs import name_of
 from watersmeet.plan.nodes.join import Draft
 from watersmeet.plan.nodes.tree import Node
-from watersmeet.spec.model import Input, Options, OutputMode
+from watersmeet.spec.model import Input
 
 CODE = "asof-condition"
 
 
-def check_asof(drafts: Sequence[Draft], options: Options) -> list[PlanError]:
-    """What is wrong with the ASOF joins of a query."""
+def check_asof(drafts: Sequence[Draft], *, changes: bool) -> list[PlanError]:
+    """What is wrong with the ASOF joins of a query. ``changes``: of one in which rows come and go."""
     problems: list[PlanError] = []
     for draft in drafts:
         if draft.node.is_asof:
-            problems += _sides(draft, options) or list(_condition(draft)) or list(_waits_for_ever(draft))
+            problems += (
+                _sides(draft, changes=changes) or list(_condition(draft)) or list(_waits_for_ever(draft))
+            )
     return problems
 
 
@@ -67,15 +69,17 @@ def _names(draft: Draft) -> tuple[str, str]:
     return left, right
 
 
-def _sides(draft: Draft, options: Options) -> list[PlanError]:
+def _sides(draft: Draft, *, changes: bool) -> list[PlanError]:
     node = draft.node
     left, right = _names(draft)
-    if options.output_mode is OutputMode.CHANGELOG:
+    if changes:
         return [
             PlanError(
-                f"the ASOF join of {left} with {right} is not run yet in output_mode changelog",
+                f"the ASOF join of {left} with {right} is not run yet in output_mode changelog, nor over rows"
+                " that may be taken back",
                 code="not-yet",
-                hint="its results are final: leave out output_mode, or SET output_mode = append",
+                hint="its results are final: leave out output_mode, or SET output_mode = append, and join"
+                " streams whose rows only come",
             )
         ]
     child = node.side(Side.RIGHT)

@@ -215,7 +215,7 @@ class Chain:
         nodes = [self._node(draft) for draft in drafts]
         if isinstance(delta, DeltaJoin):
             nodes += self.of_delta(self, delta, self.leaving[delta.root])
-        return nodes + self.beneath
+        return [replace(node, changes=self.query.tree.changes) for node in nodes] + self.beneath
 
     def _plan_keys(self, draft: Draft) -> None:
         """The node's keys and its sides that are nodes of the query; says what has to leave those."""
@@ -399,7 +399,7 @@ class Chain:
 
     @_planned.register
     def _(self, node: WindowGroupNode, ready: _Ready) -> NodePlan:
-        return WindowGroupPlan(**self._grouped(node, ready), **_windowed(node, ready))
+        return WindowGroupPlan(**self._grouped(node, ready), **_windowed(node, ready), is_final=node.is_final)
 
     @_planned.register
     def _(self, node: GroupNode, ready: _Ready) -> NodePlan:

@@ -12,6 +12,7 @@ from itertools import count
 
 from watersmeet.event_time import Side
 from watersmeet.plan.join_inputs import JoinInputs, Ref, refs
+from watersmeet.plan.mode import closes_changes
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import (
     Aggregation,
@@ -254,7 +255,10 @@ class AggregateNode(GroupedNode):
 
 @dataclass(frozen=True)
 class WindowGroupNode(AggregateNode):
-    """Windows whose results change with their rows, until they close."""
+    """Windows whose rows come and go: their results change with them until they close, or go out then
+    (``is_final``)."""
+
+    is_final: bool
 
 
 @dataclass(frozen=True)
@@ -271,12 +275,14 @@ class RankNode(GroupedNode):
 
 @dataclass(frozen=True)
 class Tree:
-    """A query, or a stage: its own nodes in order, and the stages beneath its inputs, by (alias, branch)."""
+    """A query, or a stage: its own nodes in order, and the stages beneath its inputs, by (alias, branch).
+    ``changes``: rows come and go in it, and in the stages."""
 
     query: Query
     nodes: tuple[Node, ...]
     stages: Mapping[tuple[str, int], Tree]
     time_zone: str = UTC
+    changes: bool = False
 
     @property
     def root(self) -> Node:
@@ -317,8 +323,11 @@ def _is_kept_alone(i: Input) -> bool:
 def tree_of(
     query: Query, time_zone: str = UTC, numbers: Iterator[int] | None = None, *, changes: bool = False
 ) -> Tree:
-    """The nodes of a query and of its stages. ``changes``: what is put out may be taken back."""
+    """The nodes of a query and of its stages. ``changes``: what is put out may be taken back. Where it may
+    not, but rows may, windows right above these put out final rows."""
     numbers = count() if numbers is None else numbers
+    is_final = not changes and closes_changes(query)
+    changes = changes or is_final
     nodes: list[Node] = []
     stages: dict[tuple[str, int], Tree] = {}
 
@@ -345,12 +354,15 @@ def tree_of(
     elif isinstance(top, Input) and _is_kept_alone(top):
         top = added(TableNode(next(numbers), (top,), part, time_zone=time_zone))
     if asked is not None and asked.window is not None:
-        windows = WindowGroupNode if changes else AggregateNode
-        added(windows(next(numbers), (top,), part, asked, asked.window, time_zone=time_zone))
+        given = (next(numbers), (top,), part, asked, asked.window)
+        if changes:
+            added(WindowGroupNode(*given, is_final, time_zone=time_zone))
+        else:
+            added(AggregateNode(*given, time_zone=time_zone))
     elif asked is not None and asked.ranking is not None:
         added(RankNode(next(numbers), (top,), part, asked, asked.ranking, time_zone=time_zone))
     elif asked is not None:
         added(GroupNode(next(numbers), (top,), part, asked, time_zone=time_zone))
     elif isinstance(top, Input):
         added(PassNode(next(numbers), (top,), (top,), time_zone=time_zone))
-    return Tree(query, tuple(nodes), stages, time_zone)
+    return Tree(query, tuple(nodes), stages, time_zone, changes)

@@ -52,7 +52,7 @@ def has_windows(case: dict[str, Any]) -> bool:
 def run_windowed_case(case: dict[str, Any]) -> list[dict[str, Any]]:
     """The output lines of a case, as `oracle.case.run_case` gives them."""
     try:
-        top = build(_parsed(case["query"]), case, "")
+        top = build(_parsed(case["query"]), case, "", changes=is_changelog(case))
     except Refused as refusal:
         return [{"case": case["case"], "error": str(refusal)}]
     before: dict[str, Any] = {}
@@ -108,12 +108,16 @@ class Told:
     state: dict[str, int]
 
 
-def build(select: exp.Select, case: dict[str, Any], prefix: str) -> Windows | Joined:
-    """The oracle of a SELECT: over windows, or of a join."""
+class NotFinal(Refused):
+    """Rows that may be taken back, where final ones are wanted."""
+
+
+def build(select: exp.Select, case: dict[str, Any], prefix: str, *, changes: bool) -> Windows | Joined:
+    """The oracle of a SELECT: over windows, or of a join. ``changes``: its results may be taken back."""
     function = _function(select.args["from_"].this)
     if function is not None:
-        return Windows(select, function, case, prefix)
-    return Joined(select, case, prefix)
+        return Windows(select, function, case, prefix, changes=changes)
+    return Joined(select, case, prefix, changes=changes)
 
 
 def _function(node: exp.Expression) -> exp.Anonymous | None:
@@ -128,7 +132,7 @@ def _function(node: exp.Expression) -> exp.Anonymous | None:
 class Stream:
     """One stream as it comes in: late rows and rows without a time fall away."""
 
-    def __init__(self, name: str, alias: str, case: dict[str, Any], prefix: str) -> None:
+    def __init__(self, name: str, alias: str, case: dict[str, Any], prefix: str, *, changes: bool) -> None:
         self.name = next((n for n in case["streams"] if n.lower() == name.lower()), "")
         if not self.name:
             raise Refused(f'unknown stream "{name}"')
@@ -144,7 +148,9 @@ class Stream:
         self.now = 0.0
         self.lenient = case.get("options", {}).get("lenient", False)
         self.mark_kinds = {f"{prefix}{alias}.{t}": self.kinds[t] for t in self.marks}
-        self.changes = is_changelog(case)
+        if self.declared.get("changes") and not changes:
+            raise NotFinal(f'rows of "{self.name}" can be taken back')
+        self.changes = changes
         self.there: Counter[Any] = Counter()
 
     @property
@@ -212,7 +218,7 @@ class Stream:
 class Joined:
     """A SELECT that joins, of streams and of sub-queries with windows."""
 
-    def __init__(self, select: exp.Select, case: dict[str, Any], prefix: str) -> None:
+    def __init__(self, select: exp.Select, case: dict[str, Any], prefix: str, *, changes: bool) -> None:
         self.prefix = prefix
         self.stages: dict[str, Windows] = {}
         tree = select.copy()
@@ -222,7 +228,11 @@ class Joined:
             if not isinstance(inner, exp.Select) or _function(inner.args["from_"].this) is None:
                 continue
             stage = Windows(
-                inner, _function(inner.args["from_"].this) or exp.Anonymous(), case, f"{prefix}{node.alias}."
+                inner,
+                _function(inner.args["from_"].this) or exp.Anonymous(),
+                case,
+                f"{prefix}{node.alias}.",
+                changes=changes,
             )
             name = f"stage_{len(self.stages)}"
             self.stages[name] = stage
@@ -232,7 +242,12 @@ class Joined:
                 "stage": True,
             }
             node.replace(exp.alias_(exp.to_table(name), node.alias, table=True))
-        self.oracle = Oracle({**case, "streams": streams, "query": tree.sql(dialect="spark"), "steps": []})
+        read = {table.name.lower() for table in tree.find_all(exp.Table)}
+        if not changes and any(streams[name].get("changes") for name in streams if name.lower() in read):
+            raise NotFinal("rows of a stream can be taken back")
+        options = {**case.get("options", {}), "output_mode": "changelog" if changes else "append"}
+        own = {**case, "streams": streams, "options": options, "steps": []}
+        self.oracle = Oracle({**own, "query": tree.sql(dialect="spark")})
         self.kinds = {name: kind for name, kind, _ in self.oracle.query.outputs}
         self.columns: dict[str, str] = {name: DECLARED[kind] for name, kind in self.kinds.items()}
         self.mark_kinds = {
@@ -285,14 +300,27 @@ class Windows:
     """A SELECT over TUMBLE, HOP or SESSION."""
 
     def __init__(
-        self, select: exp.Select, function: exp.Anonymous, case: dict[str, Any], prefix: str
+        self,
+        select: exp.Select,
+        function: exp.Anonymous,
+        case: dict[str, Any],
+        prefix: str,
+        *,
+        changes: bool,
     ) -> None:
         node = select.args["from_"].this
         alias = node.alias
         kind = function.name.upper().removesuffix("_OF").lower()
         self.prefix = prefix
         where = select.args.get("where")
-        self.source = self._source(function.expressions[0], case, alias, kind, where)
+        beneath = changes
+        try:
+            self.source = self._source(function.expressions[0], case, alias, kind, where, changes=changes)
+        except NotFinal:
+            if kind == "session":
+                raise
+            beneath = True
+            self.source = self._source(function.expressions[0], case, alias, kind, where, changes=True)
         named = alias or (self.source.alias if isinstance(self.source, Stream) else "rows")
         kinds = {c: kind_of(t) for c, t in self.source.columns.items()}
         scope = Scope({named: kinds})
@@ -316,8 +344,8 @@ class Windows:
         if isinstance(self.source, Joined):
             where = None  # it is asked in the join
         self.where = None if where is None else compile_expr(resolve(where.this), scope)[1]
-        self.changes = is_changelog(case)
-        self.state = (ChangingWindowState if self.changes else WindowState)(plan)
+        self.changes = changes
+        self.state = (ChangingWindowState if beneath else WindowState)(plan)
         self.kinds = {name: kind for name, kind, _ in plan.outputs}
         self.columns: dict[str, str] = {name: DECLARED[kind] for name, kind in self.kinds.items()}
         window_kind = "int" if plan.time_kind == "int" else "ts"
@@ -335,6 +363,8 @@ class Windows:
         alias: str,
         kind: str,
         where: exp.Expression | None,
+        *,
+        changes: bool,
     ) -> Stream | Joined | Windows:
         inner: Any = node
         while isinstance(inner, exp.Subquery | exp.Paren) or (
@@ -345,13 +375,14 @@ class Windows:
             raise Unsupported(node.sql())
         item = inner.args["from_"].this
         if _function(item) is not None:
-            return Windows(inner, _function(item) or exp.Anonymous(), case, f"{self.prefix}{alias or kind}.")
+            function = _function(item) or exp.Anonymous()
+            return Windows(inner, function, case, f"{self.prefix}{alias or kind}.", changes=changes)
         if inner.args.get("joins"):
             if where is not None:
                 inner = _filtered(inner, where.this)
-            return Joined(inner, case, f"{self.prefix}{alias}." if alias else self.prefix)
+            return Joined(inner, case, f"{self.prefix}{alias}." if alias else self.prefix, changes=changes)
         if isinstance(item, exp.Table) and isinstance(inner.expressions[0], exp.Star):
-            return Stream(item.name, alias or item.name, case, self.prefix)
+            return Stream(item.name, alias or item.name, case, self.prefix, changes=changes)
         raise Unsupported(inner.sql())
 
     def step(self, step: dict[str, Any]) -> Told:
@@ -366,7 +397,9 @@ class Windows:
             ((row,), diff) for row, diff in rows if self.where is None or self.where((row,)) is True
         ]
         mark = ENDED if step.get("end") else told.marks.get(self.time_key, NEVER)
-        if isinstance(self.state, ChangingWindowState):
+        if isinstance(self.state, ChangingWindowState) and not self.changes:
+            shown = [self._shown(row) for row in self.state.closed(given, mark)]
+        elif isinstance(self.state, ChangingWindowState):
             changes = self.state.changes(given, mark)
             shown = [{**self._shown(row), "_diff": diff} for row, diff in changes]
         else:

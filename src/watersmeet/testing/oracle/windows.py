@@ -235,22 +235,12 @@ class WindowState:
 
 class ChangingWindowState(WindowState):
     """Windows whose rows come and go: all windows that are open are computed anew in every tick, before its
-    changes and after."""
+    changes and after; or those that close, then."""
 
     def changes(self, rows: list[tuple[Rows, int]], mark: Any) -> list[tuple[dict[str, Any], int]]:
         """The results that go and come in a tick, summed per equal one."""
         before = self._open()
-        for row, diff in rows:
-            time = self.plan.time(row)
-            if time is None:
-                self.null_time += abs(diff)
-                continue
-            entry = (time, tuple(f(row) for _, _, f in self.plan.keys), row)
-            for _ in range(diff):
-                self.kept.append(entry)
-            for _ in range(-diff):
-                same = (kept for kept in self.kept if _row_key(kept[2]) == _row_key(row))
-                self.kept.remove(next(same))
+        self._take(rows)
         sums: dict[Any, tuple[dict[str, Any], int]] = {}
         for results, diff in ((before, -1), (self._open(), 1)):
             for result in results:
@@ -263,6 +253,24 @@ class ChangingWindowState(WindowState):
         self.kept = [entry for entry in self.kept if entry[0] // slide * slide + size > self.mark]
         self._advance()
         return [change for change in sums.values() if change[1]]
+
+    def closed(self, rows: list[tuple[Rows, int]], mark: Any) -> list[dict[str, Any]]:
+        """The final results of the windows that close in a tick, of the rows that are there then."""
+        self._take(rows)
+        return self.tick([], mark)
+
+    def _take(self, rows: list[tuple[Rows, int]]) -> None:
+        for row, diff in rows:
+            time = self.plan.time(row)
+            if time is None:
+                self.null_time += abs(diff)
+                continue
+            entry = (time, tuple(f(row) for _, _, f in self.plan.keys), row)
+            for _ in range(diff):
+                self.kept.append(entry)
+            for _ in range(-diff):
+                same = (kept for kept in self.kept if _row_key(kept[2]) == _row_key(row))
+                self.kept.remove(next(same))
 
     def _open(self) -> list[dict[str, Any]]:
         """The results of the windows that the watermark has not reached the end of."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypedDict, TypeVar
 
-from watersmeet.engine.driver.kinds.columns import carried, is_changelog
+from watersmeet.engine.driver.kinds.columns import carried
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import NodeShape, SideShape, Strategy
 from watersmeet.engine.messages.work import AsofWork, NodeWork, Seen
@@ -150,7 +150,7 @@ class NodeDriver(ABC, Generic[P, S]):
             number=node.number,
             sides=sides[: len(node.sides)],
             columns=self.leaving(node, sides),
-            changelog=is_changelog(query),
+            changelog=node.puts_out_changes,
             strategy=strategy,
         )
         return self.shape_of(query, node, sides, common)

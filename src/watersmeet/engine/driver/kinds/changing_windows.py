@@ -51,6 +51,7 @@ class WindowGroupDriver(NodeDriver[WindowGroupPlan, WindowGroupShape]):
             slide=node.slide,
             pane=node.pane,
             window_type=window_type(side.schema.field(node.time).type),
+            is_final=node.is_final,
         )
 
     def leaving(self, node: WindowGroupPlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:

@@ -8,10 +8,8 @@ from dataclasses import replace
 from watersmeet.engine.messages.shapes import SideShape, null_column
 from watersmeet.event_time import Side
 from watersmeet.kernel.joined import JoinedColumn
-from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import GroupedPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.model import OutputMode
 
 
 def carried(node: NodePlan, shapes: Sequence[SideShape]) -> tuple[JoinedColumn, ...]:
@@ -38,7 +36,3 @@ def grouped_columns(node: GroupedPlan, sides: Sequence[SideShape]) -> tuple[Join
     for call in node.calls:
         wanted |= dict.fromkeys([*call.columns, *([] if call.filter is None else [call.filter])])
     return tuple(replace(joined(Side.LEFT, node.side, side, column), name=column) for column in wanted)
-
-
-def is_changelog(query: QueryPlan) -> bool:
-    return query.options.output_mode is OutputMode.CHANGELOG

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from watersmeet.engine.driver.kinds.base import Held
-from watersmeet.engine.driver.kinds.columns import is_changelog, joined
+from watersmeet.engine.driver.kinds.columns import joined
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
@@ -31,7 +31,7 @@ def held_to_match(query: QueryPlan, node: MatchPlan, plan: SidePlan) -> Held:
     side = Side.LEFT if plan is node.left else Side.RIGHT
     evicted = {bound.evicted for bound in node.bounds}
     releasing = tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted)
-    leaves_early = is_changelog(query) or (node.kind is JoinKind.SEMI and side is Side.LEFT)
+    leaves_early = node.changes or (node.kind is JoinKind.SEMI and side is Side.LEFT)
     return Held(
         keys=tuple(key.column(side) for key in node.keys),
         indexes=node.indexes(side),

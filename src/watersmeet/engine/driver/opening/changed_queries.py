@@ -33,7 +33,6 @@ from watersmeet.kernel.pieces import whole
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.model import OutputMode
 from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, NodeState, QueryState
 from watersmeet.state.marks import MarkWriter
@@ -155,16 +154,15 @@ class Coming:
         """That of a query which has seen nothing but what others retain."""
         self.said, self.problems = [], []
         missed = [side for side in query.sides if self._has_missed(side)]
-        of_changes = query.options.mode is OutputMode.CHANGELOG
         nodes = [NodeState(arrangements={s.name: Arrangement() for s in shape.sides}) for shape in shapes]
         state = QueryState(nodes=nodes)
         for node in query.nodes:
             for side, shape in zip(node.sides, shapes[node.number].sides, strict=True):
                 if side.feed is not None or side.copy_of is not None:
                     continue
-                if of_changes and side in missed:
+                if node.changes and side in missed:
                     self._begin_with_contents(query, node.number, side, shape, state)
-                elif side.sources or not of_changes:
+                elif side.sources or not node.changes:
                     self._begin(query, node.number, side, shape, state)
         return state
 
@@ -177,8 +175,8 @@ class Coming:
             contents = contents_of(side, shape, self._stay, self._shapes, self._manifest, self._store)
         if isinstance(contents, str):
             self.problems.append(
-                f'query "{query.name}" cannot come to a job with state: it puts out changes, and needs all'
-                f' rows of "{side.title}", of which the job has read some: {contents}'
+                f'query "{query.name}" cannot come to a job with state: its rows may be taken back, and it'
+                f' needs all rows of "{side.title}", of which the job has read some: {contents}'
             )
             return
         self.contents.append(contents)

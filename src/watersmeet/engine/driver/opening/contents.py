@@ -24,7 +24,6 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
-from watersmeet.spec.model import OutputMode
 from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest
 from watersmeet.state.marks import read_marks
@@ -105,11 +104,11 @@ def contents_of(
 def _tables(
     stay: Sequence[QueryPlan], shapes: Mapping[str, Sequence[NodeShape]], manifest: Manifest
 ) -> Iterator[tuple[str, SidePlan, Arrangement]]:
-    """All sides of queries of changes that keep the rows of one table, as they are: not as sums."""
+    """All sides of nodes of changes that keep the rows of one table, as they are: not as sums."""
     for query in stay:
-        if query.options.mode is not OutputMode.CHANGELOG:
-            continue
         for node in query.nodes:
+            if not node.changes:
+                continue
             shape = shapes[query.name][node.number]
             kept = manifest.queries[query.name].nodes[node.number].arrangements
             for side in node.sides:

@@ -53,6 +53,8 @@ Kept = tuple[pa.RecordBatch, Slots]
 OfGroups = Callable[[list[pa.Table], list[pa.Table], pa.RecordBatch], Iterator[pa.RecordBatch]]
 """The rows that some groups take back and put out: of what was kept of them, what the tick adds, and a row
 with the columns of each. In what is kept they are numbered by `GROUP`, in the order of those rows."""
+OfPart = Callable[[SideSlice, SortedRows | None], Iterator[pa.RecordBatch]]
+"""What goes out of a part of the share: of what is kept of it, and what the tick adds, if it does."""
 MadeOf = Callable[[pa.RecordBatch], Mapping[str, pa.Array]]
 """Columns that kept rows have besides those of the side, of rows of the side."""
 
@@ -65,16 +67,28 @@ def group_rows(shape: GroupShape, share: Share) -> Iterator[pa.RecordBatch]:
 def changed_groups(
     shape: SummedShape, share: Share, of_groups: OfGroups, made_of: MadeOf = lambda rows: {}
 ) -> Iterator[pa.RecordBatch]:
-    """What changes of the groups of the share's hash range. Where the rows of the tick are many bytes, one
-    part of the range after the other."""
+    """What changes of the groups of the share's hash range."""
+
+    def of_part(kept: SideSlice, new: SortedRows | None) -> Iterator[pa.RecordBatch]:
+        if new is not None:
+            yield from _changes(shape, kept, new, of_groups)
+
+    return added_groups(shape, share, of_part, made_of)
+
+
+def added_groups(
+    shape: SummedShape, share: Share, of_part: OfPart, made_of: MadeOf = lambda rows: {}
+) -> Iterator[pa.RecordBatch]:
+    """What goes out of the share's hash range; the tick's changes are added to what is kept. Where they are
+    many bytes, one part of the range after the other."""
     report, parts = share.report.sides[0], parts_of(shape, share)
     for hashes in parts:
         rows, kept = brought_and_kept(shape, shape.kept, share, hashes)
         new = _changed(shape, rows, kept, hashes, made_of)
         added = 0 if new is None else int(new.batch.column(ROWS).to_numpy(zero_copy_only=False).sum())
         count(report, "deleted", _changes_in(rows) - added)
+        yield from of_part(kept, new)
         if new is not None:
-            yield from _changes(shape, kept, new, of_groups)
             _keep(kept, new, share.tick, report)
         release_sums(kept, report)
     if len(parts) > 1:
@@ -264,18 +278,16 @@ def put_out_anew(
     """The old and the new rows of groups, of which ``columns`` hold what is not computed, by its names. Group
     ``n`` as it was has the number ``2 n``, as it is ``2 n + 1``."""
     was = [_renumbered(table, 0) for table in old]
-    tables = [*was, *(_renumbered(table, 1) for table in [*old, *own])]
-    kept = one_table(tables)
-    if shape.parts.chosen:
-        kept = added_up(shape.parts, [GROUP, *shape.looked_up_by], kept)
-    rows, results = results_of(shape.parts, kept, 2 * groups)
+    numbers = pa.array(np.arange(2 * groups) // 2)
+    both, rows = _made_of(
+        shape,
+        one_table([*was, *(_renumbered(table, 1) for table in [*old, *own])]),
+        {name: column.take(numbers) for name, column in columns.items()},
+        2 * groups,
+    )
     there = rows > 0
     if shape.is_always:
         there = np.array([bool(old), True])
-    numbers = pa.array(np.arange(2 * groups) // 2)
-    every = {name: column.take(numbers) for name, column in columns.items()} | results
-    names = shape.joined_schema.names
-    both = pa.RecordBatch.from_arrays([every[name] for name in names], names=names)
     same = _same(both, [name for name, _ in shape.results], groups)
     out = there & ~np.repeat(same & there[0::2] & there[1::2], 2)
     chosen = np.flatnonzero(out)
@@ -285,6 +297,26 @@ def put_out_anew(
         shape,
         pa.RecordBatch.from_arrays([*batch.columns, diffs], names=[*batch.schema.names, DIFF]),
     )
+
+
+def put_out_once(
+    shape: SummedShape, kept: pa.Table, columns: Mapping[str, pa.Array], groups: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of groups that have any, of all that is kept of them; ``columns`` as in `put_out_anew`."""
+    batch, rows = _made_of(shape, kept, columns, groups)
+    yield from cut(shape, take_rows(batch, np.flatnonzero(rows > 0)))
+
+
+def _made_of(
+    shape: SummedShape, kept: pa.Table, columns: Mapping[str, pa.Array], groups: int
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    """The row of each group, and how many rows it has."""
+    if shape.parts.chosen:
+        kept = added_up(shape.parts, [GROUP, *shape.looked_up_by], kept)
+    rows, results = results_of(shape.parts, kept, groups)
+    every = {**columns, **results}
+    names = shape.joined_schema.names
+    return pa.RecordBatch.from_arrays([every[name] for name in names], names=names), rows
 
 
 def _renumbered(rows: pa.Table, age: int) -> pa.Table:

@@ -1,0 +1,125 @@
+"""Windows over streams of changes, of which final rows are asked: one row per window and group, in the tick
+that closes the window, which is the row that changes came to by then; and what DuckDB makes of all that is
+there in the end. However it is run: killed before every commit, with other numbers of tasks, merged often.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import watersmeet
+from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.local import LocalJob
+from watersmeet.state.store import MemoryStore
+
+Row = dict[str, Any]
+Bag = Counter[tuple[Any, ...]]
+
+LAG = 12
+CALLS = "count(*) AS n, sum(v) AS s, min(v) AS least, max(v) AS most, count(DISTINCT v) AS different"
+GROUPED = "GROUP BY window_start, window_end, k"
+WINDOWS = {
+    "TUMBLE": ("TUMBLE", "10", 10, 10),
+    "HOP": ("HOP", "4, 10", 10, 4),
+}
+HAVING = ("", " HAVING count(*) > 1")
+STREAM = f"""CREATE TABLE s (t BIGINT, k STRING, v INT, d INT, WATERMARK FOR t AS t - {LAG})
+    WITH ('connector' = 'memory', 'diff.column' = 'd');
+CREATE TABLE final WITH ('connector' = 'memory');
+CREATE TABLE changes WITH ('connector' = 'memory');
+"""
+
+
+def plan(kind: str, having: str) -> Any:
+    function, sizes, *_ = WINDOWS[kind]
+    table = f"TABLE({function}(TABLE s, DESCRIPTOR(t), {sizes}))"
+    select = f"SELECT window_start, window_end, k, {CALLS} FROM {table} {GROUPED}{having}"
+    text = f"{STREAM} INSERT INTO final {select} EMIT FINAL; INSERT INTO changes {select} EMIT CHANGES"
+    return watersmeet.plan_job(watersmeet.parse_job(text))
+
+
+class Drawn:
+    """Ticks of changes, some of them late; ``there``: what all that were on time come to."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.draw, self.there, self.greatest = draw, list[Row](), -(10**6)
+
+    def tick(self, number: int) -> list[tuple[Row, int]]:
+        mark, changes = self.greatest - LAG, list[tuple[Row, int]]()
+        for _ in range(self.draw.choice((0, 12, 25))):
+            can_go = [row for row in self.there if row["t"] >= mark]
+            if can_go and self.draw.random() < 0.4:
+                row, diff = self.draw.choice(can_go), -1
+                self.there.remove(row)
+            else:
+                time = 7 * number + self.draw.randint(-20, 6)
+                row, diff = (
+                    {"t": time, "k": self.draw.choice("ab"), "v": self.draw.choice((None, 1, 2, 3))},
+                    1,
+                )
+                if row["k"] == "b" and self.draw.random() < 0.3:
+                    row["k"] = None
+                if time >= mark:
+                    self.there.append(row)
+            changes.append((row, diff))
+        self.greatest = max([self.greatest, *(row["t"] for row, _ in changes)])
+        return changes
+
+
+def by_duckdb(rows: list[Row], kind: str, having: str) -> Bag:
+    """Each row in all windows that begin at multiples of the slide."""
+    _, _, size, slide = WINDOWS[kind]
+    schema = pa.schema([("t", pa.int64()), ("k", pa.string()), ("v", pa.int32())])
+    connection = duckdb.connect()
+    connection.register("s", pa.Table.from_pylist(rows, schema=schema))
+    windows = f"(SELECT unnest(range(-1000 * {slide}, 1000 * {slide}, {slide})) AS window_start)"
+    text = f"""SELECT window_start, window_start + {size} AS window_end, k, {CALLS} FROM s JOIN {windows} w
+        ON s.t >= window_start AND s.t < window_start + {size} GROUP BY window_start, k {having}"""
+    return Bag(connection.sql(text).fetchall())
+
+
+class Killed(Exception):
+    pass
+
+
+def killed(*_: Any, **__: Any) -> None:
+    raise Killed
+
+
+def values(row: Row) -> tuple[Any, ...]:
+    return tuple(value for name, value in row.items() if not name.startswith("_"))
+
+
+@pytest.mark.parametrize("having", HAVING)
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_final_rows(seed: int, kind: str, having: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
+    job_plan, store, draw = plan(kind, having), MemoryStore(), random.Random(f"{seed} {kind}{having}")
+    drawn, final, changes, late = Drawn(draw), Bag(), Bag(), 0
+    for number in range(15):
+        is_end = number == 14
+        given = {"s": [({**row, "d": diff}, 1) for row, diff in drawn.tick(number)]}
+        broken = LocalJob(job_plan, store, partitions=draw.choice((1, 2, 5)))
+        monkeypatch.setattr(broken.driver, draw.choice(("settle", "conclude", "commit")), killed)
+        with pytest.raises(Killed):
+            broken.tick(given, end=is_end)
+        output = LocalJob(job_plan, store, partitions=draw.choice((1, 2, 5))).tick(given, end=is_end)
+        for row in output.rows["changes"]:
+            changes[values(row)] += row["_diff"]
+        assert all("_diff" not in row for row in output.rows["final"])
+        closed = Bag(map(values, output.rows["final"]))
+        assert not any(row in final for row in closed), f"seed {seed}, tick {number}: out twice"
+        final += closed
+        late += len(output.late)
+        mark = float("inf") if is_end else drawn.greatest - LAG
+        so_far = Bag({row: count for row, count in changes.items() if count and row[1] <= mark})
+        assert final == so_far, f"seed {seed}, tick {number}"
+    assert final == by_duckdb(drawn.there, kind, having), f"seed {seed}"
+    assert late
+    assert len(final) > 9
