@@ -9,7 +9,7 @@ import pytest
 
 from watersmeet.engine.local import Tracer, replay_case
 from watersmeet.event_time import Side
-from watersmeet.plan.model.nodes import AggregatePlan
+from watersmeet.plan.model.nodes import AggregatePlan, WindowGroupPlan
 from watersmeet.spec.model import OutputMode
 from watersmeet.testing.cases import load_cases
 from watersmeet.trace.record import TickTrace
@@ -42,7 +42,7 @@ def test_the_buffers_are_the_state_and_the_pairs_are_what_is_put_out(file, parti
     for each in load_cases(file):
         tracer = Tracer()
         outputs = replay_case(each, partitions=partitions, tracer=tracer)
-        if tracer.trace is None:
+        if tracer.trace is None or tracer.trace.query.every(WindowGroupPlan):  # no step shows what these keep
             continue
         for output, entry in zip(outputs, tracer.trace.entries[1:], strict=False):
             if not isinstance(entry, TickTrace):

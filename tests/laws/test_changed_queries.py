@@ -356,7 +356,7 @@ def test_what_is_said_and_refused() -> None:
         .rstrip(";")
         + " EMIT CHANGES;\n"
     )
-    with pytest.raises(StateError, match="puts out changes"):
+    with pytest.raises(StateError, match="may be taken back"):
         opened([first.replace("+ 25", "+ 26"), second, changes], store, change=True)
 
 

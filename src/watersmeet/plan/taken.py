@@ -391,7 +391,8 @@ def _taking(query: QueryPlan, taken: Sequence[Taken], places: Counter[tuple[str,
         if node.number not in resting:
             nodes.append(replace(node, sides=tuple(map(side, node.sides))))
         elif node is query.root:
-            nodes.append(PassPlan(number=node.number, sides=(side(_passing(node, by_node[node.number])),)))
+            sides = (side(_passing(node, by_node[node.number])),)
+            nodes.append(PassPlan(number=node.number, sides=sides, changes=True))
         else:
             nodes.append(RestPlan(number=node.number, sides=(), changes=True))
     return replace(query, nodes=tuple(nodes), taken=tuple(taken), complete=query.nodes)
