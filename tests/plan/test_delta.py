@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from watersmeet.errors import SqlError
 from watersmeet.front.sql import parse_job
+from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.explain import explain
 from watersmeet.plan.explain.mermaid import mermaid
-from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
-from watersmeet.plan.planner import plan_job
+from watersmeet.plan.identity.settings import settings_of
+from watersmeet.plan.model.delta import ArrangePlan, CountedKey, DeltaPlan
+from watersmeet.plan.planner import in_counted_order, plan_job
 
 TABLES = """
 CREATE TABLE c (id BIGINT, seg STRING, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
@@ -44,7 +48,7 @@ def test_paths_of_the_core_of_q3():
         "o -> l (before) -> c (after)",
         "l -> o (after) -> c (after)",
         "o: key o.cust; time none",
-        "o: key o.no; time none",
+        "o: found by o.no, too, in the same rows",
         "c: c.seg = 'B'",
     ):
         assert line in lines, text
@@ -54,12 +58,12 @@ def test_nothing_is_kept_but_the_inputs():
     query = planned(f"SELECT o.no, l.price {Q3}")
     (arrangements,) = query.every(ArrangePlan)
     steps = query.every(DeltaPlan)
-    assert [(side.name, side.copy_of) for side in arrangements.sides][:3] == [
+    assert [(side.name, side.copy_of) for side in arrangements.sides] == [
         ("c", None),
         ("o", None),
         ("l", None),
     ]
-    assert [side.copy_of for side in arrangements.sides[3:]] == ["o"]
+    assert [[other.keys for other in own.others] for own in arrangements.arranged] == [[], [("no",)], []]
     assert [step.is_last for step in steps] == [False, True]
     assert query.root is steps[-1]
 
@@ -146,10 +150,10 @@ def test_the_flowchart_draws_a_delta_join_as_one():
     assert "q0j0 --> q0k" in text
 
 
-def copies(sql):
-    """Per input the keys by which it is kept, as EXPLAIN names them."""
+def keys_of(sql):
+    """Per input the keys by which its rows are found, as EXPLAIN names them."""
     (arrangements,) = planned(sql).every(ArrangePlan)
-    return sorted(arranged.key for arranged in arrangements.arranged)
+    return sorted(key.key for own in arrangements.arranged for key in (own, *own.others))
 
 
 CYCLE = """
@@ -167,7 +171,7 @@ Q5 = (
 def test_a_look_up_goes_by_fewer_equalities_where_so_an_input_is_kept_once_less():
     """Items are found by their order alone, as an order's changes find them, and not by the supplier, too.
     Suppliers are found by nation alone from n alone: from an order's customer nobody finds them so."""
-    kept = copies(CYCLE + Q5)
+    kept = keys_of(CYCLE + Q5)
     assert kept == ["e.id", "e.nation", "i.no", "n.id", "o.cust", "o.no", "s.id, s.nation", "s.nation"]
 
 
@@ -185,7 +189,117 @@ def test_what_makes_one_row_known_comes_first_and_needs_no_other_equality():
     keyed = declared.replace("d INT", "op STRING, PRIMARY KEY (id) NOT ENFORCED").replace("diff", "op")
     keyed = keyed.replace("'d'", "'op'")
     job = CYCLE.replace(declared, keyed) + Q5
-    assert copies(job) == ["e.id", "e.nation", "i.no", "n.id", "o.cust", "o.no", "s.id", "s.nation"]
+    assert keys_of(job) == ["e.id", "e.nation", "i.no", "n.id", "o.cust", "o.no", "s.id", "s.nation"]
     assert "o -> i (before) -> s (before) -> e (after) -> n (before)" in steps(job)
     assert "i -> s (before) -> o (after) -> e (after) -> n (before)" in steps(job)
     assert "i -> o (after) -> e (after) -> s (before) -> n (before)" in steps(CYCLE + Q5)
+
+
+def test_explain_says_which_plan_it_is_and_why():
+    delta = (
+        "c, o, l: delta, by auto (changes are joined, and each look-up has an equality): nothing is kept but"
+    )
+    assert f"{delta} the inputs' rows and o.no as a further key of o" in steps(f"SELECT o.no {Q3}")
+    hinted = steps(f"SELECT /*+ PLAN(cascade) */ o.no {Q3}")
+    assert "c, o, l: cascade, as asked: each join keeps the rows of those beneath" in hinted
+    final = "rows are final, and those between joins go by their bounds"
+    told = f"x, y, z: cascade, by auto ({final}): each join keeps the rows of those beneath"
+    assert told in steps(f"{STREAMS} SELECT x.t {BOUND}")
+    unequal = "SELECT o.no FROM c JOIN o ON c.id = o.cust JOIN l ON l.no > o.no"
+    told = "c, o, l: cascade, by auto (some look-up would have no equality)"
+    assert f"{told}: each join keeps the rows of those beneath" in steps(unequal)
+    assert not any("by auto" in line for line in steps("SELECT o.no FROM c JOIN o ON c.id = o.cust"))
+
+
+def test_explain_forecasts_what_is_kept():
+    """Of streams by the latest of the bounds: z is up to 5 after y, which is up to 5 after x, each 1 late."""
+    tables = steps(f"SELECT o.no, l.price {Q3}")
+    key = "at most 8 of them to be found by o.no, too"
+    assert f"arrangements 1, o: until the row is deleted, 36 bytes a row, {key}" in tables
+    assert "arrangements 1, l: until the row is deleted, 20 bytes a row" in tables
+    streams = steps(f"{STREAMS} SELECT /*+ PLAN(delta) */ x.t {BOUND}")
+    assert "arrangements 1, x: a row for at most 11 (10 by its bound, 1 delay of z.t)" in streams
+    assert "arrangements 1, z: a row for at most 1 (0 by its bound, 1 delay of y.t)" in streams
+
+
+def test_a_stream_under_two_keys_is_kept_once_more():
+    """Its rows are sorted by time within each key."""
+    job = STREAMS.replace("k BIGINT", "k BIGINT, m BIGINT")
+    bound = BOUND.replace("z.k = y.k", "z.m = y.m")
+    plan = plan_job(parse_job(f"{job} SELECT /*+ PLAN(delta) */ x.t {bound}"))
+    (kept,) = plan.queries[0].every(ArrangePlan)
+    assert [
+        (side.copy_of, own.keys, own.others) for side, own in zip(kept.sides, kept.arranged, strict=True)
+    ] == [
+        (None, ("k",), ()),
+        (None, ("k",), ()),
+        (None, ("m",), ()),
+        ("y", ("m",), ()),
+    ]
+    assert "arrangements 1, y once more, by y.m: a row for" in explain(plan)
+
+
+def counted(plan, **rows_of_keys):
+    """The plan by counts: per input (rows, rows per key) of each of its keys."""
+    (kept,) = plan.queries[0].every(ArrangePlan)
+    keys = [
+        CountedKey(side.name, key.keys, *rows_of_keys[side.name][number])
+        for side, own in zip(kept.sides, kept.arranged, strict=True)
+        for number, key in enumerate((own, *own.others))
+        if side.name in rows_of_keys
+    ]
+    return in_counted_order(plan, {"console": Counts(tuple(keys))})
+
+
+STAR = (
+    "SELECT f.k FROM f JOIN a ON a.k = f.k JOIN b ON b.m = f.m JOIN e ON e.n = f.n",
+    "".join(
+        f"CREATE TABLE {name} (k BIGINT, m BIGINT, n BIGINT, d INT)"
+        " WITH ('connector' = 'memory', 'diff.column' = 'd');"
+        for name in "fabe"
+    ),
+)
+
+
+def paths_of(plan):
+    steps = plan.queries[0].every(DeltaPlan)
+    return [
+        "".join([start, *(step.lookups[number].join.right.name for step in steps)])
+        for number, start in enumerate(steps[0].path_names)
+    ]
+
+
+def test_what_has_fewest_rows_of_a_key_is_looked_up_first():
+    plan = plan_job(parse_job(STAR[1] + STAR[0]))
+    assert paths_of(plan) == ["fabe", "afbe", "bfae", "efab"]
+    other = counted(plan, a=[(100, 10.0)], b=[(100, 1.04)], e=[(30, 1.0)], f=[(100, 4.0)] * 3)
+    assert paths_of(other) == ["feba", "afeb", "bfea", "efba"]  # 1.04 rows are one, and e has fewer rows
+    assert other.queries[0].fingerprint == plan.queries[0].fingerprint
+    assert settings_of(other) == settings_of(plan)
+    assert other.queries[0].every(ArrangePlan) == plan.queries[0].every(ArrangePlan)
+    lines = [line.strip() for line in explain(other).splitlines()]
+    assert "f -> e (before) -> b (before) -> a (before)" in lines
+    assert "b: key b.m; time none; now 100 rows, 1.0 of a key" in lines
+    assert paths_of(counted(plan, a=[(7, 1.0)], b=[(7, 1.0)], e=[(7, 1.0)], f=[(7, 7.0)] * 3)) == paths_of(
+        plan
+    )
+
+
+def test_counts_never_change_what_is_kept():
+    """Whatever is counted in a circle of equalities: the keys are those of the plan without."""
+    plan = plan_job(parse_job(TABLES + CYCLE + Q5))
+    (kept,) = plan.queries[0].every(ArrangePlan)
+    draw, changed = random.Random(5), 0
+    for _ in range(12):
+        other = counted(
+            plan,
+            **{
+                side.name: [
+                    (draw.randrange(100), draw.choice([0.0, 1.0, 5.0, 20.0])) for _ in (own, *own.others)
+                ]
+                for side, own in zip(kept.sides, kept.arranged, strict=True)
+            },
+        )
+        assert other.queries[0].every(ArrangePlan) == (kept,)
+        changed += paths_of(other) != paths_of(plan)
+    assert changed

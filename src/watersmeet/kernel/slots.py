@@ -74,6 +74,12 @@ def borders(partitions: int) -> list[int]:
     return [*cuts, MAX_TIME + 1]
 
 
+def buckets_in(slots: Slots) -> int:
+    """How many different upper halves sorted slots have."""
+    upper = slots >> np.int64(TIME_BITS)
+    return int(np.count_nonzero(upper[1:] != upper[:-1])) + min(1, len(slots))
+
+
 def slice_of(slots: Slots, low: int, high: int) -> tuple[int, int]:
     """The half-open range of positions in sorted ``slots`` whose hashes lie in [low, high)."""
     start = 0 if low <= MIN_TIME else int(np.searchsorted(slots, np.int64(low), side="left"))

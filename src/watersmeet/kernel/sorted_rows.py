@@ -22,6 +22,7 @@ class SortedRows:
     0). ``batch``: the rows' columns, in the order of slots unless ``places`` says where each slot's row is;
     event times are int64 without NULLs. ``spans``: of every event time and index (of the whole run, for a
     part of one). ``by_value``: slots are the ordinals themselves (``base``: the least of them, ``shift`` 0).
+    ``prefixed``: slots are no slots, but the upper bits of hashes alone (`kernel.match.prefixes`).
     """
 
     slots: Slots
@@ -33,6 +34,7 @@ class SortedRows:
     spans: Spans
     by_value: bool = False
     places: Rows | None = None
+    prefixed: bool = False
     _raw: dict[str, Raw] = field(default_factory=dict, repr=False)
     _ordinals: dict[Measured, Times] = field(default_factory=dict, repr=False)
 

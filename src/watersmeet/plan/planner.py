@@ -6,7 +6,7 @@ what WHERE leaves of them, or with its inner joins in another order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from watersmeet.errors import PlanError, flat_enough, raise_all
@@ -14,6 +14,8 @@ from watersmeet.plan import rules
 from watersmeet.plan.arranged import MayShare, with_arranged
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
 from watersmeet.plan.checks.one_row import has_one_row_per
+from watersmeet.plan.delta.counted import Counts
+from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.mode import with_mode
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import FoldedQuery, JobPlan, KeyRows, QueryPlan
@@ -67,6 +69,18 @@ def taking(plan: JobPlan, may_take: MayTake, may_share: MayShare) -> JobPlan:
     if not plan.apart:
         return plan
     return replace(plan, queries=with_arranged(with_taken(plan.apart, _with_more, may_take), may_share))
+
+
+def in_counted_order(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
+    """The plan, in which delta joins look inputs up by what was counted of them, per query."""
+    return by_counts(plan, counts, _with_counts)
+
+
+def _with_counts(plan: QueryPlan, counts: Counts) -> QueryPlan | None:
+    assert plan.asked is not None
+    with flat_enough():
+        planning = Planning(plan.name, plan.sink, plan.options, plan.asked, plan.sql, counts=counts)
+        return by_rules(planning)[0]
 
 
 def _with_more(plan: QueryPlan, for_others: ForOthers) -> QueryPlan:

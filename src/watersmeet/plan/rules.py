@@ -6,7 +6,7 @@ gives back what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from watersmeet.errors import PlanError
@@ -18,7 +18,9 @@ from watersmeet.plan.conditions.conjuncts import join_all
 from watersmeet.plan.conditions.placement import place
 from watersmeet.plan.conditions.residual import after_join
 from watersmeet.plan.delta.chain import plan_delta
+from watersmeet.plan.delta.counted import NO_COUNTS, Counts
 from watersmeet.plan.delta.paths import NO_DELTA, DeltaJoin, NoDelta, chosen, delta_join
+from watersmeet.plan.delta.told import plan_told
 from watersmeet.plan.identity.fingerprint import fingerprint_of
 from watersmeet.plan.join_inputs import JoinInputs, check_event_times
 from watersmeet.plan.model.job import FoldedQuery, QueryPlan
@@ -37,7 +39,8 @@ Problems = Sequence[PlanError]
 @dataclass
 class Planning:
     """A query on its way to a plan. ``sql``: its text, for people; ``for_others``: what other queries need of
-    its rows. Below stands what the rules work out; it is there when the rule before has been asked."""
+    its rows; ``counts``: what a run has counted of what it keeps. Below stands what the rules work out; it is
+    there when the rule before has been asked."""
 
     name: str
     sink: Sink
@@ -45,6 +48,7 @@ class Planning:
     asked: FoldedQuery
     sql: str
     for_others: ForOthers = field(default_factory=ForOthers)
+    counts: Counts = NO_COUNTS
     tree: Tree = field(init=False)
     understood: Understood = field(init=False)
     nodes: tuple[NodePlan, ...] = field(init=False)
@@ -114,15 +118,15 @@ def is_changelog(query: Planning) -> bool:
 
 def conditions_understood(query: Planning) -> Problems:
     """Conjuncts go to the node that asks them, and are taken apart there: keys, bands, bounds, residual."""
-    query.understood, problems = _understood(query.tree, query.options)
+    query.understood, problems = _understood(query.tree, query.options, query.counts)
     return problems
 
 
-def _understood(tree: Tree, options: Options) -> tuple[Understood, list[PlanError]]:
+def _understood(tree: Tree, options: Options, counts: Counts) -> tuple[Understood, list[PlanError]]:
     """The query and its stages."""
     stages, problems = {}, []
     for key, stage in tree.stages.items():
-        stages[key], of_stage = _understood(stage, options)
+        stages[key], of_stage = _understood(stage, options, counts)
         problems += of_stage
     aggregation = tree.query.aggregation
     having = None if aggregation is None else aggregation.having
@@ -135,7 +139,8 @@ def _understood(tree: Tree, options: Options) -> tuple[Understood, list[PlanErro
     problems += check_asof(drafts, changes=tree.changes)
     delta: DeltaJoin | NoDelta = NO_DELTA
     if not problems:
-        delta = delta_join(tree, conditions, chosen(tree, options.plan), changes=tree.changes)
+        asked = chosen(tree, options.plan)
+        delta = delta_join(tree, conditions, asked, changes=tree.changes, counts=counts)
     return Understood(tree, conditions, tuple(drafts), stages, delta), problems
 
 
@@ -179,10 +184,18 @@ def query_planned(query: Planning) -> Problems:
         fingerprint=fingerprint_of(query.nodes, query.options),
         sql=query.sql,
         of_plan=_no_delta(query),
+        joins_run=tuple(_joins_run(query.understood, query)),
         rows_of_key=rows,
         asked=query.asked,
     )
     return ()
+
+
+def _joins_run(part: Understood, query: Planning) -> Iterator[str]:
+    """How the joins of a query, or stage, are run, those of stages beneath first."""
+    for stage in part.stages.values():
+        yield from _joins_run(stage, query)
+    yield from plan_told(part.tree, part.delta, chosen(part.tree, query.options.plan), query.nodes)
 
 
 def _no_delta(query: Planning) -> tuple[str, ...]:

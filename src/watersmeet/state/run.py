@@ -1,7 +1,8 @@
 """A run: an immutable, memory-mapped Arrow file of rows of one arrangement, sorted by slot (`kernel.slots`).
 
 Columns of the file: ``#slot`` int64 ascending; per time column that releases rows, or in whose order they are
-looked at, `_order` of it uint32, the row numbers in ascending order of that time; when only one column
+looked at, `order_of_times` of it uint32, the row numbers in ascending order of that time; per further key by
+which rows are found `prefixes_of_key` and `places_of_key` (`kernel.match.prefixes`); when only one column
 releases and there are other event times, ``#least:<other>`` int64: in that order, the least ``other`` from
 here to the end; where the order in which rows came is wanted, `ARRIVAL` uint32, their places in it within the
 run. Then the kept columns, event times as int64 without NULLs, each with the digest of what it is
@@ -23,7 +24,7 @@ import uuid
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -34,13 +35,16 @@ import pyarrow as pa
 from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.batches import batches_in, one_batch
+from watersmeet.kernel.hashing import hash_columns
+from watersmeet.kernel.match.prefixes import sorted_prefixes
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.ordinals import ordinals_of
 from watersmeet.kernel.pieces import Columns, reordered, whole
-from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
+from watersmeet.kernel.slots import Slots, buckets_in, encode, order_of, shift_for
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.names import ours
+from watersmeet.state.beside import least_times, order_of_times, places_of_key, prefixes_of_key
 from watersmeet.state.columns import StoredColumn, chosen, lacking, with_origins
 from watersmeet.state.damage import damaged
 from watersmeet.state.record import FrozenRecord
@@ -61,7 +65,8 @@ class Run(FrozenRecord):
     of them) arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it.
     ``origin``: of rows that ASOF joins look for, as ingest wrote them: (branch, source partition, ingest
     task). ``stands_for``: how many rows of its side, where the run's are partial aggregates, or deletes that
-    are remembered: none."""
+    are remembered: none. ``keys``: how many different keys its rows have, and of each further key by which
+    they are found, where that is counted (by 32 bits of hashes)."""
 
     name: str
     rows: int
@@ -79,16 +84,7 @@ class Run(FrozenRecord):
     origin: tuple[int, str, int] | None = None
     offset: int = 0
     stands_for: int | None = None
-
-
-def _order(column: str) -> str:
-    """The stored column that holds the places of rows in the order of an event time."""
-    return ours(f"order:{column}")
-
-
-def _least(column: str) -> str:
-    """The stored column that holds the least of an event time from a place on, in the order of another."""
-    return ours(f"least:{column}")
+    keys: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,9 @@ class RunLayout:
     ``watched``: others in whose order rows are looked at. ``by_value``: there is no key, and slots are the
     ordinals of the index themselves. ``ties``: rows have `kernel.asof.CAME`, and with equal hashes they are
     in exact order of time, those with equal times in the order in which they came, or against it.
-    ``columns``: those that are kept, in order; none: all that a run has.
+    ``columns``: those that are kept, in order; none: all that a run has. ``found_by``: further keys, each of
+    some kept columns, by which rows are found without being sorted by them. ``counts_keys``: it is counted
+    how many keys there are.
     """
 
     indexes: tuple[Measured, ...]
@@ -110,16 +108,21 @@ class RunLayout:
     ties: Literal["ascending", "descending"] | None = None
     watched: tuple[str, ...] = ()
     columns: tuple[StoredColumn, ...] = ()
+    found_by: tuple[tuple[str, ...], ...] = ()
+    counts_keys: bool = False
 
     @property
     def ordering(self) -> tuple[str, ...]:
-        """The columns by which rows are in order in `_order` of it."""
+        """The columns by which rows are in order in `order_of_times` of it."""
         return (*self.releasing, *self.watched)
 
     @property
     def internal(self) -> tuple[str, ...]:
         """The columns of a run's file before those that are kept."""
-        beside = [(_order(c), *(_least(other) for other in self.suffix_minima)) for c in self.ordering]
+        beside = [
+            (order_of_times(c), *(least_times(other) for other in self.suffix_minima)) for c in self.ordering
+        ]
+        beside += [(prefixes_of_key(key), places_of_key(key)) for key in range(len(self.found_by))]
         return (SLOT, *(name for names in beside for name in names))
 
     @property
@@ -206,7 +209,7 @@ def write_run(
     arrival: Rows | None = None,
     lasting: bool = True,
 ) -> Run:
-    """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column.
+    """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column and further key.
 
     Args:
         arrival: per row its place in the order in which they came; asked for in the tick in which they do.
@@ -217,15 +220,21 @@ def write_run(
     for column in layout.ordering:
         order = order_of(rows.times(column))
         arrays.append(pa.array(order.astype(np.uint32)))
-        names.append(_order(column))
+        names.append(order_of_times(column))
         for other in layout.suffix_minima:
             least = np.minimum.accumulate(rows.times(other)[order][::-1])[::-1]
             arrays.append(pa.array(np.ascontiguousarray(least)))
-            names.append(_least(other))
+            names.append(least_times(other))
     if arrival is not None:
         arrays.append(pa.array(arrival.astype(np.uint32)))
         names.append(ARRIVAL)
     kept = whole(rows.batch)
+    keys = [buckets_in(rows.slots)] if layout.counts_keys else []
+    for key, columns in enumerate(layout.found_by):
+        found = sorted_prefixes(hash_columns([kept.column(column) for column in columns], len(rows)))
+        keys.append(found.keys)
+        arrays += [pa.array(found.prefixes), pa.array(found.places)]
+        names += [prefixes_of_key(key), places_of_key(key)]
     arrays += kept.columns
     names += kept.schema.names
     plain = pa.RecordBatch.from_arrays(arrays, names=names)
@@ -252,6 +261,7 @@ def write_run(
         level=level,
         origin=origin,
         stands_for=stands_for,
+        keys=tuple(keys),
     )
 
 
@@ -317,6 +327,15 @@ class OpenRun:
             by_value=self.layout.by_value,
         )
 
+    def found_by(self, key: int) -> SortedRows:
+        """All rows, to be looked up by the hashes of a further key of the layout, by its number."""
+        try:
+            prefixes, places = (self._numpy(name) for name in (prefixes_of_key(key), places_of_key(key)))
+        except KeyError:
+            raise damaged(f'run "{self.run.name}"', f"it has no column {prefixes_of_key(key)}") from None
+        rows = replace(self.sorted_rows, index=None, base=0, shift=0, greatest=0, by_value=False)
+        return replace(rows, slots=prefixes, places=places, prefixed=True)
+
     @property
     def arrival(self) -> npt.NDArray[np.uint32] | None:
         """The column `ARRIVAL`, if the run has one."""
@@ -350,7 +369,7 @@ class OpenRun:
             return 0
         if limit > greatest:
             return self.run.rows
-        order, times = self._numpy(_order(column)), self._numpy(column)
+        order, times = self._numpy(order_of_times(column)), self._numpy(column)
         return bisect_left(range(self.run.rows), int(limit), key=lambda i: int(times[order[i]]))
 
     def between(self, column: str, low: Watermark, high: Watermark) -> Rows:
@@ -358,7 +377,7 @@ class OpenRun:
         first, end = self.below(column, low), self.below(column, high)
         if end <= first:
             return np.zeros(0, dtype=np.int64)
-        return self._numpy(_order(column))[first:end].astype(np.int64)
+        return self._numpy(order_of_times(column))[first:end].astype(np.int64)
 
     def newly_released(self, old: Mapping[str, Watermark], new: Mapping[str, Watermark]) -> Rows:
         """Rows released by ``new`` limits that ``old`` ones had not released: int64[m], each once."""
@@ -368,7 +387,7 @@ class OpenRun:
             end = self.below(column, new.get(column, NEVER))
             if end <= first:
                 continue
-            rows = self._numpy(_order(column))[first:end].astype(np.int64)
+            rows = self._numpy(order_of_times(column))[first:end].astype(np.int64)
             for place, other in enumerate(self.layout.releasing):
                 if place != number:
                     limit = (new if place < number else old).get(other, NEVER)
@@ -391,10 +410,10 @@ class OpenRun:
         if len(releasing) == 1:
             (column,) = releasing
             first = firsts[column]
-            order = self._numpy(_order(column))
+            order = self._numpy(order_of_times(column))
             least = {column: int(self._numpy(column)[order[first]])}
             for other in self.layout.suffix_minima:
-                least[other] = int(self._numpy(_least(other))[first])
+                least[other] = int(self._numpy(least_times(other))[first])
             return least
         if len(releasing) == len(self.layout.event_times):
             times = {column: self._first_live(column, first, limits) for column, first in firsts.items()}
@@ -421,7 +440,7 @@ class OpenRun:
             gone: asked of rows by number from ``start`` on.
             cursor: what was found so a tick ago. Cost: the places from there on that are passed over.
         """
-        order, look = self._numpy(_order(column)), FIRST_LOOK
+        order, look = self._numpy(order_of_times(column)), FIRST_LOOK
         first = cursor
         if column in self.layout.releasing:
             first = max(first, self.below(column, limits.get(column, NEVER)))
@@ -443,7 +462,7 @@ class OpenRun:
     def _first_live(self, column: str, first: int, limits: Mapping[str, Watermark]) -> int | None:
         """In the order of ``column``, from place ``first`` on, the first time of a row that no other column
         releases; None when there is none. Cost: how many rows it passes over."""
-        order, look = self._numpy(_order(column)), FIRST_LOOK
+        order, look = self._numpy(order_of_times(column)), FIRST_LOOK
         while first < self.run.rows:
             rows = order[first : first + look]
             live = np.ones(len(rows), dtype=np.bool_)

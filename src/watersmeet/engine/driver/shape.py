@@ -201,6 +201,8 @@ def _side_shape(
             by_value=held.by_value,
             ties=held.ties,
             watched=held.watched,
+            found_by=held.found_by,
+            counts_keys=held.counts_keys,
             columns=(
                 *(StoredColumn(name, origins[name].digest, origins[name].text) for name in plan.kept),
                 *(_null_column(name, origins[name]) for name in nullable),

@@ -22,10 +22,13 @@ class ArrangeShape(NodeShape):
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaShape(NodeShape):
-    """One look-up of each path: ``lookups``, of the side with the same number. ``times``: of the columns that
-    leave with joined rows, the watermark keys. ``is_last``: all paths' rows leave, with the same columns."""
+    """One look-up of each path: ``lookups``, of the side with the same number; ``by``: the number of the
+    further key by which it finds rows (`RunLayout.found_by`; None: that by which they are sorted).
+    ``times``: of the columns that leave with joined rows, the watermark keys. ``is_last``: all paths' rows
+    leave, with the same columns."""
 
     lookups: tuple[LookupShape, ...]
+    by: tuple[int | None, ...]
     times: tuple[str, ...]
     is_last: bool
 

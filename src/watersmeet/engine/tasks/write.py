@@ -155,7 +155,7 @@ class SideWriter:
             if (
                 self._side.changes
             ):  # tasks store what the changes come to: nothing is released from these runs
-                layout = replace(layout, releasing=(), watched=())
+                layout = replace(layout, releasing=(), watched=(), found_by=(), counts_keys=False)
             run = write_run(
                 self._store,
                 self._side.arrangement,

@@ -21,6 +21,7 @@ from watersmeet.kernel.joined import JoinedColumn, gather, pair_sizes, pairs_bou
 from watersmeet.kernel.match.bands import around, distances, reals_hold, within
 from watersmeet.kernel.match.equality import CHECKED_BYTES, equal_pairs
 from watersmeet.kernel.match.overflow import Spans, leaves_type, may_leave_type, parts_leaving_type
+from watersmeet.kernel.match.prefixes import with_prefix
 from watersmeet.kernel.match.probe import Rows, expand, ranges
 from watersmeet.kernel.ordinals import ordinals_to_reals
 from watersmeet.kernel.sorted_rows import SortedRows
@@ -182,7 +183,7 @@ class Search:
                 needle = chosen[needle]
             elif self.skipped:
                 needle = needle + self.skipped
-            row = place if self.rows.places is None else self.rows.places[place]
+            row = place if self.rows.places is None else self.rows.places[place].astype(np.int64, copy=False)
             keep = accepted(self.condition, self.needles, self.side, needle, self.rows, row, self.alive)
             if keep is not None:
                 needle, row = needle[keep], row[keep]
@@ -227,6 +228,8 @@ def _places(
 ) -> tuple[Rows, Rows] | None:
     """Per needle, or per needle chosen, the places [first, end) of its candidates; None: there are none."""
     slots = needles.slots if chosen is None else needles.slots[chosen]
+    if rows.prefixed:
+        return with_prefix(slots, rows.slots)
     if rows.index is None:
         low = high = np.zeros(len(slots), dtype=np.int64)
     else:

@@ -1,8 +1,10 @@
 """From the paths of a delta join to its nodes: the arrangements, then a step for each look-up of all paths.
 
 Each path is planned as a chain of joins of its own. What its joins keep of the inputs is put together: of
-each input there is one set of columns and conditions, whatever path asks for them, and one arrangement for
-each key that a path looks it up by.
+each input there is one set of columns and conditions, whatever path asks for them, and one arrangement.
+Further keys that paths look it up by are found beside the rows (`kernel.match.prefixes`), in 4 or 8 bytes a
+row. Where rows are sorted by time or by other values within a key, or there is no key, another arrangement
+has the rows once more.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from watersmeet.plan.delta.hashed import Columns, Equalities, hashed_by
 from watersmeet.plan.delta.numbers import provisional
 from watersmeet.plan.delta.paths import DeltaJoin, Path
 from watersmeet.plan.explain.words import qualified
-from watersmeet.plan.model.delta import Arranged, ArrangePlan, DeltaLookup, DeltaPlan, Retention
+from watersmeet.plan.model.delta import Arranged, ArrangePlan, DeltaLookup, DeltaPlan, FoundBy, Retention
 from watersmeet.plan.model.nodes import JoinPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.nodes.input_side import InputSide, OfStage
@@ -88,7 +90,8 @@ def delta_nodes(
         lookups = tuple(
             DeltaLookup(
                 join=path.joins[step],
-                place=places[number][step],
+                place=places[number][step][0],
+                by=places[number][step][1],
                 sees_tick=inputs.index(path.path.order[step]) < number,
             )
             for number, path in enumerate(planned)
@@ -119,31 +122,43 @@ def _coming(side: SidePlan, beneath: int, path: int) -> SidePlan:
     return replace(side, name=name, feed=replace(side.feed, node=beneath, path=path))
 
 
+_Place = tuple[int, int | None]
+"""The number of a side, and that of the further key by which its rows are found (None: their own)."""
+
+
 @dataclass
 class _Held:
-    """The inputs, then copies: one for each further way in which an input is looked up."""
+    """The inputs, then copies: one for each further way in which an input is looked up, unless a further key
+    beside the input's rows does."""
 
     sides: list[SidePlan]
     arranged: list[Arranged] = field(default_factory=list)
-    _places: dict[tuple[str, tuple[str, ...], tuple[object, ...]], int] = field(default_factory=dict)
+    _places: dict[tuple[str, Columns, tuple[object, ...]], _Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sides = list(self.sides)
         self._inputs = len(self.sides)
         self.arranged = [Arranged((), ())] * self._inputs
 
-    def place(self, join: JoinPlan, keys: Columns) -> int:
+    def place(self, join: JoinPlan, keys: Columns) -> _Place:
         """Where a join looks rows of its right side up, by ``keys``."""
         alias = join.right.name
         how = Arranged(keys, join.indexes(Side.RIGHT), _key(join, keys))
         asked = alias, keys, () if keys else how.indexes  # by a key few rows are left: one order does for all
-        place = self._places.get(asked)
-        if place is not None:
-            indexes = dict.fromkeys([*self.arranged[place].indexes, *how.indexes])
-            self.arranged[place] = replace(how, indexes=tuple(indexes))
-            return place
+        if asked in self._places:
+            place, by = self._places[asked]
+            if by is None:
+                indexes = dict.fromkeys([*self.arranged[place].indexes, *how.indexes])
+                self.arranged[place] = replace(self.arranged[place], indexes=tuple(indexes))
+            return place, by
         first = next(n for n, side in enumerate(self.sides[: self._inputs]) if side.name == alias)
-        if any(name == alias for name, _, _ in self._places):
+        by = None
+        is_further = any(name == alias for name, _, _ in self._places)
+        if is_further and keys and not how.indexes and self.sides[first].input.is_table:
+            own, place = self.arranged[first], first
+            by = len(own.others)
+            self.arranged[first] = replace(own, others=(*own.others, FoundBy(keys, how.key)))
+        elif is_further:
             copies = sum(side.copy_of == alias for side in self.sides)
             copy = replace(self.sides[first], name=copy_name(alias, copies + 2), branches=(), copy_of=alias)
             self.sides.append(copy)
@@ -151,8 +166,8 @@ class _Held:
             place = len(self.sides) - 1
         else:
             self.arranged[first], place = how, first
-        self._places[asked] = place
-        return place
+        self._places[asked] = place, by
+        return place, by
 
 
 def _key(join: JoinPlan, keys: Columns) -> str:

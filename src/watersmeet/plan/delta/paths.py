@@ -5,8 +5,9 @@ two there is no intermediate result; tables are run so if that is asked for, to 
 
 The path of an input looks up the one next that is best connected with those it has: by equalities before
 intervals before other conditions; of several the one whose arrangement other paths ask for already, then the
-one that is next in the query. An input of which there is one row at most (by its primary key, above all) is
-looked up as soon as that is so: it makes no more rows of those that come.
+one of which fewest rows have one key, where a run has counted that, then the one that is next in the query.
+An input of which there is one row at most (by its primary key, above all) is looked up as soon as that is so:
+it makes no more rows of those that come.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from watersmeet.event_time import Side
 from watersmeet.plan.checks.one_row import input_has_one_row_per
 from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.placement import Conditions
+from watersmeet.plan.delta.counted import NO_COUNTS, Counts
 from watersmeet.plan.join_inputs import name_of, refs
 from watersmeet.plan.nodes.join import Draft, bounds_in, draft_of
 from watersmeet.plan.nodes.tree import ChangesNode, JoinNode, Node, Tree
@@ -97,16 +99,19 @@ NO_DELTA = NoDelta()
 
 
 def delta_join(
-    tree: Tree, conditions: Conditions, asked: PlanChoice, *, changes: bool
+    tree: Tree, conditions: Conditions, asked: PlanChoice, *, changes: bool, counts: Counts = NO_COUNTS
 ) -> DeltaJoin | NoDelta:
     """The joins of a query (or stage) that are run as a delta join.
 
     Args:
         asked: the query's choice. By itself (`PlanChoice.AUTO`) it is taken where ``changes`` are joined, and
             each look-up has an equality.
+        counts: of what is kept of the inputs; keys by which no path finds rows without them are none.
     """
-    if asked is PlanChoice.CASCADE or (asked is PlanChoice.AUTO and not changes):
+    if asked is PlanChoice.CASCADE:
         return NO_DELTA
+    if asked is PlanChoice.AUTO and not changes:
+        return NoDelta("rows are final, and those between joins go by their bounds")
     core = _core(tree)
     if core is None or (len(core.beneath) + 1 < LEAST_INPUTS and not _is_of_tables(core, asked)):
         return NoDelta("there are no three inputs that inner joins alone join, and no two tables")
@@ -118,9 +123,11 @@ def delta_join(
     conjuncts = [c for number in sorted(numbers) for c in conditions.joins[number]]
     conjuncts += [c for i in inputs for c in conditions.inputs[i.alias]]
     wanted: dict[str, set[frozenset[str]]] = {}
+    orders = [_order(start, inputs, conjuncts, wanted) for start in inputs]
     paths = []
-    for start in inputs:
-        order, found_by = _order(start, inputs, conjuncts, wanted)
+    for start, (order, found_by) in zip(inputs, orders, strict=True):
+        if counts.decide(start.alias):
+            order, found_by = _order(start, inputs, conjuncts, wanted, counts)
         path, why = _path(tree, start, order, conjuncts)
         if path is None:
             return NoDelta(why)
@@ -169,6 +176,7 @@ def _order(
     inputs: Sequence[Input],
     conjuncts: Sequence[Conjunct],
     wanted: dict[str, set[frozenset[str]]],
+    counts: Counts = NO_COUNTS,
 ) -> tuple[list[Input], tuple[frozenset[str], ...]]:
     """In which order the path of ``start`` looks the others up, and per look-up the inputs whose rows say
     where to look. ``wanted``: per alias the keys, as texts, by which paths look it up; this path's are added.
@@ -182,8 +190,9 @@ def _order(
             key = frozenset(text for c in own if (text := _key_text(c.expr, i.alias)) is not None)
             strength = min((_strength(c.expr, i.alias) for c in own), default=_NONE)
             unshared = bool(key) and key not in wanted.get(i.alias, set())
-            ranked.append((strength, unshared, inputs.index(i), i, key))
-        _, _, _, best, key = min(ranked, key=lambda rank: rank[:3])
+            few = counts.rank(i.alias, _key_columns(i, had, conjuncts))
+            ranked.append((strength, unshared, few, inputs.index(i), i, key))
+        *_, best, key = min(ranked, key=lambda rank: rank[:4])
         wanted.setdefault(best.alias, set()).add(key)
         order.append(best)
         left.remove(best)

@@ -72,6 +72,7 @@ def explain_query(
         head.append(("Join", [title_of(query.root)]))
     head.append(("Inputs", inputs))
     orders = [f"{', '.join(order)}: less is kept than in the query's order" for order in query.reordered]
+    head.append(("Plan of the joins (SET plan = auto | delta | cascade)", list(query.joins_run)))
     head.append(("Order of the joins (SET plan = cascade keeps the query's)", orders))
     for node in query.nodes:
         sections = _sections(node, query)

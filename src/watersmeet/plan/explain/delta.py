@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from watersmeet.event_time import Side
 from watersmeet.names import shown
+from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.explain.durations import shifted
 from watersmeet.plan.explain.joins import key_lines, residual_line
-from watersmeet.plan.explain.words import Sections
-from watersmeet.plan.model.delta import ArrangePlan, DeltaLookup, DeltaPlan, Retention
+from watersmeet.plan.explain.words import Sections, number_of
+from watersmeet.plan.model.delta import ArrangePlan, CountedKey, DeltaLookup, DeltaPlan, Retention
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.order.forecast import key_in_time
 
@@ -34,7 +35,7 @@ def arrangement_sections(node: ArrangePlan, query: QueryPlan) -> Sections:
         ),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
         ("Columns in state", [f"{side.title}: {', '.join(map(shown, side.kept))}" for side in kept]),
-        ("Arrangements (input, key, time)", list(_arrangements(node))),
+        ("Arrangements (input, key, time)", list(_arrangements(node, query))),
     ]
 
 
@@ -45,6 +46,8 @@ def _paths(node: ArrangePlan, query: QueryPlan) -> Iterator[str]:
         lookups = [step.lookups[number] for step in steps]
         seen = [f"{lookup.join.right.title} ({_when(lookup)})" for lookup in lookups]
         yield " -> ".join([name, *seen])
+    if query.uncounted is not None:
+        yield "in the order of what is counted now: first what has fewest rows of a key (see Arrangements)"
     yield "after, before: as it is after the tick, or was before it; so one path puts each combination out"
 
 
@@ -60,11 +63,23 @@ def _retention(retention: Retention) -> str:
     return f"{retention.alias}: until the watermark of {' and that of '.join(parts)}; then dropped"
 
 
-def _arrangements(node: ArrangePlan) -> Iterator[str]:
+def _arrangements(node: ArrangePlan, query: QueryPlan) -> Iterator[str]:
+    counts = Counts(query.counted)
     for side, arranged in zip(node.sides, node.arranged, strict=True):
         index = arranged.indexes[0].column if arranged.indexes else "none"
         timed = index in side.event_times or index == "none"
-        yield f"{side.title}: key {arranged.key or 'none'}; {'time' if timed else 'sorted by'} {index}"
+        told = f"{side.title}: key {arranged.key or 'none'}; {'time' if timed else 'sorted by'} {index}"
+        yield told + _counted(counts.of(side.input.alias, arranged.keys))
+        for other in arranged.others:
+            counted = _counted(counts.of(side.input.alias, other.keys))
+            yield f"{side.title}: found by {other.key}, too, in the same rows{counted}"
+
+
+def _counted(key: CountedKey | None) -> str:
+    if key is None:
+        return ""
+    of_key = f", {number_of(key.rows_per_key)} of a key" if key.keys else ""
+    return f"; now {number_of(key.rows)} rows{of_key}"
 
 
 def step_sections(node: DeltaPlan, query: QueryPlan) -> Sections:

@@ -12,9 +12,17 @@ from watersmeet.plan.explain.durations import distance, rounded_up
 from watersmeet.plan.explain.measured import known_by, now_line, order_lines, reach_advice
 from watersmeet.plan.explain.windows import pane_name
 from watersmeet.plan.explain.words import INDENT, Sections, node_name, number_of, size_of
+from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan
-from watersmeet.plan.order.forecast import STRING_BYTES, SideForecast, side_forecasts, window_forecasts
+from watersmeet.plan.order.forecast import (
+    FURTHER_KEY_BYTES,
+    STRING_BYTES,
+    SideForecast,
+    arranged_forecasts,
+    side_forecasts,
+    window_forecasts,
+)
 from watersmeet.plan.order.measured import MeasuredQuery
 from watersmeet.spec.model import WindowKind
 
@@ -52,13 +60,17 @@ def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> S
         for own, forecast in zip(Side, both, strict=True)
     ]
     windows = window_forecasts(query, run.sides)
+    arranged = arranged_forecasts(query, run.sides)
     lines = [line for of in sides for line in _forecast(query, of)]
+    lines += [line for node, forecasts in arranged for line in _of_arrangements(query, node, forecasts)]
     lines += [line for node, forecast in windows for line in _of_windows(query, node, forecast)]
     if not lines:
         return []
     kept = [of.forecast for of in sides if of.forecast.bound is not None]
+    kept += [forecast for _, forecasts in arranged for forecast in forecasts if forecast.bound is not None]
     kept += [forecast for _, forecast in windows]
-    every = [of.forecast for of in sides] + [forecast for _, forecast in windows]
+    every = [of.forecast for of in sides] + [forecast for _, forecasts in arranged for forecast in forecasts]
+    every += [forecast for _, forecast in windows]
     lines += _total(every)
     lines += [f"assumed: {text}" for text in _assumptions(kept)]
     return [
@@ -101,6 +113,28 @@ def _of_windows(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -
             INDENT + f"{forecast.panes:,} {kind} at once at most, a row of {row_size} for each group in each"
         )
     yield from now_line(forecast)
+
+
+def _of_arrangements(query: QueryPlan, node: ArrangePlan, forecasts: Sequence[SideForecast]) -> Iterator[str]:
+    for forecast, arranged in zip(forecasts, node.arranged, strict=True):
+        side, bound = forecast.side, forecast.bound
+        name = f"{node_name(query, node)}, {side.title}"
+        name += f" once more, by {arranged.key or 'no key'}" if side.copy_of is not None else ""
+        row = f"{number_of(forecast.row.bytes)} bytes a row"
+        if arranged.others:
+            keys = " and ".join(other.key for other in arranged.others)
+            row += f", at most {FURTHER_KEY_BYTES * len(arranged.others)} of them to be found by {keys}, too"
+        if bound is None:
+            yield f"{name}: until the row is deleted, {row}"
+        elif forecast.kept is None or forecast.behind is None:
+            yield f"{name}: as long as {bound.by} takes, {row}"
+        else:
+            kept, c, behind = (
+                distance(value, forecast.in_time) for value in (forecast.kept, bound.c, forecast.behind)
+            )
+            yield f"{name}: a row for at most {kept} ({c} by its bound, {behind} delay of {bound.by})"
+            yield INDENT + _size(query, forecast)
+        yield from now_line(forecast)
 
 
 def _forecast(query: QueryPlan, of: _Of) -> Iterator[str]:

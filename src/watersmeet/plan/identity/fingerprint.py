@@ -172,7 +172,12 @@ def _(node: WindowGroupPlan, origins: Mapping[str, Origins]) -> dict[str, object
 
 @_by_kind.register
 def _(node: ArrangePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
+    further = [
+        [_digests(origins[side.name], other.keys) for other in own.others]
+        for side, own in zip(node.sides, node.arranged, strict=True)
+    ]
     return {
+        **({"found by": further} if any(further) else {}),
         "kind": "ARRANGE",
         "copies": [side.copy_of for side in node.sides],
         "held": [
@@ -190,7 +195,7 @@ def _(node: DeltaPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
         join = lookup.join
         lookups.append(
             [
-                lookup.place,
+                lookup.place if lookup.by is None else [lookup.place, lookup.by],
                 [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
                 [[b.left.column, b.right.column, b.lower, b.upper] for b in join.bands],
                 [repr(band) for band in join.values.every],

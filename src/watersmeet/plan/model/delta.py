@@ -18,13 +18,39 @@ from watersmeet.spec.model import Column
 
 
 @dataclass(frozen=True)
+class FoundBy:
+    """A further key by which rows are found where they are held by another. ``keys``: its columns; ``key``:
+    as it was written, for people."""
+
+    keys: tuple[str, ...]
+    key: str
+
+
+@dataclass(frozen=True)
 class Arranged:
     """How the rows of a side are held: hashed by the columns ``keys``, sorted by one of ``indexes``. ``key``:
-    as it was written, for people; empty: there is none."""
+    as it was written, for people; empty: there is none. ``others``: keys by which the same rows are found,
+    too."""
 
     keys: tuple[str, ...]
     indexes: tuple[Measured, ...]
     key: str = ""
+    others: tuple[FoundBy, ...] = ()
+
+    def keys_of(self, by: int | None) -> tuple[str, ...]:
+        """The columns of the further key with this number, or (None) those of its own."""
+        return self.keys if by is None else self.others[by].keys
+
+
+@dataclass(frozen=True)
+class CountedKey:
+    """One key by which rows of the input ``alias`` are found: its columns ``keys``, how many ``rows`` are
+    kept, and how many of them have one key, in the mean (all, where nobody counted keys)."""
+
+    alias: str
+    keys: tuple[str, ...]
+    rows: int
+    rows_per_key: float
 
 
 @dataclass(frozen=True)
@@ -41,8 +67,9 @@ class ArrangePlan(NodePlan):
     """The rows of the inputs of a delta join, under every key by which paths look them up.
 
     ``sides``: the inputs in the query's order, then copies of some of them (`SidePlan.copy_of`) under further
-    keys; ``arranged``: of each side. Its rows are the changes of the tick, summed per row: path n begins with
-    those of side n. ``retentions``: of the inputs that are streams.
+    keys, where rows are sorted by more than their key; ``arranged``: of each side. Its rows are the changes
+    of the tick, summed per row: path n begins with those of side n. ``retentions``: of inputs that are
+    streams.
     """
 
     noun: ClassVar[str] = "arrangements"
@@ -63,11 +90,13 @@ class ArrangePlan(NodePlan):
 @dataclass(frozen=True)
 class DeltaLookup:
     """One look-up of one path: rows of the side ``join.left`` meet the rows of ``place``, a side of the
-    arrangements: as they are after the tick if it ``sees_tick``, else as they were before it."""
+    arrangements: as they are after the tick if it ``sees_tick``, else as they were before it. ``by``: the
+    number of the further key of that side by which it finds them; None: that by which they are held."""
 
     join: JoinPlan
     place: int
     sees_tick: bool
+    by: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
 
+from watersmeet.plan.model.delta import CountedKey
 from watersmeet.plan.model.nodes import LookupPlan, NodePlan, SnapshotPlan
 from watersmeet.plan.model.sides import FeedPlan, SidePlan
 from watersmeet.spec.model import (
@@ -72,9 +73,11 @@ class QueryPlan:
     the query was planned.
     ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
     those of the query, and of each of its stages. ``of_sink``: warnings of its sink; ``of_plan``: of
-    a plan that was asked for and cannot be had. ``key_rows``: of a sink with a PRIMARY KEY, why a key has one
-    row; None: it may have several. ``rows_of_key``: how many rows there are of the sink's key, if they are
-    counted; else None. ``asked``: what it was planned of. ``taken``: rows that other queries make for it;
+    a plan that was asked for and cannot be had; ``joins_run``: how its joins are run. ``key_rows``: of a sink
+    with a PRIMARY KEY, why a key has one row; None: it may have several. ``rows_of_key``: how many rows there
+    are of the sink's key, if they are counted; else None. ``uncounted``: where delta joins look inputs up in
+    the order of what was counted of them, its nodes as they were planned without; ``counted``: that.
+    ``asked``: what it was planned of. ``taken``: rows that other queries make for it;
     ``complete``: its nodes, those in whose place others are run, too.
     """
 
@@ -89,11 +92,19 @@ class QueryPlan:
     reordered: tuple[tuple[str, ...], ...] = ()
     of_sink: tuple[str, ...] = ()
     of_plan: tuple[str, ...] = ()
+    joins_run: tuple[str, ...] = ()
     key_rows: KeyRows | None = None
     rows_of_key: Expr | None = None
     asked: FoldedQuery | None = field(default=None, compare=False, repr=False)
     taken: tuple[Taken, ...] = ()
     complete: tuple[NodePlan, ...] | None = None
+    uncounted: tuple[NodePlan, ...] | None = None
+    counted: tuple[CountedKey, ...] = ()
+
+    @property
+    def as_planned(self) -> QueryPlan:
+        """The query as it is planned without counts: what its rows depend on."""
+        return self if self.uncounted is None else replace(self, nodes=self.uncounted, uncounted=None)
 
     @property
     def alone(self) -> QueryPlan:

@@ -30,6 +30,8 @@ STRING_BYTES = 20
 """What a text, or any value without a fixed width, is assumed to take."""
 
 SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES, CAME_BYTES, COUNT_BYTES = 8, 4, 8, 4, 8, 8
+FURTHER_KEY_BYTES = 8
+"""What it takes at most to find a row by a further key of an arrangement."""
 _BITS = {
     "BOOLEAN": 1, "FLOAT": 32, "DOUBLE": 64, "DECIMAL": 128, "DATE": 32, "TIMESTAMP": 64, "TIMESTAMP_NTZ": 64,
 }  # fmt: skip
@@ -345,6 +347,38 @@ def window_forecasts(
         )
         forecasts.append((node, _with(forecast, measured or {})))
     return forecasts
+
+
+def arranged_forecasts(
+    query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
+) -> list[tuple[ArrangePlan, list[SideForecast]]]:
+    """What delta joins keep, per side: of streams what no other stream can bring a partner for any more."""
+    leaving, forecasts = flows(query), []
+    for node in query.every(ArrangePlan):
+        behind_by_key = incoming(query, node, leaving)
+        sides = [_arranged(node, place, behind_by_key) for place in range(len(node.sides))]
+        forecasts.append((node, [_with(forecast, measured or {}) for forecast in sides]))
+    return forecasts
+
+
+def _arranged(node: ArrangePlan, place: int, behind_by_key: Mapping[str, Behind]) -> SideForecast:
+    side = node.sides[place]
+    releases = [_last_release(node, side.watermark_key(column), behind_by_key) for column in side.event_times]
+    held = [release for release in releases if release is not None]
+    bound, after = min(held, key=lambda own: (own[1] is None, own[1] or 0), default=(None, None))
+    row = _bytes(side, len(side.event_times), _of_inputs(side))
+    return SideForecast(
+        side=side,
+        kept=None if after is None else max(after, 0),
+        bound=bound,
+        behind=None if bound is None else behind_by_key[bound.by].at_most,
+        in_time=bound is None or key_in_time(node, bound.evicted),
+        rate=None if side.stages else _rate([branch.source for _, branch in side.sources]),
+        row=replace(row, bytes=row.bytes + FURTHER_KEY_BYTES * len(node.arranged[place].others)),
+        timed_by=next(
+            (c for c in side.event_times if bound and side.watermark_key(c) == bound.evicted), None
+        ),
+    )
 
 
 def key_in_time(node: NodePlan, key: str) -> bool:

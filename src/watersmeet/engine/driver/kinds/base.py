@@ -43,6 +43,8 @@ class Held:
     watched: tuple[str, ...] = ()
     ties: Literal["ascending", "descending"] | None = None
     hides_released: bool = False
+    found_by: tuple[tuple[str, ...], ...] = ()
+    counts_keys: bool = False
 
 
 @dataclass(frozen=True)

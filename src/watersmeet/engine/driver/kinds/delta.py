@@ -89,6 +89,7 @@ class DeltaDriver(NodeDriver[DeltaPlan, DeltaShape]):
         return DeltaShape(
             **common,
             lookups=lookups,
+            by=tuple(lookup.by for lookup in node.lookups),
             times=tuple(key for key in node.keys if key in leaving) if node.is_last else (),
             is_last=node.is_last,
         )
@@ -104,7 +105,8 @@ class DeltaDriver(NodeDriver[DeltaPlan, DeltaShape]):
             if own is side:
                 join = node.lookups[number].join
                 equal = {key.column(Side.RIGHT): key.column(Side.LEFT) for key in reversed(join.keys)}
-                keys = tuple(equal[column] for column in node.met_arranged[number].keys)
+                lookup = node.lookups[number]
+                keys = tuple(equal[column] for column in node.met_arranged[number].keys_of(lookup.by))
                 return Held(keys=keys, indexes=join.indexes(Side.LEFT))
         place = next(number for number, met in enumerate(node.met) if met is side)
         return held_as(node.met_arranged[place], side, node.releasing)
@@ -123,6 +125,8 @@ def held_as(arranged: Arranged, side: SidePlan, evicted: frozenset[str] | set[st
         releasing=releasing,
         watched=tuple(column for column in side.event_times if column not in releasing),
         hides_released=True,
+        found_by=tuple(other.keys for other in arranged.others),
+        counts_keys=True,
     )
 
 

@@ -1,4 +1,5 @@
-"""Which rows queries take of others, in a job that has state: as that is kept.
+"""The plan of a job that has state: which rows queries take of others as that is kept, and in which order
+delta joins look inputs up by what is counted there.
 
 What several queries need is kept once from the time on when they began together, whoever of them it was that
 kept it. A query that comes later, or whose rows came to be the same by a change, makes its own: others' rows
@@ -8,20 +9,23 @@ from before would not be there for it.
 from __future__ import annotations
 
 from watersmeet.engine.driver.opening.changed_queries import Change
+from watersmeet.engine.driver.opening.counted import counts_of
 from watersmeet.engine.driver.opening.moved import home_of, side_home
 from watersmeet.errors import StateError
 from watersmeet.plan.arranged import MayShare, SideKey
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.planner import taking
+from watersmeet.plan.planner import in_counted_order, taking
 from watersmeet.plan.taken import MayTake
 from watersmeet.state.manifest import Manifest
 
 
 def as_kept(plan: JobPlan, manifest: Manifest | None) -> JobPlan:
     """The plan for the state. It has to be that by which an engine reads, too."""
-    if manifest is None or not any(query.taken or _kept_by(query) for query in plan.queries):
+    if manifest is None:
         return plan
-    return taking(plan, _may_take(plan, manifest), _may_share(plan, manifest))
+    if any(query.taken or _kept_by(query) for query in plan.queries):
+        plan = taking(plan, _may_take(plan, manifest), _may_share(plan, manifest))
+    return in_counted_order(plan, counts_of(plan, manifest))
 
 
 def check_as_kept(plan: JobPlan, manifest: Manifest) -> None:

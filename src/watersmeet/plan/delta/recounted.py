@@ -1,0 +1,69 @@
+"""Rule: a job that has state may look inputs up in another order, by what was counted of them.
+
+What is stored has to be as it was: a query is planned again with the counts, and where any node but the
+look-ups would be another one, fewer of its paths go by them, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from watersmeet.plan.delta.counted import Counts
+from watersmeet.plan.model.delta import DeltaPlan
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import NodePlan
+
+Again = Callable[[QueryPlan, Counts], QueryPlan | None]
+"""The query planned again by counts; None: that cannot be done."""
+
+
+def by_counts(plan: JobPlan, counts: Mapping[str, Counts], again: Again) -> JobPlan:
+    """``counts``: per query. Queries that take rows of others, or make them for others, stay as they are."""
+    makers = {taken.query for query in plan.queries for taken in query.taken}
+    queries = tuple(
+        _by_counts(query, counts[query.name], again)
+        if query.name in counts and query.name not in makers and not query.taken and query.complete is None
+        else query
+        for query in plan.queries
+    )
+    return replace(plan, queries=queries)
+
+
+def _by_counts(query: QueryPlan, counts: Counts, again: Again) -> QueryPlan:
+    query = replace(query, counted=counts.keys)
+    starts = [start for step in query.every(DeltaPlan) if step.is_last for start in step.path_names]
+    other = again(query, counts)
+    if other is not None and _keeps_the_same(query, other):
+        return _with_nodes(query, other)
+    chosen, best = list[str](), query
+    for start in starts:
+        other = again(query, counts.only([*chosen, start]))
+        if other is not None and _keeps_the_same(query, other):
+            chosen.append(start)
+            best = _with_nodes(query, other)
+    return best
+
+
+def _with_nodes(query: QueryPlan, other: QueryPlan) -> QueryPlan:
+    return query if other.nodes == query.nodes else replace(query, nodes=other.nodes, uncounted=query.nodes)
+
+
+def _keeps_the_same(query: QueryPlan, other: QueryPlan) -> bool:
+    """All nodes are the same but for which inputs paths look up when."""
+    same = map(_is_like, query.nodes, other.nodes)
+    return len(query.nodes) == len(other.nodes) and all(same)
+
+
+def _is_like(node: NodePlan, other: NodePlan) -> bool:
+    if not isinstance(node, DeltaPlan) or not isinstance(other, DeltaPlan):
+        return node == other
+    rows, others = ({column.name for column in step.columns} for step in (node, other))
+    ends = (rows == others) or not node.is_last
+    return ends and (node.number, node.arrangements, node.keys, node.path_names, node.is_last) == (
+        other.number,
+        other.arrangements,
+        other.keys,
+        other.path_names,
+        other.is_last,
+    )
