@@ -4,7 +4,8 @@ with: the first of them in the job's order keeps the rows for all.
 The same are tables of the same source, or of stages that one query makes for both, with the same conditions
 on them, looked up by the same keys; aliases may differ, and which columns a query needs. Who keeps a table
 keeps the columns of all, and tells the others what a tick changes of it (`SidePlan.kept_by`); they look its
-rows up as their own. Of an input that is looked up by several keys all have to be there. A row with a NULL in
+rows up as their own. Of an input that is looked up by several keys all have to be there, and the rows held by
+the same one of them: whoever keeps them may go. A row with a NULL in
 a key of one of them is kept if it is none of another's: look-ups find no NULL.
 """
 
@@ -30,22 +31,24 @@ SideKey = tuple[str, int, str]
 MayShare = Callable[[SideKey, SideKey], bool]
 """Whether a side may go by the rows that another one keeps."""
 
+_Way = tuple[str, int | None]
+
 _Columns = Mapping[str, object]
 """Per column of a side, of what it is made: the same, whatever the query calls it."""
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """An input of a delta join. ``path``: its number among the inputs; ``sides``: per way in which it is
-    held, the name of the side; ``origins``: of its columns, for the state; ``has_bands``: some look-ups go by
-    ranges of values, too."""
+    """An input of a delta join. ``path``: its number among the inputs; ``sides``: per way in which its rows
+    are found, the name of the side, and the number of the further key (None: its own); ``origins``: of its
+    columns, for the state; ``has_bands``: some look-ups go by ranges of values, too."""
 
     place: int
     node: int
     path: int
     side: SidePlan
     columns: _Columns
-    sides: Mapping[object, str]
+    sides: Mapping[object, _Way]
     origins: Origins
     has_bands: bool
 
@@ -94,14 +97,15 @@ def _inputs(place: int, query: QueryPlan) -> Iterator[_Kept]:
             columns = _columns(query, side)
             if columns is None:
                 continue
-            sides: dict[object, str] = {}
+            sides: dict[object, _Way] = {}
             for held, arranged in zip(node.sides, node.arranged, strict=True):
                 if held is side or held.copy_of == side.name:
-                    keys = tuple(columns[name] for name in arranged.keys)
                     indexes = tuple(
                         (repr(replace(index, column="")), columns[index.column]) for index in arranged.indexes
                     )
-                    sides[keys, indexes] = held.name
+                    for by, keys in enumerate(arranged.every, -1):
+                        own = tuple(columns[name] for name in keys)
+                        sides[own, indexes if by < 0 else ()] = held.name, None if by < 0 else by
             of_side = origins[node.number, side.name]
             yield _Kept(place, node.number, path, side, columns, sides, of_side, _has_bands(query, node))
 
@@ -167,7 +171,7 @@ def _key(query: QueryPlan, own: _Kept) -> object:
 
 def _fits(query: QueryPlan, own: _Kept, keeper: QueryPlan, other: _Kept, may_share: MayShare) -> bool:
     """Whether the other has all ways in which an input is held, and can have all of its columns."""
-    if not set(own.sides) <= set(other.sides):
+    if not set(own.sides) <= set(other.sides) or _by_side(own, other) is None:
         return False
     if own.nowhere_null != other.nowhere_null and (own.has_bands or other.has_bands):
         return False
@@ -178,9 +182,20 @@ def _fits(query: QueryPlan, own: _Kept, keeper: QueryPlan, other: _Kept, may_sha
         ):
             return False  # computed of what a stage puts out, by names of its own
     return all(
-        may_share((query.name, own.node, name), (keeper.name, other.node, other.sides[how]))
-        for how, name in own.sides.items()
+        may_share((query.name, own.node, name), (keeper.name, other.node, other.sides[how][0]))
+        for how, (name, _) in own.sides.items()
     )
+
+
+def _by_side(own: _Kept, other: _Kept) -> dict[str, str] | None:
+    """Per side of an input the one of the other that has all of its ways, and is held by the same key; None:
+    there is none."""
+    held = {name: other.sides[how][0] for how, (name, by) in own.sides.items() if by is None}
+    for how, (name, by) in own.sides.items():
+        there, number = other.sides[how]
+        if there != held[name] or (by is None) != (number is None):
+            return None
+    return held
 
 
 def _wider(keeper: QueryPlan, other: _Kept, own: _Kept) -> tuple[QueryPlan, dict[str, str]]:
@@ -259,7 +274,8 @@ def _with_column(
 def _looking(query: QueryPlan, own: _Kept, keeper: str, other: _Kept, names: Mapping[str, str]) -> QueryPlan:
     """The query, which looks the rows of an input up where another one keeps them."""
     columns = tuple((name, names[name]) for name in own.side.kept)
-    by_side = {name: other.sides[how] for how, name in own.sides.items()}
+    by_side = _by_side(own, other)
+    assert by_side is not None
     alias, there = own.side.name, other.side.name
     feed = FeedPlan(
         node=other.node,

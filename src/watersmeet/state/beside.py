@@ -1,8 +1,12 @@
-"""The names of the columns that a run may have beside those that are kept (see `state.run`)."""
+"""The columns that a run may have beside those that are kept (see `state.run`)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from watersmeet.names import ours
+
+_PREFIXES, _PLACES = "prefixes:", "places:"
 
 
 def order_of_times(column: str) -> str:
@@ -15,11 +19,25 @@ def least_times(column: str) -> str:
     return ours(f"least:{column}")
 
 
-def prefixes_of_key(key: int) -> str:
-    """The upper bits of the hashes of a further key, by its number."""
-    return ours(f"prefixes:{key}")
+@dataclass(frozen=True)
+class FoundBy:
+    """A further key by which rows are found. ``label``: a digest of what its columns are; ``columns``:
+    kept ones."""
+
+    label: str
+    columns: tuple[str, ...]
+
+    @property
+    def prefixes(self) -> str:
+        """The upper bits of its hashes."""
+        return ours(f"{_PREFIXES}{self.label}")
+
+    @property
+    def places(self) -> str:
+        """Beside each of `prefixes` the place of its row."""
+        return ours(f"{_PLACES}{self.label}")
 
 
-def places_of_key(key: int) -> str:
-    """Beside each of `prefixes_of_key` the place of its row."""
-    return ours(f"places:{key}")
+def is_of_key(column: str) -> bool:
+    """It is one of these two, of whatever key."""
+    return column.startswith((ours(_PREFIXES), ours(_PLACES)))

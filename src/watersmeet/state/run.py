@@ -2,7 +2,7 @@
 
 Columns of the file: ``#slot`` int64 ascending; per time column that releases rows, or in whose order they are
 looked at, `order_of_times` of it uint32, the row numbers in ascending order of that time; per further key by
-which rows are found `prefixes_of_key` and `places_of_key` (`kernel.match.prefixes`); when only one column
+which rows are found `FoundBy.prefixes` and `FoundBy.places` (`kernel.match.prefixes`); when only one column
 releases and there are other event times, ``#least:<other>`` int64: in that order, the least ``other`` from
 here to the end; where the order in which rows came is wanted, `ARRIVAL` uint32, their places in it within the
 run. Then the kept columns, event times as int64 without NULLs, each with the digest of what it is
@@ -44,7 +44,7 @@ from watersmeet.kernel.slots import Slots, buckets_in, encode, order_of, shift_f
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.names import ours
-from watersmeet.state.beside import least_times, order_of_times, places_of_key, prefixes_of_key
+from watersmeet.state.beside import FoundBy, is_of_key, least_times, order_of_times
 from watersmeet.state.columns import StoredColumn, chosen, lacking, with_origins
 from watersmeet.state.damage import damaged
 from watersmeet.state.record import FrozenRecord
@@ -96,9 +96,9 @@ class RunLayout:
     ``watched``: others in whose order rows are looked at. ``by_value``: there is no key, and slots are the
     ordinals of the index themselves. ``ties``: rows have `kernel.asof.CAME`, and with equal hashes they are
     in exact order of time, those with equal times in the order in which they came, or against it.
-    ``columns``: those that are kept, in order; none: all that a run has. ``found_by``: further keys, each of
-    some kept columns, by which rows are found without being sorted by them. ``counts_keys``: it is counted
-    how many keys there are.
+    ``columns``: those that are kept, in order; none: all that a run has. ``found_by``: further keys by which
+    rows are found without being sorted by them; runs may have more. ``counts_keys``: it is counted how many
+    keys there are.
     """
 
     indexes: tuple[Measured, ...]
@@ -108,7 +108,7 @@ class RunLayout:
     ties: Literal["ascending", "descending"] | None = None
     watched: tuple[str, ...] = ()
     columns: tuple[StoredColumn, ...] = ()
-    found_by: tuple[tuple[str, ...], ...] = ()
+    found_by: tuple[FoundBy, ...] = ()
     counts_keys: bool = False
 
     @property
@@ -122,7 +122,6 @@ class RunLayout:
         beside = [
             (order_of_times(c), *(least_times(other) for other in self.suffix_minima)) for c in self.ordering
         ]
-        beside += [(prefixes_of_key(key), places_of_key(key)) for key in range(len(self.found_by))]
         return (SLOT, *(name for names in beside for name in names))
 
     @property
@@ -230,11 +229,11 @@ def write_run(
         names.append(ARRIVAL)
     kept = whole(rows.batch)
     keys = [buckets_in(rows.slots)] if layout.counts_keys else []
-    for key, columns in enumerate(layout.found_by):
-        found = sorted_prefixes(hash_columns([kept.column(column) for column in columns], len(rows)))
+    for key in layout.found_by:
+        found = sorted_prefixes(hash_columns([kept.column(column) for column in key.columns], len(rows)))
         keys.append(found.keys)
         arrays += [pa.array(found.prefixes), pa.array(found.places)]
-        names += [prefixes_of_key(key), places_of_key(key)]
+        names += [key.prefixes, key.places]
     arrays += kept.columns
     names += kept.schema.names
     plain = pa.RecordBatch.from_arrays(arrays, names=names)
@@ -329,10 +328,11 @@ class OpenRun:
 
     def found_by(self, key: int) -> SortedRows:
         """All rows, to be looked up by the hashes of a further key of the layout, by its number."""
+        names = self.layout.found_by[key]
         try:
-            prefixes, places = (self._numpy(name) for name in (prefixes_of_key(key), places_of_key(key)))
+            prefixes, places = self._numpy(names.prefixes), self._numpy(names.places)
         except KeyError:
-            raise damaged(f'run "{self.run.name}"', f"it has no column {prefixes_of_key(key)}") from None
+            raise damaged(f'run "{self.run.name}"', f"it has no column {names.prefixes}") from None
         rows = replace(self.sorted_rows, index=None, base=0, shift=0, greatest=0, by_value=False)
         return replace(rows, slots=prefixes, places=places, prefixed=True)
 
@@ -347,7 +347,7 @@ class OpenRun:
     def _kept(self) -> pa.RecordBatch:
         """The kept columns, by the layout's names and in its order, then what belongs to the run itself."""
         schema, layout = self._batch.schema, self.layout
-        internal = (*layout.internal, ARRIVAL)
+        internal = (*layout.internal, ARRIVAL, *filter(is_of_key, schema.names))
         if not layout.columns:
             return self._batch.select([name for name in schema.names if name not in internal])
         try:

@@ -17,6 +17,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, KeptBy, SidePlan
 from watersmeet.spec.model import OnIdle
+from watersmeet.state.beside import FoundBy
 from watersmeet.state.columns import StoredColumn
 from watersmeet.state.run import RunLayout
 from watersmeet.watermark.tracker import BranchRules
@@ -201,7 +202,9 @@ def _side_shape(
             by_value=held.by_value,
             ties=held.ties,
             watched=held.watched,
-            found_by=held.found_by,
+            found_by=tuple(
+                FoundBy(digest_of([origins[name].digest for name in key]), key) for key in held.found_by
+            ),
             counts_keys=held.counts_keys,
             columns=(
                 *(StoredColumn(name, origins[name].digest, origins[name].text) for name in plan.kept),

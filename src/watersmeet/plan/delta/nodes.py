@@ -9,7 +9,7 @@ has the rows once more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -62,7 +62,9 @@ def delta_nodes(
     held = _Held(own)
     asked = list(chain.from_iterable(path.equalities for path in planned))
     hashed = iter(hashed_by(asked, delta.has_one_row_per))
-    places = [[held.place(join, next(hashed)) for join in path.joins] for path in planned]
+    lookups_of = [[(join, next(hashed)) for join in path.joins] for path in planned]
+    held.begin({join.right.name: (join, keys) for path in lookups_of for join, keys in path}.values())
+    places = [[held.place(join, keys) for join, keys in path] for path in lookups_of]
     first, depth = provisional(delta.root, 0), len(delta.inputs) - 1
     arrangements = ArrangePlan(
         number=first,
@@ -139,6 +141,13 @@ class _Held:
         self.sides = list(self.sides)
         self._inputs = len(self.sides)
         self.arranged = [Arranged((), ())] * self._inputs
+
+    def begin(self, last: Iterable[tuple[JoinPlan, Columns]]) -> None:
+        """Hold tables by the key of the last path that looks them up, which all queries begin with that find
+        rows by it alone. ``last``: of each input."""
+        for join, keys in last:
+            if keys and not join.indexes(Side.RIGHT) and join.right.input.is_table:
+                self.place(join, keys)
 
     def place(self, join: JoinPlan, keys: Columns) -> _Place:
         """Where a join looks rows of its right side up, by ``keys``."""

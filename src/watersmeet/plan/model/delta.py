@@ -41,6 +41,11 @@ class Arranged:
         """The columns of the further key with this number, or (None) those of its own."""
         return self.keys if by is None else self.others[by].keys
 
+    @property
+    def every(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of all keys, its own first."""
+        return (self.keys, *(other.keys for other in self.others))
+
 
 @dataclass(frozen=True)
 class CountedKey:
