@@ -7,7 +7,7 @@ gives back what is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from watersmeet.errors import PlanError
 from watersmeet.names import KEY_ROWS
@@ -23,6 +23,7 @@ from watersmeet.plan.delta.paths import NO_DELTA, DeltaJoin, NoDelta, chosen, de
 from watersmeet.plan.delta.told import plan_told
 from watersmeet.plan.identity.fingerprint import fingerprint_of
 from watersmeet.plan.join_inputs import JoinInputs, check_event_times
+from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import FoldedQuery, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.nodes.aggregate import check_calls, check_groups
@@ -184,10 +185,10 @@ def query_planned(query: Planning) -> Problems:
         fingerprint=fingerprint_of(query.nodes, query.options),
         sql=query.sql,
         of_plan=_no_delta(query),
-        joins_run=tuple(_joins_run(query.understood, query)),
         rows_of_key=rows,
         asked=query.asked,
     )
+    query.plan = replace(query.plan, joins_run=tuple(_joins_run(query.understood, query)))
     return ()
 
 
@@ -195,7 +196,8 @@ def _joins_run(part: Understood, query: Planning) -> Iterator[str]:
     """How the joins of a query, or stage, are run, those of stages beneath first."""
     for stage in part.stages.values():
         yield from _joins_run(stage, query)
-    yield from plan_told(part.tree, part.delta, chosen(part.tree, query.options.plan), query.nodes)
+    asked = chosen(part.tree, query.options.plan)
+    yield from plan_told(part.tree, part.delta, asked, query.plan.every(ArrangePlan))
 
 
 def _no_delta(query: Planning) -> tuple[str, ...]:

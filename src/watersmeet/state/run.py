@@ -230,9 +230,9 @@ def write_run(
     kept = whole(rows.batch)
     keys = [buckets_in(rows.slots)] if layout.counts_keys else []
     for key in layout.found_by:
-        found = sorted_prefixes(hash_columns([kept.column(column) for column in key.columns], len(rows)))
-        keys.append(found.keys)
-        arrays += [pa.array(found.prefixes), pa.array(found.places)]
+        by_hash = sorted_prefixes(hash_columns([kept.column(column) for column in key.columns], len(rows)))
+        keys.append(by_hash.keys)
+        arrays += [pa.array(by_hash.prefixes), pa.array(by_hash.places)]
         names += [key.prefixes, key.places]
     arrays += kept.columns
     names += kept.schema.names

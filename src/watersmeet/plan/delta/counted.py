@@ -28,9 +28,9 @@ class Counts:
         """The less, the earlier an input is looked up by these columns: (rows of a key, rows). Fractions of
         a row that tenths do not tell are none."""
         own = [key for key in self.keys if key.alias == alias]
-        found = [round(key.rows_per_key, 1) for key in own if key.keys and set(key.keys) <= set(columns)]
+        per_key = [round(key.rows_per_key, 1) for key in own if key.keys and set(key.keys) <= set(columns)]
         rows = max((key.rows for key in own), default=0)
-        return min(found, default=float(rows)), rows
+        return min(per_key, default=float(rows)), rows
 
     def of(self, alias: str, keys: Collection[str]) -> CountedKey | None:
         """What was counted of one key."""

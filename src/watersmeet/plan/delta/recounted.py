@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import singledispatch
 
 from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.model.delta import DeltaPlan
@@ -51,19 +52,16 @@ def _with_nodes(query: QueryPlan, other: QueryPlan) -> QueryPlan:
 
 def _keeps_the_same(query: QueryPlan, other: QueryPlan) -> bool:
     """All nodes are the same but for which inputs paths look up when."""
-    same = map(_is_like, query.nodes, other.nodes)
-    return len(query.nodes) == len(other.nodes) and all(same)
+    return list(map(_in_any_order, query.nodes)) == list(map(_in_any_order, other.nodes))
 
 
-def _is_like(node: NodePlan, other: NodePlan) -> bool:
-    if not isinstance(node, DeltaPlan) or not isinstance(other, DeltaPlan):
-        return node == other
-    rows, others = ({column.name for column in step.columns} for step in (node, other))
-    ends = (rows == others) or not node.is_last
-    return ends and (node.number, node.arrangements, node.keys, node.path_names, node.is_last) == (
-        other.number,
-        other.arrangements,
-        other.keys,
-        other.path_names,
-        other.is_last,
-    )
+@singledispatch
+def _in_any_order(node: NodePlan) -> object:
+    """What is the same of a node in whatever order paths look inputs up."""
+    return node
+
+
+@_in_any_order.register
+def _(node: DeltaPlan) -> object:
+    rows = frozenset(column.name for column in node.columns) if node.is_last else None
+    return rows, node.number, node.arrangements, node.keys, node.path_names, node.is_last

@@ -16,14 +16,13 @@ from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan
 from watersmeet.plan.order.forecast import (
-    FURTHER_KEY_BYTES,
-    STRING_BYTES,
     SideForecast,
     arranged_forecasts,
     side_forecasts,
     window_forecasts,
 )
 from watersmeet.plan.order.measured import MeasuredQuery
+from watersmeet.plan.order.row_bytes import FURTHER_KEY_BYTES, STRING_BYTES
 from watersmeet.spec.model import WindowKind
 
 ASSUMED_RATE = 1000.0

@@ -23,18 +23,16 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, NodePlan, WindowedPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan, joined_name
 from watersmeet.plan.order.measured import MeasuredSide
+from watersmeet.plan.order.row_bytes import (
+    CAME_BYTES,
+    FURTHER_KEY_BYTES,
+    RowBytes,
+    bytes_of,
+    partial_bytes,
+    types_of_inputs,
+)
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Source, WatermarkRule, WindowKind
-from watersmeet.types.sql_type import DATE, DOUBLE, UNKNOWN, SqlType
-
-STRING_BYTES = 20
-"""What a text, or any value without a fixed width, is assumed to take."""
-
-SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES, CAME_BYTES, COUNT_BYTES = 8, 4, 8, 4, 8, 8
-FURTHER_KEY_BYTES = 8
-"""What it takes at most to find a row by a further key of an arrangement."""
-_BITS = {
-    "BOOLEAN": 1, "FLOAT": 32, "DOUBLE": 64, "DECIMAL": 128, "DATE": 32, "TIMESTAMP": 64, "TIMESTAMP_NTZ": 64,
-}  # fmt: skip
+from watersmeet.types.sql_type import DATE, SqlType
 
 
 @dataclass(frozen=True)
@@ -46,16 +44,6 @@ class Behind:
 
     at_most: int | None
     held_by: Bound | None = None
-
-
-@dataclass(frozen=True)
-class RowBytes:
-    """Bytes of a row in state. ``assumed``: columns whose width is not fixed, counted as `STRING_BYTES`;
-    ``measured``: as its files have them."""
-
-    bytes: float
-    assumed: tuple[str, ...]
-    measured: bool = False
 
 
 @dataclass(frozen=True)
@@ -341,7 +329,7 @@ def window_forecasts(
             behind=behind,
             in_time=key_in_time(node, node.time_key),
             rate=None if plan.feeds else _rate([branch.source for _, branch in plan.sources]),
-            row=_bytes(plan, 1, _of_inputs(plan)) if node.keeps_rows else _partial_bytes(node),
+            row=bytes_of(plan, 1, types_of_inputs(plan)) if node.keeps_rows else partial_bytes(node),
             panes=None if node.keeps_rows or kept is None else -(-kept // node.pane),
             timed_by=node.time,
         )
@@ -366,7 +354,7 @@ def _arranged(node: ArrangePlan, place: int, behind_by_key: Mapping[str, Behind]
     releases = [_last_release(node, side.watermark_key(column), behind_by_key) for column in side.event_times]
     held = [release for release in releases if release is not None]
     bound, after = min(held, key=lambda own: (own[1] is None, own[1] or 0), default=(None, None))
-    row = _bytes(side, len(side.event_times), _of_inputs(side))
+    row = bytes_of(side, len(side.event_times), types_of_inputs(side))
     return SideForecast(
         side=side,
         kept=None if after is None else max(after, 0),
@@ -441,65 +429,14 @@ def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
     """What a row of the side takes in a run: its slot, an order per time that releases, the kept columns."""
     plan = join.side(side)
     releasing = {b.evicted for b in join.bounds} & {plan.watermark_key(c) for c in plan.event_times}
-    size = _bytes(plan, len(releasing if join.asof is None else plan.event_times), _types(join, side))
+    size = bytes_of(plan, len(releasing if join.asof is None else plan.event_times), _types(join, side))
     is_sought = join.asof is not None and side is Side.RIGHT
     return replace(size, bytes=size.bytes + CAME_BYTES) if is_sought else size
 
 
-def _bytes(plan: SidePlan, orders: int, types: Mapping[str, SqlType]) -> RowBytes:
-    """``orders``: of how many times; ``types``: of kept columns, as far as they are known."""
-    total: float = SLOT_BYTES + ORDER_BYTES * orders
-    if orders == 1:
-        total += TIME_BYTES * (len(plan.event_times) - 1)
-    total += len(plan.nullable) / 8
-    assumed = []
-    for name in plan.kept:
-        if name in plan.event_times:
-            total += TIME_BYTES
-            continue
-        width = _width(types.get(name, UNKNOWN))
-        total += OFFSET_BYTES + STRING_BYTES if width is None else width
-        if width is None:
-            assumed.append(name)
-    return RowBytes(total, tuple(assumed))
-
-
-def _width(kind: SqlType) -> float | None:
-    """Bytes of a value of the type; None: that is not fixed, or not known."""
-    bits = kind.bits or _BITS.get(kind.name)
-    return None if bits is None else bits / 8
-
-
-def _partial_bytes(node: AggregatePlan) -> RowBytes:
-    """What a group's partial aggregates of one pane take in a run: slot, order, start, rows counted, the keys
-    and what is kept of each call."""
-    types = _of_inputs(node.side)
-    results = {column.name: column.type for column in node.results}
-    widths: dict[str, float | None] = {column: _width(types.get(column, UNKNOWN)) for _, column in node.keys}
-    for call in node.calls:
-        kind = results.get(call.name)
-        widths[call.text] = None if kind is None else _width(kind)
-        if call.function in ("sum", "avg"):
-            exact = kind != DOUBLE and (call.function == "sum" or kind is not None)
-            widths[call.text] = (16 if exact else 8) + (8 if call.function == "avg" else 0)
-        elif call.function in ("min_by", "max_by"):
-            widths[f"{call.text} at"] = _width(types.get(call.columns[1], UNKNOWN))
-    total: float = SLOT_BYTES + ORDER_BYTES + TIME_BYTES + COUNT_BYTES
-    total += sum(OFFSET_BYTES + STRING_BYTES if width is None else width for width in widths.values())
-    return RowBytes(total, tuple(name for name, width in widths.items() if width is None))
-
-
-def _of_inputs(plan: SidePlan) -> dict[str, SqlType]:
-    return {
-        c.name if plan.feed is None else joined_name(i.alias, c.name): c.type
-        for i in plan.inputs
-        for c in i.columns
-    }
-
-
 def _types(join: JoinPlan, side: Side) -> dict[str, SqlType]:
     """Types of kept columns by name, as far as they are known: of inputs, and of keys that are one column."""
-    types = _of_inputs(join.side(side))
+    types = types_of_inputs(join.side(side))
     for key in join.keys:
         expr = key.expr(side)
         if isinstance(expr, exp.Column) and expr.name in types:
