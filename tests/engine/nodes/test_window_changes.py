@@ -315,16 +315,18 @@ def test_a_sum_that_is_too_great_stops_the_job() -> None:
         job.tick((2, "a", 1))
 
 
-def test_windows_of_one_group_that_do_not_fit_are_refused_by_name() -> None:
+@pytest.mark.parametrize("emit", ["", " EMIT FINAL"])
+def test_windows_of_one_group_that_do_not_fit_are_refused_by_name(emit: str) -> None:
     table = "CREATE TABLE w (t BIGINT, k STRING, d INT, WATERMARK FOR t AS t - 999)"
     table += " WITH ('connector' = 'memory', 'diff.column' = 'd');"
-    sql = windows("max(k) AS m", table="w", keys="")
+    sql = windows("max(k) AS m", sizes="100", table="w", keys="") + emit
     job = Job(table + sql, 1, "SET max_task_memory = '16 MB';")
 
     def fill() -> None:
         for first in range(0, 80, 8):
             rows = ({"t": n, "k": f"{n:08}" * 40_000, "d": 1} for n in range(first, first + 8))
             job.job.tick({"w": [(row, 1) for row in rows]})
+        job.job.tick({}, end=True)
 
     with pytest.raises(EngineError, match="what is kept of the open windows of one group") as caught:
         fill()

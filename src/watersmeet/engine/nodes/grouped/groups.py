@@ -166,24 +166,25 @@ def _nothing(shape: SummedShape) -> pa.Table:
     return pa.table({**columns, BUCKET: pa.array([0], pa.int64())})
 
 
-def _stored(shape: SummedShape, table: pa.Table) -> Kept:
-    """As runs hold them, without those of which nothing is left; but a group that always is keeps one."""
+def _stored(shape: SummedShape, table: pa.Table, what: str = "what is kept of the groups of a tick") -> Kept:
+    """As runs hold them, without those of which nothing is left; but a group that always is keeps one.
+    ``what`` they are, for people."""
     staying = ~is_nothing(shape.parts, table)
     if shape.is_always and not staying.any():
         staying[:1] = True
     table = table.filter(pa.array(staying))
     schema = shape.kept.schema
     arrays = [one_array(table.column(name)) for name in schema.names]
-    check_bytes("what is kept of the groups of a tick", size(arrays), shape.memory, MOST_BYTES)
+    check_bytes(what, size(arrays), shape.memory, MOST_BYTES)
     arrays = [narrowed(array, field.type) for array, field in zip(arrays, schema, strict=True)]
     buckets: Slots = table.column(BUCKET).to_numpy()
     return pa.RecordBatch.from_arrays(arrays, schema=schema), buckets
 
 
 def _together(shape: SummedShape, batch: pa.RecordBatch, buckets: Slots) -> Kept:
-    """Kept rows of several runs, added up."""
+    """Kept rows of several runs, added up. They are cut but for those of one hash."""
     table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
-    return _stored(shape, added_up(shape.parts, shape.by, table, [_BUCKET]))
+    return _stored(shape, added_up(shape.parts, shape.by, table, [_BUCKET]), f"{shape.of_one} rows")
 
 
 # what goes out
