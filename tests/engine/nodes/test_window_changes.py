@@ -297,6 +297,25 @@ def test_final_rows_of_joins_of_streams_that_change_beside_tables() -> None:
     assert tick(s=[(30, "z", 0, 1)], o=[(30, "z")]) == [(0, 2, 16)]
 
 
+def test_final_rows_over_a_union_of_joins_of_changes() -> None:
+    join = "SELECT s.t, s.k FROM s JOIN o ON o.k = s.k AND o.t BETWEEN s.t AND s.t + 3"
+    both = f"({join} UNION ALL {join} AND s.v > 1)"
+    sql = windows("count(*) AS n", table="s").replace("TABLE s", both) + " EMIT FINAL"
+    job = Job(sql)
+    assert all(node.changes for node in job.job.plan.queries[0].nodes)
+
+    def tick(s: Any, o: Any) -> list[tuple[Any, ...]]:
+        given = {"s": [(dict(zip("tkvd", row, strict=True)), 1) for row in s]}
+        given["o"] = [(dict(zip("tk", row, strict=True)), 1) for row in o]
+        return sorted(tuple(row.values()) for row in job.job.tick(given).rows["console"])
+
+    rows = [(1, "a", 1, 1), (2, "a", 2, 2), (3, "b", 2, 1)]
+    assert tick(rows, [(2, "a"), (3, "a"), (3, "b")]) == []
+    assert tick([(2, "a", 2, -1), (3, "b", 2, -1)], []) == []
+    job.reopen(sql, 1)
+    assert tick([(40, "z", 1, 1)], [(40, "z")]) == [(0, "a", 6)]
+
+
 def test_final_rows_go_on_in_another_number_of_tasks_but_not_as_changes() -> None:
     sql = windows("count(*) AS n, sum(v) AS s, min(v) AS m")
     job = Job(sql + " EMIT FINAL", 1)
