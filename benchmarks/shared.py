@@ -3,8 +3,8 @@
     python -m benchmarks.shared [--rows N] [--ticks N]
 
 Three streams with one key, in this process with files as on Spark: an INNER join of all three, a LEFT join of
-two, an INNER join of two; then a fourth, by other aliases and another interval. The largest keeps all columns
-that the others do.
+two, an INNER join of two; then a fourth, by other aliases and another interval, and the LEFT join again, by
+other aliases and of rows without a partner alone. The largest keeps all columns that the others do.
 
 Likewise over three changing tables, customers, orders and lines: the rows of their join, sums of it by groups
 that few rows have, counts of it; then a fourth, the same join by other aliases with other columns; a fifth
@@ -55,6 +55,8 @@ QUERIES = {
     "inner": f"SELECT b.n, c.s FROM b JOIN c ON b.k = c.k AND c.t BETWEEN b.t - {WITHIN} AND b.t + {WITHIN}",
     "fourth": "SELECT p.k, p.s, q.n FROM a AS p JOIN b AS q ON p.k = q.k AND p.n <> q.n"
     " AND q.t BETWEEN p.t - INTERVAL '15' MINUTES AND p.t + INTERVAL '10' MINUTES",
+    "left again": "SELECT x.k, x.s AS name, y.n FROM a AS x"
+    f" LEFT JOIN b AS y ON x.k = y.k AND y.t BETWEEN x.t - {WITHIN} AND x.t + {WITHIN} WHERE y.n IS NULL",
 }
 
 

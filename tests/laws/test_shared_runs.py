@@ -204,8 +204,8 @@ def test_runs_are_there_once() -> None:
 def test_what_others_are_to_take_over_is_looked_at_on_start(how: str) -> None:
     both = "".join(
         f"CREATE MAPPING {name} TYPE File OPTIONS ('path' = 'out/{name}', 'format' = 'json');\n"
-        f"INSERT INTO {name} SELECT a.v FROM s a JOIN u b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 50;\n"
-        for name in "xy"
+        f"INSERT INTO {name} SELECT a.v FROM s a JOIN u b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + {end};\n"
+        for name, end in (("x", 50), ("y", 60))
     )
     store = MemoryStore()
     job = LocalJob(planned(both), store)

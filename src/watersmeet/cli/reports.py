@@ -199,7 +199,7 @@ def integer_times(plan: JobPlan) -> frozenset[str]:
     """The watermark keys, named as in reports, whose times are integers."""
     columns = set()
     for query in plan.queries:
-        for side in query.sides:
+        for side in query.alone.sides:
             for name in side.event_times:
                 column = side.input.column(name)
                 if column is not None and not column.type.is_time:

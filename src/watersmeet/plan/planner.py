@@ -60,15 +60,16 @@ def plan_job(job: Job) -> JobPlan:
         if plan is not None:
             plans.append(replace(plan, of_sink=warnings_of(job, insert)))
     raise_all(errors)
-    apart = with_shared(plans)
-    return JobPlan(with_arranged(with_taken(apart, _with_more)), apart)
+    apart = tuple(plans)
+    return JobPlan(with_arranged(with_shared(with_taken(apart, _with_more))), apart)
 
 
 def taking(plan: JobPlan, may_take: MayTake, may_share: MayShare) -> JobPlan:
     """The plan, in which queries take of others' rows what they may, and look up what others keep."""
     if not plan.apart:
         return plan
-    return replace(plan, queries=with_arranged(with_taken(plan.apart, _with_more, may_take), may_share))
+    taken = with_shared(with_taken(plan.apart, _with_more, may_take))
+    return replace(plan, queries=with_arranged(taken, may_share))
 
 
 def in_counted_order(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:

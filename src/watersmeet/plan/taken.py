@@ -1,11 +1,12 @@
-"""Rule: which rows several queries of a job make in the same way, in changelog mode: one of them makes them
-for all.
+"""Rule: which rows several queries of a job make in the same way: one of them makes them for all.
 
 The same are the rows of two queries, of stages of theirs, or those that they group, if what is asked is the
 same but for aliases: sources and how they are read, conditions, kinds of join, keys and aggregates of groups;
 which columns are asked of them may differ. The first query in the job's order makes them, with the columns
-that any needs. Only tables are beneath: what a stream's rows come to depends on watermarks of all that they
-are joined with.
+that any needs.
+
+Changes are taken where only tables are beneath, and final rows where only streams are: those of all joins of
+a query, for what a stream's rows come to depends on the watermarks of all that they are joined with.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from watersmeet.names import node_alias
+from watersmeet.plan.asked_beneath import asked_beneath
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.join_inputs import refs
 from watersmeet.plan.model.job import QueryPlan, Taken, TakenNode
@@ -27,6 +29,7 @@ from watersmeet.plan.nodes.for_others import ForOthers, StageKey, column_of
 from watersmeet.spec.model import (
     Expr,
     Input,
+    Join,
     OutputMode,
     Query,
     Relation,
@@ -45,13 +48,14 @@ Replan = Callable[[QueryPlan, ForOthers], QueryPlan]
 @dataclass(frozen=True)
 class _Rows:
     """Rows that a query makes: of a stage of it, at node ``node``. ``grouped``: those of its groups; else
-    those that come to be grouped, if there are groups."""
+    those that come to be grouped, if there are groups. ``final``: they are never taken back."""
 
     owner: int
     stage: StageKey
     query: Query
     node: int
     grouped: bool
+    final: bool
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ def with_taken(
                 query=queries[same.other.owner].name,
                 node=same.other.node,
                 columns=tuple((name, names[name]) for name in columns),
+                keys=tuple(_keys_of(wide, same)),
                 aliases=tuple(same.aliases.items()),
                 nodes=_resting(wide[same.own.owner], wide[same.other.owner], same),
             )
@@ -134,7 +139,7 @@ def _found(queries: Sequence[QueryPlan], may_take: MayTake) -> Iterator[_Same]:
         return None
 
     for number, query in enumerate(queries):
-        if query.options.mode is not OutputMode.CHANGELOG or query.asked is None:
+        if query.asked is None:
             continue
         fresh: list[_Rows] = []
         yield from _of_query(number, query, None, query.asked.query, query.root.number, first, fresh)
@@ -154,19 +159,20 @@ def _of_query(
     """What a query, or stage, can take; ``first``: of the first that makes the same. What it makes itself
     comes to be in ``fresh``."""
     node, made = plan.nodes[root], list[_Rows]()
-    if all(map(_is_kept, query.every)):
+    final = plan.options.mode is not OutputMode.CHANGELOG
+    if _is_of_streams(query) if final else all(map(_is_kept, query.every)):
         grouped = node.grouped
         if node.is_for_all:
-            made.append(_Rows(number, stage, query, root, grouped is not None))
+            made.append(_Rows(number, stage, query, root, grouped is not None, final))
         if grouped is not None and grouped.feed is not None:
-            made.append(_Rows(number, stage, query, grouped.feed.node, False))
+            made.append(_Rows(number, stage, query, grouped.feed.node, False, final))
     for rows in made:
         same = first(rows)
         if same is not None:
             yield same
             return
         fresh.append(rows)
-    for i in query.inputs:
+    for i in () if final else query.inputs:
         for place, branch in enumerate(i.branches):
             if isinstance(branch, StageBranch):
                 beneath = _stage_node(plan, (i.alias, place))
@@ -177,6 +183,14 @@ def _of_query(
 def _is_kept(query: Query) -> bool:
     """Tables alone, which have no time."""
     return all(i.is_table and not i.as_of and not i.event_times for i in query.inputs)
+
+
+def _is_of_streams(query: Query) -> bool:
+    """Joins of sources alone, none of which is a table. (Rows of stages may be late, and each query says so
+    of those that it keeps.)"""
+    return isinstance(query.relation, Join) and not any(
+        i.is_table or i.as_of or i.stages or any(source.changes for source in i.sources) for i in query.inputs
+    )
 
 
 def _stage_node(plan: QueryPlan, stage: tuple[str, int]) -> int | None:
@@ -203,12 +217,14 @@ def _key(rows: _Rows) -> object:
                 for columns in (aggregation.keys, aggregation.aggregates)
             )
             groups = (keys, calls)
-    return "groups" if rows.grouped else "rows", _relation_key(rows.query), groups
+    what = "groups" if rows.grouped else "rows"
+    return what, rows.final, _relation_key(rows.query, final=rows.final), groups
 
 
-def _relation_key(query: Query) -> object:
+def _relation_key(query: Query, *, final: bool = False) -> object:
     own = _positions(query)
-    return _part_key(query.relation, own), _text(query.where, own)
+    where = asked_beneath(query) if final else query.where
+    return _part_key(query.relation, own), _text(where, own)
 
 
 def _part_key(part: Relation, own: Names) -> object:
@@ -220,9 +236,9 @@ def _part_key(part: Relation, own: Names) -> object:
                 branches.append((_stage_key(branch.stage), columns, _text(branch.above, {})))
             else:
                 conditions = _text(branch.beneath, {}), _text(branch.above, {})
-                branches.append((branch.source.name, columns, *conditions))
+                branches.append((branch.source.name, columns, *conditions, branch.lags))
         declared = tuple((column.name, str(column.type)) for column in part.columns)
-        return "input", declared, tuple(branches), part.broadcast
+        return "input", declared, tuple(branches), part.broadcast, part.event_times
     return (
         part.kind.value,
         _part_key(part.left, own),
@@ -329,8 +345,31 @@ def _beneath(plan: QueryPlan, number: int) -> list[NodePlan]:
 
 
 def _alike(plan: QueryPlan, other: QueryPlan, same: _Same) -> bool:
-    """Whether the planner made the same nodes of both: joins in the same order."""
+    """Whether the planner made the same nodes of both: joins in the same order.
+
+    Final rows of joins above others are kept by names of inputs, and these have to be the same: else nobody
+    could go on without the query that makes them."""
+    if same.own.final and any(own != there for own, there in same.aliases.items()):
+        nodes = _beneath(plan, same.own.node)
+        if any(side.feed is not None for node in nodes for side in node.sides):
+            return False
+    if same.own.final and _bounds(plan, same.own) != _bounds(other, same.other):
+        return False
     return _form(plan, same.own) == _form(other, same.other)
+
+
+def _bounds(plan: QueryPlan, rows: _Rows) -> object:
+    """By which rows are released in each node, whatever inputs are called."""
+    places = {alias: place for place, alias in enumerate(_aliases(rows.query))}
+
+    def placed(key: str) -> tuple[int | None, str]:
+        alias = max((name for name in places if key.startswith(f"{name}.")), key=len, default="")
+        return places.get(alias), key.removeprefix(alias)
+
+    return [
+        [(placed(bound.evicted), placed(bound.by), bound.c) for bound in node.bounds]
+        for node in _beneath(plan, rows.node)
+    ]
 
 
 def _form(plan: QueryPlan, rows: _Rows) -> object:
@@ -353,6 +392,12 @@ def _form(plan: QueryPlan, rows: _Rows) -> object:
         )
         for node in nodes
     ]
+
+
+def _keys_of(queries: Sequence[QueryPlan], same: _Same) -> Iterator[tuple[str, str]]:
+    """Of the watermarks that come with the rows: (own, there)."""
+    own, there = (queries[rows.owner].nodes[rows.node].watermark_keys for rows in (same.own, same.other))
+    yield from zip(own, there, strict=True)
 
 
 def _resting(plan: QueryPlan, other: QueryPlan, same: _Same) -> tuple[TakenNode, ...]:
@@ -382,9 +427,13 @@ def _taking(query: QueryPlan, taken: Sequence[Taken], places: Counter[tuple[str,
         places[own.query, own.node] += 1
         return replace(feed, node=own.node, query=own.query, place=place, renamed=own.columns)
 
+    def joined(feed: FeedPlan) -> FeedPlan:
+        own = by_node.get(feed.node)
+        return feed if own is None else replace(foreign(feed), event_times=own.keys)
+
     def side(plan: SidePlan) -> SidePlan:
         branches = tuple(foreign(b) if isinstance(b, FeedPlan) else b for b in plan.branches)
-        return replace(plan, branches=branches, feed=None if plan.feed is None else foreign(plan.feed))
+        return replace(plan, branches=branches, feed=None if plan.feed is None else joined(plan.feed))
 
     nodes: list[NodePlan] = []
     for node in query.nodes:
@@ -392,9 +441,9 @@ def _taking(query: QueryPlan, taken: Sequence[Taken], places: Counter[tuple[str,
             nodes.append(replace(node, sides=tuple(map(side, node.sides))))
         elif node is query.root:
             sides = (side(_passing(node, by_node[node.number])),)
-            nodes.append(PassPlan(number=node.number, sides=sides, changes=True))
+            nodes.append(PassPlan(number=node.number, sides=sides, changes=node.changes))
         else:
-            nodes.append(RestPlan(number=node.number, sides=(), changes=True))
+            nodes.append(RestPlan(number=node.number, sides=(), changes=node.changes))
     return replace(query, nodes=tuple(nodes), taken=tuple(taken), complete=query.nodes)
 
 

@@ -109,7 +109,7 @@ class MemoryJob:
         self._integers = {
             f"{query.name}/{side.watermark_key(name)}"
             for query in self.plan.queries
-            for side in query.sides
+            for side in query.alone.sides
             if side.feed is None
             for name in side.event_times
             if (column := side.input.column(name)) is not None

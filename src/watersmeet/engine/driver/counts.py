@@ -23,7 +23,7 @@ def late_total(
         side.name: summed(
             [before.get(side.name, {}), *(late_by for alias, late_by in late if alias == side.name)]
         )
-        for side in query.sides
+        for side in query.alone.sides
     }
     return {alias: late_by for alias, late_by in totals.items() if late_by}
 

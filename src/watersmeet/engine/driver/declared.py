@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from watersmeet.engine.driver.settling.inputs_elsewhere import told_of_each
 from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.watermark import tracker
@@ -68,27 +69,34 @@ def _going_idle(
     return {branches[key] for key in tracker.going_idle(inputs, rules, seen, clock_us)}
 
 
-_Rules = Mapping[str, Sequence[tracker.BranchRules]]
+_Inputs = Mapping[str, Mapping[str, tracker.InputState]]
+_Rules = Mapping[str, Mapping[str, Sequence[tracker.BranchRules]]]
+"""Per query and alias."""
 
 
 def _waiting(
-    query: QueryPlan,
-    inputs: Mapping[str, tracker.InputState],
-    rules: _Rules,
-    unread: Mapping[str, Collection[str]],
-) -> dict[str, tuple[Holding, ...]]:
-    """Per alias the declared partitions that never had a row, and have none to be read."""
-    return {
-        alias: unheard(state, rules[alias], names, unread)
-        for alias, state, names in _with_sources(query, inputs)
-    }
+    queries: Sequence[QueryPlan], inputs: _Inputs, rules: _Rules, unread: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, tuple[Holding, ...]]]:
+    """Per query and alias the declared partitions that never had a row, and have none to be read."""
+
+    def of_query(query: QueryPlan) -> dict[str, tuple[Holding, ...]]:
+        return {
+            alias: unheard(state, rules[query.name][alias], names, unread)
+            for alias, state, names in _with_sources(query, inputs[query.name])
+        }
+
+    return told_of_each(queries, of_query)
 
 
 def _holding(
-    query: QueryPlan, inputs: Mapping[str, tracker.InputState], rules: _Rules, clock_us: int
-) -> dict[str, tuple[Holding, ...]]:
-    """Per alias the partitions that hold its watermark."""
-    return {
-        alias: holding(state, rules[alias], names, clock_us)
-        for alias, state, names in _with_sources(query, inputs)
-    }
+    queries: Sequence[QueryPlan], inputs: _Inputs, rules: _Rules, clock_us: int
+) -> dict[str, dict[str, tuple[Holding, ...]]]:
+    """Per query and alias the partitions that hold its watermark."""
+
+    def of_query(query: QueryPlan) -> dict[str, tuple[Holding, ...]]:
+        return {
+            alias: holding(state, rules[query.name][alias], names, clock_us)
+            for alias, state, names in _with_sources(query, inputs[query.name])
+        }
+
+    return told_of_each(queries, of_query)

@@ -29,6 +29,7 @@ from watersmeet.engine.driver.opening.checks import check_columns, check_same_jo
 from watersmeet.engine.driver.opening.contents import Contents
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
+from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
 from watersmeet.engine.driver.shape import job_shapes, tracker_rules
 from watersmeet.engine.driver.sharing import incomplete_runs, sharing_of
 from watersmeet.engine.driver.small import MOST_MATCHES, SMALL_ROWS
@@ -270,8 +271,7 @@ class TickDriver:
         self, clock_us: int, unread: Mapping[str, Collection[str]]
     ) -> dict[str, dict[str, tuple[Holding, ...]]]:
         """Per query and alias the declared partitions that never had a row, and have none to be read."""
-        inputs = self._inputs(clock_us)
-        return {q.name: _waiting(q, inputs[q.name], self._rules[q.name], unread) for q in self.plan.queries}
+        return _waiting(self.plan.queries, self._inputs(clock_us), self._rules, unread)
 
     def is_due(self, clock_us: int) -> bool:
         """Whether a tick without rows would move anything: a partition goes idle at this clock."""
@@ -332,7 +332,8 @@ class TickDriver:
             inputs, rules = tick.inputs[query.name], self._rules[query.name]
             seen = _seen(query, ingest_reports, advances or {}, idle or {}, busy or {})
             self._idleness.apply(query.name, seen)
-            tick.advances_back[query.name] = advances_back(query, inputs, rules, seen)
+            back = advances_back(query, inputs, rules, seen)
+            tick.advances_back[query.name] = with_advances_elsewhere(query, back, tick.advances_back)
             tracker.advance(inputs, rules, seen, start.clock_us)
             if end:
                 tracker.end(inputs, rules)
@@ -432,17 +433,19 @@ class TickDriver:
         tick = self._current()
         states: dict[str, QueryState] = {}
         results: dict[str, QueryResult] = {}
+        clock_us = tick.start.clock_us
+        holdings = _holding(self.plan.queries, tick.inputs, self._rules, clock_us)
         for name, query in tick.queries.items():
             states[name], result = query.result()
             results[name] = replace(
                 result,
-                holding=_holding(query.query, query.inputs, self._rules[name], tick.start.clock_us),
-                idle=tuple(alias for alias, state in query.inputs.items() if state.idle),
+                holding=holdings[name],
+                idle=tuple(alias for alias, state in query.every_input.items() if state.idle),
                 advances_back=tick.advances_back[name],
             )
         tick.manifest = Manifest(
             tick=tick.start.tick,
-            clock_us=tick.start.clock_us,
+            clock_us=clock_us,
             fingerprints={query.name: query.fingerprint for query in self.plan.queries},
             sources=[source.name for source in self.plan.sources],
             places={source.name: place_of(source) for source in self.plan.sources},

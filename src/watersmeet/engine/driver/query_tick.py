@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from watersmeet.engine.driver.asof_limits import in_order
 from watersmeet.engine.driver.counts import added, check_max_rows, ingest_counts, late_total
 from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming, Outgoing
@@ -21,7 +19,9 @@ from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.settling.elsewhere import elsewhere, kept_by
+from watersmeet.engine.driver.settling.inputs_elsewhere import by_own_keys, with_elsewhere
 from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
+from watersmeet.engine.driver.settling.paces import paces_after
 from watersmeet.engine.driver.sharing import Sharing
 from watersmeet.engine.driver.small import is_small
 from watersmeet.engine.driver.snapshots import Reading
@@ -47,7 +47,6 @@ from watersmeet.state.manifest import (
     QueryState,
     TableCopy,
 )
-from watersmeet.state.pace import Pace
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
@@ -231,7 +230,13 @@ class QueryTick:
                         title=side.title,
                         replaces=driver.replaces,
                         arrangement=before,
-                        paces=self._paces(number, place, before, work.sides[place].new_runs),
+                        paces=paces_after(
+                            side,
+                            self.shapes[number].sides[place],
+                            before.paces,
+                            work.sides[place].new_runs,
+                            self._watermarks(node, less_lateness=False),  # another run may allow more
+                        ),
                     ),
                     self.store,
                     self.tick,
@@ -340,6 +345,7 @@ class QueryTick:
         inputs = [*(side.name for side in self.query.sides), *(own for own, _, _ in self._inputs_elsewhere())]
         state = {alias: held[alias] for alias in inputs if alias in held}
         account = added(self.before.account, self._counts)
+        read = self.every_input
         after = QueryState(
             inputs=self.inputs,
             nodes=self.nodes,
@@ -352,7 +358,7 @@ class QueryTick:
         return after, QueryResult(
             risen_watermarks=risen(before, emitted),
             output_watermarks=emitted,
-            input_watermarks={f"{a}.{c}": w for a, i in self.inputs.items() for c, w in i.watermarks.items()},
+            input_watermarks={f"{a}.{c}": w for a, i in read.items() for c, w in i.watermarks.items()},
             state=state,
             counts=self._counts,
             account={alias: {**rows, "retained": held[alias]} for alias, rows in account.items()},
@@ -390,6 +396,12 @@ class QueryTick:
             if there in maker._counts:
                 yield own, maker, there
 
+    @property
+    def every_input(self) -> dict[str, InputState]:
+        """Watermarks of the inputs, those too that others read for the query."""
+        told = {name: self.others[name].every_input for _, name, _ in self.query.inputs_elsewhere}
+        return with_elsewhere(self.query, self.inputs, told)
+
     def _late_by(self) -> list[tuple[str, Mapping[str, LateBy]]]:
         """How late the tick's rows were: per alias, of each report."""
         late_rows: list[tuple[str, Mapping[str, LateBy]]] = []
@@ -400,6 +412,8 @@ class QueryTick:
         for side in self.query.sides:
             for _, feed in side.stages:
                 late_rows += [(side.name, report.late) for report in self._fed_to(feed)]
+        for own, maker, there in self._inputs_elsewhere():
+            late_rows += [(own, late) for alias, late in maker._late_by() if alias == there]
         return late_rows
 
     def _node_before(self, number: int) -> NodeState:
@@ -410,7 +424,8 @@ class QueryTick:
         watermarks: dict[str, Watermark] = {}
         for side in node.sides:
             if side.feed is not None:
-                watermarks |= self._maker(side.feed).nodes[side.feed.node].emitted
+                emitted = self._maker(side.feed).nodes[side.feed.node].emitted
+                watermarks |= by_own_keys(side.feed, emitted)
             elif side.copy_of is None:
                 late = lateness_of(self.query, side) if less_lateness else 0
                 for column, watermark in self.inputs[side.name].watermarks.items():
@@ -483,18 +498,3 @@ class QueryTick:
         else:
             sharing.fill(work, releasing)
         return work
-
-    def _paces(self, number: int, place: int, before: Arrangement, new: Sequence[Run]) -> dict[str, Pace]:
-        """How fast the rows of a side come, per event time."""
-        node, task = self.query.nodes[number], self.shapes[number].sides[place]
-        marks = self._watermarks(node, less_lateness=False)  # another run may allow more
-        rows, side = sum(run.rows for run in new), node.sides[place]
-        return {
-            column: before.paces.get(column, Pace()).moved(
-                rows,
-                [] if column in task.nullable else [run.spans[column] for run in new],
-                marks.get(side.watermark_key(column), NEVER),
-                timed=not pa.types.is_integer(task.schema.field(column).type),
-            )
-            for column in side.event_times
-        }

@@ -157,12 +157,13 @@ class FeedWriter:
 
 
 def renamed(rows: pa.RecordBatch, names: tuple[tuple[str, str], ...]) -> pa.RecordBatch:
-    """The columns that are asked of another query's rows, by the names here, and `DIFF`. Without names they
-    stay as they are."""
+    """The columns that are asked of another query's rows, by the names here, and `DIFF` of changes. Without
+    names they stay as they are."""
     if not names:
         return rows
-    arrays = [*(rows.column(there) for _, there in names), rows.column(DIFF)]
-    return pa.RecordBatch.from_arrays(arrays, names=[*(own for own, _ in names), DIFF])
+    taken = [*names, (DIFF, DIFF)] if DIFF in rows.schema.names else names
+    arrays = [rows.column(there) for _, there in taken]
+    return pa.RecordBatch.from_arrays(arrays, names=[own for own, _ in taken])
 
 
 def _all_true(rows: pa.RecordBatch, columns: tuple[str, ...]) -> Mask:

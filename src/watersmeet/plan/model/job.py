@@ -54,12 +54,14 @@ class TakenNode:
 @dataclass(frozen=True)
 class Taken:
     """The rows of node ``number`` are those of ``node`` of ``query``, which comes before. ``columns``: (own
-    name, name there). ``aliases``: of the inputs beneath, (own, there). ``nodes``: all that rest for it."""
+    name, name there). ``keys``: of the watermarks that come with them, ``aliases``: of the inputs beneath,
+    (own, there). ``nodes``: all that rest for it."""
 
     number: int
     query: str
     node: int
     columns: tuple[tuple[str, str], ...]
+    keys: tuple[tuple[str, str], ...]
     aliases: tuple[tuple[str, str], ...]
     nodes: tuple[TakenNode, ...]
 

@@ -124,6 +124,12 @@ class PassPlan(NodePlan):
     def side(self) -> SidePlan:
         return self.sides[0]
 
+    @property
+    def watermark_keys(self) -> tuple[str, ...]:
+        """Of another query's rows, those that come with them."""
+        feed = self.side.feed
+        return super().watermark_keys if feed is None else tuple(own for own, _ in feed.event_times)
+
 
 @dataclass(frozen=True, kw_only=True)
 class UpsertPlan(NodePlan):

@@ -41,7 +41,8 @@ class FeedPlan:
     ``filters``, or the row is dropped; ``conditions``, and ``not_null``, or the row can match nothing.
     ``matchable`` False: no row can.
     ``event_times``: where the node is the end of a stage, which of its watermarks each event time of the side
-    has, as (event time, watermark key there). A joined row's keep their keys: none are named.
+    has, as (event time, watermark key there). A joined row's keep their keys: none are named, but where
+    another query makes the rows: (own key, key there).
     ``path``: of the paths of a delta join that go through the node, whose rows these are. ``query``: whose
     node it is, where another query makes the rows; ``place``: which of those that take them there this is;
     ``renamed``: of the columns that are asked of them (name here, name there).

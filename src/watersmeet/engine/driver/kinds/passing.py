@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from watersmeet.engine.driver.kinds.base import CommonFields, NodeDriver
 from watersmeet.engine.messages.shapes import PassShape, SideShape
+from watersmeet.names import is_node_alias
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import PassPlan
 
@@ -15,5 +16,5 @@ class PassDriver(NodeDriver[PassPlan, PassShape]):
         return PassShape(**common)
 
     def goes_by_new_rows(self, shape: PassShape) -> bool:
-        """Of changes: where final rows pass, they are those of a whole input."""
-        return shape.changelog
+        """Of changes, and of rows of a join: where other final rows pass, they are those of a whole input."""
+        return shape.changelog or is_node_alias(shape.sides[0].name)

@@ -103,7 +103,12 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
     coming = Coming(manifest, stay, goes_on(manifest, plan), shapes, store)
     for query in plan.queries:
         if query.name in change.begins:
-            queries[query.name] = coming.state(query, shapes[query.name])
+            queries[query.name] = state = coming.state(query, shapes[query.name])
+            state.account |= {
+                own: dict(queries[maker].account[there])
+                for own, maker, there in query.inputs_elsewhere
+                if there in queries[maker].account
+            }
             said += coming.said
             problems += coming.problems
     if problems:

@@ -5,9 +5,11 @@ other rows. Runs are never changed, so whoever needs them takes them along.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 
+from watersmeet.engine.driver.settling.inputs_elsewhere import renamed_key
+from watersmeet.event_time import Watermark
 from watersmeet.names import input_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.state.manifest import ElsewhereState, Manifest, NodeState, QueryState
@@ -22,20 +24,25 @@ def with_moved(manifest: Manifest, stay: Iterable[QueryPlan]) -> Manifest:
 
 def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
     state = manifest.queries[query.name]
-    nodes, inputs = list(state.nodes), dict(state.inputs)
+    read_elsewhere = {alias for alias, _, _ in query.inputs_elsewhere}
+    nodes, late_below = list(state.nodes), dict(state.late_below)
+    inputs = {alias: of_input for alias, of_input in state.inputs.items() if alias not in read_elsewhere}
     resting = {node.number for taken in query.taken for node in taken.nodes}
     for node in query.nodes:
         kept = state.nodes[node.number]
         if node.number in resting:
-            nodes[node.number] = NodeState(elsewhere=kept.elsewhere)
+            promised = {} if query.nodes[node.number].rests else kept.emitted
+            nodes[node.number] = NodeState(elsewhere=kept.elsewhere, emitted=promised)
             continue
         if kept.elsewhere is not None:
             home = home_of(manifest, kept.elsewhere)
             nodes[node.number] = brought(manifest, home)
+            before = manifest.queries[home.query]
             for alias, there in home.aliases.items():
-                of_input = manifest.queries[home.query].inputs.get(there)
+                of_input = before.inputs.get(there)
                 if alias not in inputs and of_input is not None:
                     inputs[alias] = deepcopy(of_input)
+            late_below |= _by_own_keys(before.late_below, home)
         for side in node.sides:
             of_node = nodes[node.number]
             if side.kept_by is not None:
@@ -44,7 +51,14 @@ def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
             elif side.name in of_node.kept_by:
                 nodes[node.number], of_inputs = _with_side(manifest, of_node, side.name)
                 inputs |= deepcopy(of_inputs)
-    return state.model_copy(update={"nodes": nodes, "inputs": inputs})
+    return state.model_copy(update={"nodes": nodes, "inputs": inputs, "late_below": late_below})
+
+
+def _by_own_keys(watermarks: Mapping[str, Watermark], home: ElsewhereState) -> dict[str, Watermark]:
+    """Per watermark key of a query whose inputs another one read, what that one has for it."""
+    names = {there: alias for alias, there in home.aliases.items()}
+    keys = {key: renamed_key(key, names) for key in watermarks}
+    return {own: watermarks[key] for key, own in keys.items() if own is not None}
 
 
 def _without(node: NodeState, side: str) -> NodeState:
@@ -101,5 +115,6 @@ def brought(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
             "kept_by": {
                 own: there.kept_by[name] for own, name in elsewhere.sides.items() if name in there.kept_by
             },
+            "emitted": _by_own_keys(there.emitted, elsewhere),
         }
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 
@@ -44,13 +44,28 @@ _NONE = (
 
 @dataclass(frozen=True)
 class Aside:
-    """A file of rows of one source, set aside for one reason."""
+    """A file of rows of one source, set aside for one reason. ``reader``: ``query/alias`` of the input whose
+    rows they were judged as, where another query reads them for the owner."""
 
     source: str
     owner: str
     reason: str
     name: str
     rows: int
+    reader: str | None = None
+
+    def of(self, owner: str) -> Aside:
+        """The same rows as those of another input, that is read by this one's."""
+        return replace(self, owner=owner, reader=self.owner)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """What says which watermark the rows missed, by keys of the owner, as Spark SQL."""
+        key, *others = ASIDE_COLUMNS[1:]
+        if self.reader is None:
+            return key, *others
+        there, own = (name.rpartition("/")[2] for name in (self.reader, self.owner))
+        return f"{literal(own)} || substr({key}, {len(there) + 1}) AS {key}", *others
 
     @classmethod
     def from_json(cls, text: str) -> Aside:
@@ -99,5 +114,5 @@ def _frame_of(spark: SparkSession, store: Store, files: Sequence[Aside]) -> Data
         f"{'CAST(NULL AS STRING)' if broken else literal(first.owner)} AS input",
         f"{literal(first.reason)} AS reason",
         f"{'record' if broken else _JSON} AS record",
-        *(_NONE if broken else ASIDE_COLUMNS[1:]),
+        *(_NONE if broken else first.missed),
     )

@@ -246,7 +246,7 @@ class Ticks:
         try:
             published += [(self._run_nodes(query, attempt), query.name) for query in self._plan.queries]
             self.timings.mark("join and write")
-            aside = [*aside, *self._late_of_stages(), *self._broken_of_tables()]
+            aside = [*aside, *self._of_takers(aside), *self._late_of_stages(), *self._broken_of_tables()]
             published += self._write_aside(tick, attempt, aside)
         except BaseException:
             for sink in self._outputs.sinks:
@@ -284,6 +284,15 @@ class Ticks:
             return None
         sql, text = sql_of(asked), text_of(asked).replace("`", "")
         return ConditionFrame(self._spark, shape, self.driver.store, self._partitions, sql, text)
+
+    def _of_takers(self, aside: list[Aside]) -> list[Aside]:
+        """The same rows, for queries whose inputs others read."""
+        owners = [
+            (f"{query.name}/{own}", f"{reader}/{there}")
+            for query in self._plan.queries
+            for own, reader, there in query.inputs_elsewhere
+        ]
+        return [file.of(owner) for owner, reader in owners for file in aside if file.owner == reader]
 
     def _late_of_stages(self) -> list[Aside]:
         return [

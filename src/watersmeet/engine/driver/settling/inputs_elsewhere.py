@@ -1,0 +1,66 @@
+"""What is said of inputs that other queries read: for each query as if it read them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from watersmeet.engine.driver.advances import AdvanceBack
+from watersmeet.event_time import Watermark
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.sides import FeedPlan
+
+T = TypeVar("T")
+
+
+def with_elsewhere(
+    query: QueryPlan, own: Mapping[str, T], told: Mapping[str, Mapping[str, T]]
+) -> dict[str, T]:
+    """What is said per alias of a query's inputs, with those that others read for it, in the query's order.
+    ``told``: of the queries before."""
+    elsewhere = query.inputs_elsewhere
+    if not elsewhere:
+        return dict(own)
+    every = dict(own) | {
+        alias: told[other][there] for alias, other, there in elsewhere if there in told[other]
+    }
+    order = {side.name: place for place, side in enumerate(query.alone.sides)}
+    return {alias: every[alias] for alias in sorted(every, key=lambda name: order.get(name, len(order)))}
+
+
+def told_of_each(
+    queries: Sequence[QueryPlan], told_of: Callable[[QueryPlan], Mapping[str, T]]
+) -> dict[str, dict[str, T]]:
+    """The same of all queries of a job, by name. ``told_of``: one, of the inputs that it reads itself."""
+    told: dict[str, dict[str, T]] = {}
+    for query in queries:
+        told[query.name] = with_elsewhere(query, told_of(query), told)
+    return told
+
+
+def with_advances_elsewhere(
+    query: QueryPlan, own: tuple[AdvanceBack, ...], told: Mapping[str, tuple[AdvanceBack, ...]]
+) -> tuple[AdvanceBack, ...]:
+    """The same of advances that went back."""
+    advances = {advance.key: advance for advance in own}
+    for taken in query.taken:
+        names = {there: alias for alias, there in taken.aliases}
+        for advance in told[taken.query]:
+            key = renamed_key(advance.key, names)
+            if key is not None:
+                advances[key] = replace(advance, key=key)
+    return tuple(advances[key] for key in sorted(advances))
+
+
+def by_own_keys(feed: FeedPlan, emitted: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
+    """The output watermarks of a node beneath, by the keys of the query that takes its rows."""
+    if feed.query is None:
+        return emitted
+    return {own: emitted[there] for own, there in feed.event_times if there in emitted}
+
+
+def renamed_key(key: str, aliases: Mapping[str, str]) -> str | None:
+    """A watermark key ``alias.column`` by another alias; None: it is of none of ``aliases``."""
+    alias = max((name for name in aliases if key.startswith(f"{name}.")), key=len, default=None)
+    return None if alias is None else f"{aliases[alias]}{key.removeprefix(alias)}"
