@@ -32,7 +32,7 @@ INSERT INTO names SELECT c.segment, l.price FROM customers c
   JOIN orders o ON o.customer = c.id JOIN lines l ON l.number = o.number;
 INSERT INTO sums SELECT x.segment, sum(z.price * 2) AS total FROM customers x
   JOIN orders y ON y.customer = x.id JOIN lines z ON z.number = y.number GROUP BY x.segment;
-INSERT INTO priced SELECT /*+ PLAN(delta) */ a.number, b.price
+INSERT INTO priced SELECT a.number, b.price
   FROM orders a JOIN lines b ON b.number = a.number;
 INSERT INTO keyed SELECT k.id, k.segment FROM customers k WHERE k.segment <> 'b';
 """

@@ -1,7 +1,8 @@
 """Rule: which joins of a query are run as a delta join, and in which order each path meets the other inputs.
 
 The core is the topmost of inner joins over inputs alone that stand together, three inputs of them or more. Of
-two there is no intermediate result; tables are run so if that is asked for, to keep their rows with others.
+two there is no intermediate result, but tables are run so, too, for then queries keep them together
+(`plan.arranged`).
 
 The path of an input looks up the one next that is best connected with those it has: by equalities before
 intervals before other conditions; of several the one whose arrangement other paths ask for already, then the
@@ -113,7 +114,7 @@ def delta_join(
     if asked is PlanChoice.AUTO and not changes:
         return NoDelta("rows are final, and those between joins go by their bounds")
     core = _core(tree)
-    if core is None or (len(core.beneath) + 1 < LEAST_INPUTS and not _is_of_tables(core, asked)):
+    if core is None or (len(core.beneath) + 1 < LEAST_INPUTS and not all(i.is_table for i in _leaves(core))):
         return NoDelta("there are no three inputs that inner joins alone join, and no two tables")
     inputs = _leaves(core)
     hinted = [i.alias for i in inputs if i.broadcast]
@@ -149,10 +150,6 @@ def _core(tree: Tree) -> Node | None:
     """The topmost join of the inner ones."""
     cores = [node for node in tree.nodes if _joins_inputs(node)]
     return max(cores, key=lambda node: len(node.beneath), default=None)
-
-
-def _is_of_tables(core: Node, asked: PlanChoice) -> bool:
-    return asked is PlanChoice.DELTA and all(i.is_table for i in _leaves(core))
 
 
 def _joins_inputs(node: Node) -> bool:
