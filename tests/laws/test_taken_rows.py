@@ -369,8 +369,8 @@ def test_deletes_of_nothing_are_told_without_what_was_computed() -> None:
 
 def test_explain_says_so() -> None:
     text = watersmeet.explain(planned([joined(0, "a", "b"), joined(1, "x", "y")]))
-    assert "join 2 (a INNER JOIN b): for out1, too" in text
-    assert "join 2 (x INNER JOIN y): out0 makes and keeps them" in text
+    assert "delta step 3 (a with b; b with a): for out1, too" in text
+    assert "delta step 3 (x with y; y with x): out0 makes and keeps them" in text
 
 
 def test_deletes_of_joined_rows_that_are_not_there() -> None:
