@@ -77,8 +77,7 @@ CHANGING = {
     "counts": "SELECT l.item, count(*) AS times FROM " + JOINED.format(*"col") + " GROUP BY l.item",
     "other aliases": "SELECT x.id, z.price * 2 AS twice FROM " + JOINED.format(*"xyz"),
     "one table": "SELECT k.id, k.name FROM customers k WHERE k.segment = 's1'",
-    "other partners": "SELECT x.day, z.price FROM orders x"
-    " JOIN lines z ON z.number = x.number",
+    "other partners": "SELECT x.day, z.price FROM orders x JOIN lines z ON z.number = x.number",
     "another condition": "SELECT x.id FROM " + JOINED.format(*"xyz") + " WHERE z.price > 500",
 }
 
