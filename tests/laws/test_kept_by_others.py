@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from tests.laws.test_taken_rows import TABLE, Played, planned
+from watersmeet import LocalJob, MemoryStore
+from watersmeet.errors import StateError
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 
@@ -157,3 +159,47 @@ def test_what_is_drawn(seed: int) -> None:
             len(s.not_null) for s in sides if s.branches and s.kept_by is None
         ) + sum(len(s.not_null) for s in sides if s.kept_by is not None)
     assert min(seen[what] for what in ("jobs", "several", "further keys", "wider", "with NULLs")) > 4, seen
+
+
+BY_RANGES = (
+    "INSERT INTO out{0} SELECT /*+ PLAN(delta) */ a.{1}, a.{2}, b.v FROM (SELECT v AS {1}, j AS {2} FROM o) a"
+    " JOIN l b ON a.{1} BETWEEN b.v - 1 AND b.v + 1 AND a.{2} BETWEEN b.j - 1 AND b.j + 1;\n"
+)
+
+
+@pytest.mark.parametrize("names", ["qp", "xy"])
+def test_columns_by_which_rows_are_sorted_are_called_alike(names: str) -> None:
+    """Runs say by its name what they are sorted by: rows of a view with other names are kept apart."""
+    texts = [TABLE.format(n) + BY_RANGES.format(n, *own) for n, own in enumerate(["pq", names])]
+    rng = random.Random(5)
+    together, alone = LocalJob(planned(texts), MemoryStore()), LocalJob(planned(texts[1:]), MemoryStore())
+    assert not any(name == "out1/a" for name, _ in kept_by_others(together.plan))
+    for _ in range(6):
+        rows: dict[str, Any] = {
+            name: [
+                ({"k": 1, "j": rng.randrange(20), "v": rng.randrange(1000, 1020), "w": "p", "d": 1}, 1)
+                for _ in range(20)
+            ]
+            for name in "ol"
+        }
+        told = [Counter(map(repr, job.tick(rows).rows["out1"])) for job in (together, alone)]
+        assert told[0] == told[1]
+
+
+def test_a_column_that_was_not_kept_is_not_trusted_again() -> None:
+    """Of rows that are equal in what was asked for a delete took any: what stands beside them is not
+    theirs."""
+    narrow = TABLE.format(0) + "INSERT INTO out0 SELECT a.v, b.v AS bv FROM c a JOIN o b ON a.v = b.j;\n"
+    wide = narrow.replace("SELECT a.v", "SELECT a.v, a.w")
+
+    def changes(*rows: tuple[int, str, str]) -> dict[str, Any]:
+        return {"c": [({"k": k, "v": 1, "w": w, "op": op}, 1) for k, w, op in rows]}
+
+    for other in ("", TABLE.format(1) + "INSERT INTO out1 SELECT a.w FROM c a JOIN l y ON a.v = y.j;\n"):
+        store = MemoryStore()
+        job = LocalJob(planned([narrow if other else wide, other]), store)
+        job.tick(changes((0, "a", "I"), (1, "b", "I")))
+        job = LocalJob(planned([narrow]), store, change_queries=bool(other))
+        job.tick(changes((1, "b", "D")))
+        with pytest.raises(StateError, match=r"lack .*a\.(c\.)?w"):
+            LocalJob(planned([wide]), store)

@@ -92,7 +92,7 @@ def _inputs(place: int, query: QueryPlan) -> Iterator[_Kept]:
     origins = origins_of(query.alone.nodes) if nodes else {}
     for node in nodes:
         if node.retentions:
-            continue  # what is kept of tables depends on what streams met of it
+            continue  # tables beside streams: each query keeps its own
         for path, side in enumerate(node.leaving):
             columns = _columns(query, side)
             if columns is None:
@@ -100,9 +100,8 @@ def _inputs(place: int, query: QueryPlan) -> Iterator[_Kept]:
             sides: dict[object, _Way] = {}
             for held, arranged in zip(node.sides, node.arranged, strict=True):
                 if held is side or held.copy_of == side.name:
-                    indexes = tuple(
-                        (repr(replace(index, column="")), columns[index.column]) for index in arranged.indexes
-                    )
+                    # runs know by its name what they are sorted by
+                    indexes = tuple((repr(index), columns[index.column]) for index in arranged.indexes)
                     for by, keys in enumerate(arranged.every, -1):
                         own = tuple(columns[name] for name in keys)
                         sides[own, indexes if by < 0 else ()] = held.name, None if by < 0 else by

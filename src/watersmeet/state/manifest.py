@@ -70,7 +70,8 @@ class Arrangement(Record):
     aggregates. ``index``: by what new runs are sorted (None:
     the first of the plan's indexes); ``candidates``: what look-ups found by each, about, in the last ticks.
     ``most``: the most that were ever stored after a tick; ``paces``: how fast rows come, per event-time
-    column. Both are for people: nothing is computed from them.
+    column. Both are for people: nothing is computed from them. ``columns``: the origins of the columns by
+    which the last tick told rows apart, where rows are deleted.
     """
 
     runs: list[LiveRun] = Field(default_factory=list)
@@ -80,6 +81,7 @@ class Arrangement(Record):
     candidates: dict[str, float] = Field(default_factory=dict)
     most: int = 0
     paces: dict[str, Pace] = Field(default_factory=dict)
+    columns: list[str] = Field(default_factory=list)
 
     @property
     def stored(self) -> int:

@@ -159,7 +159,8 @@ class _Held:
             if by is None:
                 indexes = dict.fromkeys([*self.arranged[place].indexes, *how.indexes])
                 self.arranged[place] = replace(self.arranged[place], indexes=tuple(indexes))
-            return place, by
+            if by is None or not how.indexes:
+                return place, by
         first = next(n for n, side in enumerate(self.sides[: self._inputs]) if side.name == alias)
         by = None
         is_further = any(name == alias for name, _, _ in self._places)

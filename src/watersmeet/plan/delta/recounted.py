@@ -20,7 +20,8 @@ Again = Callable[[QueryPlan, Counts], QueryPlan | None]
 
 
 def by_counts(plan: JobPlan, counts: Mapping[str, Counts], again: Again) -> JobPlan:
-    """``counts``: per query. Queries that take rows of others, or make them for others, stay as they are."""
+    """``counts``: per query. Queries that make or keep rows for others, or go by those of others, stay as
+    they are."""
     makers = {taken.query for query in plan.queries for taken in query.taken}
     queries = tuple(
         _by_counts(query, counts[query.name], again)

@@ -9,7 +9,7 @@ from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.columns import lacking
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import Arrangement, Manifest
 from watersmeet.state.marks import stored_marks
 from watersmeet.state.merged_from import verified
 from watersmeet.state.run import Run, schema_of, verify_run
@@ -45,14 +45,17 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
 
 def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]], store: Store) -> None:
     """Whether the stored rows have what the query needs of them. They may have more: in changelog mode a row
-    is then taken away by one that is equal to it in what the query needs, and which of those is all the same.
+    is then taken away by one that is equal to it in what the query needs, and which of those is all the same;
+    so what it did not need in the last tick says nothing any more.
 
     Raises:
         StateError: a column is not in some of the stored rows, or is made of something else there.
     """
-    for shape, side, run in _stored(manifest, shapes):
+    for shape, side, kept, run in _stored(manifest, shapes):
         schema = schema_of(store, run)
         missing = lacking(schema, side.layout.columns)
+        if kept.columns and not missing:
+            missing = [column for column in side.layout.columns if column.origin not in kept.columns]
         rows = f'rows of "{shape.query}" that are retained ({side.name}, as of tick {run.tick})'
         if missing:
             names = ", ".join(column.text for column in missing)
@@ -60,19 +63,21 @@ def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]],
                 f"the {rows} were stored for another query: they lack {names}, or it was another expression "
                 "or type then",
                 code="changed-query",
-                hint="leave that out of the query until those rows are released, or " + _AS_IT_WAS,
+                hint="leave that out of the query until those rows are released; if another query kept"
+                f" them, call their input alike in both, or leave the INSERTs in order; or {_AS_IT_WAS}",
             )
 
 
 def _stored(
     manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]]
-) -> Iterator[tuple[NodeShape, SideShape, Run]]:
+) -> Iterator[tuple[NodeShape, SideShape, Arrangement, Run]]:
     """All runs of sides, with what they are of."""
     for name, query in manifest.queries.items():
         for shape, state in zip(shapes[name], query.nodes, strict=True):
             for side in shape.stored:
-                for live in state.arrangements[side.name].runs if side.name in state.arrangements else ():
-                    yield shape, side, live.run
+                kept = state.arrangements.get(side.name, Arrangement())
+                for live in kept.runs:
+                    yield shape, side, kept, live.run
 
 
 def verify_files(manifest: Manifest, store: Store) -> None:

@@ -88,6 +88,7 @@ def kept_after(
         retained=sum(live.retained for live in runs),
         most=max(before.most, sum(live.stored for live in runs)),
         paces=dict(side.paces),
+        columns=[column.origin for column in layout.columns] if shape.stored[place].changes else [],
     )
 
 
