@@ -363,7 +363,8 @@ def test_a_table_may_be_joined_with_itself_and_be_in_a_union():
 
 def test_only_what_is_needed_is_kept_of_a_table():
     plan = plan_job(parse_job(DECLARED + "SELECT o.number, c.name FROM o JOIN c ON c.id = o.customer"))
-    kept = {side.name: side.kept for node in plan.queries[0].nodes for side in node.sides}
+    sides = [side for node in plan.queries[0].nodes for side in node.sides]
+    kept = {side.name: side.kept for side in sides if side.feed is None}  # else rows on their way
     assert kept == {"o": ("number", "customer"), "c.c": ("id", "name"), "c": ("id", "name")}
 
 
