@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres lint types test test-fast check demo bench docs clean
+.PHONY: help setup jars postgres lint types test test-fast check simulate chaos cluster demo bench docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,10 +23,19 @@ types: setup ## mypy, strict, of the package and the benchmarks
 test: setup jars postgres ## all tests, with Spark, a real Kafka broker, PostgreSQL and real kills
 	@scripts/test
 
-test-fast: setup ## the tests that need no JVM
-	@scripts/test -m "not spark and not kafka and not kill"
+test-fast: setup ## the tests that need no JVM and no server
+	@scripts/test -m "not spark and not kafka and not postgres and not kill"
 
 check: lint types test-fast docs ## what to run before a commit
+
+simulate: setup ## 20,000 simulated schedules of crashes, sleepers and faults (SEED=number: that one again)
+	@SEED=$(SEED) scripts/simulate
+
+chaos: setup jars postgres ## some 700 real kills of jobs without a JVM, and 54 of jobs on Spark
+	@scripts/chaos
+
+cluster: setup ## a cluster whose machines come and go, with only an S3 server in common
+	@scripts/cluster
 
 demo: setup ## two live streams joined on Spark, on real data (QUERY=name for another query)
 	@.venv/bin/watersmeet demo $(if $(QUERY),--query $(QUERY))

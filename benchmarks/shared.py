@@ -8,8 +8,8 @@ other aliases and of rows without a partner alone. The largest keeps all columns
 
 Likewise over three changing tables, customers, orders and lines: the rows of their join, sums of it by groups
 that few rows have, counts of it; then a fourth, the same join by other aliases with other columns; a fifth
-reads one of the tables alone, a sixth joins two of them, and a seventh asks for fewer rows of the third,
-which it keeps for itself.
+reads one of the tables alone, a sixth joins two of them, a seventh looks one up by another key, and an eighth
+asks for fewer rows of the third, which it keeps for itself.
 
 State is the bytes of the files of runs, marks and places that the newest manifest names, the greatest after
 any tick. The bars: three keep at most 1.1 times what the largest of them keeps alone, and a fourth adds under
@@ -36,8 +36,8 @@ from watersmeet.state.store import LocalStore
 Rows = dict[str, list[tuple[dict[str, Any], int]]]
 
 BAR, BAR_OF_FOURTH = 1.1, 1.05
-OWN = {"another condition": 1.5}
-"""Queries that have to keep rows of their own, and how much they may add."""
+OWN = {"another key": 1.1, "another condition": 1.5}
+"""Queries that need a further key, or have to keep rows of their own, and how much they may add."""
 
 WITHIN = "INTERVAL '20' MINUTES"
 SOURCES = "".join(
@@ -78,6 +78,7 @@ CHANGING = {
     "other aliases": "SELECT x.id, z.price * 2 AS twice FROM " + JOINED.format(*"xyz"),
     "one table": "SELECT k.id, k.name FROM customers k WHERE k.segment = 's1'",
     "other partners": "SELECT x.day, z.price FROM orders x JOIN lines z ON z.number = x.number",
+    "another key": "SELECT x.number, y.name FROM orders x JOIN customers y ON y.id = x.day",
     "another condition": "SELECT x.id FROM " + JOINED.format(*"xyz") + " WHERE z.price > 500",
 }
 

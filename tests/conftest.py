@@ -128,7 +128,7 @@ def spark(tmp_path_factory):
     known = ",".join(str(folder) for folder in jars if folder.exists())
     conf = {
         "spark.app.name": "watersmeet-tests",
-        "spark.driver.memory": "1g",
+        "spark.driver.memory": "2g",  # what a session keeps of hundreds of jobs fills one
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "2",

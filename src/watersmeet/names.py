@@ -48,6 +48,17 @@ def input_of(name: str) -> str:
     return name.partition(".")[2] if name.startswith(ours("copy")) else name
 
 
+def index_query(index: str) -> str:
+    """The name by which an index is one of the queries of a job."""
+    return f"index {index}"
+
+
+def called(query: str) -> str:
+    """What messages call a query of a job: an INSERT by the name of its sink, or an index."""
+    index = query.removeprefix(index_query(""))
+    return f'query "{query}"' if index == query else f'index "{index}"'
+
+
 def is_node_alias(alias: str) -> bool:
     """No alias of a user's is one."""
     return _NODE.fullmatch(alias) is not None
@@ -70,6 +81,9 @@ TICK = ours("tick")
 
 KEY_ROWS = ours("key_rows")
 """How many rows a result has of a key of its sink."""
+
+DELETED = ours("deleted")
+"""Whether a key of a sink has no row any more."""
 
 SHOWN_DIFF = "_diff"
 """`DIFF` where users see it: in results of output_mode changelog."""

@@ -13,9 +13,11 @@ from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.errors import SpecError
 from watersmeet.front.ddl.settings import ON
 from watersmeet.front.sql import parse_job, run_settings
+from watersmeet.objects.setting import store_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.base import RowPrinter
+from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ def run(
             code="no-checkpoint",
             hint="run(text, {'checkpoint': 'state/delivered'}), or SET checkpoint = '…' in the text",
         )
-    infer = Inferring(directory, on_notice)
+    infer = Inferring(directory, on_notice, store_of(run_settings(text, asked)))
     job = parse_job(text, overrides=asked, infer=infer)
     if not job.inserts:
         message = "there is nothing to run but EXPLAIN"
@@ -110,7 +112,9 @@ def run_planned(
 
     asked = job.run
     directory = asked.get("checkpoint", checkpoint)
-    check_not_half_gone(Checkpoint(directory), f"watersmeet reset JOB.sql --checkpoint {directory}")
+    store = store_of(asked)
+    again = f"watersmeet reset JOB.sql --checkpoint {directory}"
+    check_not_half_gone(Checkpoint(directory, store), again)
     return run_job(
         job,
         plan,
@@ -124,7 +128,9 @@ def run_planned(
         finish=is_set(asked, "finish"),
         set_aside_newer_parts=is_set(asked, "set_aside_newer_parts"),
         change_queries=is_set(asked, "change_queries"),
+        keep_ticks=int(asked.get("keep_ticks", LEAST_KEPT_TICKS)),
         rebuild=rebuild,
+        store=store,
         accept_loss=accept_loss,
         inferred=inferred,
         on_start=on_start,

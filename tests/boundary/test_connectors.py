@@ -13,6 +13,7 @@ from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
 BY_ITS_NAME = {
     "spec/options/names.py": "each has options of its own",
+    "spec/options/targets.py": "each names its targets by options of its own",
     "engine/local/tables.py": "rows of tests, which no other connector holds",
 }
 """Modules that go by names, and why."""

@@ -23,7 +23,11 @@ PACKAGE = ROOT / "src" / "watersmeet"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/architecture.md", ROOT / "docs/glossary.md"
 FIRST_QUERY = (ROOT / "docs" / "delivered.sql").read_text()
-COMMANDS = ("run", "explain", "preview", "state", "reset", "replay", "demo")
+GROUPS = {"state": ("show", "ls", "check", "gc", "copy", "restore")}
+COMMANDS = (
+    *("run", "explain", "preview", "stop", "reset", "replay", "demo"),
+    *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
+)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -59,7 +63,9 @@ def command_flags(name: str) -> set[str]:
     """The flags of one command of the command line."""
     import typer
 
-    found = typer.main.get_command(app).commands[name]
+    found = typer.main.get_command(app)
+    for word in name.split():
+        found = found.commands[word]
     return {flag for p in found.params for flag in (*p.opts, *p.secondary_opts) if flag.startswith("--")}
 
 
@@ -78,9 +84,10 @@ def problems_of(command: str) -> list[str]:
     if program == "watersmeet":
         if not rest or rest[0].startswith("--"):
             return [] if set(rest) <= {"--help", "--version"} else [f"no {rest}"]
-        if rest[0] not in COMMANDS:
-            return [f"no command {rest[0]}"]
-        known = command_flags(rest[0]) | {"--help"}
+        name = " ".join(rest[: 1 + (rest[0] in GROUPS)])
+        if name not in COMMANDS:
+            return [f"no command {name}"]
+        known = command_flags(name) | {"--help"}
         return [f"no flag {word}" for word in rest[1:] if word.startswith("--") and word not in known]
     return [] if program == "python" else [f"what is {program}?"]
 
@@ -157,6 +164,8 @@ def test_commands_are_there(page):
         ("watersmeet run job.sql --until-caught-up", None),
         ("watersmeet run job.sql --until-caught", "no flag --until-caught"),
         ("watersmeet serve", "no command serve"),
+        ("watersmeet state ls job.sql --json", None),
+        ("watersmeet state job.sql", "no command state job.sql"),
         ("make dmo", "no recipe dmo"),
         ("A=b scripts/tests", "no scripts/tests"),
     ],
@@ -190,7 +199,8 @@ def test_every_connector_is_in_the_readme():
 def test_every_option_of_sources_and_sinks_is_known():
     """As far as the code lists them."""
     from watersmeet.engine.spark.sources import generator, kafka
-    from watersmeet.sinks import kafka as kafka_sink
+    from watersmeet.sinks.kafka import records
+    from watersmeet.spec.options.kafka_delivery import DELIVERY_OPTIONS
     from watersmeet.spec.options.names import GENERATOR
 
     sources, sinks = section(README, "Sources"), section(README, "Sinks")
@@ -203,7 +213,7 @@ def test_every_option_of_sources_and_sinks_is_known():
     made = generator.rows_per_tick(Source("a", (), "generator"), 1.0)
     assert f"| `rate` | {made} |" in sources
     assert made == int(GENERATOR_ROWS_PER_SECOND)
-    for name in kafka_sink.FORMATS:
+    for name in (*records.FORMATS, *DELIVERY_OPTIONS, "transaction.timeout.ms"):
         assert f"`{name}`" in sinks, name
 
 

@@ -35,6 +35,8 @@ ALLOWED: dict[str, set[str]] = {
     "time_texts": {"zones"},
     "types": {"errors"},
     "zones": set(),
+    "awaited": set(),
+    "postgres": {"awaited", "errors"},  # its client: of sinks, and of state
     "spec": BASE,
     "front": BASE | {"spec"},
     # how it is done: none of these knows the text of a job, an engine, or each other's neighbours
@@ -42,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "watermark": BASE,
     "kernel": BASE,
     "state": BASE | {"kernel", "watermark"},  # a manifest stores the tracker's states as they are
+    "objects": BASE | {"spec", "state", "postgres"},
     # one tick: what is said, and who says it. Tasks know no plan, no folder of files and no expression's text
     "engine.messages": BASE | TASK_CORE | {"spec"},
     "engine.tasks": BASE | TASK_CORE | {"spec", "engine.messages"},
@@ -51,11 +54,14 @@ ALLOWED: dict[str, set[str]] = {
     "engine.values": BASE | {"spec"},  # values of case files as Arrow, and back
     # the two places where it runs
     "engine.local": BASE | {"spec", "trace", "engine.replay", "engine.values", "engine.files"} | TICK | CORE,
-    "engine.spark": BASE | {"spec", "sinks", "engine.replay", "engine.values", "engine.files"} | TICK | CORE,
+    "engine.spark": BASE
+    | {"objects", "spec", "sinks", "engine.replay", "engine.values", "engine.files"}
+    | TICK
+    | CORE,
     # a case file is a job's text and its steps: the one part of an engine that knows `front`
     "engine.replay": BASE | {"spec", "front", "plan", "engine.driver"},
     "trace": BASE | {"spec", "engine.replay", "engine.values"} | TICK | CORE,
-    "sinks": BASE | {"spec"},
+    "sinks": BASE | {"spec", "objects", "postgres"},
     # helpers for the command line and for tests; nothing of the above imports them
     "observe": BASE | {"spec", "plan"},
     "testing.oracle": set(),  # shares nothing with what it judges
@@ -74,9 +80,10 @@ ALLOWED: dict[str, set[str]] = {
         "observe",
         "testing",
         "running",
+        "objects",
     },
     # a job's text to its end: what the command line and the public names share
-    "running": BASE | {"spec", "front", "plan", "engine.spark", "sinks"},
+    "running": BASE | {"spec", "front", "plan", "engine.spark", "sinks", "objects"},
     # the public names
     "watersmeet": BASE | {"spec", "front", "plan", "state", "engine.local", "running"},
     # the folder itself is empty
@@ -88,7 +95,7 @@ LIBRARIES: dict[str, set[str]] = {
     "py4j": {"engine.spark"},
     # a plan's expressions are its trees; the Spark engine renders them as Spark SQL
     "sqlglot": {"types", "spec", "front", "plan", "engine.spark", "testing.oracle"},
-    "confluent_kafka": set(),
+    "confluent_kafka": {"sinks"},
     "typer": {"cli"},
     "rich": {"cli", "observe", "sinks"},
 }

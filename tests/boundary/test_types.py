@@ -16,7 +16,10 @@ HOME = "types/"
 ORACLE = "testing/oracle/"
 """It shares nothing with what it judges."""
 
-TABLES = {"front/text/place.py": "names that people may have meant"}
+TABLES = {
+    "front/text/place.py": "names that people may have meant",
+    "sinks/postgres/types.py": "which of PostgreSQL's types each is",
+}
 """Modules that list types, and why."""
 
 NAMES = {*map(str, PLAIN), "DECIMAL", "INTERVAL", "ARRAY", "MAP", "STRUCT", "VOID", "UNKNOWN"}
@@ -31,6 +34,10 @@ KEPT = {
     "engine/local/tables.py": "types of DuckDB's",
     "kernel/aggregate.py": "types of DuckDB's",
     "engine/spark/sources/scan.py": "what Spark answers, for Spark's SQL",
+    **{
+        f"sinks/postgres/{module}.py": "types of PostgreSQL's"
+        for module in ("moving", "part", "sink", "target", "types")
+    },
 }
 """Modules in which something that is called a type is a text, and why."""
 

@@ -53,6 +53,7 @@ def tick(number: int, **account: int) -> SimpleNamespace:
         holding={},
         idle=(),
         missing_deletes=(),
+        heavy={},
     )
     return SimpleNamespace(tick=number, queries={"q": query}, rows_in={"a": counts["in"]})
 

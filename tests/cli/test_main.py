@@ -116,10 +116,12 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
     assert found.status == 0, found.err
     assert engine.called == {
         "rebuild": False,
+        "store": None,
         "accept_loss": (),
         "inferred": {},
         "set_aside_newer_parts": False,
         "change_queries": False,
+        "keep_ticks": 2,
         "checkpoint": "cp",
         "partitions": 3,
         "trigger": "2 seconds",

@@ -168,6 +168,22 @@ def test_ctrl_c_at_any_time_is_quiet(with_data, after_s):
     assert (process.returncode, said) in [(130, ""), (-signal.SIGINT, ""), (0, "")]
 
 
+def test_ctrl_c_within_a_class_that_is_being_made_is_quiet(watersmeet, job, monkeypatch):
+    """Python 3.11 wraps what is raised there, as of libraries that are loaded by a command."""
+
+    def interrupted(*args):
+        class Attribute:
+            def __set_name__(self, owner, name):
+                raise KeyboardInterrupt
+
+        class Model:
+            field = Attribute()
+
+    monkeypatch.setattr(sys.modules["watersmeet.cli.main"], "text_of", interrupted)
+    ended = watersmeet("explain", job)
+    assert (ended.status, ended.err) == (130, "")
+
+
 def test_an_ignored_ctrl_c_stays_ignored(job):
     """As of ``nohup`` and of what a shell puts into the background."""
     code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);" + START.replace(

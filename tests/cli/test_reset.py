@@ -22,9 +22,11 @@ CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' 
 CREATE SINK out WITH ('connector' = 'file', 'path' = 'out');
 CREATE SINK late WITH ('connector' = 'file', 'path' = 'late');
 CREATE SINK topic WITH ('connector' = 'kafka', 'bootstrap.servers' = 'x:1', 'topic' = 'y');
+CREATE SINK rows WITH ('connector' = 'postgres', 'url' = 'postgresql://db/x', 'table' = 't');
 SET late_output = late;
 INSERT INTO out SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 3;
 INSERT INTO topic SELECT x.t FROM a x;
+INSERT INTO rows SELECT x.t FROM a x;
 """
 
 
@@ -102,6 +104,7 @@ def test_reset_names_what_goes_and_what_stays(watersmeet, left, engine):
         "what is not its own stays: notes.txt)",
         f'  sink "late": {left.late} (2 parts, and what was set aside of it)',
         '  stays: sink "topic": what was sent to Kafka',
+        '  stays: sink "rows": the rows of its table',
         "removed: the job begins anew when it is run",
     ]
     assert [path.name for path in left.out.iterdir()] == ["notes.txt"]

@@ -46,7 +46,7 @@ def ran(tmp_path: Path) -> Path:
 
 def test_rows_and_files_and_who_has_them(watersmeet, ran, monkeypatch):
     monkeypatch.chdir(ran)
-    told = json.loads(watersmeet("state", "job.sql", "--json").out)
+    told = json.loads(watersmeet("state", "show", "job.sql", "--json").out)
     manifest = load_newest(LocalStore(".watersmeet/job/state"))
     assert manifest is not None
     assert (told["tick"], told["finished"], told["differences"]) == (2, False, [])
@@ -68,7 +68,7 @@ def test_rows_and_files_and_who_has_them(watersmeet, ran, monkeypatch):
     runs = {live.run.name: live.run.nbytes for live in manifest.runs()}
     assert (told["files"], told["bytes"]) == (len(runs), sum(runs.values()))
     assert told["bytes"] < sum(side["bytes"] for side in told["kept"])
-    shown = watersmeet("state", "job.sql", "--checkpoint", ".watersmeet/job")
+    shown = watersmeet("state", "show", "job.sql", "--checkpoint", ".watersmeet/job")
     assert (shown.status, shown.err) == (0, "")
     assert "as of tick 2 (" in shown.out
     assert "first/a is kept together with second/a\n" in shown.out
@@ -81,7 +81,7 @@ def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
     text += "INSERT INTO first SELECT b.k FROM b JOIN c ON b.k = c.k AND c.t BETWEEN b.t AND b.t + 1;\n"
     text += insert("second", "LEFT JOIN").replace(" a ", " b x ").replace("a.", "x.").replace("third", "x")
     Path("job.sql").write_text(text)
-    told = json.loads(watersmeet("state", "job.sql", "--json").out)
+    told = json.loads(watersmeet("state", "show", "job.sql", "--json").out)
     assert told["differences"] == [
         'query "first" is changed: it would begin anew',
         'query "second" is changed: it would begin anew',
@@ -89,7 +89,7 @@ def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
         'source "a" is read no more',
         'source "c" is new to the job: it is read as by a job that begins',
     ]
-    assert "another one than that of the state" in watersmeet("state", "job.sql").out
+    assert "another one than that of the state" in watersmeet("state", "show", "job.sql").out
 
 
 CHANGES = """
@@ -113,7 +113,7 @@ def test_rows_that_one_query_keeps_for_another(watersmeet, tmp_path, monkeypatch
     job.tick(
         {"x": [({"k": n, "d": 1}, 1) for n in range(5)], "z": [({"k": n, "g": "a"}, 1) for n in range(3)]}
     )
-    told = json.loads(watersmeet("state", "job.sql", "--json").out)
+    told = json.loads(watersmeet("state", "show", "job.sql", "--json").out)
     sides = {(side["query"], side["input"]): side for side in told["kept"]}
     assert {name: side["rows"] for name, side in sides.items()} == {
         ("rows", "x"): 5, ("rows", "z"): 3, ("rows", "z.z"): 3, ("sums", "a with b"): 1,
@@ -127,6 +127,6 @@ def test_rows_that_one_query_keeps_for_another(watersmeet, tmp_path, monkeypatch
 def test_no_state_is_an_error(watersmeet, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("job.sql").write_text(DECLARED + insert("first"))
-    refused = watersmeet("state", "job.sql")
+    refused = watersmeet("state", "show", "job.sql")
     assert refused.status == 2
     assert "no tick was committed" in refused.err

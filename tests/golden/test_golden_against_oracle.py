@@ -31,6 +31,7 @@ NOT_HERE = {
     "residual_by_spark": "Spark computes its condition",
     "groups": "the oracle groups over windows alone",
     "window_changes": "streams of changes: tests/oracle/test_window_changes.py",
+    "session_changes": "streams of changes: tests/oracle/test_window_changes.py",
     "final_windows": "streams of changes: tests/laws/test_final_windows.py",
     "ranks": "above what is numbered this oracle has no group: tests/oracle/test_ranks.py",
     "windows": "Spark computes percentile_approx",

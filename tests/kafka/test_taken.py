@@ -9,7 +9,7 @@ import pytest
 from tests.engine.spark.running import Running
 from watersmeet.engine.spark.tick.taken import Takings, Took
 from watersmeet.errors import EngineError
-from watersmeet.sinks.kafka import KafkaSink
+from watersmeet.sinks.kafka.sent import SentSink
 from watersmeet.spec.model import Sink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -18,7 +18,8 @@ ROWS = 50
 JOB = """
 CREATE MAPPING f (k BIGINT, t BIGINT, WATERMARK FOR t AS t - 100000)
   TYPE File OPTIONS ('path' = '{path}', 'format' = 'json');
-CREATE MAPPING out TYPE Kafka OPTIONS ('bootstrap.servers' = '{servers}', 'topic' = '{topic}'{more});
+CREATE MAPPING out TYPE Kafka OPTIONS ('bootstrap.servers' = '{servers}', 'topic' = '{topic}',
+  'delivery' = 'at-least-once'{more});
 INSERT INTO out SELECT k, t FROM f{where};
 """
 
@@ -27,12 +28,12 @@ INSERT INTO out SELECT k, t FROM f{where};
 def write(monkeypatch):
     """Lets a test do something around what the sink does."""
     found = []
-    own = KafkaSink.write
+    own = SentSink.write
 
     def around(self, frame, *told):
         own(self, found[0](frame), *told)
 
-    monkeypatch.setattr(KafkaSink, "write", around)
+    monkeypatch.setattr(SentSink, "write", around)
     return found
 
 
@@ -86,7 +87,7 @@ def test_a_topic_that_was_not_there_before(spark, kafka_broker, tmp_path, write)
 
 def test_a_topic_that_gets_more_partitions(spark, kafka_broker):
     options = {"bootstrap.servers": kafka_broker.bootstrap_servers, "topic": "taken-grows"}
-    sink, takings = KafkaSink(Sink("out", "kafka", options)), Takings(spark)
+    sink, takings = SentSink(Sink("out", "kafka", options)), Takings(spark)
     kafka_broker.create_topic("taken-grows", partitions=1)
 
     def send(partitions):
@@ -106,7 +107,7 @@ def test_a_topic_that_gets_more_partitions(spark, kafka_broker):
 def test_what_others_wrote_into_new_partitions_before_the_tick_is_not_of_it(spark, kafka_broker, monkeypatch):
     monkeypatch.setattr("watersmeet.engine.spark.tick.taken._WAIT_S", 0.5)
     options = {"bootstrap.servers": kafka_broker.bootstrap_servers, "topic": "taken-others"}
-    sink, takings = KafkaSink(Sink("out", "kafka", options)), Takings(spark)
+    sink, takings = SentSink(Sink("out", "kafka", options)), Takings(spark)
     kafka_broker.create_topic("taken-others", partitions=1)
 
     def send(rows, partition=0):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
-from watersmeet.kernel.windows import closing, sessions, window_times
+from watersmeet.kernel.windows import closing, live_sessions, sessions, window_times
 from watersmeet.watermark.windows import release_limit
 
 
@@ -78,3 +78,18 @@ def test_a_gap_apart_is_one_session():
     ends = np.array([MIN_TIME, MAX_TIME - 2, MAX_TIME])
     assert sessions(ends, np.array([False, True, True]), MAX_TIME).tolist() == [0, 1, 1]
     assert sessions(np.array([], dtype=np.int64), np.array([], dtype=bool), 3).tolist() == []
+
+
+def test_sessions_are_those_of_times_at_which_rows_are_left() -> None:
+    keys = np.array([7, 7, 7, 7, 9, 7, 9])
+    times = np.array([5, 1, 3, 3, 3, 9, 4])
+    there = live_sessions(keys, times, np.array([1, 2, 1, -1, 1, 1, -2]), 3)
+    assert there.numbers.tolist() == [1, 0, -1, -1, 3, 2, -1]
+    assert (there.starts.tolist(), there.lasts.tolist()) == ([1, 5, 9, 3], [1, 5, 9, 3])
+    assert keys[there.firsts].tolist() == [7, 7, 7, 9]
+    there = live_sessions(keys, times, np.array([1, 2, 1, 0, 1, 1, 1]), 3)
+    assert there.numbers.tolist() == [0, 0, 0, 0, 2, 1, 2]
+    assert (there.starts.tolist(), there.lasts.tolist()) == ([1, 9, 3], [5, 9, 4])
+    nothing = np.zeros(0, dtype=np.int64)
+    assert len(live_sessions(nothing, nothing, nothing, 3).starts) == 0
+    assert live_sessions(keys, times, np.zeros(7, dtype=np.int64), 3).numbers.tolist() == [-1] * 7

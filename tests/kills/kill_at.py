@@ -26,6 +26,8 @@ from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.tick import Ticks
 from watersmeet.sinks.files import FileSink
+from watersmeet.sinks.kafka.sink import KafkaSink
+from watersmeet.sinks.postgres.sink import PostgresSink
 
 
 def die(*_: object) -> None:
@@ -43,17 +45,18 @@ def kill_at(point: str, tick: int) -> None:
 
     run, intend = Ticks.run, Checkpoint.intend
     advance, commit = TickDriver.advance, TickDriver.commit
-    write, publish, feed = SinkFrame.write, FileSink.publish, FeedFrame.run
+    write, feed = SinkFrame.write, FeedFrame.run
+    publishes = {kind: kind.publish for kind in (FileSink, KafkaSink, PostgresSink)}
 
     def patched_run(self, reports, clock_us, *, end=False, **others):
         now["ending"], now["published"] = end, 0
         now["sinks"] = len(self._outputs.sinks)
         return run(self, reports, clock_us, end=end, **others)
 
-    def patched_intend(self, intent):
+    def patched_intend(self, intent, *others, **named):
         if point == "caught-up" and intent.end:
             die()
-        intend(self, intent)
+        intend(self, intent, *others, **named)
         if point == "intended" and intent.end:
             die()
 
@@ -75,22 +78,24 @@ def kill_at(point: str, tick: int) -> None:
         return found
 
     def patched_publish(self, insert, number, attempt, identity):
-        found = publish(self, insert, number, attempt, identity)
+        found = publishes[type(self)](self, insert, number, attempt, identity)
         now["published"] += 1
         wanted = {"half-published": 1, "untold": now["sinks"] - 1, "published": now["sinks"]}.get(point)
         if now["published"] == wanted and is_time(number):
             die()
         return found
 
-    def patched_commit(self, host=None, published=()):
-        commit(self, host, published)
+    def patched_commit(self, *told):
+        commit(self, *told)
         if point == "committed" and is_time(self.tick):
             die()
 
     Ticks.run = patched_run
     Checkpoint.intend = patched_intend
     TickDriver.advance, TickDriver.commit = patched_advance, patched_commit
-    SinkFrame.write, FileSink.publish, FeedFrame.run = patched_write, patched_publish, patched_feed
+    SinkFrame.write, FeedFrame.run = patched_write, patched_feed
+    for kind in publishes:
+        kind.publish = patched_publish
 
 
 if __name__ == "__main__":

@@ -458,9 +458,9 @@ def test_what_is_left_out_of_a_table_cannot_be_had() -> None:
         for name in ("first", "third")
     )
     kept = {
-        "SELECT x.k, x.n, y.g FROM x JOIN y ON x.k = y.k": "no other query keeps them",
-        "SELECT v.k, v.n FROM (SELECT * FROM x WHERE g > 1) v": "no other query keeps them",
-        "SELECT v.k FROM (SELECT k FROM x) v FULL JOIN y ON v.k <=> y.k": r"lack x\.g, x\.n",
+        "SELECT x.k, x.n, y.g FROM x JOIN y ON x.k = y.k": '"first" keeps none with NULL',
+        "SELECT v.k, v.n FROM (SELECT * FROM x WHERE g > 1) v": '"first" keeps those alone that meet',
+        "SELECT v.k FROM (SELECT k FROM x) v FULL JOIN y ON v.k <=> y.k": "lack g, n",
     }
     for select, why in kept.items():
         store, first = MemoryStore(), f"INSERT INTO first {select} EMIT CHANGES;\n"

@@ -1,5 +1,6 @@
-"""Jobs of changes whose queries come, go, change and change places: what each query puts out adds up to what
-it adds up to alone, whoever makes its rows, and whatever it was given when it came.
+"""Jobs of changes whose queries and indexes come, go, change and change places: what each query puts out adds
+up to what it adds up to alone, whoever makes its rows, whatever it was given when it came, and wherever it
+looks rows up.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CREATE TABLE t (a BIGINT, g BIGINT, c BIGINT, d INT)
 CREATE VIEW w AS SELECT g, count(*) AS n, sum(v) AS s FROM p GROUP BY g;
 """
 WHOLE = ("SELECT k, g, v FROM p", "SELECT a, g FROM t")
-"""They stay: of their rows are those that queries are given which come."""
+"""They stay, unless an index does: of their rows are those that queries are given which come."""
 QUERIES = (
     *WHOLE,
     "SELECT p.k, t.a FROM p JOIN t ON p.g = t.g",
@@ -46,10 +47,15 @@ QUERIES = (
     " WHERE rn <= 2",
     "SELECT p.k, t.a FROM p LEFT JOIN t ON p.g <=> t.g",
     "SELECT p.k, q.k AS l, t.c FROM p JOIN p q ON p.g = q.g JOIN t ON t.a = q.k",
+    "SELECT p.k, t.a, t.c + 1 AS d FROM p JOIN t ON p.g = t.g WHERE t.c > 1 AND p.v < 4",
+    "SELECT t.g + 1 AS h, count(*) AS n FROM t WHERE a > 2 GROUP BY t.g + 1",
+    "SELECT p.k, t.a FROM p LEFT JOIN t ON p.g = CAST(t.g AS INT) + 1 AND t.a > 1",
 )
 
+INDEXES = ("p (g)", "p (g) INCLUDE (v)", "p (k), (g)", "t (g)", "t (g), (a)", "t (a), (g)")
+
 Chosen = dict[str, str]
-"""The queries of a job by the names of their INSERTs, in its order."""
+"""The queries of a job by the names of their INSERTs, in its order; of indexes what they are of."""
 Rows = dict[str, list[tuple[dict[str, Any], int]]]
 
 
@@ -80,7 +86,9 @@ class Changing:
 
 def opened(chosen: Chosen, store: MemoryStore, partitions: int, *, change: bool = False) -> LocalJob:
     text = DECLARED + "".join(
-        f"CREATE TABLE {name} WITH ('connector' = 'file', 'path' = 'out/{name}', 'format' = 'json');\n"
+        f"CREATE INDEX {name} ON {query};\n"
+        if query in INDEXES
+        else f"CREATE TABLE {name} WITH ('connector' = 'file', 'path' = 'out/{name}', 'format' = 'json');\n"
         f"INSERT INTO {name} {query};\n"
         for name, query in chosen.items()
     )
@@ -115,13 +123,21 @@ def net(total: Counter[str]) -> dict[str, int]:
 
 def changed(draw: random.Random, chosen: Chosen) -> Chosen:
     """Some go, one changes or comes, and all may stand in another order."""
-    stay = {name: query for name, query in chosen.items() if query in WHOLE or draw.random() < 0.75}
+    stay = {
+        name: query for name, query in chosen.items() if draw.random() < (0.85 if query in INDEXES else 0.75)
+    }
+    for query in WHOLE:  # a source that nobody reads would come back with all of its rows
+        if not any(other in INDEXES and other[0] == query[-1] for other in stay.values()):
+            stay[f"whole_{query[-1]}"] = query
     for name, query in stay.items():
-        if query not in WHOLE and draw.random() < 0.2:
+        if query not in WHOLE and query not in INDEXES and draw.random() < 0.2:
             stay[name] = draw.choice(QUERIES[len(WHOLE) :])
     free = [f"o{n}" for n in range(6) if f"o{n}" not in stay]
     if free and draw.random() < 0.6:
         stay[draw.choice(free)] = draw.choice(QUERIES[len(WHOLE) :])
+    free = [f"i{n}" for n in range(3) if f"i{n}" not in stay]
+    if free and draw.random() < 0.4:
+        stay[draw.choice(free)] = draw.choice(INDEXES)
     names = list(stay)
     draw.shuffle(names)
     return {name: stay[name] for name in names}
@@ -129,15 +145,17 @@ def changed(draw: random.Random, chosen: Chosen) -> Chosen:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_each_query_adds_up_to_what_it_is_alone(seed: int, chunk: int) -> None:
-    changes = compared = 0
+    changes = compared = beside = 0
     other_rows = set[tuple[int, str]]()
     for number in range(seed + chunk, seed + CASES, CHUNKS):
         draw, history = random.Random(number), list[Rows]()
         tables, store = Changing(draw), MemoryStore()
         chosen = dict(zip(("whole_p", "whole_t"), WHOLE, strict=True))
-        chosen = changed(draw, {**chosen, "o0": draw.choice(QUERIES), "o1": draw.choice(QUERIES)})
+        more = {f"i{n}": draw.choice(INDEXES) for n in range(2)}
+        chosen |= {"o0": draw.choice(QUERIES), "o1": draw.choice(QUERIES)}
+        chosen = changed(draw, {**more, **chosen})
         job = opened(chosen, store, draw.choice([1, 3]))
-        totals = {name: Counter[str]() for name in chosen}
+        totals = {name: Counter[str]() for name, query in chosen.items() if query not in INDEXES}
         for tick in range(TICKS):
             if tick and draw.random() < 0.35:
                 other = changed(draw, chosen)
@@ -148,6 +166,12 @@ def test_each_query_adds_up_to_what_it_is_alone(seed: int, chunk: int) -> None:
                 else:
                     job, changes = again, changes + 1
                     for query in job.plan.queries:
+                        if query.is_index:
+                            continue
+                        beside += any(
+                            told.startswith(f'query "{query.name}" begins') and "looks them up" in told
+                            for told in job.driver.said
+                        )
                         if before.get(query.name) != query.fingerprint:
                             totals[query.name] = Counter()
                         elif chosen[query.name] != other[query.name]:  # it goes on with another projection
@@ -156,10 +180,10 @@ def test_each_query_adds_up_to_what_it_is_alone(seed: int, chunk: int) -> None:
             rows = tables.tick()
             history.append(rows)
             out = ticked(job, tick, rows)
-            for name in chosen:
+            for name in totals.keys() & out.keys():
                 added(totals[name], out[name])
         for name, query in chosen.items():
-            if (number, name) in other_rows:
+            if (number, name) in other_rows or query in INDEXES:
                 continue
             alone, total = opened({name: query}, MemoryStore(), 1), Counter[str]()
             for tick, rows in enumerate(history):
@@ -167,4 +191,5 @@ def test_each_query_adds_up_to_what_it_is_alone(seed: int, chunk: int) -> None:
             compared += 1
             assert net(totals[name]) == net(total), f"random-{number}, {name}: {query}"
     assert changes > CASES // CHUNKS
+    assert beside >= CASES // CHUNKS // 2, beside
     assert compared > CASES

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -120,15 +121,21 @@ class Killed(Exception):
 
 
 class Played:
-    """A job over ticks."""
+    """A job over ticks. ``plans``: its texts, by its settings."""
 
-    def __init__(self, texts: list[str], settings: str, rng: random.Random) -> None:
-        self._settings, self._rng = settings, rng
+    def __init__(
+        self,
+        texts: list[str],
+        settings: str,
+        rng: random.Random,
+        plans: Callable[[list[str], str], JobPlan] = planned,
+    ) -> None:
+        self._settings, self._rng, self._plans = settings, rng, plans
         self._store, self._texts, self._changed = MemoryStore(), texts, False
         self.job = self._opened()
 
     def _opened(self, clock_us: int = 0) -> LocalJob:
-        plan = planned(self._texts, self._settings)
+        plan = self._plans(self._texts, self._settings)
         return LocalJob(plan, self._store, clock_us=clock_us, change_queries=self._changed)
 
     def others(self, texts: list[str], clock_us: int) -> None:
@@ -156,6 +163,7 @@ class Played:
                 "in": dict(told.input_watermarks),
                 "late": told.late,
                 "idle": told.idle,
+                "deletes of nothing": Counter(told.missing_deletes),
                 "total": told.total_rows_out,
             }
             for name, told in result.result.queries.items()
@@ -176,29 +184,40 @@ class Played:
         self.job.partitions = self._rng.choice([1, 2, 3])
 
 
+def check_each_as_alone(
+    number: int,
+    rng: random.Random,
+    texts: list[str],
+    ticks: Ticks,
+    plans: Callable[[list[str], str], JobPlan] = planned,
+) -> None:
+    """A job of all ``texts`` puts out, keeps and tells of each what one of that alone does, tick by tick."""
+    live, changes = list(texts), rng.randrange(1, len(ticks))
+    settings = rng.choice(["", "SET allowed_lateness = 3;\n", "SET watermark_rule = limit;\n"])
+    alone = [Played([text], settings, rng, plans) for text in texts]
+    together = Played(live, settings, rng, plans)
+    for tick, rows in enumerate(ticks):
+        clock_us, end = tick * 7 * SECOND, tick == len(ticks) - 1
+        rough = rng.choice(["", "", "opened", "fails"])
+        if tick == changes and rng.random() < 0.7:
+            live, rough = rng.sample(live, rng.choice([len(live), len(live) - 1])), "opened"
+            together.others(live, clock_us)
+        found = together.tick(rows, clock_us, end=end, rough=rough)
+        for place, own in enumerate(alone):
+            expected = own.tick(rows, clock_us, end=end, rough=rough)[f"out{place}"]
+            if texts[place] in live:
+                for what, told in expected.items():
+                    said = f"random-{number}, tick {tick + 1}, {what}: {''.join(live)}"
+                    assert found[f"out{place}"][what] == told, said
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_each_query_is_what_it_is_alone(seed: int, chunk: int) -> None:
     for number in range(seed + chunk, seed + CASES, CHUNKS):
         rng = random.Random(number)
         texts = draw_queries(rng)
         ticks = draw_ticks(rng)
-        live, changes = list(texts), rng.randrange(1, len(ticks))
-        settings = rng.choice(["", "SET allowed_lateness = 3;\n", "SET watermark_rule = limit;\n"])
-        alone = [Played([text], settings, rng) for text in texts]
-        together = Played(live, settings, rng)
-        for tick, rows in enumerate(ticks):
-            clock_us, end = tick * 7 * SECOND, tick == len(ticks) - 1
-            rough = rng.choice(["", "", "opened", "fails"])
-            if tick == changes and rng.random() < 0.7:
-                live, rough = rng.sample(live, rng.choice([len(live), len(live) - 1])), "opened"
-                together.others(live, clock_us)
-            found = together.tick(rows, clock_us, end=end, rough=rough)
-            for place, own in enumerate(alone):
-                expected = own.tick(rows, clock_us, end=end, rough=rough)[f"out{place}"]
-                if texts[place] in live:
-                    for what, told in expected.items():
-                        said = f"random-{number}, tick {tick + 1}, {what}: {''.join(live)}"
-                        assert found[f"out{place}"][what] == told, said
+        check_each_as_alone(number, rng, texts, ticks)
 
 
 def test_what_is_drawn(seed: int) -> None:
@@ -353,7 +372,7 @@ def test_queries_that_kept_their_own_go_on(monkeypatch: pytest.MonkeyPatch) -> N
     apart = planned(texts)
     plan = watersmeet.plan_job(watersmeet.parse_job(SOURCES + "".join(texts)))
     with monkeypatch.context() as patched:
-        patched.setattr("watersmeet.plan.taken._is_of_streams", lambda query: False)
+        patched.setattr("watersmeet.plan.taken._is_of_streams", lambda query, final: False)
         apart = planned(texts)
         assert takes(apart) == [False, False]
         job = LocalJob(apart, store)

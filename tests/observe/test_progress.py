@@ -13,6 +13,7 @@ from watersmeet.event_time import ENDED, MAX_TIME, NEVER, shown_time
 from watersmeet.observe.held import Held, Waiting
 from watersmeet.observe.progress import (
     Backlog,
+    HeavyKey,
     InputReport,
     JsonProgress,
     LiveProgress,
@@ -186,3 +187,19 @@ def test_what_is_not_read_yet_is_said_where_it_is_known():
     assert TickReport(1, 0.5, (), {}, {}, backlog=backlog | {"b": Backlog(7, "rows")}).behind == (
         "1,203 files + 7 rows"
     )
+
+
+def test_a_hot_key_is_told_of_once_when_it_has_become_hot():
+    def tick(share: float, rows: int) -> TickReport:
+        heavy = (HeavyKey("k = 7", rows, share),)
+        return TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, heavy_keys=heavy),), {}, {})
+
+    out, live_out = io.StringIO(), io.StringIO()
+    plain = PlainProgress(out)
+    with LiveProgress(Console(file=live_out, width=120, force_terminal=True), "job") as live:
+        for report in (tick(0.09, 90_000), tick(0.5, 9_999), tick(0.12, 12_000), tick(0.3, 30_000)):
+            plain.update(report)
+            live.update(report)
+    said = "o: hot key, 12% of 100,000 rows: k = 7"
+    assert [line for line in out.getvalue().splitlines() if "hot" in line] == [said]
+    assert live_out.getvalue().count("hot key") == 1

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check, differences
-from tests.support.random_window_changes import random_changing_windows
+from tests.support.random_window_changes import random_changing_sessions, random_changing_windows
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
@@ -48,10 +48,23 @@ def test_engine_agrees(seed: int, chunk: int) -> None:
 def test_engine_agrees_on_final_rows(seed: int, chunk: int) -> None:
     for number in range(seed + chunk, seed + CASES, CHUNKS):
         partitions = PARTITIONS[(number // 2) % len(PARTITIONS)]
-        check(_final(number), partitions, "borders" if number % 2 else None, disagreements)
+        final = _final(random_changing_windows(number))
+        check(final, partitions, "borders" if number % 2 else None, disagreements)
 
 
-def _final(number: int) -> dict[str, Any]:
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_engine_agrees_on_sessions(seed: int, chunk: int) -> None:
+    for number in range(seed + chunk, seed + CASES, CHUNKS):
+        partitions = PARTITIONS[(number // 2) % len(PARTITIONS)]
+        case = random_changing_sessions(number)
+        for each in (case, _final(case)):
+            check(each, partitions, "borders" if number % 2 else None, disagreements)
+
+
+def _final(case: dict[str, Any]) -> dict[str, Any]:
     """The same case, of which final rows are asked."""
-    case = random_changing_windows(number)
-    return {**case, "case": f"final-{number}", "options": {**case["options"], "output_mode": "append"}}
+    return {
+        **case,
+        "case": f"final-{case['case']}",
+        "options": {**case["options"], "output_mode": "append"},
+    }

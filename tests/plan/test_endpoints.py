@@ -156,7 +156,7 @@ def test_all_problems_of_all_files_at_once():
         JOB.format(
             a="",
             b=", 'path' = 'in/b', 'format' = 'orc'",
-            out=", 'path' = 's3://x/y'",
+            out=", 'path' = 'hdfs://x/y'",
             late=", 'pth' = 'x'",
         )
     )
@@ -288,7 +288,7 @@ def test_records_that_nobody_acknowledges_are_refused(option):
     (refused,) = refusals(sql)
     assert refused.code == "wrong-option"
     assert "may be lost" in refused.hint
-    assert refusals(sql.replace("' 0'", "'1'")) == []
+    assert refusals(sql.replace("' 0'", "'1', 'delivery' = 'at-least-once'")) == []
 
 
 @pytest.mark.parametrize("where", ["out", "late"])
@@ -321,3 +321,79 @@ def test_rows_of_ticks_have_a_sink_of_their_own(name, others):
 def test_rows_of_ticks_may_have_a_sink():
     own = "CREATE TABLE ticks WITH ('connector' = 'file', 'path' = 'results/ticks');"
     assert refusals(own + files() + "SET progress_output = ticks;") == []
+
+
+ROWS = "CREATE TABLE a (k BIGINT, v BIGINT, t TIMESTAMP) WITH ('connector' = 'memory');"
+KEYED = {
+    "postgres": "'connector' = 'postgres', 'url' = 'postgresql://db/s', 'table' = 't'",
+    "delta": "'connector' = 'delta', 'path' = 'tables/t'",
+    "iceberg": "'connector' = 'iceberg', 'table' = 'n.t', 'catalog.uri' = 'https://c/x'",
+    "kafka": "'connector' = 'kafka', 'topic' = 't', 'bootstrap.servers' = 'h:1', 'format' = 'upsert-json'",
+}
+
+
+def declared_sink(name: str, options: str, key: str = "k BIGINT, PRIMARY KEY (k) NOT ENFORCED") -> str:
+    return f"CREATE SINK {name} ({key}) WITH ({options});"
+
+
+def refused_of(text: str) -> list[str]:
+    try:
+        plan_job(parse_job(text))
+    except SeveralErrors as error:
+        return [one.message for one in error.errors]
+    except WatersmeetError as error:
+        return [error.message]
+    return []
+
+
+@pytest.mark.parametrize("connector", KEYED)
+def test_two_inserts_by_one_key_are_refused(connector):
+    sinks = declared_sink("x", KEYED[connector])
+    insert = "INSERT INTO x SELECT k FROM a EMIT CHANGES;"
+    assert refused_of(f"{ROWS} {sinks} {insert}") == []
+    (said,) = refused_of(f"{ROWS} {sinks} {insert} {insert.replace('FROM a', 'FROM a WHERE k > 3')}")
+    assert '2 INSERTs go to "x", which has a PRIMARY KEY' in said
+
+
+@pytest.mark.parametrize(
+    ("connector", "change", "same"),
+    [
+        ("postgres", ("'t'", "'s.t'"), False),
+        ("delta", ("tables/t", "./tables/../tables/t/"), True),
+        ("delta", ("tables/t", "tables/t2"), False),
+        ("delta", ("tables/t", "s3://b/tables/t"), False),
+        ("iceberg", ("c/x", "c/x/"), True),
+        ("iceberg", ("n.t", "n.t2"), False),
+        ("iceberg", ("c/x'", "c/x', 'catalog.warehouse' = 'other'"), False),
+        ("iceberg", ("c/x'", "c/x', 'catalog.token' = 'other'"), True),
+        ("kafka", ("h:1", "g:1,h:1"), True),
+        ("kafka", ("'t'", "'t2'"), False),
+    ],
+)
+def test_two_sinks_of_one_target(connector, change, same):
+    sinks = declared_sink("x", KEYED[connector]) + declared_sink("y", KEYED[connector].replace(*change))
+    inserts = "INSERT INTO x SELECT k FROM a EMIT CHANGES; INSERT INTO y SELECT k FROM a EMIT CHANGES;"
+    said = refused_of(f"{ROWS} {sinks} {inserts}")
+    assert [text.partition(", ")[0].rpartition(" ")[0] for text in said] == (
+        ['"x" and "y" write to one'] if same else []
+    )
+
+
+def test_two_paths_of_one_table_in_s3():
+    sinks = "".join(
+        declared_sink(name, f"'connector' = 'delta', 'path' = '{path}'")
+        for name, path in (("x", "s3a://b/t/u"), ("y", "s3://b/t//u/"))
+    )
+    inserts = "INSERT INTO x SELECT k FROM a EMIT CHANGES; INSERT INTO y SELECT k FROM a EMIT CHANGES;"
+    (said,) = refused_of(f"{ROWS} {sinks} {inserts}")
+    assert '"x" and "y" write to one table' in said
+
+
+@pytest.mark.parametrize("connector", ["postgres", "delta", "iceberg"])
+@pytest.mark.parametrize("name", ["_diff", "_TICK"])
+def test_columns_with_names_of_changes_do_not_vanish_in_tables_by_a_key(connector, name):
+    key = f"k BIGINT, `{name}` BIGINT, PRIMARY KEY (k) NOT ENFORCED"
+    text = f"{ROWS} {declared_sink('x', KEYED[connector], key)} INSERT INTO x SELECT k, v AS `{name}` FROM a"
+    (said,) = refused_of(text)
+    assert f'the column "{name}"' in said
+    assert "PRIMARY KEY" in said

@@ -63,6 +63,7 @@ def test_what_is_taken():
     }  # fmt: skip
     assert source_option_problems(source(**taken)) == []
     written = {"key": "k", "acks": "all", "kafka.linger.ms": "5", "compression.type": "zstd", "ACKS": "1"}
+    written["delivery"] = "at-least-once"
     assert sink_option_problems(sink(**written)) == []
 
 

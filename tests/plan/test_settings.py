@@ -81,6 +81,9 @@ def test_what_rows_depend_on_counts_and_is_named(old, new, named):
     ("old", "new"),
     [
         ("", "SET max_rows = 1000;"),
+        ("", "SET max_bytes = '1 GB';"),
+        ("", "SET max_rows_per_key = 1000;"),
+        ("", "SET max_output_per_tick = 1000;"),
         ("", "SET partitions = 7;"),
         ("'format' = 'csv'", "'format' = 'csv', 'maxFilesPerTrigger' = '3'"),
         ("'format' = 'csv'", "'format' = 'csv', 'rows_per_second' = '3'"),

@@ -13,7 +13,7 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, LookupPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import JoinKind
-from watersmeet.spec.secrets import Secret, guarded, without_secrets
+from watersmeet.spec.secrets import Secret, guarded, public, without_secrets
 
 DECLARED = """
 CREATE TABLE a (t BIGINT, k STRING, v INT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
@@ -140,3 +140,21 @@ def test_no_password_is_shown():
         without_secrets("jdbc:x://h/d?user=u&Password=p;token=t")
         == "jdbc:x://h/d?user=u&Password=***;token=***"
     )
+    for url in ("postgresql://me:p@ss@host/db", "postgresql://me:p@@host/db?api_key=x"):
+        assert without_secrets(url).startswith("postgresql://***@host/db")
+    assert without_secrets("https://h/d?api_key=x&b=1") == "https://h/d?api_key=***&b=1"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["catalog.header.Authorization", "catalog.header.x-auth", "authorization", "api.key", "apiKey",
+     "adls.account-key", "AccountKey", "adls.connection-string"],
+)  # fmt: skip
+def test_names_of_secrets(name):
+    assert public(name, "hush") == "***"
+    assert isinstance(guarded(name, "hush"), Secret)
+
+
+@pytest.mark.parametrize("name", ["header", "catalog.headers", "key.format", "path", "key.columns"])
+def test_names_of_no_secrets(name):
+    assert public(name, "x") == "x"

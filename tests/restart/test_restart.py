@@ -205,7 +205,7 @@ def test_killed_between_the_manifest_and_the_deletion(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(driver_module, "collect_garbage", killed)
+        patch.setattr(driver_module.KeptTicks, "commit", killed)
         with pytest.raises(Killed):
             LocalJob(plan, store).tick(ticks()[1])
     again = LocalJob(plan, store)
@@ -288,7 +288,8 @@ def test_a_changed_query_is_refused(stored: LocalStore, other: str) -> None:
 def test_changed_sources_are_refused(plan: JobPlan, stored: LocalStore) -> None:
     manifest = LocalJob(plan, stored).driver.manifest
     assert manifest is not None
-    swapped = manifest.model_copy(update={"sources": list(reversed(manifest.sources)), "tick": 3})
+    changes = {"sources": list(reversed(manifest.sources)), "tick": 3, "follows": manifest.writer}
+    swapped = manifest.model_copy(update=changes)
     driver_module.commit(stored, swapped)
     error = refused(plan, stored)
     assert error.code == "changed-sources"

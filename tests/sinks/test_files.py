@@ -327,7 +327,7 @@ def test_csv_that_may_have_rows_is_never_dropped(tmp_path, options, text):
     ("options", "code"),
     [
         ({}, "missing-option"),
-        ({"path": "s3://bucket/x"}, "file-system-not-supported"),
+        ({"path": "hdfs://host/x"}, "file-system-not-supported"),
         ({"path": "x", "format": "orc"}, "unknown-format"),
     ],
 )

@@ -29,7 +29,7 @@ def kafka(columns, **options):
 
 def test_kafka_json_keeps_nulls_and_has_the_key():
     sink = kafka([("id", "BIGINT"), ("t", "TIMESTAMP")], key="id")
-    assert sink._expressions([("id", BIGINT), ("t", TIMESTAMP)]) == (
+    assert sink._records._expressions([("id", BIGINT), ("t", TIMESTAMP)]) == (
         "CAST(`id` AS STRING)",
         "to_json(struct(*), map('timestampformat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS[XXXXX]',"
         " 'timestampntzformat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS', 'ignorenullfields', 'false'))",
@@ -38,11 +38,14 @@ def test_kafka_json_keeps_nulls_and_has_the_key():
 
 def test_kafka_raw_takes_the_one_column_beside_the_key():
     sink = kafka([("id", "STRING"), ("body", "BINARY")], key="id", format="raw")
-    assert sink._expressions([("id", STRING), ("body", BINARY)]) == ("`id`", "`body`")
+    assert sink._records._expressions([("id", STRING), ("body", BINARY)]) == ("`id`", "`body`")
+
+
+TOLD = {"security.protocol": "SSL", "kafka.linger.ms": "5"}
 
 
 def test_kafka_settings_get_their_prefix():
-    sink = kafka([("id", "BIGINT")], **{"security.protocol": "SSL", "kafka.linger.ms": "5"})
+    sink = kafka([("id", "BIGINT")], delivery="at-least-once", **TOLD)
     assert sink._settings == {
         "kafka.bootstrap.servers": "localhost:9092",
         "kafka.security.protocol": "SSL",

@@ -7,7 +7,8 @@ import pytest
 from watersmeet.errors import StateError
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileList, FileRead
-from watersmeet.state.manifest import Manifest, collect_garbage, commit
+from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.manifest import Manifest, commit
 from watersmeet.state.store import MemoryStore
 
 
@@ -69,12 +70,13 @@ def test_garbage_collection_keeps_what_manifests_name():
     store = MemoryStore()
     lists: list[FileList] = []
     manifests = []
+    kept = KeptTicks(store)
     for tick in range(1, 40):
         lists = file_lists.add(store, lists, files(tick, 1))
         host = {file_lists.KEY: [each.model_dump() for each in lists]}
         manifests.append(Manifest(tick=tick, clock_us=0, fingerprints={}, sources=[], queries={}, host=host))
         commit(store, manifests[-1])
-        collect_garbage(store, manifests[-2:])
+        kept.commit(manifests[-1])
     named = {each.name for m in manifests[-2:] for each in file_lists.lists_of(m.host)}
     assert set(store.names("files")) == named
     assert len(list(file_lists.read(store, lists))) == 39

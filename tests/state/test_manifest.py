@@ -6,13 +6,13 @@ import pytest
 
 from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
+from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import (
     Arrangement,
     LiveRun,
     Manifest,
     NodeState,
     QueryState,
-    collect_garbage,
     commit,
     load_newest,
     manifest_name,
@@ -72,9 +72,9 @@ def test_everything_comes_back_infinities_too():
     )
     written = manifest(3, queries={"q": state}, host={"offsets": {"a": [1, None]}}, finished=True)
     store = MemoryStore()
-    commit(store, written)
+    committed = commit(store, written)
     read = load_newest(store)
-    assert read == written
+    assert read == committed == written.model_copy(update={"writer": committed.writer})
     assert read.queries["q"].inputs["l"].branches[0].partitions["p/0"].greatest == {"t": MIN_TIME, "u": NEVER}
     assert isinstance(read.queries["q"].nodes[0].emitted["r.t"], int)
 
@@ -94,18 +94,18 @@ def test_the_newest_is_loaded_also_beyond_nine():
 
 def test_a_second_process_cannot_commit_the_same_tick():
     store = MemoryStore()
-    commit(store, manifest(4))
+    first = commit(store, manifest(4))
     with pytest.raises(StateError, match="another process") as raised:
         commit(store, manifest(4, live("runs/other")))
     assert raised.value.code == "state-fenced"
-    assert load_newest(store) == manifest(4)
+    assert load_newest(store) == first
 
 
 def test_nor_can_one_that_is_many_ticks_behind():
     """By then the manifest of its tick has been deleted: its name is free again."""
     store = MemoryStore()
     commit(store, manifest(7))
-    collect_garbage(store, [manifest(7)])
+    KeptTicks(store).commit(manifest(7))
     with pytest.raises(StateError, match="another process"):
         commit(store, manifest(4))
     assert store.names("manifests") == [manifest_name(7)]
@@ -162,9 +162,9 @@ def test_files_of_others_among_the_manifests_are_left_alone(tmp_path):
     for name in others:
         (tmp_path / "manifests" / name).write_text("{")
     newest = load_newest(store)
-    assert newest == manifest(3)
+    assert newest.tick == 3
     commit(store, manifest(4))
-    collect_garbage(store, [manifest(3), manifest(4)])
+    KeptTicks(store).commit(manifest(4))
     left = {file.name for file in (tmp_path / "manifests").iterdir()}
     assert left == {*others, "000000000003.json", "000000000004.json"}
 
@@ -174,7 +174,7 @@ def test_what_cannot_be_deleted_is_counted_and_tried_again(tmp_path):
     (tmp_path / "runs" / "a-directory").mkdir(parents=True)
     store.write("runs/orphan", b"x")
     store.write("runs/.nfs0001", b"x")
-    assert collect_garbage(store, []) == 1
+    assert KeptTicks(store).commit(manifest(1)) == 1
     assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == [".nfs0001", "a-directory"]
 
 
@@ -225,7 +225,7 @@ def test_deletion_spares_the_kept_manifests_and_all_that_they_name(kind, tmp_pat
     ]
     for each in history:
         commit(store, each)
-    collect_garbage(store, history[1:])
+    KeptTicks(store).commit(history[-1])
     left = {
         name for folder in ("manifests", "runs", "marks", "aside", "work") for name in store.names(folder)
     }

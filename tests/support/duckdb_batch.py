@@ -35,6 +35,12 @@ def answer(connection: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
     return [dict(zip(names, map(as_json, row), strict=True)) for row in found.fetchall()]
 
 
+def size(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    """How many rows `answer` would give."""
+    counted = connection.execute(f"SELECT count(*) FROM ({as_duckdb(query)})").fetchone()
+    return int(counted[0]) if counted else 0
+
+
 def as_duckdb(query: str) -> str:
     """Spark's SQL as DuckDB takes it: intervals spelt out, null-safe equality by its standard name, SEMI and
     ANTI without LEFT."""

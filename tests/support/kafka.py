@@ -174,6 +174,15 @@ class KafkaBroker:
         admin.create_partitions([NewPartitions(name, total)])[name].result(30)
         self._await(lambda: self._leaders(admin, name) == total, f"partitions of {name} did not come up")
 
+    def config_of(self, name: str) -> dict[str, str]:
+        """What a topic is set to."""
+        from confluent_kafka.admin import ConfigResource
+
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        admin = self._admin()
+        described = admin.describe_configs([resource])[resource].result(30)
+        return {name: str(entry.value) for name, entry in described.items()}
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic and return when it is gone."""
         admin = self._admin()
@@ -299,6 +308,8 @@ class KafkaBroker:
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 1,
             "group.initial.rebalance.delay.ms": 0,
+            # transactions of clients that are gone end when their time is over, and not a while later
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
             # after a kill the controller takes the broker back only once its old session has ended
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,

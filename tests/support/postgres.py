@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.certificates import made
 from watersmeet.errors import WatersmeetError
 
 BINARIES_VARIABLE = "WATERSMEET_POSTGRES_BIN"
@@ -46,6 +47,8 @@ def postgres_binaries() -> Path:
 
 class Postgres:
     """One server; a context manager. ``password``: of the user ``watersmeet``, made anew for each.
+    ``tls``: it takes connections by TLS alone; ``authority`` is the certificate that clients are to trust.
+    ``fsync``: what it confirms is on the disk.
 
     Example::
 
@@ -54,7 +57,9 @@ class Postgres:
             assert server.jdbc_url.startswith("jdbc:postgresql://127.0.0.1:")
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: bool = False, fsync: bool = False) -> None:
+        self._is_tls = tls
+        self._fsync = "on" if fsync else "off"
         self._bin = postgres_binaries()
         self.password = secrets.token_hex(12)
         with socket.socket() as probe:
@@ -64,6 +69,11 @@ class Postgres:
     @property
     def jdbc_url(self) -> str:
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
+
+    @property
+    def url(self) -> str:
+        """With the password."""
+        return f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/postgres"
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="watersmeet-postgres-"))
@@ -75,12 +85,9 @@ class Postgres:
                 "initdb", "-D", self._data, "-U", USER, "-A", "scram-sha-256", "--pwfile", str(secret),
                 "-E", "UTF8", "--locale=C", "--no-sync",
             )  # fmt: skip
-            options = (
-                f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
-                " -c wal_level=logical -c timezone=UTC"
-            )
-            log = str(self._folder / "log")
-            self._do("pg_ctl", "-D", self._data, "-l", log, "-o", options, "-w", "-t", "60", "start")
+            if self._is_tls:
+                self._take_tls_alone()
+            self.start()
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -94,9 +101,44 @@ class Postgres:
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _take_tls_alone(self) -> None:
+        given = made(self._folder / "certificates")
+        self.authority = self._folder / "authority.pem"
+        shutil.copy(given.authority, self.authority)
+        data = Path(self._data)
+        for name, file in (("server.crt", given.certificate), ("server.key", given.key)):
+            shutil.copy(file, data / name)
+            (data / name).chmod(0o600)
+        (data / "pg_hba.conf").write_text(
+            "hostssl all all 127.0.0.1/32 scram-sha-256\nhostnossl all all 127.0.0.1/32 reject\n"
+        )
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.write("ssl = on\n")
+        _hand_over(data)
+
     @property
     def _data(self) -> str:
         return str(self._folder / "data")
+
+    def start(self) -> None:
+        """Start the server, which was stopped."""
+        options = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
+            f" -c fsync={self._fsync}"
+            " -c wal_level=logical -c timezone=UTC"
+        )
+        log = str(self._folder / "log")
+        self._do("pg_ctl", "-D", self._data, "-l", log, "-o", options, "-w", "-t", "60", "start")
+
+    def stop(self, *, crash: bool = False) -> None:
+        """Stop it; ``crash``: it has to recover when it is started, and unlogged tables are empty then."""
+        self._do("pg_ctl", "-D", self._data, "-m", "immediate" if crash else "fast", "-w", "stop")
+
+    def staging(self) -> set[str]:
+        """The tables that rows of sinks wait in."""
+        return set(
+            self.run("SELECT relname FROM pg_class WHERE relname ~ '_watersmeet_[0-9a-f]{16}'").split()
+        )
 
     def run(self, sql: str) -> str:
         """Run statements; what they print. Raises: WatersmeetError with what the server says."""

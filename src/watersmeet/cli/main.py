@@ -19,7 +19,9 @@ from typing import Annotated
 
 import typer
 
+from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
+from watersmeet.cli.state_commands import commands as state_commands
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
@@ -31,6 +33,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(state_commands.app)
+app.command()(state_commands.stop)
 
 
 class Engine(StrEnum):
@@ -53,6 +57,9 @@ Lateness = Annotated[
 Mode = Annotated[str | None, typer.Option(help="append (final rows) or changelog, of queries without EMIT.")]
 Plan = Annotated[str | None, typer.Option(help="Of joins: auto, cascade or delta.")]
 MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
+MaxBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed per join (20 GB).")]
+MaxPerKey = Annotated[str | None, typer.Option(help="Retained rows allowed per key of a join's side.")]
+MaxOutput = Annotated[str | None, typer.Option(help="Rows that a query may put out in a tick.")]
 TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
 NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
 TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
@@ -108,11 +115,18 @@ def run(
             help="Queries may have come to the job, or gone from it, since it ran; the others go on.",
         ),
     ] = False,
+    keep_ticks: Annotated[
+        int | None,
+        typer.Option(min=2, max=10_000, help="Ticks that the state can be restored to, the newest too."),
+    ] = None,
     watermark_rule: Rule = None,
     allowed_lateness: Lateness = None,
     output_mode: Mode = None,
     plan: Plan = None,
     max_rows: MaxRows = None,
+    max_bytes: MaxBytes = None,
+    max_rows_per_key: MaxPerKey = None,
+    max_output_per_tick: MaxOutput = None,
     max_task_memory: TaskMemory = None,
     null_time: NullTime = None,
     time_zone: TimeZone = None,
@@ -153,11 +167,15 @@ def run(
         finish=finish or None,
         set_aside_newer_parts=set_aside_newer_parts or None,
         change_queries=change_queries or None,
+        keep_ticks=keep_ticks,
         watermark_rule=watermark_rule,
         allowed_lateness=allowed_lateness,
         output_mode=output_mode,
         plan=plan,
         max_rows=max_rows,
+        max_bytes=max_bytes,
+        max_rows_per_key=max_rows_per_key,
+        max_output_per_tick=max_output_per_tick,
         max_task_memory=max_task_memory,
         null_time=null_time,
         time_zone=time_zone,
@@ -168,12 +186,12 @@ def run(
     overrides |= settings_of(conf or [])
     try:
         ended = run_text(
-            _text(job),
+            text_of(job),
             str(job),
             overrides,
             Appearance(live, json),
             recovery=Recovery(rebuild_spark_checkpoint, tuple(accept_loss or ())),
-            default_checkpoint=_default_checkpoint(job),
+            default_checkpoint=default_checkpoint(job),
         )
     except OutputError as error:
         raise EngineError(
@@ -189,6 +207,10 @@ def run(
 @app.command()
 def explain(
     job: JobFile,
+    keep_ticks: Annotated[
+        int | None,
+        typer.Option(min=2, max=10_000, help="Ticks that the state can be restored to, the newest too."),
+    ] = None,
     watermark_rule: Rule = None,
     allowed_lateness: Lateness = None,
     output_mode: Mode = None,
@@ -228,7 +250,7 @@ def explain(
             code="wrong-option",
             hint="leave out --mermaid, or --checkpoint",
         )
-    text = _text(job)
+    text = text_of(job)
     shown = (
         mermaid_text(text, str(job), overrides)
         if mermaid
@@ -264,24 +286,7 @@ def preview(
         null_time=null_time,
         time_zone=time_zone,
     )
-    preview_text(_text(job), str(job), overrides, rows=rows, limit=limit, as_json=json)
-
-
-@app.command()
-def state(
-    job: JobFile,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(help="Directory of the state (default: .watersmeet/<name of the job>)."),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
-    """Show what a job keeps: rows and files per input, and which of them several queries have together."""
-    from watersmeet.cli.run import state_text
-
-    state_text(
-        _text(job), str(job), _overrides(checkpoint=checkpoint), _default_checkpoint(job), as_json=json
-    )
+    preview_text(text_of(job), str(job), overrides, rows=rows, limit=limit, as_json=json)
 
 
 @app.command()
@@ -297,7 +302,7 @@ def reset(
     from watersmeet.cli.run import reset_text
 
     cleared = reset_text(
-        _text(job), str(job), _overrides(checkpoint=checkpoint), _default_checkpoint(job), yes=yes
+        text_of(job), str(job), _overrides(checkpoint=checkpoint), default_checkpoint(job), yes=yes
     )
     _exit(0 if cleared else DIFFERS)
 
@@ -343,20 +348,6 @@ def _overrides(**flags: object) -> dict[str, str]:
     }
 
 
-def _default_checkpoint(job: Path) -> Path:
-    return Path(".watersmeet") / ("stdin" if str(job) == "-" else job.stem)
-
-
-def _text(job: Path) -> str:
-    from watersmeet.cli.run import read_text
-
-    if str(job) != "-":
-        return read_text(job)
-    if sys.stdin is None:
-        raise SpecError("there is no job: standard input is closed", code="not-readable")
-    return sys.stdin.read()
-
-
 def _exit(status: int) -> None:
     if status:
         raise typer.Exit(status)
@@ -383,12 +374,22 @@ def _guarded(command: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if _raised_by_ctrl_c(error):
+            return INTERRUPTED
         if os.environ.get("WATERSMEET_TRACEBACK"):
             raise
         text = str(error).strip().splitlines()
         complain(f"watersmeet failed: {type(error).__name__}: {printable(text[0]) if text else ''}")
         complain("Hint: this should not happen; WATERSMEET_TRACEBACK=1 shows where")
         return BUG
+
+
+def _raised_by_ctrl_c(error: BaseException | None) -> bool:
+    """Python 3.11 makes a RuntimeError of what is raised while a class takes its attributes (`__set_name__`),
+    as in libraries that are being loaded."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 def _status(command: Callable[[], object]) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from watersmeet.engine.driver.opening.moved import brought, home_of
+from watersmeet.engine.driver.opening.moved import home_of, node_of
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, NEVER
+from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.order.advised import other_orders
 from watersmeet.plan.order.measured import MeasuredQuery, MeasuredSide
@@ -15,26 +16,29 @@ from watersmeet.spec.model import Insert, Job, Options
 from watersmeet.state.manifest import Arrangement, Manifest, NodeState, QueryState, load_newest
 
 
-def measured_in(checkpoint: str | Path, job: Job, plan: JobPlan) -> dict[str, MeasuredQuery]:
+def measured_in(
+    checkpoint: str | Path, job: Job, plan: JobPlan, store: RemoteStore | None = None
+) -> dict[str, MeasuredQuery]:
     """Per query of the plan, what a run with that checkpoint directory has measured. Nothing is changed
     there, and the job may be running.
 
     Raises:
         StateError: no tick was committed there, or the manifest cannot be read.
     """
-    manifest = manifest_in(checkpoint)
+    manifest = manifest_in(checkpoint, store)
     return {
         query.name: measured_of(manifest, insert, job.options, query)
         for insert, query in zip(job.inserts, plan.queries, strict=True)
     }
 
 
-def manifest_in(checkpoint: str | Path) -> Manifest:
-    """The newest one of a checkpoint directory. Raises: StateError as `measured_in`."""
-    manifest = load_newest(Checkpoint(checkpoint).store)
+def manifest_in(checkpoint: str | Path, store: RemoteStore | None = None) -> Manifest:
+    """The newest one of a checkpoint directory, or of ``store``. Raises: StateError as `measured_in`."""
+    manifest = load_newest(Checkpoint(checkpoint, store).store)
     if manifest is None:
+        place = checkpoint if store is None else store.place.url
         raise StateError(
-            f"there is no state in {checkpoint}: no tick was committed there",
+            f"there is no state in {place}: no tick was committed there",
             code="no-state",
             hint="name the directory that `watersmeet run` was given, or leave --checkpoint out",
         )
@@ -63,7 +67,7 @@ def _sides(manifest: Manifest, state: QueryState) -> dict[str, MeasuredSide]:
 
 
 def _kept_for(manifest: Manifest, node: NodeState) -> NodeState:
-    return node if node.elsewhere is None else brought(manifest, home_of(manifest, node.elsewhere))
+    return node if node.elsewhere is None else node_of(manifest, home_of(manifest, node.elsewhere))
 
 
 def _side(arrangement: Arrangement) -> MeasuredSide:

@@ -72,8 +72,8 @@ def preview_text(
 def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     """Per source and table what was read; what a run would not read is refused before anything is."""
     from watersmeet.cli.run import check_sources
-    from watersmeet.engine.local.evaluate import mentioned_by
     from watersmeet.engine.spark.sources.files.first_rows import first_rows
+    from watersmeet.plan.evaluated import mentioned_by
 
     zone = plan.queries[0].options.time_zone
     tables = {source.name: source for source in plan.tables}
@@ -104,7 +104,11 @@ def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[
 
     clock_us = time.time_ns() // 1000
     local = LocalJob(plan, MemoryStore(), clock_us=clock_us, given=True)
-    results = {query.name: Result([output.name for output in query.outputs]) for query in plan.queries}
+    results = {
+        query.name: Result([output.name for output in query.outputs])
+        for query in plan.queries
+        if not query.is_index
+    }
     given = {name: [(row, 1) for row in source_rows] for name, source_rows in rows.items()}
     for output in (local.tick(given, clock_us=clock_us), local.tick({}, clock_us=clock_us, end=True)):
         for name, (names, table) in output.tables.items():
@@ -112,7 +116,8 @@ def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[
             result.names = names
             result.count += table.num_rows
             result.rows += rows_of(table.slice(0, max(0, limit - len(result.rows))))
-        for name, told in output.result.queries.items():  # since the start, both ticks
+        for name in results:  # since the start, both ticks
+            told = output.result.queries[name]
             results[name].dropped = {
                 alias: dropped
                 for alias, counts in told.account.items()

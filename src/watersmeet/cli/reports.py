@@ -12,7 +12,7 @@ from watersmeet.event_time import Watermark
 from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
 from watersmeet.observe.held import Held, Waiting
-from watersmeet.observe.progress import Backlog, InputReport, TickReport
+from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, TickReport
 from watersmeet.plan.model.job import JobPlan
 
 
@@ -37,6 +37,19 @@ class QueryResult(Protocol):
     def late(self) -> Mapping[str, Mapping[str, LateBy]]: ...
     @property
     def missing_deletes(self) -> Sequence[tuple[str, str]]: ...
+    @property
+    def heavy(self) -> Mapping[str, Sequence[KeyShare]]: ...
+
+
+class KeyShare(Protocol):
+    """A key with many of the rows that are kept."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def share(self) -> float: ...
 
 
 class LateBy(Protocol):
@@ -132,6 +145,10 @@ def report_of(
                     idle=alias in query_result.idle,
                     missing_deletes=tuple(
                         text for owner, text in query_result.missing_deletes if owner == alias
+                    ),
+                    heavy_keys=tuple(
+                        HeavyKey(told.key, told.rows, told.share)
+                        for told in query_result.heavy.get(alias, ())
                     ),
                 )
             )

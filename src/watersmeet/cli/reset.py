@@ -15,14 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.durable import sync
-from watersmeet.engine.spark.checkpoint.directory import NAMES, OLD, Checkpoint, half_of
+from watersmeet.engine.spark.checkpoint.directory import NAMES, OLD, STORE, Checkpoint, half_of
 from watersmeet.engine.spark.checkpoint.small_files import read_value
 from watersmeet.errors import StateError, WatersmeetError, counted
+from watersmeet.objects.setting import store_of
 from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.sinks.files import ATTEMPTS, FileSink
 from watersmeet.sinks.ownership import OWNER
 from watersmeet.sinks.part_mark import ASIDE as SET_ASIDE
 from watersmeet.spec.model import Job, Sink
+from watersmeet.spec.options.files import path_of
+from watersmeet.spec.options.stored_files import in_store
 from watersmeet.state.manifest import load_newest
 
 _NO_OWNER = "it says which sinks are the job's: remove those directories and the checkpoint by hand"
@@ -47,17 +50,22 @@ class Owned:
 
 @dataclass(frozen=True)
 class Reset:
-    """What goes. ``roots``: checkpoint directories; one that was renamed by an earlier reset comes first."""
+    """What goes. ``roots``: checkpoint directories; one that was renamed by an earlier reset comes first.
+    ``is_stored``: something of the job is in an object store."""
 
     checkpoint: Checkpoint
     roots: tuple[Path, ...]
     owned: tuple[Owned, ...]
     kept: tuple[str, ...]
+    is_stored: bool = False
 
     def lines(self) -> Iterator[str]:
         """What goes and what stays, in words."""
         for root in self.roots:
             yield f"checkpoint {root}{_state_in(root)}"
+        if self.is_stored:
+            yield f"state {self.checkpoint.place}"
+            yield "  a run on another machine is not seen from here, and would lose it: stop it first"
         yield from (owned.words() for owned in self.owned)
         yield from (f"stays: {kept}" for kept in self.kept)
 
@@ -71,6 +79,9 @@ class Reset:
         with ExitStack() as held:
             if self.checkpoint.root.exists():
                 held.enter_context(self.checkpoint.locked())
+            if self.checkpoint.stored_job is not None:
+                self._empty_sinks(self.checkpoint.stored_job.begin_reset())
+                self.checkpoint.stored_job.remove()
             if half in self.roots:
                 self._remove(half)
             if self.checkpoint.root.exists():
@@ -78,16 +89,18 @@ class Reset:
                 self._remove(half)
 
     def _remove(self, root: Path) -> None:
-        owner = _owner_of(root)
-        for owned in self.owned:
-            if owner is not None and _is_owned(owned.path, owner):
-                _empty(owned)
+        self._empty_sinks(_owner_of(root))
         for entry in sorted(root.iterdir(), key=lambda entry: entry.name == "job"):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
         root.rmdir()
+
+    def _empty_sinks(self, owner: str | None) -> None:
+        for owned in self.owned:
+            if owner is not None and _is_owned(owned.path, owner):
+                _empty(owned)
 
 
 def planned(job: Job, directory: str) -> Reset:
@@ -96,7 +109,7 @@ def planned(job: Job, directory: str) -> Reset:
     Raises:
         StateError: there is something in the directory that is no part of a checkpoint.
     """
-    checkpoint = Checkpoint(os.path.realpath(os.path.expanduser(directory)))
+    checkpoint = Checkpoint(os.path.realpath(os.path.expanduser(directory)), store_of(job.run))
     if not checkpoint.root.name:
         raise StateError(
             f"{checkpoint.root} is no checkpoint",
@@ -107,18 +120,29 @@ def planned(job: Job, directory: str) -> Reset:
     for root in roots:
         _check(root)
     owners = [owner for root in roots if (owner := _owner_of(root)) is not None]
+    if checkpoint.root.is_dir():
+        _ = checkpoint.store  # it is where the job's text says
+    stored = checkpoint.stored_job
+    if stored is not None and (owner := stored.owner_of_reset() or stored.owner_there()) is not None:
+        owners.append(owner)
+    is_stored = stored is not None and stored.is_anything_there()
     owned, kept = [], []
     for sink in _sinks_of(job):
         if not sink.traits.files:
             if sink.traits.log:
                 kept.append(f'sink "{sink.name}": what was sent to Kafka')
+            elif sink.traits.by_key:
+                kept.append(f'sink "{sink.name}": the rows of its table')
+            continue
+        if in_store(path_of(sink.options)):
+            kept.append(f'sink "{sink.name}": its rows in {path_of(sink.options)}')
             continue
         path = FileSink(sink).path
         if any(_is_owned(path, owner) for owner in owners):
             owned.append(_owned(sink, path))
         elif path.is_dir():
             kept.append(f'sink "{sink.name}": {path}, which is not this checkpoint\'s')
-    return Reset(checkpoint, tuple(roots), tuple(owned), tuple(kept))
+    return Reset(checkpoint, tuple(roots), tuple(owned), tuple(kept), is_stored)
 
 
 def _check(root: Path) -> None:
@@ -146,7 +170,8 @@ def _owner_of(root: Path) -> str | None:
 def _sinks_of(job: Job) -> list[Sink]:
     """The sinks that the job writes to, each once."""
     beside = {job.run.get(name) for name in BESIDE}
-    sinks = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in beside)]
+    sinks = [insert.sink for insert in job.inserts if not insert.is_index]
+    sinks += [sink for sink in job.sinks if sink.name in beside]
     return list({sink.name: sink for sink in sinks}.values())
 
 
@@ -183,6 +208,8 @@ def _empty(owned: Owned) -> None:
 
 def _state_in(root: Path) -> str:
     """What is known of the state there, for people."""
+    if (root / STORE).exists():
+        return " (its state is elsewhere)"
     try:
         manifest = load_newest(Checkpoint(root).store)
     except WatersmeetError:

@@ -75,12 +75,14 @@ def explain_text(
     Raises:
         StateError: there is no state, or it cannot be read.
     """
-    from watersmeet.front.sql import parse_job
+    from watersmeet.front.sql import parse_job, run_settings
+    from watersmeet.objects.setting import store_of
     from watersmeet.plan.explain import explain
     from watersmeet.plan.planner import plan_job
 
+    store = None if checkpoint is None else store_of(run_settings(text, overrides))
     job = parse_job(
-        text, source_name=source_name, overrides=overrides, infer=Inferring(checkpoint, to_stderr)
+        text, source_name=source_name, overrides=overrides, infer=Inferring(checkpoint, to_stderr, store)
     )
     plans = []
     if job.inserts:
@@ -89,8 +91,8 @@ def explain_text(
             from watersmeet.cli.measured import manifest_in, measured_in
             from watersmeet.engine.driver.opening.as_kept import as_kept
 
-            plan = as_kept(plan, manifest_in(checkpoint))
-            measured = measured_in(checkpoint, job, plan)
+            plan = as_kept(plan, manifest_in(checkpoint, store))
+            measured = measured_in(checkpoint, job, plan, store)
         plans.append(explain(plan, measured))
     return "\n".join([*plans, *_explained(job)])
 
@@ -177,10 +179,12 @@ def run_text(
     """
     from watersmeet.cli.reports import Reporter, account_of, integer_times
     from watersmeet.front.sql import parse_job, run_settings
+    from watersmeet.objects.setting import store_of
     from watersmeet.plan.planner import plan_job
 
-    directory = run_settings(text, overrides).get("checkpoint", str(default_checkpoint))
-    infer = Inferring(directory, to_stderr)
+    settings = run_settings(text, overrides)
+    directory = settings.get("checkpoint", str(default_checkpoint))
+    infer = Inferring(directory, to_stderr, store_of(settings))
     job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
     if job.explains:
         print("\n".join(_explained(job)), end="")
@@ -248,6 +252,7 @@ def _was_finished(job: Any, source_name: str, default_checkpoint: str) -> bool:
     """
     from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
     from watersmeet.errors import StateError
+    from watersmeet.objects.setting import store_of
     from watersmeet.running import is_set
     from watersmeet.state.manifest import load_newest
 
@@ -255,7 +260,7 @@ def _was_finished(job: Any, source_name: str, default_checkpoint: str) -> bool:
     again = f"watersmeet reset {source_name}"
     if directory != default_checkpoint:
         again += f" --checkpoint {directory}"
-    checkpoint = Checkpoint(directory)
+    checkpoint = Checkpoint(directory, store_of(job.run))
     check_not_half_gone(checkpoint, again)
     manifest = load_newest(checkpoint.store)
     if manifest is None or not manifest.finished:
@@ -280,20 +285,22 @@ def state_text(
     from rich.console import Console
 
     from watersmeet.cli.measured import manifest_in
-    from watersmeet.cli.state import state_report
+    from watersmeet.cli.state_commands.show import state_report
     from watersmeet.engine.driver.opening.as_kept import as_kept
     from watersmeet.front.sql import parse_job, run_settings
+    from watersmeet.objects.setting import store_of
     from watersmeet.plan.planner import plan_job
 
-    directory = run_settings(text, overrides).get("checkpoint", str(default))
-    manifest = manifest_in(directory)
-    infer = Inferring(directory)
+    settings = run_settings(text, overrides)
+    directory, store = settings.get("checkpoint", str(default)), store_of(settings)
+    manifest = manifest_in(directory, store)
+    infer = Inferring(directory, store=store)
     job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
     report = state_report(manifest, as_kept(plan_job(job), manifest))
     if as_json:
         print(json.dumps(report.as_dict()))
         return
-    print(f"{directory}: {report.head()}")
+    print(f"{directory if store is None else store.place.url}: {report.head()}")
     Console(file=sys.stdout, highlight=False).print(report.table())
     for line in report.lines():
         print(line)
@@ -313,12 +320,13 @@ def reset_text(
     """
     from watersmeet.cli.reset import planned
     from watersmeet.front.sql import parse_job, run_settings
+    from watersmeet.objects.setting import store_of
 
-    directory = run_settings(text, overrides).get("checkpoint", str(default))
-    infer = Inferring(directory)
+    settings = run_settings(text, overrides)
+    infer = Inferring(settings.get("checkpoint", str(default)), store=store_of(settings))
     job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
     removal = planned(job, job.run.get("checkpoint", str(default)))
-    if not removal.roots:
+    if not removal.roots and not removal.is_stored:
         print(f"there is nothing to remove: no checkpoint in {removal.checkpoint.root}")
         for line in removal.lines():
             print(f"  {line}")

@@ -138,9 +138,14 @@ def to_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], diffs
     return pa.table(arrays, names=[*names, PARTITION, DIFF])
 
 
+_AS_IT_IS = frozenset((int, str, float, bool, type(None)))
+
+
 def to_json(value: Any) -> Any:
     """A value as a case file writes it: TIMESTAMP and DATE as ISO text, DECIMAL as text, a MAP as an array of
     [key, value]."""
+    if type(value) in _AS_IT_IS:
+        return value
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):

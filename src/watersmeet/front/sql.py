@@ -10,6 +10,7 @@ from sqlglot.tokens import Token
 from watersmeet.errors import SqlError, WatersmeetError, flat_enough, near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl.create import Infer, declared_name, read_declaration
+from watersmeet.front.ddl.index import read_index
 from watersmeet.front.ddl.settings import Settings, read_set
 from watersmeet.front.query.emit import emitted, refuse_emitted
 from watersmeet.front.query.expressions.functions import OWN_FUNCTIONS
@@ -93,6 +94,7 @@ class _Reader:
         self.catalog = Catalog()
         self.settings = Settings()
         self.inserts: list[Insert] = []
+        self.indexes: dict[str, Insert] = {}
         self.explains: list[Query] = []
 
     def read(self, overrides: Mapping[str, str]) -> Job:
@@ -109,16 +111,17 @@ class _Reader:
             except SqlError as error:
                 self.text.problems.append(error)
         self._check_lateness()
+        self._check_names()
         if self.text.problems:
             raise self.text.all_problems()
-        if not self.inserts and not self.explains:
+        if not self.inserts and not self.explains and not self.indexes:
             raise SqlError(
-                "there is nothing to run: no INSERT, SELECT or EXPLAIN",
+                "there is nothing to run: no INSERT, SELECT, EXPLAIN or CREATE INDEX",
                 code="nothing-to-run",
                 hint="add INSERT INTO sink SELECT …, or a SELECT to see rows on the console",
             )
         return Job(
-            tuple(self.inserts),
+            (*self.indexes.values(), *self.inserts),
             self.settings.options,
             self.settings.spark,
             self.settings.run,
@@ -129,6 +132,8 @@ class _Reader:
     def _statement(self, cursor: Cursor) -> None:
         if cursor.accept("CREATE"):
             self._create(cursor)
+        elif cursor.accept("DROP", "INDEX"):
+            self._drop_index(cursor)
         elif cursor.accept("SET"):
             self.settings.set(*read_set(cursor))
         elif cursor.accept("EXPLAIN"):
@@ -143,7 +148,10 @@ class _Reader:
 
     def _refuse(self, cursor: Cursor) -> None:
         word = cursor.take().text.upper().split()[0]
-        hint = "statements are CREATE MAPPING, TABLE, SOURCE, SINK or VIEW, INSERT, SELECT, EXPLAIN and SET"
+        hint = (
+            "statements are CREATE MAPPING, TABLE, SOURCE, SINK, VIEW or INDEX, DROP INDEX, INSERT, SELECT,"
+            " EXPLAIN and SET"
+        )
         if word in ("DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE"):
             hint = f"a job has no lasting names to {word}; " + hint
         elif (near := near_names(word, _KNOWN)) and near.startswith("did"):
@@ -159,14 +167,21 @@ class _Reader:
         if cursor.accept("VIEW"):
             self._create_view(cursor, replaces)
             return
+        if cursor.looks_at("UNIQUE"):
+            hint = "leave UNIQUE out; that a table has one row per key says its PRIMARY KEY (…) NOT ENFORCED"
+            raise self.text.not_supported("CREATE UNIQUE INDEX is", cursor.offset, hint)
+        if cursor.accept("INDEX"):
+            self._create_index(cursor, replaces)
+            return
         if cursor.looks_at("MATERIALIZED"):
             raise self.text.not_supported("CREATE MATERIALIZED VIEW is", cursor.offset, _KEPT)
         kind = next((word for word in _DECLARATIONS if cursor.accept(word)), None)
         if kind is None:
             word = "" if cursor.at_end else cursor.tokens[cursor.index].text
-            near = near_names(word, (*_DECLARATIONS, "VIEW")) or ""
+            near = near_names(word, (*_DECLARATIONS, "VIEW", "INDEX")) or ""
             raise cursor.unexpected(
-                "MAPPING, TABLE, SOURCE, SINK or VIEW after CREATE", near if near.startswith("did") else None
+                "MAPPING, TABLE, SOURCE, SINK, VIEW or INDEX after CREATE",
+                near if near.startswith("did") else None,
             )
         keeps = cursor.looks_at("IF", "NOT", "EXISTS")
         start = cursor.offset
@@ -197,6 +212,35 @@ class _Reader:
         except (Refused, WatersmeetError):
             self.catalog.broken.add(name.lower())  # and not before: it may name itself, and then is unknown
             raise
+
+    def _create_index(self, cursor: Cursor, replaces: bool) -> None:
+        sql = self._slice(cursor.tokens)
+        keeps, start = cursor.accept("IF", "NOT", "EXISTS"), cursor.offset
+        name = cursor.name("a name, then ON table (column, …)")
+        if not name.strip():
+            raise self.text.error("syntax: the name of the index is empty", "syntax", start)
+        if name.lower() in self.indexes and not replaces:
+            if keeps:
+                return
+            hint = "use another name, or CREATE OR REPLACE"
+            raise self.text.error(f'there is an index "{name}" already', "duplicate-name", start, hint)
+        self.indexes[name.lower()] = read_index(cursor, name, self.catalog, sql)
+
+    def _drop_index(self, cursor: Cursor) -> None:
+        """An index that the text has made so far is none of the job's."""
+        may_be_missing, start = cursor.accept("IF", "EXISTS"), cursor.offset
+        name = cursor.name("the index's name")
+        cursor.end()
+        if self.indexes.pop(name.lower(), None) is None and not may_be_missing:
+            hint = near_names(name, self.indexes)
+            raise self.text.error(
+                f'this text has made no index "{name}"',
+                "unknown-index",
+                start,
+                hint
+                or "an index of an earlier run ends with the job whose text does not make it:"
+                f" DROP INDEX IF EXISTS {name}, or no statement at all",
+            )
 
     def _view(self, cursor: Cursor) -> Flow | Joined:
         if cursor.looks_at("("):
@@ -247,6 +291,14 @@ class _Reader:
             number += 1
             name = f"{wanted}-{number}"
         return name
+
+    def _check_names(self) -> None:
+        """Indexes and INSERTs are queries of one job."""
+        indexes = {index.name.lower(): index.name for index in self.indexes.values()}
+        for insert in self.inserts:
+            if insert.name.lower() in indexes:
+                message = f'a sink is called "{insert.sink.name}", as the job calls one of its indexes'
+                self.text.problem(message, "duplicate-name", None, "give the sink or the index another name")
 
     def _check_lateness(self) -> None:
         """An interval says nothing about integer times."""

@@ -8,6 +8,7 @@ there are in the others.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -115,3 +116,43 @@ def sessions(times: Times, same_key: Mask, gap: int) -> Numbers:
     begins[1:] = ~same_key[1:] | (apart > np.uint64(gap))
     numbers: Numbers = np.cumsum(begins) - 1
     return numbers
+
+
+@dataclass(frozen=True)
+class LiveSessions:
+    """Sessions of what adds up. ``numbers``: of each row its session's, -1 where nothing is left at its time.
+    Per session ``firsts``: one of its rows; ``starts`` and ``lasts``: its least and greatest time."""
+
+    numbers: Numbers
+    firsts: Rows
+    starts: Times
+    lasts: Times
+
+
+def live_sessions(keys: Numbers, times: Times, counts: Numbers, gap: int) -> LiveSessions:
+    """The sessions of the times at which there are rows at all.
+
+    Args:
+        keys: equal numbers for rows of equal keys; counts: how many rows each one adds (below zero: takes
+            away) at its time.
+    """
+    order = np.lexsort((times, keys))
+    keys, times = keys[order], times[order]
+    begins = _differ(keys) | _differ(times)
+    firsts = np.flatnonzero(begins)
+    there = np.add.reduceat(counts[order], firsts) > 0 if len(firsts) else np.zeros(0, dtype=np.bool_)
+    firsts = firsts[there]
+    of_time = np.full(len(there), -1, dtype=np.int64)
+    of_time[there] = sessions(times[firsts], ~_differ(keys[firsts]), gap)
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = of_time[np.cumsum(begins) - 1]
+    starts = np.flatnonzero(_differ(of_time[there]))
+    ends = np.append(starts[1:], len(firsts))[: len(starts)] - 1
+    return LiveSessions(numbers, order[firsts[starts]], times[firsts[starts]], times[firsts[ends]])
+
+
+def _differ(values: Numbers) -> Mask:
+    """Which are not the same as the one before; the first is not."""
+    differ = np.ones(len(values), dtype=np.bool_)
+    differ[1:] = values[1:] != values[:-1]
+    return differ

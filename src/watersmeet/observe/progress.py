@@ -27,6 +27,19 @@ RECENT_TICKS = 10
 LINE = 120
 """Characters of a plain line, at most."""
 
+HOT_SHARE = 0.1
+"""A key with so great a share of what an input keeps is told of, once it has `HOT_ROWS`."""
+HOT_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class HeavyKey:
+    """A key with many of the rows that an input keeps: about how many, and their share of all of them."""
+
+    key: str
+    rows: int
+    share: float
+
 
 @dataclass(frozen=True)
 class InputReport:
@@ -35,7 +48,8 @@ class InputReport:
 
     ``watermarks``: per event-time column; ``late_by``: how late the late rows were, likewise; ``held_by``:
     the silent partitions that hold a watermark back; ``idle``: all its partitions are idle;
-    ``missing_deletes``: some of the rows that this tick was to delete and that were not there, as JSON.
+    ``missing_deletes``: some of the rows that this tick was to delete and that were not there, as JSON;
+    ``heavy_keys``: of what is kept, the heaviest first.
     """
 
     name: str
@@ -52,6 +66,7 @@ class InputReport:
     late_in: int = 0
     rows_total: int = 0
     missing_deletes: tuple[str, ...] = ()
+    heavy_keys: tuple[HeavyKey, ...] = ()
 
     @property
     def standstill(self) -> str | None:
@@ -138,6 +153,24 @@ class _Quiet:
         return None
 
 
+class _HotKeys:
+    """Tells of hot keys, of each once."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def told(self, report: TickReport) -> list[str]:
+        """A line for each key that has become hot."""
+        lines = []
+        for row in report.inputs:
+            for heavy in row.heavy_keys:
+                if heavy.share < HOT_SHARE or heavy.rows < HOT_ROWS or (row.name, heavy.key) in self._told:
+                    continue
+                self._told.add((row.name, heavy.key))
+                lines.append(f"{row.name}: hot key, {heavy.share:.0%} of {row.retained:,} rows: {heavy.key}")
+        return lines
+
+
 class LiveProgress:
     """A table that is redrawn with every tick.
 
@@ -149,6 +182,7 @@ class LiveProgress:
         self._integers = integers
         self._recent: deque[TickReport] = deque(maxlen=RECENT_TICKS)
         self._rows_in = self._rows_out = 0
+        self._hot = _HotKeys()
         self._live = Live(Text(f"{title}: starting …"), console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -168,7 +202,7 @@ class LiveProgress:
         self._recent.append(report)
         self._rows_in += report.read
         self._rows_out += report.written
-        for told in _missing(report):
+        for told in (*_missing(report), *self._hot.told(report)):
             self._live.console.print(told, markup=False, highlight=False)
         self._live.update(self._view(report), refresh=True)
 
@@ -211,6 +245,7 @@ class PlainProgress(_Quiet):
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
         self._integers = integers
+        self._hot = _HotKeys()
 
     def start(self, waiting: Sequence[Waiting]) -> None:
         for wait in waiting:
@@ -226,7 +261,7 @@ class PlainProgress(_Quiet):
         if report.behind:
             line += f", backlog {report.behind}"
         line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
-        for told in (line, *_missing(report)):
+        for told in (line, *_missing(report), *self._hot.told(report)):
             print(_cut(told), file=self._out, flush=True)
 
     def _watermark(self, report: TickReport) -> str:

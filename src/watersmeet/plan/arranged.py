@@ -2,11 +2,12 @@
 with: the first of them in the job's order keeps the rows for all.
 
 The same are tables of the same source, or of stages that one query makes for both, with the same conditions
-on them, looked up by the same keys; aliases may differ, and which columns a query needs. Who keeps a table
-keeps the columns of all, and tells the others what a tick changes of it (`SidePlan.kept_by`); they look its
-rows up as their own. Of an input that is looked up by several keys all have to be there, and the rows held by
-the same one of them: whoever keeps them may go. A row with a NULL in
-a key of one of them is kept if it is none of another's: look-ups find no NULL.
+on them; aliases may differ, and by which keys they are looked up, and which columns a query needs. Who keeps
+a table keeps the columns of all, lets its rows be found by the keys of all (by its own they are held), and
+tells the others what a tick changes of it (`SidePlan.kept_by`); they look its rows up as their own. Whoever
+keeps them may go: then they are held by another key (`engine.driver.opening.held_anew`). Rows that are sorted
+within a key are for those alone that want them so. A row with a NULL in a key of one of them is kept if it is
+none of another's: look-ups find no NULL.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sqlglot import exp
 from watersmeet.names import ours
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, origins_of
-from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
+from watersmeet.plan.model.delta import Arranged, ArrangePlan, DeltaPlan, FoundBy
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, ColumnOfOthers, FeedPlan, KeptBy, SidePlan, joined_name
@@ -28,10 +29,17 @@ from watersmeet.spec.model import Expr, OutputMode
 SideKey = tuple[str, int, str]
 """Query, node and name of a side."""
 
-MayShare = Callable[[SideKey, SideKey], bool]
-"""Whether a side may go by the rows that another one keeps."""
+MayShare = Callable[[SideKey, SideKey, bool], bool]
+"""Whether a side may go by the rows that another one keeps; True: which has to keep more for that, columns or
+rows with NULL in a key."""
 
 _Way = tuple[str, int | None]
+"""Where rows are found in one way: the name of the side, and the number of the further key there (None: its
+own)."""
+
+_How = tuple[tuple[object, ...], tuple[object, ...]]
+"""A way to find rows: by which columns they are hashed, and by what they are sorted within a hash; of what
+these are made."""
 
 _Columns = Mapping[str, object]
 """Per column of a side, of what it is made: the same, whatever the query calls it."""
@@ -39,18 +47,27 @@ _Columns = Mapping[str, object]
 
 @dataclass(frozen=True)
 class _Kept:
-    """An input of a delta join. ``path``: its number among the inputs; ``sides``: per way in which its rows
-    are found, the name of the side, and the number of the further key (None: its own); ``origins``: of its
-    columns, for the state; ``has_bands``: some look-ups go by ranges of values, too."""
+    """An input of a delta join. ``path``: its number among the inputs; ``ways``: how its rows are found, and
+    where; ``keys``: what is called so here; ``origins``: of its columns, for the state; ``has_bands``: some
+    look-ups go by ranges of values, too."""
 
     place: int
     node: int
     path: int
     side: SidePlan
     columns: _Columns
-    sides: Mapping[object, _Way]
+    ways: Mapping[_How, _Way]
+    keys: Mapping[_How, FoundBy]
     origins: Origins
     has_bands: bool
+
+    @property
+    def by_side(self) -> dict[str, list[_How]]:
+        """Per side the ways in which its rows are found, its own key's first."""
+        sides: dict[str, list[_How]] = {}
+        for how, (name, _) in sorted(self.ways.items(), key=lambda way: way[1][1] is not None):
+            sides.setdefault(name, []).append(how)
+        return sides
 
     @property
     def nowhere_null(self) -> set[object]:
@@ -59,7 +76,7 @@ class _Kept:
 
 
 def with_arranged(
-    queries: Sequence[QueryPlan], may_share: MayShare = lambda own, other: True
+    queries: Sequence[QueryPlan], may_share: MayShare = lambda own, other, more: True
 ) -> tuple[QueryPlan, ...]:
     """The queries, with inputs of delta joins that others before them keep."""
     plans, keepers = list(queries), dict[object, list[_Kept]]()
@@ -76,9 +93,9 @@ def with_arranged(
                 fresh.append((key, own))
                 continue
             other = others[number]
-            plans[other.place], names = _wider(plans[other.place], other, own)
-            plans[place] = _looking(plans[place], own, queries[other.place].name, other, names)
-            others[number] = _now(plans[other.place], other, own)
+            plans[other.place], names, ways = _wider(plans[other.place], other, own)
+            others[number] = _now(plans[other.place], replace(other, ways=ways), own)
+            plans[place] = _looking(plans[place], own, queries[other.place].name, others[number], names)
         for key, own in fresh:
             keepers.setdefault(key, []).append(own)
     if all(plan is query for plan, query in zip(plans, queries, strict=True)):
@@ -97,16 +114,19 @@ def _inputs(place: int, query: QueryPlan) -> Iterator[_Kept]:
             columns = _columns(query, side)
             if columns is None:
                 continue
-            sides: dict[object, _Way] = {}
+            ways, keys, is_clear = dict[_How, _Way](), dict[_How, FoundBy](), True
             for held, arranged in zip(node.sides, node.arranged, strict=True):
                 if held is side or held.copy_of == side.name:
                     # runs know by its name what they are sorted by
                     indexes = tuple((repr(index), columns[index.column]) for index in arranged.indexes)
-                    for by, keys in enumerate(arranged.every, -1):
-                        own = tuple(columns[name] for name in keys)
-                        sides[own, indexes if by < 0 else ()] = held.name, None if by < 0 else by
+                    for by, key in enumerate([FoundBy(arranged.keys, arranged.key), *arranged.others], -1):
+                        how = tuple(columns[name] for name in key.keys), indexes if by < 0 else ()
+                        is_clear &= how not in ways  # a view may have one column under two names
+                        ways[how], keys[how] = (held.name, None if by < 0 else by), key
+            if not is_clear:
+                continue
             of_side = origins[node.number, side.name]
-            yield _Kept(place, node.number, path, side, columns, sides, of_side, _has_bands(query, node))
+            yield _Kept(place, node.number, path, side, columns, ways, keys, of_side, _has_bands(query, node))
 
 
 def _has_bands(query: QueryPlan, node: ArrangePlan) -> bool:
@@ -169,37 +189,49 @@ def _key(query: QueryPlan, own: _Kept) -> object:
 
 
 def _fits(query: QueryPlan, own: _Kept, keeper: QueryPlan, other: _Kept, may_share: MayShare) -> bool:
-    """Whether the other has all ways in which an input is held, and can have all of its columns."""
-    if not set(own.sides) <= set(other.sides) or _by_side(own, other) is None:
+    """Whether the other has, or can have, all ways in which an input's rows are found, and all columns."""
+    homes = _homes(own, other)
+    if homes is None:
         return False
     if own.nowhere_null != other.nowhere_null and (own.has_bands or other.has_bands):
         return False
     held = set(other.columns.values())
+    kept = {other.columns[name] for name in _kept(other.side)}
+    more = bool({own.columns[name] for name in own.side.kept} - kept or other.nowhere_null - own.nowhere_null)
+    more = more or bool(own.ways.keys() - other.ways.keys())
     for name in own.side.kept:
         if own.columns[name] not in held and any(
             isinstance(branch, FeedPlan) and name not in dict(branch.copied) for branch in own.side.branches
         ):
             return False  # computed of what a stage puts out, by names of its own
     return all(
-        may_share((query.name, own.node, name), (keeper.name, other.node, other.sides[how][0]))
-        for how, (name, _) in own.sides.items()
+        may_share((query.name, own.node, name), (keeper.name, other.node, there), more)
+        for name, there in homes.items()
     )
 
 
-def _by_side(own: _Kept, other: _Kept) -> dict[str, str] | None:
-    """Per side of an input the one of the other that has all of its ways, and is held by the same key; None:
-    there is none."""
-    held = {name: other.sides[how][0] for how, (name, by) in own.sides.items() if by is None}
-    for how, (name, by) in own.sides.items():
-        there, number = other.sides[how]
-        if there != held[name] or (by is None) != (number is None):
+def _homes(own: _Kept, other: _Kept) -> dict[str, str] | None:
+    """Per side of an input the one of the other in which its rows are found in all of its ways, or can be;
+    None: there is none."""
+    homes: dict[str, str] = {}
+    for name, ways in own.by_side.items():
+        is_sorted = bool(ways[0][1])
+        there, number = other.ways.get(ways[0], (other.side.name, 0))
+        if is_sorted and (ways[0] not in other.ways or number is not None):
             return None
-    return held
+        for how in ways:
+            place = other.ways.get(how)
+            if place is None and (there != other.side.name or not how[0]):
+                return None
+            if place is not None and place[0] != there:
+                return None
+        homes[name] = there
+    return homes
 
 
-def _wider(keeper: QueryPlan, other: _Kept, own: _Kept) -> tuple[QueryPlan, dict[str, str]]:
-    """The query that keeps an input with the columns that the other needs besides, and what they are called
-    there."""
+def _wider(keeper: QueryPlan, other: _Kept, own: _Kept) -> tuple[QueryPlan, dict[str, str], dict[_How, _Way]]:
+    """The query that keeps an input with the columns and keys that the other needs besides, what these
+    columns are called there, and where rows are found then."""
     side, columns = other.side, other.columns
     by_content = {content: name for name, content in columns.items() if name in _kept(side)}
     names: dict[str, str] = {}
@@ -232,7 +264,23 @@ def _wider(keeper: QueryPlan, other: _Kept, own: _Kept) -> tuple[QueryPlan, dict
             not_null=tuple(name for name in held.not_null if name in asked),
         )
 
-    return _with_sides(keeper, other.node, wide), names
+    ways, further = dict(other.ways), list[FoundBy]()
+    for how, key in own.keys.items():
+        if how not in ways:
+            ways[how] = side.name, sum(there == side.name for there, _ in ways.values()) - 1
+            columns_there = tuple(names[name] for name in key.keys)
+            further.append(FoundBy(columns_there, key.key))
+
+    keeper = _with_sides(keeper, other.node, wide)
+    if further:
+        node = _arrangements(keeper, other.node)
+        held = node.arranged[other.path]
+        arranged = list(node.arranged)
+        arranged[other.path] = replace(held, others=(*held.others, *further))
+        nodes = list(keeper.nodes)
+        nodes[other.node] = replace(node, arranged=tuple(arranged))
+        keeper = replace(keeper, nodes=tuple(nodes))
+    return keeper, names, ways
 
 
 def _less_asked(branch: BranchPlan | FeedPlan, not_null: set[str]) -> BranchPlan | FeedPlan:
@@ -273,8 +321,8 @@ def _with_column(
 def _looking(query: QueryPlan, own: _Kept, keeper: str, other: _Kept, names: Mapping[str, str]) -> QueryPlan:
     """The query, which looks the rows of an input up where another one keeps them."""
     columns = tuple((name, names[name]) for name in own.side.kept)
-    by_side = _by_side(own, other)
-    assert by_side is not None
+    homes = _homes(own, other)
+    assert homes is not None
     alias, there = own.side.name, other.side.name
     feed = FeedPlan(
         node=other.node,
@@ -292,25 +340,65 @@ def _looking(query: QueryPlan, own: _Kept, keeper: str, other: _Kept, names: Map
     )
 
     def looking(held: SidePlan) -> SidePlan:
-        if held.name not in by_side:
+        if held.name not in homes:
             return held
-        kept_by = KeptBy(keeper, other.node, by_side[held.name], there, columns)
+        kept_by = KeptBy(keeper, other.node, homes[held.name], there, columns)
         return replace(held, branches=(feed,) if held.copy_of is None else (), kept_by=kept_by)
 
-    return _with_sides(query, own.node, looking)
+    def looked_up(held: SidePlan, arranged: Arranged) -> Arranged:
+        """By the key by which rows are held there, if that is one of its own, and by all others beside it."""
+        if held.name not in homes:
+            return arranged
+        ways = own.by_side[held.name]
+        first = [how for how in ways if other.ways[how][1] is None]
+        others = [how for how in ways if how not in first]
+        key = own.keys[(first or others)[0]]
+        indexes = arranged.indexes if ways[0] in first else ()
+        return Arranged(key.keys, indexes, key.key, tuple(own.keys[how] for how in others))
+
+    return _with_sides(query, own.node, looking, looked_up)
 
 
-def _with_sides(query: QueryPlan, number: int, changed: Callable[[SidePlan], SidePlan]) -> QueryPlan:
-    """The query with other sides of one of its arrangements, also where steps look them up."""
-
-    nodes: dict[int, NodePlan] = {
-        step.number: replace(step, met=tuple(replace(met, kept_by=changed(met).kept_by) for met in step.met))
-        for step in query.every(DeltaPlan)
-        if step.arrangements == number
-    }
-    nodes[number] = replace(query.nodes[number], sides=tuple(map(changed, query.nodes[number].sides)))
+def _with_sides(
+    query: QueryPlan,
+    number: int,
+    changed: Callable[[SidePlan], SidePlan],
+    by_keys: Callable[[SidePlan, Arranged], Arranged] = lambda side, arranged: arranged,
+) -> QueryPlan:
+    """The query with other sides of one of its arrangements, found in other ways, also where steps look them
+    up."""
+    node, nodes = _arrangements(query, number), dict[int, NodePlan]()
+    for step in query.every(DeltaPlan):
+        if step.arrangements == number:
+            met_arranged = tuple(map(by_keys, step.met, step.met_arranged))
+            nodes[step.number] = replace(
+                step,
+                met=tuple(replace(met, kept_by=changed(met).kept_by) for met in step.met),
+                met_arranged=met_arranged,
+                lookups=tuple(
+                    replace(lookup, by=_by(before.keys_of(lookup.by), after))
+                    for lookup, before, after in zip(
+                        step.lookups, step.met_arranged, met_arranged, strict=True
+                    )
+                ),
+            )
+    nodes[number] = replace(
+        node,
+        sides=tuple(map(changed, node.sides)),
+        arranged=tuple(map(by_keys, node.sides, node.arranged)),
+    )
     run = tuple(nodes.get(node.number, node) for node in query.nodes)
     return replace(query, nodes=run, complete=query.complete or query.nodes)
+
+
+def _arrangements(query: QueryPlan, number: int) -> ArrangePlan:
+    return next(node for node in query.every(ArrangePlan) if node.number == number)
+
+
+def _by(keys: Sequence[str], arranged: Arranged) -> int | None:
+    """The number of the further key of these columns; None: rows are held by it."""
+    further = [other.keys for other in arranged.others]
+    return None if keys == arranged.keys and keys not in further else further.index(tuple(keys))
 
 
 def _placed(queries: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:

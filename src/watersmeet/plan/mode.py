@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from watersmeet.spec.model import Input, Options, OutputMode, Query, WindowKind
+from watersmeet.spec.model import Input, Options, OutputMode, Query
 
 
 def with_mode(options: Options, query: Query) -> Options:
@@ -26,10 +26,10 @@ def changing(inputs: Iterable[Input]) -> list[Input]:
 
 
 def closes_changes(query: Query) -> bool:
-    """Whether windows make final rows of ones that may be taken back: TUMBLE or HOP over such rows. Where
-    windows beneath have done so for all, these are windows over final rows."""
+    """Whether windows make final rows of ones that may be taken back: windows over such rows. Where windows
+    beneath have done so for all, these are windows over final rows."""
     window = None if query.aggregation is None else query.aggregation.window
-    return window is not None and window.kind is not WindowKind.SESSION and not _is_final_beneath(query)
+    return window is not None and not _is_final_beneath(query)
 
 
 def _is_final_beneath(query: Query) -> bool:

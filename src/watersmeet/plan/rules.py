@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from watersmeet.errors import PlanError
 from watersmeet.names import KEY_ROWS
 from watersmeet.plan.checks.changelog import check_changelog
+from watersmeet.plan.checks.per_key import check_per_key, check_per_key_of_delta
 from watersmeet.plan.checks.query import check_query
 from watersmeet.plan.checks.unbounded import Outflow, check_bounded
 from watersmeet.plan.conditions.conjuncts import join_all
@@ -142,6 +143,7 @@ def _understood(tree: Tree, options: Options, counts: Counts) -> tuple[Understoo
     if not problems:
         asked = chosen(tree, options.plan)
         delta = delta_join(tree, conditions, asked, changes=tree.changes, counts=counts)
+        problems += check_per_key_of_delta(delta, options, changes=tree.changes)
     return Understood(tree, conditions, tuple(drafts), stages, delta), problems
 
 
@@ -167,7 +169,7 @@ def nodes_planned(query: Planning) -> Problems:
     where = query.where
     after = [output.expr for output in query.asked.outputs] + ([] if where is None else [where])
     query.nodes, problems = plan_nodes(query.understood, after, plan_delta, query.for_others)
-    return problems
+    return problems or check_per_key(query.nodes, query.name, query.options)
 
 
 def query_planned(query: Planning) -> Problems:

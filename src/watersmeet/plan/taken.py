@@ -5,8 +5,10 @@ same but for aliases: sources and how they are read, conditions, kinds of join, 
 which columns are asked of them may differ. The first query in the job's order makes them, with the columns
 that any needs.
 
-Changes are taken where only tables are beneath, and final rows where only streams are: those of all joins of
-a query, for what a stream's rows come to depends on the watermarks of all that they are joined with.
+Where only tables are beneath, that may be any part of a query. Where streams are, it is what all joins of a
+query come to, for what a stream's rows come to depends on the watermarks of all that they are joined with; or
+the rows of a stream of changes that is joined with nothing. Rows that come and go are never those that are
+final.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from watersmeet.names import node_alias
 from watersmeet.plan.asked_beneath import asked_beneath
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.join_inputs import refs
+from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import QueryPlan, Taken, TakenNode
 from watersmeet.plan.model.nodes import NodePlan, PassPlan, RestPlan
 from watersmeet.plan.model.sides import FeedPlan, SidePlan, joined_name
@@ -30,7 +33,6 @@ from watersmeet.spec.model import (
     Expr,
     Input,
     Join,
-    OutputMode,
     Query,
     Relation,
     StageBranch,
@@ -48,7 +50,8 @@ Replan = Callable[[QueryPlan, ForOthers], QueryPlan]
 @dataclass(frozen=True)
 class _Rows:
     """Rows that a query makes: of a stage of it, at node ``node``. ``grouped``: those of its groups; else
-    those that come to be grouped, if there are groups. ``final``: they are never taken back."""
+    those that come to be grouped, if there are groups. ``final``: they are never taken back; ``timed``:
+    streams are beneath."""
 
     owner: int
     stage: StageKey
@@ -56,6 +59,7 @@ class _Rows:
     node: int
     grouped: bool
     final: bool
+    timed: bool
 
 
 @dataclass(frozen=True)
@@ -159,13 +163,13 @@ def _of_query(
     """What a query, or stage, can take; ``first``: of the first that makes the same. What it makes itself
     comes to be in ``fresh``."""
     node, made = plan.nodes[root], list[_Rows]()
-    final = plan.options.mode is not OutputMode.CHANGELOG
-    if _is_of_streams(query) if final else all(map(_is_kept, query.every)):
+    final, timed = not node.changes, not all(map(_is_kept, query.every))
+    if (stage is None and _is_of_streams(query, final=final)) if timed else not final:
         grouped = node.grouped
         if node.is_for_all:
-            made.append(_Rows(number, stage, query, root, grouped is not None, final))
+            made.append(_Rows(number, stage, query, root, grouped is not None, final, timed))
         if grouped is not None and grouped.feed is not None:
-            made.append(_Rows(number, stage, query, grouped.feed.node, False, final))
+            made.append(_Rows(number, stage, query, grouped.feed.node, False, final, timed))
     for rows in made:
         same = first(rows)
         if same is not None:
@@ -185,12 +189,14 @@ def _is_kept(query: Query) -> bool:
     return all(i.is_table and not i.as_of and not i.event_times for i in query.inputs)
 
 
-def _is_of_streams(query: Query) -> bool:
-    """Joins of sources alone, none of which is a table. (Rows of stages may be late, and each query says so
-    of those that it keeps.)"""
-    return isinstance(query.relation, Join) and not any(
-        i.is_table or i.as_of or i.stages or any(source.changes for source in i.sources) for i in query.inputs
-    )
+def _is_of_streams(query: Query, *, final: bool) -> bool:
+    """Joins of sources; where rows come and go of tables, too, or one stream of changes. (Rows of stages of
+    streams may be late, and each query says so of those that it keeps.)"""
+    if any(i.as_of for i in query.inputs):
+        return False
+    if not all(_is_kept(part) for i in query.inputs for stage in i.stages for part in stage.every):
+        return False
+    return isinstance(query.relation, Join) or not final
 
 
 def _stage_node(plan: QueryPlan, stage: tuple[str, int]) -> int | None:
@@ -218,12 +224,13 @@ def _key(rows: _Rows) -> object:
             )
             groups = (keys, calls)
     what = "groups" if rows.grouped else "rows"
-    return what, rows.final, _relation_key(rows.query, final=rows.final), groups
+    return what, rows.final, _relation_key(rows.query, joined_alone=rows.timed and not rows.grouped), groups
 
 
-def _relation_key(query: Query, *, final: bool = False) -> object:
+def _relation_key(query: Query, *, joined_alone: bool = False) -> object:
+    """``joined_alone``: what is asked of rows that leave the last join does not count."""
     own = _positions(query)
-    where = asked_beneath(query) if final else query.where
+    where = asked_beneath(query) if joined_alone else query.where
     return _part_key(query.relation, own), _text(where, own)
 
 
@@ -347,13 +354,14 @@ def _beneath(plan: QueryPlan, number: int) -> list[NodePlan]:
 def _alike(plan: QueryPlan, other: QueryPlan, same: _Same) -> bool:
     """Whether the planner made the same nodes of both: joins in the same order.
 
-    Final rows of joins above others are kept by names of inputs, and these have to be the same: else nobody
-    could go on without the query that makes them."""
-    if same.own.final and any(own != there for own, there in same.aliases.items()):
+    Rows of joins above others are kept by names of inputs, and of streams these have to be the same: else
+    nobody could go on without the query that makes them."""
+    if same.own.timed and any(own != there for own, there in same.aliases.items()):
         nodes = _beneath(plan, same.own.node)
-        if any(side.feed is not None for node in nodes for side in node.sides):
+        feeds = [side.feed for node in nodes for side in node.sides if side.feed is not None]
+        if any(feed.path is None for feed in feeds):
             return False
-    if same.own.final and _bounds(plan, same.own) != _bounds(other, same.other):
+    if same.own.timed and _bounds(plan, same.own) != _bounds(other, same.other):
         return False
     return _form(plan, same.own) == _form(other, same.other)
 
@@ -366,9 +374,13 @@ def _bounds(plan: QueryPlan, rows: _Rows) -> object:
         alias = max((name for name in places if key.startswith(f"{name}.")), key=len, default="")
         return places.get(alias), key.removeprefix(alias)
 
+    kept = {node.number: node.retentions for node in plan.every(ArrangePlan)}
+    matching: list[NodePlan] = []
+    for node in _beneath(plan, rows.node):
+        matching.append(node)
+        matching += [other for retention in kept.get(node.number, ()) for other in retention.others]
     return [
-        [(placed(bound.evicted), placed(bound.by), bound.c) for bound in node.bounds]
-        for node in _beneath(plan, rows.node)
+        [(placed(bound.evicted), placed(bound.by), bound.c) for bound in node.bounds] for node in matching
     ]
 
 

@@ -15,9 +15,9 @@ This package imports no PySpark; a frame is only ever asked to write itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.sinks.part_mark import Identity, Resumed
@@ -33,6 +33,9 @@ Schema = Any
 
 Frame = Any
 """A DataFrame of PySpark, which nothing here may import."""
+
+StagedPart = Mapping[str, Any]
+"""What a task says of the rows that it staged, in values that JSON has: its files, for example."""
 
 Texts = Sequence[Any]
 """The values of a row as text, NULL as None; or, for who asks for them, as JSON has them."""
@@ -86,6 +89,20 @@ class KeyedRecords:
     plain_key: bool
 
 
+@dataclass(frozen=True)
+class KeyedRows:
+    """One row per key and tick is what a sink takes, with all columns of the result but `CHANGE_COLUMNS`, and
+    behind them `DELETED`: True where the key has no row any more, and then the row is the one it had.
+
+    ``columns``: of the key, none of them NULL in a row.
+    """
+
+    columns: tuple[str, ...]
+
+
+Keyed = KeyedRecords | KeyedRows
+
+
 class RowPrinter(Protocol):
     """What shows the console sink's rows; the command line brings one of its own. ``values``: it takes rows
     as `json_values.rows_of` gives them, and not as text."""
@@ -99,16 +116,56 @@ class RowPrinter(Protocol):
 
 class ArrowPart(Protocol):
     """Stages rows inside of tasks, which are told of it as JSON: a dataclass of plain values, listed in the
-    registry (`PARTS`). A task may run more than once for a partition."""
+    registry (`PARTS`). A task may run more than once for a partition, at the same time, too.
 
-    def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> None:
-        """Stage all rows of one partition."""
+    Fields that nobody may see are named in a ClassVar ``SECRETS``; tasks get those from `Sink.secrets`.
+    """
+
+    def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> StagedPart | None:
+        """Stage all rows of one partition.
+
+        Returns what the sink has to know of this attempt (`Sink.take_parts`): of the attempts of a task it
+        is told of one. None: nothing, for what is staged says by itself which attempt counts.
+        """
+
+
+class Files(Protocol):
+    """Where rows may wait within a tick, for all tasks and the driver: the store of the job's state. It can
+    be sent to tasks."""
+
+    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None: ...
+
+    def read(self, name: str) -> pa.Buffer: ...
+
+    def delete_all(self, names: Sequence[str]) -> int: ...
+
+
+@runtime_checkable
+class StagesInState(Protocol):
+    """A sink whose target has no place for staged rows: they wait beside the job's state."""
+
+    def stage_in(self, files: Files) -> None:
+        """Stage rows there; called before `Sink.prepare`. Names begin as `staged_folder` says."""
+
+
+def staged_folder(tick: int, attempt: str) -> str:
+    """How names of staged rows begin in `Files`: what a killed attempt left goes with later ticks."""
+    return f"work/passing-{tick}-{attempt}-"
 
 
 class Sink(Protocol):
     """One target of one job. All calls come from the driver, one at a time."""
 
     idempotent: bool
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether `resume` can set parts of later ticks aside; else it refuses them."""
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """What its parts need in tasks and nobody may see, by the names of their fields. It goes to tasks
+        within functions, and not where Spark writes down what it is told."""
 
     @property
     def tells_rows(self) -> bool:
@@ -119,7 +176,7 @@ class Sink(Protocol):
         """The topic that rows are appended to, where its brokers tell how many came."""
 
     @property
-    def keyed(self) -> KeyedRecords | None:
+    def keyed(self) -> Keyed | None:
         """What the rows of a tick are made into before they are written; None: they stay as they are."""
 
     def leaves_out(self, columns: int) -> LeftOut | None:
@@ -157,8 +214,13 @@ class Sink(Protocol):
         None: this sink takes frames only.
         """
 
-    def has_part(self, insert: str, tick: int) -> bool:
-        """Whether rows of this tick are visible; asked of idempotent sinks, before `prepare`, too."""
+    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
+        """What the parts of `arrow_part` said, of each task the attempt whose rows count; what others staged
+        must not be published. Called once all rows are staged, before `staged_rows`."""
+
+    def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
+        """Whether rows of this tick are visible; asked of idempotent sinks, before `prepare`, too, and then
+        ``owner`` is who `prepare` would be told."""
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         """Raise what `publish` would, before any sink has published anything of the tick.
@@ -186,12 +248,18 @@ class WithoutParts:
     """What sinks share whose rows are out with a tick and do not say which one: there is no part to look
     at."""
 
+    sets_aside = False
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        return {}
+
     @property
     def appends_to(self) -> Topic | None:
         return None
 
     @property
-    def keyed(self) -> KeyedRecords | None:
+    def keyed(self) -> Keyed | None:
         return None
 
     def leaves_out(self, columns: int) -> LeftOut | None:
@@ -200,11 +268,14 @@ class WithoutParts:
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None
 
+    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
+        """No task stages any."""
+
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         """Nothing can be compared."""
         return []
 
-    def has_part(self, insert: str, tick: int) -> bool:
+    def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         """Nobody knows."""
         return False
 

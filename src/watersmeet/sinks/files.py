@@ -27,8 +27,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -41,6 +42,7 @@ from watersmeet.sinks.base import (
     LeftOut,
     RowPrinter,
     Schema,
+    StagedPart,
     check_unique_names,
     columns_of,
 )
@@ -78,6 +80,8 @@ class FileSink:
     """See the module. Options: ``path``, ``format`` (parquet), others are Spark's writer's (`WRITERS`)."""
 
     idempotent = True
+    sets_aside = True
+    secrets: Mapping[str, str] = MappingProxyType({})
     appends_to = None
     keyed = None
 
@@ -166,6 +170,9 @@ class FileSink:
         staged.mkdir(parents=True, exist_ok=True)
         return ParquetPart(str(staged))
 
+    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
+        """Nothing: a partition has one file, whichever attempt of its task made it."""
+
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         newer = newer_parts(
             self._spec.name,
@@ -191,7 +198,7 @@ class FileSink:
             ) from error
         return [f"moved to {aside}, where readers do not see them: {listed(newer)}"]
 
-    def has_part(self, insert: str, tick: int) -> bool:
+    def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         return self._final(insert, tick).exists()
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:

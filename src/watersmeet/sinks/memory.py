@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
-from watersmeet.sinks.base import ArrowPart, Frame, LeftOut, RowPrinter, Schema
+from watersmeet.sinks.base import ArrowPart, Frame, LeftOut, RowPrinter, Schema, StagedPart
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
 from watersmeet.spec.model import Sink as SinkSpec
 
@@ -21,6 +22,8 @@ class MemorySink:
     same identity, and refused if it is not, as files do it."""
 
     idempotent = True
+    sets_aside = True
+    secrets: Mapping[str, str] = MappingProxyType({})
     tells_rows = True
     appends_to = None
     keyed = None
@@ -45,6 +48,9 @@ class MemorySink:
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None
 
+    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
+        """No task stages any."""
+
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         parts = self._published.get(self._name, {})
         newer = newer_parts(
@@ -54,7 +60,7 @@ class MemorySink:
             del parts[part]
         return [f"dropped: {listed(newer)}"] if newer else []
 
-    def has_part(self, insert: str, tick: int) -> bool:
+    def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         return (insert, tick) in self._published.get(self._name, {})
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:

@@ -171,7 +171,7 @@ def _is_at(handle: int, path: Path) -> bool:
     return _identity(handle) == (stat.st_dev, stat.st_ino)
 
 
-def of_another(folder: Path, sink: str, has_parts: bool) -> EngineError:
+def of_another(folder: Path | str, sink: str, has_parts: bool) -> EngineError:
     """What is said of a directory that this job may not have."""
     if has_parts:
         return EngineError(

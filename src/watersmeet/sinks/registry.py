@@ -1,28 +1,43 @@
 """Which class serves which connector: the seam for more sinks.
 
 A new sink is one module with a class that follows `watersmeet.sinks.base.Sink` and is built from
-``(spec, console)``, and one line in `CONNECTORS`. Modules are imported when first asked for.
+``(spec, console)``, or a function that makes one, and one line in `CONNECTORS`. Modules are imported when
+first asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, cast
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.sinks.base import ArrowPart, RowPrinter, Sink
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.files import path_of
+from watersmeet.spec.options.stored_files import in_store
+
+STORED = "file in an object store"
 
 CONNECTORS: dict[str, tuple[str, str]] = {
     "file": ("watersmeet.sinks.files", "FileSink"),
-    "kafka": ("watersmeet.sinks.kafka", "KafkaSink"),
+    STORED: ("watersmeet.sinks.stored.sink", "StoredFileSink"),
+    "kafka": ("watersmeet.sinks.kafka.sink", "kafka_sink"),
+    "postgres": ("watersmeet.sinks.postgres.sink", "PostgresSink"),
     "console": ("watersmeet.sinks.console", "ConsoleSink"),
     "memory": ("watersmeet.sinks.memory", "MemorySink"),
+    "delta": ("watersmeet.sinks.lake.delta", "DeltaSink"),
+    "iceberg": ("watersmeet.sinks.lake.iceberg", "IcebergSink"),
 }
-"""Connector, in lower case -> (module, class)."""
+"""Connector, in lower case, or a kind of it -> (module, class or function)."""
 
-PARTS: dict[str, tuple[str, str]] = {"parquet": ("watersmeet.sinks.parquet_part", "ParquetPart")}
+PARTS: dict[str, tuple[str, str]] = {
+    "parquet": ("watersmeet.sinks.parquet_part", "ParquetPart"),
+    "stored": ("watersmeet.sinks.stored.stored_part", "StoredPart"),
+    "lake": ("watersmeet.sinks.lake.lake_part", "LakePart"),
+    "postgres": ("watersmeet.sinks.postgres.part", "PostgresPart"),
+}
 """What tasks stage rows with: name -> (module, class)."""
 
 
@@ -32,25 +47,32 @@ def make_sink(spec: SinkSpec, *, console: RowPrinter | None = None) -> Sink:
     ``console`` shows the rows of a console sink; without it they are plain text on standard output.
     """
     try:
-        module, name = CONNECTORS[spec.connector.lower()]
+        kind = spec.connector.lower()
+        module, name = CONNECTORS[STORED if kind == "file" and in_store(path_of(spec.options)) else kind]
     except KeyError:
         raise SpecError(
             f'"{spec.name}": there is no sink of type "{spec.connector}"',
             code="unknown-connector",
-            hint=near_names(spec.connector, CONNECTORS),
+            hint=near_names(spec.connector, [name for name in CONNECTORS if name != STORED]),
         ) from None
     return cast(Sink, getattr(import_module(module), name)(spec, console))
 
 
 def plain_part(part: ArrowPart) -> dict[str, Any]:
-    """``part`` as plain values that JSON knows, for `part_from`."""
+    """``part`` as plain values that JSON knows, but for its secrets, for `part_from`."""
     wanted = (type(part).__module__, type(part).__name__)
     kind = next(kind for kind, part_class in PARTS.items() if part_class == wanted)
-    return {**vars(part), "kind": kind}
+    secret = getattr(type(part), "SECRETS", ())
+    return {**{name: value for name, value in vars(part).items() if name not in secret}, "kind": kind}
 
 
-def part_from(plain: Mapping[str, Any]) -> ArrowPart:
-    """The part that `plain_part` made ``plain`` of. Raises: KeyError for a kind that is not listed."""
+def part_from(plain: Mapping[str, Any], secrets: Mapping[str, str] = MappingProxyType({})) -> ArrowPart:
+    """The part that `plain_part` made ``plain`` of; ``secrets``: `Sink.secrets`, in all the same.
+
+    Raises: KeyError for a kind that is not listed.
+    """
     values = dict(plain)
     module, name = PARTS[values.pop("kind")]
-    return cast(ArrowPart, getattr(import_module(module), name)(**values))
+    part_class = getattr(import_module(module), name)
+    secret = {field: secrets[field] for field in getattr(part_class, "SECRETS", ())}
+    return cast(ArrowPart, part_class(**values, **secret))

@@ -24,7 +24,8 @@ class Connector:
     folder of files; ``snapshot``: what a database holds, which tells no changes; ``own_rate``: it makes
     rows, so many per second; ``max_ahead_us``: rows further ahead of the clock are set aside, if nothing
     else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be
-    said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice.
+    said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice;
+    ``by_key``: a row may take the place of another, by a PRIMARY KEY.
     """
 
     name: str
@@ -40,22 +41,31 @@ class Connector:
     refresh_us: int | None = None
     sinks: bool = False
     unique_names: bool = False
+    by_key: bool = False
 
 
 _ALL = (
     Connector(
         "kafka", tells_partitions=True, log=True, max_ahead_us=24 * 60 * _MINUTE_US,
-        sinks=True, unique_names=True,
+        sinks=True, unique_names=True, by_key=True,
     ),
     Connector(
         "file", ("files", "filesystem"), tables=True, one_partition=True, files=True,
         refresh_us=0, sinks=True, unique_names=True,
     ),
+    Connector("postgres", ("postgresql",), sinks=True, unique_names=True, by_key=True),
     Connector("generator", ("datagen",), one_partition=True, own_rate=True),
     Connector("console", ("print",), sinks=True),
     Connector("memory", tables=True, tells_partitions=True, sinks=True),
+    Connector("delta", ("deltalake",), sinks=True, unique_names=True, by_key=True),
+    Connector("iceberg", sinks=True, unique_names=True, by_key=True),
     Connector("jdbc", tables=True, snapshot=True, refresh_us=_MINUTE_US),
 )  # fmt: skip
+
+NOWHERE = "nowhere"
+"""What an index puts out goes nowhere: a connector that nobody can write in a text."""
+
+_NOWHERE = Connector(NOWHERE, sinks=True)
 
 CONNECTORS: Mapping[str, Connector] = {connector.name: connector for connector in _ALL}
 
@@ -67,6 +77,8 @@ BY_NAME: Mapping[str, Connector] = {
 
 def connector_of(name: str) -> Connector:
     """The connector so named by us. Raises: SpecError, when there is none."""
+    if name == NOWHERE:
+        return _NOWHERE
     try:
         return CONNECTORS[name]
     except KeyError:

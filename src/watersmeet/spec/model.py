@@ -20,7 +20,8 @@ from enum import Enum
 from sqlglot import exp
 
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
-from watersmeet.spec.connectors import Connector, connector_of
+from watersmeet.spec.connectors import NOWHERE, Connector, connector_of
+from watersmeet.spec.limits import TASK_MEMORY
 from watersmeet.spec.ranking import Ranking
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import SqlType
@@ -371,7 +372,8 @@ class Query:
 
     With an ``aggregation`` the rows that pass are grouped, and ``outputs`` mention, unqualified, its keys and
     aggregates by name, and of windows ``window_start`` and ``window_end``, the query's event times.
-    ``mode``: what EMIT asks for; None: it says nothing.
+    ``mode``: what EMIT asks for; None: it says nothing. ``indexed_by``: of an index (CREATE INDEX), whose
+    rows are kept for others and go nowhere, the keys by which they are found: columns of its one input.
     """
 
     relation: Relation
@@ -380,6 +382,7 @@ class Query:
     sql: str
     aggregation: Aggregation | None = None
     mode: OutputMode | None = None
+    indexed_by: tuple[tuple[str, ...], ...] = ()
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -394,7 +397,8 @@ class Query:
 @dataclass(frozen=True)
 class Sink:
     """Where an INSERT goes. ``columns`` None: whatever the query gives. ``connector``: ``file``, ``kafka``,
-    ``console``, ``memory``. ``primary_key``: the columns by which a row there takes the place of another."""
+    ``delta``, ``postgres``, ``console``, ``memory``. ``primary_key``: the columns by which a row there takes
+    the place of another."""
 
     name: str
     connector: str
@@ -408,6 +412,11 @@ class Sink:
         return connector_of(self.connector)
 
     @property
+    def is_nowhere(self) -> bool:
+        """It is that of an index, which puts nothing out."""
+        return self.connector == NOWHERE
+
+    @property
     def needs_unique_names(self) -> bool:
         """Its format cannot hold two columns of one name."""
         return self.traits.unique_names
@@ -415,12 +424,17 @@ class Sink:
 
 @dataclass(frozen=True)
 class Insert:
-    """One INSERT (or bare SELECT, whose sink is the console). ``name`` is unique in the job and stable: it
-    names the insert's state and its parts."""
+    """One INSERT (or bare SELECT, whose sink is the console), or an index. ``name`` is unique in the job and
+    stable: it names the insert's state and its parts."""
 
     name: str
     sink: Sink
     query: Query
+
+    @property
+    def is_index(self) -> bool:
+        """Its rows are kept for other queries and go nowhere (CREATE INDEX)."""
+        return self.sink.is_nowhere
 
 
 class WatermarkRule(Enum):
@@ -442,15 +456,11 @@ class NullTime(Enum):
     FAIL = "fail"
 
 
-TASK_MEMORY = 1 << 30
-"""Bytes that one task may hold at once, unless the job says otherwise."""
-LEAST_TASK_MEMORY = 16 << 20
-
-
 @dataclass(frozen=True)
 class Options:
     """The semantics' options. ``allowed_lateness``: µs for queries over TIMESTAMP or DATE times, plain units
-    for integer times. ``max_rows``: retained rows allowed per join; None: no limit.
+    for integer times. ``max_rows``, ``max_bytes``: retained rows, and bytes in files, allowed per join,
+    ``max_rows_per_key``: per key of a side, ``max_output_per_tick``: rows out in a tick; None: no limit.
     ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
     watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
     and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and intervals of fixed
@@ -462,6 +472,9 @@ class Options:
     output_mode: OutputMode | None = None
     plan: PlanChoice = PlanChoice.AUTO
     max_rows: int | None = None
+    max_bytes: int | None = None
+    max_rows_per_key: int | None = None
+    max_output_per_tick: int | None = None
     null_time: NullTime = NullTime.COUNT
     max_task_memory: int = TASK_MEMORY
     time_zone: str = UTC

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
-_SECRET = re.compile(r"passw|secret|token|credential|jaas|private.?key|access.?key", re.IGNORECASE)
-_IN_URL = re.compile(r"((?:passw\w*|secret\w*|token)=)[^&;]*|(?<=//)[^/@]*@", re.IGNORECASE)
+_KEYS = r"(?:private|access|account|api).?key"
+_SECRET = re.compile(
+    rf"passw|secret|token|credential|jaas|authorization|connection.?string|\bheader\.|keystore\.key\b|key\.pem|{_KEYS}",
+    re.IGNORECASE,
+)
+_IN_URL = re.compile(rf"((?:passw\w*|secret\w*|token|{_KEYS})=)[^&;]*|(?<=//)[^/\s]*@", re.IGNORECASE)
 
 HIDDEN = "***"
 
@@ -33,7 +37,7 @@ def public(name: str, value: str) -> str:
     """What may be shown of an option's value: of a URL all but who is in it, and with which password."""
     if _SECRET.search(name):
         return HIDDEN
-    return without_secrets(value) if name.lower() == "url" else value
+    return without_secrets(value) if name.lower().rpartition(".")[2] in ("url", "uri") else value
 
 
 def without_secrets(url: str) -> str:

@@ -53,6 +53,11 @@ def lists_of(host: Mapping[str, Any]) -> list[FileList]:
     return [FileList.model_validate(entry) for entry in host.get(KEY, ())]
 
 
+def verified(store: Store, file_list: FileList) -> None:
+    """Raises: StateError when the list is missing, or not what was written."""
+    _content(store, file_list)
+
+
 def names_in(host: Mapping[str, Any]) -> Iterator[str]:
     """Their stored names."""
     return (entry["name"] for entry in host.get(KEY, ()))

@@ -1,7 +1,7 @@
 """The manifest: all that a job remembers after a tick, in one file created once and never overwritten.
 
 Version N is the state after tick N. A manifest names every run and every file of marks that the state
-consists of; what no kept manifest names is garbage. The two newest are kept. A manifest is sealed
+consists of; what no kept manifest names is garbage (`state.kept_ticks`). A manifest is sealed
 (`state.sealed`), and it holds the checksums of all that it names.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -20,6 +21,7 @@ from watersmeet.state import file_lists, merged_from
 from watersmeet.state.damage import damaged
 from watersmeet.state.marks import Marks
 from watersmeet.state.merged_from import MergedFrom
+from watersmeet.state.migrations import STATE_VERSION, check_version, migrated
 from watersmeet.state.pace import Pace
 from watersmeet.state.record import Record
 from watersmeet.state.run import Run
@@ -28,9 +30,10 @@ from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
 
-STATE_VERSION = 7
-
 _FOLDER = "manifests"
+BEGUN = "begun"
+"""In a remote store: of what the next tick is made. Garbage when that is committed."""
+
 _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
 FOLDERS = ("runs", "marks", "aside", "work", merged_from.FOLDER, file_lists.FOLDER)
 """Of a store, those whose files go when no kept manifest names them."""
@@ -123,11 +126,13 @@ class ElsewhereState(Record):
 
 
 class KeptByState(Record):
-    """Where the arrangement of a side is that goes by another query's: ``side`` of ``node`` of ``query``."""
+    """Where the arrangement of a side is that goes by another query's: ``side`` of ``node`` of ``query``.
+    ``held``: a digest of the key by which rows are held there."""
 
     query: str
     node: int
     side: str
+    held: str
 
 
 class NodeState(Record):
@@ -155,6 +160,12 @@ class QueryState(Record):
     late: dict[str, dict[str, LateBy]] = Field(default_factory=dict)
     rows_out: int = 0
 
+    @property
+    def nbytes(self) -> int:
+        """Of all runs."""
+        arrangements = (kept for node in self.nodes for kept in node.arrangements.values())
+        return sum(live.run.nbytes for kept in arrangements for live in kept.runs)
+
 
 class KnownPart(Record):
     """The last part with rows that was published for an insert: its tick, and from what it was made."""
@@ -168,7 +179,10 @@ class Manifest(Record):
     batch id, offsets, topics, and the lists of files read: see `file_lists`). ``places``: per source a digest
     of where it reads from. ``finished``: the input was ended; the job takes no more rows. ``owner``: the id
     of the state, by which sinks know whose their parts are; ``identity``: from what the tick's rows were made
-    (see `engine.driver.identity`); ``parts``: per insert, of sinks that keep parts."""
+    (see `engine.driver.identity`); ``parts``: per insert, of sinks that keep parts. ``writer``: random, of
+    this manifest alone: no two that are stored have the same. ``follows``: that of the manifest before, by
+    which histories are told apart that count the same ticks (after a restore, or a reset); empty: nobody
+    knows."""
 
     state_version: int = STATE_VERSION
     tick: int
@@ -180,6 +194,8 @@ class Manifest(Record):
     host: dict[str, Any] = Field(default_factory=dict)
     finished: bool = False
     owner: str = ""
+    writer: str = ""
+    follows: str = ""
     identity: dict[str, str] = Field(default_factory=dict)
     parts: dict[str, KnownPart] = Field(default_factory=dict)
 
@@ -209,7 +225,11 @@ def manifest_name(tick: int) -> str:
 
 def manifest_names(store: Store) -> list[str]:
     """The manifests that there are, oldest first. Files of other names in their folder are nobody's."""
-    return [name for name in store.names(_FOLDER) if _NAME.fullmatch(name)]
+    return [name for name in store.names(_FOLDER) if is_manifest(name)]
+
+
+def is_manifest(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 def load_newest(store: Store) -> Manifest | None:
@@ -217,30 +237,35 @@ def load_newest(store: Store) -> Manifest | None:
 
     Raises:
         StateError: it is damaged (an older one is never taken in its place: Spark has gone on since, and so
-            have the sinks), or of another format.
+            have the sinks), or of another format; or it follows another one than that before it.
     """
     names = manifest_names(store)
     if not names:
         return None
     try:
-        return _load(store, names[-1])
+        newest = load(store, names[-1])
+        _check_history(store, newest)
+        return newest
     except StateError as error:
+        if error.code == "state-missing" and manifest_names(store)[-1:] != names[-1:]:
+            return load_newest(store)  # another run went on, and has removed it
         if error.code != "state-damaged" or len(names) == 1:
             raise
         raise StateError(error.message, code=error.code, hint=_way_back(store, names)) from None
 
 
-def _load(store: Store, name: str) -> Manifest:
+def load(store: Store, name: str) -> Manifest:
+    """The manifest of that name. Raises: StateError as `load_newest`."""
     what, data = f'manifest "{name}"', bytes(store.read(name))
     try:
         text = unsealed(name, data, what=what)
     except StateError:
-        _check_version(_old_version(data))
+        check_version(_old_version(data))
         raise
     try:
-        version = json.loads(text).get("state_version")
-        _check_version(version if isinstance(version, int) else None)
-        manifest = Manifest.model_validate_json(text)
+        stored = json.loads(text)
+        content = migrated(stored)
+        manifest = Manifest.model_validate_json(text if content is stored else json.dumps(content))
     except (ValidationError, ValueError, AttributeError) as error:
         raise damaged(what, f"it is not what a manifest holds ({str(error).splitlines()[0]})") from None
     if manifest_name(manifest.tick) != name:
@@ -257,20 +282,11 @@ def _old_version(data: bytes) -> int | None:
     return version if isinstance(version, int) and version < STATE_VERSION else None
 
 
-def _check_version(version: int | None) -> None:
-    if version not in (None, STATE_VERSION):
-        raise StateError(
-            f"the state has format {version}, and this version reads {STATE_VERSION}",
-            code="state-version",
-            hint="run the version of watersmeet that wrote it, or start with an empty checkpoint directory",
-        )
-
-
 def _way_back(store: Store, names: list[str]) -> str:
     """What to do when the newest manifest is damaged."""
     hint = "restore the whole checkpoint directory from a copy, or start anew with empty ones (sinks, too)."
     try:
-        before = _load(store, names[-2])
+        before = load(store, names[-2])
     except StateError:
         return hint
     return (
@@ -279,15 +295,63 @@ def _way_back(store: Store, names: list[str]) -> str:
     )
 
 
-def commit(store: Store, manifest: Manifest) -> None:
-    """Create the manifest; everything that it names must be durable.
+def writer_of(store: Store, tick: int) -> str | None:
+    """The writer of that tick's manifest, empty when it says none; None: there is no such manifest.
 
     Raises:
-        StateError: another process has committed this tick: this one must stop.
+        StateError: it is damaged, or the store does not answer.
+    """
+    name = manifest_name(tick)
+    try:
+        data = bytes(store.read(name))
+    except StateError as error:
+        if error.code == "state-missing":
+            return None
+        raise
+    text, what = unsealed(name, data), f'manifest "{name}"'
+    try:
+        return str(json.loads(text).get("writer", ""))
+    except (ValueError, AttributeError) as error:
+        raise damaged(what, f"it is not what a manifest holds ({error})") from None
+
+
+def _check_history(store: Store, newest: Manifest) -> None:
+    """Raises: StateError when the manifest before is there, and is of another history: a driver slept, others
+    went back and on, and it died when it had created its manifest, or its put came late."""
+    if not newest.follows:
+        return
+    try:
+        before = writer_of(store, newest.tick - 1)
+    except StateError as error:
+        if error.code != "state-damaged":
+            raise
+        return
+    if before and before != newest.follows:
+        raise StateError(
+            f'manifest "{manifest_name(newest.tick)}" does not follow the one before it: a run committed it '
+            "that knew nothing of a restore, and of the ticks since",
+            code="state-forked",
+            hint="stop all runs of the job, then go back to the tick before: watersmeet state restore JOB "
+            f"--tick {newest.tick - 1}",
+        )
+
+
+Create = Callable[[Store, Manifest], Manifest]
+"""What `commit` does, in whatever way."""
+
+
+def commit(store: Store, manifest: Manifest) -> Manifest:
+    """Create the manifest; everything that it names must be durable. What was stored: it has a writer, one
+    of its own if it had none.
+
+    Raises:
+        StateError: another process has committed this tick, or the one before is not the one that this
+            manifest follows: this process must stop.
     """
     name = manifest_name(manifest.tick)
-    created = store.create(name, sealed(name, manifest.model_dump_json()))
-    if created and manifest_names(store)[-1] != name:  # the other is far ahead: this tick's is deleted
+    stored = manifest.model_copy(update={"writer": manifest.writer or uuid.uuid4().hex})
+    created = store.create(name, sealed(name, stored.model_dump_json()))
+    if created and _is_far_behind(store, manifest):
         store.delete(name)
         created = False
     if not created:
@@ -296,27 +360,14 @@ def commit(store: Store, manifest: Manifest) -> None:
             code="state-fenced",
             hint="only one run of a job may use a checkpoint directory at a time; stop the other one",
         )
+    return stored
 
 
-def collect_garbage(store: Store, kept: Iterable[Manifest]) -> int:
-    """Delete manifests older than the kept ones, and all runs and marks that no kept one names.
-
-    Files of attempts that never committed go too; call it only between ticks. What cannot be deleted now
-    (such as what another machine holds open) is no reason to fail: it is tried again after the next tick.
-
-    Returns:
-        How many files could not be deleted.
-    """
-    manifests = list(kept)
-    newest = {manifest_name(manifest.tick) for manifest in manifests}
-    needed = set().union(*(manifest.files() for manifest in manifests)) if manifests else set()
-    garbage = [name for name in manifest_names(store) if name not in newest]
-    for folder in FOLDERS:
-        garbage += [name for name in store.names(folder) if name not in needed]
-    left = 0
-    for name in garbage:
-        try:
-            store.delete(name)
-        except OSError:
-            left += 1
-    return left
+def _is_far_behind(store: Store, manifest: Manifest) -> bool:
+    """Whether another process is so far ahead that it has deleted this tick's manifest, so that it could be
+    created, or has gone back and on. Manifests are deleted oldest first: in the first case the one before is
+    gone, too, in the second it is another's."""
+    if store.is_remote and manifest.tick > 1:
+        before = writer_of(store, manifest.tick - 1)
+        return before is None or bool(manifest.follows and before != manifest.follows)
+    return manifest_names(store)[-1] != manifest_name(manifest.tick)

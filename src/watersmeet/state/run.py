@@ -47,6 +47,7 @@ from watersmeet.names import ours
 from watersmeet.state.beside import FoundBy, is_of_key, least_times, order_of_times
 from watersmeet.state.columns import StoredColumn, chosen, lacking, with_origins
 from watersmeet.state.damage import damaged
+from watersmeet.state.heavy import HeavyKey, heavy_keys_in
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import MemoryStore, Store
 
@@ -66,7 +67,7 @@ class Run(FrozenRecord):
     ``origin``: of rows that ASOF joins look for, as ingest wrote them: (branch, source partition, ingest
     task). ``stands_for``: how many rows of its side, where the run's are partial aggregates, or deletes that
     are remembered: none. ``keys``: how many different keys its rows have, and of each further key by which
-    they are found, where that is counted (by 32 bits of hashes)."""
+    they are found, where that is counted (by 32 bits of hashes). ``heavy``: see `state.heavy`."""
 
     name: str
     rows: int
@@ -85,6 +86,7 @@ class Run(FrozenRecord):
     offset: int = 0
     stands_for: int | None = None
     keys: tuple[int, ...] = ()
+    heavy: tuple[HeavyKey, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class RunLayout:
     in exact order of time, those with equal times in the order in which they came, or against it.
     ``columns``: those that are kept, in order; none: all that a run has. ``found_by``: further keys by which
     rows are found without being sorted by them; runs may have more. ``counts_keys``: it is counted how many
-    keys there are.
+    keys there are. ``key``: the columns whose hashes sort the rows, where there is one.
     """
 
     indexes: tuple[Measured, ...]
@@ -110,6 +112,7 @@ class RunLayout:
     columns: tuple[StoredColumn, ...] = ()
     found_by: tuple[FoundBy, ...] = ()
     counts_keys: bool = False
+    key: tuple[str, ...] = ()
 
     @property
     def ordering(self) -> tuple[str, ...]:
@@ -261,6 +264,7 @@ def write_run(
         origin=origin,
         stands_for=stands_for,
         keys=tuple(keys),
+        heavy=heavy_keys_in(rows.slots, kept, layout.key),
     )
 
 

@@ -14,7 +14,7 @@ import errno
 import mmap
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -32,7 +32,10 @@ FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 
 class Store(Protocol):
-    """See the module's contract."""
+    """See the module's contract. ``is_remote``: each call costs a request's time, so that a tick lists
+    nothing and deletes nothing itself."""
+
+    is_remote: bool
 
     def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
         """Store ``data`` under a name that nobody has used. ``lasting``: it is read after this tick, too."""
@@ -47,11 +50,18 @@ class Store(Protocol):
     def read(self, name: str) -> pa.Buffer:
         """The stored bytes. Raises StateError when there are none."""
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a name."""
+
     def names(self, folder: str) -> list[str]:
         """All names in ``folder``, sorted; none when there is no such folder."""
 
     def delete(self, name: str) -> None:
         """Remove a name; nothing happens when it is not there."""
+
+    def delete_all(self, names: Sequence[str]) -> int:
+        """Remove names: first the manifests among them (`manifest.commit` counts on it), one after the other
+        as they come. Returns how many could not be removed."""
 
     def sweep(self) -> None:
         """Remove what writers that were killed left half written. Only whoever runs the job may call it: a
@@ -84,6 +94,8 @@ class _Waiting:
 class LocalStore:
     """A directory of the local (or a mounted, shared) file system; reads are memory-mapped. Directories have
     the mode 0700, files 0600. Names that begin with a dot are the file system's (``.nfs…``), not ours."""
+
+    is_remote = False
 
     def __init__(self, root: str | Path) -> None:
         self.root = os.fspath(root)
@@ -167,6 +179,9 @@ class LocalStore:
         except FileNotFoundError:
             raise missing(name, f" in {self.root}") from None
 
+    def has(self, name: str) -> bool:
+        return os.path.exists(self._path(name))
+
     def names(self, folder: str) -> list[str]:
         try:
             entries = os.listdir(self._path(folder))
@@ -181,6 +196,15 @@ class LocalStore:
             os.unlink(self._path(name))
         except FileNotFoundError:
             return
+
+    def delete_all(self, names: Sequence[str]) -> int:
+        left = 0
+        for name in names:
+            try:
+                self.delete(name)
+            except OSError:
+                left += 1
+        return left
 
     def sweep(self) -> None:
         for file in Path(self.root).glob(f"*/*{STAGED}"):
@@ -227,6 +251,8 @@ class MemoryStore:
     ``opened``: by name, what was made of the data as it is, to be used again.
     """
 
+    is_remote = False
+
     def __init__(self) -> None:
         self._data: dict[str, pa.Buffer] = {}
         self.opened: dict[str, Any] = {}
@@ -250,12 +276,20 @@ class MemoryStore:
         except KeyError:
             raise missing(name) from None
 
+    def has(self, name: str) -> bool:
+        return name in self._data
+
     def names(self, folder: str) -> list[str]:
         return sorted(name for name in self._data if name.rpartition("/")[0] == folder)
 
     def delete(self, name: str) -> None:
         self.opened.pop(name, None)
         self._data.pop(name, None)
+
+    def delete_all(self, names: Sequence[str]) -> int:
+        for name in names:
+            self.delete(name)
+        return 0
 
     def sweep(self) -> None:
         return

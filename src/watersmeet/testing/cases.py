@@ -48,13 +48,18 @@ def load_cases(path: str | Path) -> list[Case]:
 
 def canonical(value: Any) -> Any:
     """A JSON value in the form in which it is compared: one NaN, one zero, one spelling of a timestamp."""
-    if isinstance(value, bool) or value is None:
+    kind = type(value)
+    if kind is int:
+        return ("number", value)
+    if kind is str:
+        return _canonical_text(value)
+    if value is None or kind is bool:
         return ("bool", value)
     if isinstance(value, int | float):
         if value != value:
             return ("number", "NaN")
         return ("number", int(value) if isinstance(value, float) and value.is_integer() else value)
-    return _canonical_text(value) if isinstance(value, str) else ("text", json.dumps(value, sort_keys=True))
+    return ("text", json.dumps(value, sort_keys=True))
 
 
 @lru_cache(maxsize=100_000)
@@ -66,11 +71,16 @@ def _canonical_text(value: str) -> tuple[str, Any]:
     return ("timestamp", (when - _EPOCH) // timedelta(microseconds=1))
 
 
+@lru_cache(maxsize=10_000)
+def _sorted_names(names: tuple[str, ...]) -> list[str]:
+    return sorted(name for name in names if name != "_diff")
+
+
 def bag(rows: list[dict[str, Any]], changelog: bool) -> Counter[tuple[Any, ...]]:
     """Rows as a bag; with ``changelog`` the sum of ``_diff`` per row, zeros left out."""
     sums: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
-        key = tuple(sorted((name, canonical(v)) for name, v in row.items() if name != "_diff"))
+        key = tuple([(name, canonical(row[name])) for name in _sorted_names(tuple(row))])
         sums[key] += row.get("_diff", 1) if changelog else 1
     return Counter({key: count for key, count in sums.items() if count})
 

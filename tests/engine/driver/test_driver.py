@@ -64,6 +64,32 @@ def test_rows_are_counted_against_the_limit_after_release():
     assert output.result.queries[QUERY].state == {"l": 1, "r": 1}
 
 
+def test_too_many_bytes_fail_the_tick_and_name_the_sizes():
+    """The next run may have another limit."""
+    store = MemoryStore()
+    LocalJob(plan_of(INNER), store).tick(arriving(l=[row(n, 1) for n in range(3)]))
+    kept = sum(store.read(name).size for name in store.names("runs"))
+    job = LocalJob(plan_of(INNER, max_bytes=kept), store)
+    with pytest.raises(EngineError, match=r"keeps .* in files \(l: .*, r: .*\), more than") as raised:
+        job.tick(arriving(r=[row(1, 1)]))
+    assert raised.value.code == "max-bytes"
+    assert job.driver.tick == 1
+    again = LocalJob(plan_of(INNER, max_bytes=2 * kept), store)
+    assert sum(bag(again.tick(arriving(r=[row(1, 1)]))).values()) == 3
+
+
+@pytest.mark.parametrize(("most", "fails"), [(3, True), (4, False), (None, False)])
+def test_too_many_rows_out_fail_the_tick(most, fails):
+    job = LocalJob(plan_of(INNER, max_output_per_tick=most), MemoryStore())
+    rows = arriving(l=[row(1, 1), row(2, 1)], r=[row(1, 1), row(2, 1)])
+    if not fails:
+        assert sum(bag(job.tick(rows)).values()) == 4
+        return
+    with pytest.raises(EngineError, match="would put 4 rows out in tick 1") as raised:
+        job.tick(rows)
+    assert (raised.value.code, job.driver.tick) == ("max-output", 0)
+
+
 def test_a_stale_attempt_cannot_go_on():
     driver = LocalJob(plan_of(INNER), MemoryStore()).driver
     stale = driver.begin(0)

@@ -32,7 +32,9 @@ class Running:
             **{"partitions": 2, **settings},
         )
         hold_fixed(spark, plan.queries[0].options.time_zone)  # that of another test's job may be left
-        self._run = JobRun(spark, plan, asked, outputs_of(job, plan, None), Checkpoint(checkpoint))
+        self._run = JobRun(
+            spark, plan, asked, outputs_of(job, plan, None), Checkpoint(checkpoint, asked.store)
+        )
         self._thread = threading.Thread(target=self._execute, daemon=True)
         self.error: BaseException | None = None
 
@@ -71,8 +73,10 @@ class Running:
         return self.ticks[-1].queries[query].account[alias].get(what, 0) if self.ticks else 0
 
 
-def until_caught_up(spark: Any, text: str, checkpoint: Path, *, finish: bool = False) -> Running:
+def until_caught_up(
+    spark: Any, text: str, checkpoint: Path, *, finish: bool = False, **settings: Any
+) -> Running:
     """A run that has worked off the input that was there."""
-    running = Running(spark, text, checkpoint, until_caught_up=True, finish=finish)
+    running = Running(spark, text, checkpoint, until_caught_up=True, finish=finish, **settings)
     running.to_the_end()
     return running

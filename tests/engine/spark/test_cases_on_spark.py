@@ -101,6 +101,8 @@ CHOSEN = {
         "broadcast-row-matched-in-several-tasks-is-padded-once-or-never",
         "broadcast-full-join-over-a-rescale",
     ],
+    "session_changes": ["sessions-of-changes-merge-and-fall-apart", "final-sessions-of-changes"],
+    "final_windows": ["final-windows-of-changes", "final-windows-over-a-join-of-changes"],
     "refused": ["hz-E1-key-only", "refused-unknown-column"],
 }
 

@@ -14,6 +14,7 @@ from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.restart import check_checkpoint, host_of, is_committed
 from watersmeet.engine.spark.errors import readable, readable_error
 from watersmeet.engine.spark.job import session
+from watersmeet.engine.spark.job.submitted import hold_java, refuse_connect
 from watersmeet.engine.spark.properties import node_of, node_text
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.frames import check_parquet
@@ -241,3 +242,62 @@ def test_a_later_file_of_another_type_is_named():
     error = readable_error(Exception(said))
     assert error.code == "column-type"
     assert error.message == "column k is declared STRING, and is INT64 in file:///in/a/7.parquet"
+
+
+def test_what_spark_submit_was_told_holds_unless_the_job_says_otherwise():
+    told = {"spark.master": "spark://a:7077", "spark.executor.memory": "3g", "spark.jars": "/y.jar"}
+    taken = session.settings(submitted=told)
+    assert {name: taken[name] for name in told} == told
+    assert "spark.driver.host" not in taken
+    taken = session.settings(submitted=told, master="local[3]", conf={"spark.executor.memory": "4g"})
+    assert (taken["spark.master"], taken["spark.executor.memory"]) == ("local[3]", "4g")
+    with pytest.raises(EngineError, match=r"fixed-setting.*spark-submit"):
+        session.settings(submitted={"spark.sql.ansi.enabled": "false"})
+
+
+@pytest.mark.parametrize(
+    ("conf", "variable"),
+    [
+        ({"spark.master": "sc://host:15002"}, None),
+        ({"spark.remote": "sc://me:secret@host"}, None),
+        ({"spark.api.mode": "Connect"}, None),
+        ({"spark.master": "local[2]"}, ("SPARK_REMOTE", "sc://host")),
+        ({}, ("SPARK_API_MODE", "connect")),
+    ],
+)
+def test_spark_connect_is_refused_with_the_reason(monkeypatch, conf, variable):
+    refuse_connect({"spark.master": "spark://a:7077", "spark.api.mode": "classic"})
+    if variable:
+        monkeypatch.setenv(*variable)
+    with pytest.raises(EngineError, match=r"spark-connect.*commits its own state") as raised:
+        refuse_connect(conf)
+    assert "secret" not in str(raised.value)
+
+
+class Jvm:
+    """As much of a JVM as is asked, of a Turkish machine."""
+
+    def __init__(self, encoding):
+        self.java, self.lang, self.util = self, self, self
+        self.Locale, self.System = self, self
+        self.encoding, self.language, self.ENGLISH = encoding, "tr", "en"
+
+    def getDefault(self):
+        return self
+
+    def getLanguage(self):
+        return self.language
+
+    def setDefault(self, language):
+        self.language = language
+
+    def getProperty(self, name):
+        return {"sun.jnu.encoding": self.encoding}[name]
+
+
+def test_a_jvm_that_others_started_reads_texts_and_names_as_ours():
+    jvm = Jvm("UTF-8")
+    hold_java(jvm)
+    assert jvm.language == "en"
+    with pytest.raises(EngineError, match="file-names-of-java"):
+        hold_java(Jvm("ANSI_X3.4-1968"))

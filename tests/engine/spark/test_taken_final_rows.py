@@ -1,10 +1,12 @@
 """Three queries over the same two streams on Spark, of which one joins for all: results are those of the
-streams, worked out here in plain Python; what is late is told of each."""
+streams, worked out here in plain Python; what is late is told of each. Their rows are final, or they come and
+go, with final rows of windows beside them."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,13 @@ INSERT INTO sums SELECT window_end, count(*) AS times FROM TABLE(TUMBLE(TABLE (
 """
 
 
+CHANGES = "SET output_mode = changelog;\n" + TEXT.replace(" TIMESTAMP, ", " TIMESTAMP, d INT, ").replace(
+    "/orders', 'format' = 'json'", "/orders', 'format' = 'json', 'diff.column' = 'd'"
+).replace("/sent', 'format' = 'json'", "/sent', 'format' = 'json', 'diff.column' = 'd'").replace(
+    "window_start, window_end;", "window_start, window_end EMIT FINAL;"
+)
+
+
 def time(minute: int) -> str:
     return f"2024-01-01T{minute // 60:02d}:{minute % 60:02d}:00Z"
 
@@ -45,17 +54,22 @@ FIRST = {
     "orders": [(n, n) for n in range(90)],
     "sent": [(n, n + 20) for n in range(0, 90, 3)],
 }
+DELETED = [(89, 89, -1), (400, 215, -1)]
+"""One that is there, and one that is not: in changes."""
 SECOND = {
     "orders": [(100, 5), *((n, n) for n in range(200, 230))],
     "sent": [(100, 6), (201, 202), (201, 210)],
 }
 
 
-def put(folder: Path, rows: dict[str, list[tuple[int, int]]]) -> None:
+def put(folder: Path, rows: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
     for name, times in rows.items():
         place, column = folder / name, {"orders": "t", "sent": "s"}[name]
         place.mkdir(exist_ok=True)
-        lines = [{"n": n, column: time(minute), "place": f"p{n}"} for n, minute in times]
+        lines = [
+            {"n": n, column: time(minute), "place": f"p{n}", "d": diff[0] if diff else 1}
+            for n, minute, *diff in times
+        ]
         staged = folder / "staged.json"
         staged.write_text("".join(json.dumps(line) + "\n" for line in lines))
         staged.rename(place / f"{len(list(place.iterdir()))}.json")
@@ -63,20 +77,29 @@ def put(folder: Path, rows: dict[str, list[tuple[int, int]]]) -> None:
 
 def rows_of(spark: Any, folder: Path, name: str) -> Counter[tuple[Any, ...]]:
     rows = spark.read.format("parquet" if name == "every" else "json").load(f"{folder}/{name}/*").collect()
-    return Counter(tuple(row.asDict().values()) for row in rows)
+    counted: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        values = row.asDict()
+        values.pop("_tick", None)
+        diff = values.pop("_diff", 1)
+        counted[tuple(values.values())] += diff
+    return Counter({row: times for row, times in counted.items() if times})
 
 
-def test_three_queries_of_which_one_joins(spark, tmp_path):
-    text, checkpoint = TEXT.format(tmp_path), tmp_path / "checkpoint"
+@pytest.mark.parametrize("text", [TEXT, CHANGES], ids=["final", "changes"])
+def test_three_queries_of_which_one_joins(spark, tmp_path, text):
+    is_changes, text, checkpoint = text is CHANGES, text.format(tmp_path), tmp_path / "checkpoint"
     put(tmp_path, FIRST)
     until_caught_up(spark, text, checkpoint)
     manifest = load_newest(Checkpoint(checkpoint).store)
     assert manifest is not None
     kept = {name: [bool(node.elsewhere) for node in query.nodes] for name, query in manifest.queries.items()}
     assert kept == {"every": [False], "chosen": [True], "sums": [True, False]}
-    put(tmp_path, SECOND)
+    put(tmp_path, {**SECOND, "orders": [*SECOND["orders"], *(DELETED if is_changes else [])]})
     done = until_caught_up(spark, text, checkpoint, finish=True)
     orders = [*FIRST["orders"], *SECOND["orders"][1:]]
+    if is_changes:
+        orders.remove(DELETED[0][:2])
     sent = [*FIRST["sent"], *SECOND["sent"][1:]]
     pairs = [
         (n, t, m) for n, t in orders for m in [m for m, s in sent if m == n and t <= s <= t + 60] or [None]
@@ -104,4 +127,7 @@ def test_three_queries_of_which_one_joins(spark, tmp_path):
     every, chosen, sums = (result.account for result in done.ticks[-1].queries.values())
     assert every["o"] == chosen["x"] == sums["a"]
     assert every["d"] == chosen["y"] == sums["b"]
-    assert every["o"] == {"in": 121, "late": 1, "matched": 31, "padded": 89, "retained": 0}
+    expected_account = {"in": 121, "late": 1, "matched": 31, "padded": 89, "retained": 0}
+    if is_changes:
+        expected_account |= {"in": 123, "padded": 88, "deleted": 2, "missing_deletes": 1}
+    assert every["o"] == expected_account

@@ -17,6 +17,10 @@ from tests.engine.spark.running import until_caught_up
 pytestmark = pytest.mark.spark
 
 TYPES = "id INT, k STRING, v INT, t TIMESTAMP"
+SESSIONS = """
+    SELECT window_start AS w, window_end AS e, upper(k) AS k, count(*) AS n, sum(v) AS s, max(v) AS m
+    FROM TABLE(SESSION(TABLE s, DESCRIPTOR(t), INTERVAL '3' MINUTES))
+    GROUP BY window_start, window_end, upper(k)"""
 JOB = f"""
 SET output_mode = changelog;
 CREATE TABLE s ({TYPES}, d INT, WATERMARK FOR t AS t - INTERVAL '1' HOUR)
@@ -24,6 +28,8 @@ CREATE TABLE s ({TYPES}, d INT, WATERMARK FOR t AS t - INTERVAL '1' HOUR)
 CREATE TABLE tumbled WITH ('connector' = 'file', 'path' = '{{folder}}/tumbled', 'format' = 'json');
 CREATE TABLE hopped WITH ('connector' = 'file', 'path' = '{{folder}}/hopped', 'format' = 'json');
 CREATE TABLE closed WITH ('connector' = 'file', 'path' = '{{folder}}/closed', 'format' = 'json');
+CREATE TABLE sessions WITH ('connector' = 'file', 'path' = '{{folder}}/sessions', 'format' = 'json');
+CREATE TABLE ended WITH ('connector' = 'file', 'path' = '{{folder}}/ended', 'format' = 'json');
 INSERT INTO tumbled SELECT window_start AS w, upper(k) AS k, count(*) AS n, sum(v) AS s, min(v) AS m
     FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '10' MINUTES))
     GROUP BY window_start, window_end, upper(k);
@@ -33,11 +39,15 @@ INSERT INTO hopped SELECT window_start AS w, k, count(*) AS n, max(v) AS m
 INSERT INTO closed SELECT window_start AS w, upper(k) AS k, count(*) AS n, sum(v) AS s, min(v) AS m
     FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '10' MINUTES))
     GROUP BY window_start, window_end, upper(k) EMIT FINAL;
+INSERT INTO sessions {SESSIONS};
+INSERT INTO ended {SESSIONS} EMIT FINAL;
 """
 TEN = timedelta(minutes=10)
 COLUMNS = {name: ["w", "k", "n", "s", "m"] for name in ("tumbled", "closed")} | {
-    "hopped": ["w", "k", "n", "m"]
+    "hopped": ["w", "k", "n", "m"],
+    **{name: ["w", "e", "k", "n", "s", "m"] for name in ("sessions", "ended")},
 }
+FINAL = ("closed", "ended")
 
 
 def drawn(draw: random.Random, number: int, hour: int) -> dict[str, Any]:
@@ -54,8 +64,9 @@ def sums(folder: Path, name: str) -> Counter[tuple[Any, ...]]:
     for file in (folder / name).glob("**/*.json"):
         for line in file.read_text().splitlines():
             row = json.loads(line)
-            assert ("_diff" in row) == (name != "closed")
-            total[(row["w"][:16], *(row.get(column) for column in COLUMNS[name][1:]))] += row.get("_diff", 1)
+            assert ("_diff" in row) == (name not in FINAL)
+            row |= {time: row[time][:16] for time in ("w", "e") if time in row}
+            total[tuple(row.get(column) for column in COLUMNS[name])] += row.get("_diff", 1)
     assert not [row for row, diff in total.items() if diff < 0]
     return +total
 
@@ -65,15 +76,17 @@ def wanted(spark: Any, there: list[dict[str, Any]]) -> dict[str, Counter[tuple[A
     rows = spark.read.schema(TYPES).json(lines)
     tumbled = rows.groupBy(F.window("t", "10 minutes").alias("of"), F.expr("upper(k)").alias("k"))
     hopped = rows.where("v <> 3").groupBy(F.window("t", "10 minutes", "4 minutes").alias("of"), "k")
+    sessions = rows.groupBy(F.session_window("t", "3 minutes").alias("of"), F.expr("upper(k)").alias("k"))
     frames = {
         "tumbled": tumbled.agg(F.count("*").alias("n"), F.sum("v").alias("s"), F.min("v").alias("m")),
         "hopped": hopped.agg(F.count("*").alias("n"), F.max("v").alias("m")).where("n > 1"),
+        "sessions": sessions.agg(F.count("*").alias("n"), F.sum("v").alias("s"), F.max("v").alias("m")),
     }
-    start = F.date_format("of.start", "yyyy-MM-dd'T'HH:mm").alias("w")
-    return {
-        name: Counter(tuple(row) for row in frame.select(start, *COLUMNS[name][1:]).collect())
-        for name, frame in frames.items()
-    }
+    minutes = "yyyy-MM-dd'T'HH:mm"
+    for name, frame in frames.items():
+        times = {"w": F.date_format("of.start", minutes), "e": F.date_format("of.end", minutes)}
+        frames[name] = frame.withColumns(times).select(*COLUMNS[name])
+    return {name: Counter(tuple(row) for row in frame.collect()) for name, frame in frames.items()}
 
 
 def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: int) -> None:
@@ -104,6 +117,9 @@ def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: in
         mark = datetime(2024, 1, 1, tick, 59, 59) - timedelta(hours=1)
         of_all["closed"] = Counter(
             {row: 1 for row in of_all["tumbled"] if datetime.fromisoformat(row[0]) + TEN <= mark}
+        )
+        of_all["ended"] = Counter(
+            {row: n for row, n in of_all["sessions"].items() if datetime.fromisoformat(row[1]) < mark}
         )
         for name, rows in of_all.items():
             assert sums(tmp_path, name) == rows, (tick, name, seed)

@@ -30,7 +30,7 @@ from watersmeet.engine.tasks.write import SideWriter
 from watersmeet.errors import EngineError, SqlError
 from watersmeet.front.ddl.settings import Settings
 from watersmeet.kernel.match import equality, pairs, probe
-from watersmeet.spec.model import TASK_MEMORY
+from watersmeet.spec.limits import TASK_MEMORY
 from watersmeet.state.store import MemoryStore
 
 CASES = 24

@@ -1,14 +1,11 @@
-"""Counts and least times of a tick, put together over tasks and ticks, and the limit of what is kept."""
+"""Counts and least times of a tick, put together over tasks and ticks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from watersmeet.engine.messages.reports import IngestReport
-from watersmeet.errors import EngineError
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.state.manifest import Arrangement
 from watersmeet.watermark.lateness import LateBy, summed
 
 
@@ -56,21 +53,6 @@ def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> dict[str, int]:
         if source is not None:
             rows_by_source[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
     return rows_by_source
-
-
-def check_max_rows(query: QueryPlan, node: NodePlan, arrangements: Mapping[str, Arrangement]) -> None:
-    """Raises: EngineError, when a node keeps more rows than ``max_rows``."""
-    state = {side.title: arrangements[side.name].stored for side in node.sides if side.copy_of is None}
-    most, held = query.options.max_rows, sum(state.values())
-    if most is not None and held > most:
-        sizes = ", ".join(f"{title}: {rows}" for title, rows in state.items())
-        which = "" if len(query.nodes) == 1 else f"{' and '.join(state)} in "
-        what = f"{node.noun} of " if node.noun else ""
-        raise EngineError(
-            f'the {what}{which}"{query.name}" retains {held} rows ({sizes}), more than max_rows = {most}',
-            code="max-rows",
-            hint="raise max_rows, narrow the time bounds, or find out which input's watermark stands still",
-        )
 
 
 def ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:

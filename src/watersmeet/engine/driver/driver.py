@@ -25,8 +25,9 @@ from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below
 from watersmeet.engine.driver.opening.as_kept import check_as_kept
 from watersmeet.engine.driver.opening.changed_queries import with_changed
-from watersmeet.engine.driver.opening.checks import check_columns, check_same_job, verify_files
+from watersmeet.engine.driver.opening.checks import check_columns, check_same_job
 from watersmeet.engine.driver.opening.contents import Contents
+from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
@@ -48,17 +49,19 @@ from watersmeet.plan.identity.fingerprint import place_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import LookupPlan
 from watersmeet.spec.model import NullTime
+from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import (
+    Create,
     KnownPart,
     Manifest,
     QueryState,
     TableCopy,
-    collect_garbage,
     commit,
     load_newest,
 )
 from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
+from watersmeet.state.whole import verify_files
 from watersmeet.watermark import tracker
 from watersmeet.watermark.holding import Holding
 
@@ -89,10 +92,10 @@ class _OpenTick:
 class TickDriver:
     """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
 
-    Use `open`. ``manifest``: the last committed one, None before the first tick. ``keep_late``: late rows of
-    stages are wanted, see `aside`; ``keep_broken``: records of tables that are no rows are, see `broken`.
-    ``ordered``: rows are to leave in the order in which they came (a single task of each node sees them all).
-    ``owner``: the id of the state, for sinks. ``settings``: how the run is set (a digest), for `begun_with`.
+    Use `open`. ``manifest``: the last committed one, None before the first tick. ``kept``: which stay.
+    ``keep_late``: late rows of stages are wanted, see `aside`; ``keep_broken``: records of tables that are no
+    rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task of each node sees
+    all). ``owner``: the id of the state, for sinks. ``settings``: how the run is set (a digest).
     """
 
     def __init__(
@@ -110,27 +113,25 @@ class TickDriver:
         self.plan = plan
         self.store = store
         self.manifest = manifest
-        self._previous: Manifest | None = None
+        self.kept = KeptTicks(store)
         self.shapes: dict[str, tuple[NodeShape, ...]] = job_shapes(plan, schemas, zoned=zoned)
         self._rules = {q.name: tracker_rules(q) for q in plan.queries}
         self._open: _OpenTick | None = None
         self._tables = Tables(tables)
         self._snapshots = Snapshots(snapshots, plan, self.shapes)
         self._idleness = Idleness(started_us, (source.idle_timeout_us for source in plan.sources))
-        self.flush_rows = FLUSH_ROWS
-        self.flush_bytes = FLUSH_BYTES
+        self.flush_rows, self.flush_bytes = FLUSH_ROWS, FLUSH_BYTES
         self.placing: Placing | None = None
         self.small_rows = SMALL_ROWS
-        self.keep_late = self.keep_broken = False
-        self.ordered = False
+        self.keep_late = self.keep_broken = self.ordered = False
         self._incomplete: frozenset[str] = frozenset()
-        self._unchanged: Manifest | None = None
         self.said: list[str] = []
-        self._contents: list[Contents] = []
+        self._contents, self._begin = list[Contents](), frozenset[str]()
         self.owner = "" if manifest is None else manifest.owner
         self.settings = ""
 
     @classmethod
+    @again_if_moved_on
     def open(
         cls,
         plan: JobPlan,
@@ -169,8 +170,8 @@ class TickDriver:
                 verify_files(manifest, store)
         driver = cls(plan, schemas, store, manifest, started_us, tables or {}, snapshots or {}, zoned=zoned)
         if manifest is not None:
-            changed = with_changed(manifest, plan, driver.shapes, store)
-            driver._unchanged, driver.said, driver._contents = manifest, changed.said, changed.contents
+            changed = with_changed(manifest, plan, driver.shapes, store, zoned=zoned)
+            driver.said, driver._begin, driver._contents = changed.said, changed.begins, changed.contents
             manifest = driver.manifest = changed.manifest
             check_columns(manifest, driver.shapes, store)
             driver._incomplete = incomplete_runs(driver.shapes, manifest, store)
@@ -355,6 +356,7 @@ class TickDriver:
                 tells_broken=self._snapshots.first if self.keep_broken else frozenset(),
                 sharing=sharing,
                 others=tick.queries,
+                begins=query.name in self._begin,
             )
 
     def _before(self, query: QueryPlan) -> QueryState:
@@ -408,7 +410,7 @@ class TickDriver:
         ``rows_out``, of the last node: how many rows went to the sink; None: as many as left the tasks.
 
         Raises:
-            EngineError: a limit was reached (``max_rows``).
+            EngineError: a limit was reached (see `limits`).
         """
         self._current().queries[query].settle(number, reports, rows_out)
 
@@ -461,31 +463,30 @@ class TickDriver:
         tick.manifest.identity = identity_of(self.plan, self.manifest, tick.manifest, tick.rows_in, told)
         return tick.manifest.identity
 
-    def commit(self, host: Mapping[str, Any] | None = None, published: Collection[str] = ()) -> None:
+    def commit(
+        self,
+        host: Mapping[str, Any] | None = None,
+        published: Collection[str] = (),
+        create: Create | None = None,
+    ) -> None:
         """Create the manifest of the tick that was concluded, and delete what is no longer needed.
-
-        ``published``: the inserts of which there is a part of this tick now.
-        """
+        ``published``: the inserts of which there is a part of this tick now. ``create``: as `commit`."""
         tick = self._current()
         assert tick.manifest is not None
         part = KnownPart(tick=tick.start.tick, identity=tick.manifest.identity)
         parts = {} if self.manifest is None else self.manifest.parts
-        manifest = tick.manifest.model_copy(
-            update={
-                "host": dict(host or {}),
-                "owner": self.owner,
-                "parts": {**parts, **dict.fromkeys(published, part)},
-            }
-        )
-        commit(self.store, manifest)
+        of_inserts = {**parts, **dict.fromkeys(published, part)}
+        follows = "" if self.manifest is None else self.manifest.writer
+        now = {"host": dict(host or {}), "owner": self.owner, "follows": follows, "parts": of_inserts}
+        manifest = (create or commit)(self.store, tick.manifest.model_copy(update=now))
         if self._incomplete:  # what they were merged into is so, too
             self._incomplete |= incomplete_runs(self.shapes, manifest, self.store, self.manifest)
-        self._previous, self.manifest, self._open = self._unchanged or self.manifest, manifest, None
-        self._unchanged, self._contents = None, []
+        self.manifest, self._open = manifest, None
+        self._contents, self._begin = [], frozenset()
         self._idleness.committed(manifest.clock_us)
         self._tables.committed()
         self._snapshots.committed()
-        collect_garbage(self.store, [m for m in (self._previous, manifest) if m is not None])
+        self.kept.commit(manifest)
 
     def _current(self) -> _OpenTick:
         if self._open is None:

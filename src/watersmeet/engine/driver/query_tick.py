@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.asof_limits import in_order
-from watersmeet.engine.driver.counts import added, check_max_rows, ingest_counts, late_total
+from watersmeet.engine.driver.counts import added, ingest_counts, late_total
+from watersmeet.engine.driver.heavy import shares_by_side
 from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming, Outgoing
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
+from watersmeet.engine.driver.limits import check_limits
 from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.results import QueryResult
@@ -39,14 +41,9 @@ from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.kernel.batches import same_rows
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.model.sides import FeedPlan, SidePlan
+from watersmeet.plan.model.sides import FeedPlan, KeptBy, SidePlan
 from watersmeet.spec.model import WatermarkRule
-from watersmeet.state.manifest import (
-    Arrangement,
-    NodeState,
-    QueryState,
-    TableCopy,
-)
+from watersmeet.state.manifest import Arrangement, LiveRun, NodeState, QueryState, TableCopy
 from watersmeet.state.run import Run
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
@@ -71,6 +68,7 @@ class QueryTick:
         tells_broken: the arrangements of which records that are no rows are wanted.
         sharing: per ``query/alias`` of a side that keeps the runs of others, too.
         others: those of queries before, by name, which are settled; some make rows for this one.
+        begins: it is the query's first tick, in a job that has state: rows that others keep for it come now.
     """
 
     tick: int
@@ -88,6 +86,7 @@ class QueryTick:
     tells_broken: frozenset[str] = frozenset()
     sharing: Mapping[str, Sharing] = field(default_factory=dict)
     others: Mapping[str, QueryTick] = field(default_factory=dict)
+    begins: bool = False
     nodes: list[NodeState] = field(default_factory=list)
     aside: dict[str, list[PadFile]] = field(default_factory=dict)
     """Files of late rows of stages, per alias."""
@@ -155,12 +154,14 @@ class QueryTick:
             reports=[self._side_reports(number, side) for side in sides],
         )
 
-    def _kept_before(self, number: int, side: SidePlan) -> Arrangement:
-        """What a side went by as of the last tick, whoever keeps it."""
+    def _kept_before(self, number: int, side: SidePlan, *, as_its_own: bool = False) -> Arrangement:
+        """What a side went by as of the last tick, whoever keeps it; ``as_its_own``: not what comes now."""
         if side.kept_by is not None:
-            keeper = self.others[side.kept_by.query]
-            return keeper._node_before(side.kept_by.node).arrangements.get(side.kept_by.side, Arrangement())
+            return Arrangement() if as_its_own and self.begins else self._kept_elsewhere(side.kept_by)
         return self._node_before(number).arrangements.get(side.name, Arrangement())
+
+    def _kept_elsewhere(self, by: KeptBy) -> Arrangement:
+        return self.others[by.query]._node_before(by.node).arrangements.get(by.side, Arrangement())
 
     def _side_reports(self, number: int, side: SidePlan) -> list[SideReport]:
         """Of the tasks of a settled node, of the one that keeps the side's rows."""
@@ -206,7 +207,7 @@ class QueryTick:
         how many rows went to the sink, where these are not the ones that left the tasks.
 
         Raises:
-            EngineError: a limit was reached (``max_rows``).
+            EngineError: a limit was reached (see `limits`).
         """
         node, work = self.query.nodes[number], self._work[number]
         driver = driver_of(node)
@@ -247,7 +248,8 @@ class QueryTick:
                 self._add_counts(side.name, report.counts)
                 for _, branch in side.sources if report.broken else ():
                     self.broken.setdefault(branch.source.name, []).extend(report.broken)
-        check_max_rows(self.query, node, arrangements)
+        self._rows_out = sum(report.rows_out for report in node_reports) if rows_out is None else rows_out
+        check_limits(self.query, self.shapes[number], work, arrangements, self._rows_out)
         for side in node.sides:
             for feed in side.feeds:
                 if feed.query is not None:
@@ -262,15 +264,14 @@ class QueryTick:
                 tight=self.query.options.watermark_rule is WatermarkRule.TIGHT,
             ),
         )
-        asof = driver.remembered(node, work, least)
         self.nodes.append(
             NodeState(
                 arrangements=arrangements,
                 emitted=emitted,
-                asof=asof,
+                asof=driver.remembered(node, work, least),
                 table=work.table,
                 elsewhere=elsewhere(self.query, number),
-                kept_by=kept_by(node),
+                kept_by=kept_by(node, lambda query: self.others[query].shapes),
             )
         )
         self._take_fed(number, [report.fed for report in node_reports if report.fed is not None])
@@ -279,11 +280,9 @@ class QueryTick:
         abroad = zip(*(report.fed_abroad for report in node_reports), strict=True)
         self._fed_abroad[number] = [list(reports_of_place) for reports_of_place in abroad]
         self._matches += sum(report.matches for report in node_reports)
-        self._rows_out = sum(report.rows_out for report in node_reports) if rows_out is None else rows_out
         least_out: dict[str, int] = {}
-        for node_report in node_reports:
-            for key, time in node_report.least_out.items():
-                lower(least_out, key, time)
+        for key, time in (item for report in node_reports for item in report.least_out.items()):
+            lower(least_out, key, time)
         self._least_out.append(least_out)
         self._missing += [
             (side.name, row)
@@ -344,8 +343,7 @@ class QueryTick:
             self._missing.sort(key=lambda told: order.get(told[0], len(order)))  # of joins: behind them
         inputs = [*(side.name for side in self.query.sides), *(own for own, _, _ in self._inputs_elsewhere())]
         state = {alias: held[alias] for alias in inputs if alias in held}
-        account = added(self.before.account, self._counts)
-        read = self.every_input
+        account, read = added(self.before.account, self._counts), self.every_input
         after = QueryState(
             inputs=self.inputs,
             nodes=self.nodes,
@@ -365,14 +363,10 @@ class QueryTick:
             rows_out=self._rows_out,
             total_rows_out=after.rows_out,
             matches=self._matches,
-            state_bytes=sum(
-                live.run.nbytes
-                for node in self.nodes
-                for arrangement in node.arrangements.values()
-                for live in arrangement.runs
-            ),
+            state_bytes=after.nbytes,
             missing_deletes=tuple(self._missing),
             late=after.late,
+            heavy=shares_by_side(self.shapes, self.nodes),
         )
 
     def held(self) -> dict[str, int]:
@@ -442,8 +436,8 @@ class QueryTick:
             },
             on_time=self._watermarks(node, less_lateness=True),
             before=self._node_before(node.number),
-            kept_before=lambda side: self._kept_before(node.number, side),
-            brought=self._new_runs,
+            kept_before=lambda side: self._kept_before(node.number, side, as_its_own=True),
+            brought=lambda side: [*self._new_runs(side), *(live.run for live in self._contents(side))],
             clock_us=self.clock_us,
         )
 
@@ -466,6 +460,11 @@ class QueryTick:
             return [run for report in self._brought(side) for run in report.runs]
         (own,) = (s for node in self.query.nodes for s in node.sides if s.name == side.copy_of)
         return [run for report in self._brought(own) for run in report.copies.get(side.name, ())]
+
+    def _contents(self, side: SidePlan) -> Sequence[LiveRun]:
+        """The rows that another query has kept before this one came, and which come to it now."""
+        by = side.kept_by if self.begins and side.copy_of is None else None
+        return () if by is None else self._kept_elsewhere(by).runs
 
     def _written_by(self, side: SidePlan) -> str | None:
         """The side of the job whose ingest writes the runs of this one, where several keep them."""
@@ -491,6 +490,7 @@ class QueryTick:
                 for column in dict.fromkeys([*side.event_times, *releasing])
             },
             index=arrangement.index,
+            contents=list(self._contents(side)),
         )
         sharing = self.sharing.get(shape.sides[place].arrangement)
         if sharing is None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.advances import AdvanceBack
+from watersmeet.engine.driver.heavy import KeyShare
 from watersmeet.event_time import Watermark
 from watersmeet.watermark.holding import Holding
 from watersmeet.watermark.lateness import LateBy
@@ -21,7 +22,7 @@ class QueryResult:
     partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle;
     ``advances_back``: explicit advances that were below their watermarks (see `Options.lenient`);
     ``missing_deletes``: some of the rows that were to be deleted and were not there, as (alias, JSON of the
-    columns that the query keeps).
+    columns that the query keeps). ``heavy``: the heaviest keys of what is kept, per side that has some.
     ``rows_out``: rows that went to the sink in this tick, ``total_rows_out``: since the start."""
 
     risen_watermarks: Mapping[str, Watermark]
@@ -39,3 +40,4 @@ class QueryResult:
     holding: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     idle: tuple[str, ...] = ()
     advances_back: tuple[AdvanceBack, ...] = ()
+    heavy: Mapping[str, tuple[KeyShare, ...]] = field(default_factory=dict)

@@ -189,6 +189,8 @@ def _side_shape(
     query: QueryPlan, node: NodePlan, plan: SidePlan, schema: pa.Schema, origins: Origins
 ) -> SideShape:
     held = driver_of(node).held(query, node, plan)
+    digests = {name: origin.digest for name, origin in origins.items()}
+    digests |= {other.name: other.origin for other in plan.of_others}
     feeds = [] if plan.padded else plan.feeds
     never_null = set.intersection(*(set(feed.not_null) for feed in feeds)) if feeds else set()
     nullable = tuple(column for column in plan.nullable if column not in never_null)
@@ -202,10 +204,9 @@ def _side_shape(
             by_value=held.by_value,
             ties=held.ties,
             watched=held.watched,
-            found_by=tuple(
-                FoundBy(digest_of([origins[name].digest for name in key]), key) for key in held.found_by
-            ),
+            found_by=tuple(FoundBy(digest_of([digests[name] for name in key]), key) for key in held.found_by),
             counts_keys=held.counts_keys,
+            key=() if held.by_value else held.keys,
             columns=(
                 *(StoredColumn(name, origins[name].digest, origins[name].text) for name in plan.kept),
                 *(_null_column(name, origins[name]) for name in nullable),
@@ -222,6 +223,8 @@ def _side_shape(
         memory=query.options.max_task_memory,
         not_null=plan.not_null,
         is_kept_elsewhere=plan.kept_by is not None,
+        held=digest_of([digests.get(name, name) for name in held.keys]),
+        most_per_key=query.options.max_rows_per_key,
     )
 
 

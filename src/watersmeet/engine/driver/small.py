@@ -24,7 +24,8 @@ def is_small(node: NodePlan, shape: NodeShape, work: NodeWork, most_rows: int) -
     rows = nbytes = 0
     for side in work.sides:
         merged = side.merged_away()
-        runs = [*side.new_runs, *(live.run for live in side.runs if side.replaced or live.run.name in merged)]
+        runs = [*side.new_runs, *(live.run for live in side.contents)]
+        runs += [live.run for live in side.runs if side.replaced or live.run.name in merged]
         rows += sum(run.rows for run in runs) + sum(file.rows for file in side.pads)
         nbytes += sum(run.nbytes for run in runs)
     return rows <= most_rows and nbytes <= SMALL_BYTES

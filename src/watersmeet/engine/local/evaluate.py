@@ -15,8 +15,9 @@ from watersmeet.kernel.slots import BORDER_BITS, Slots
 from watersmeet.kernel.summed import summed
 from watersmeet.names import CHANGE_COLUMNS, DIFF, FLAG, PARTITION, TICK
 from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.evaluated import mentioned_by, shown, source_inputs, words_of
 from watersmeet.plan.exact import NotExact, exact
-from watersmeet.plan.join_inputs import JoinInputs, refs
+from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
@@ -32,12 +33,6 @@ def near_borders(hashes: Slots) -> Slots:
     offset = (values // np.uint64(840)) % np.uint64(3)
     moved = (prefix << np.uint64(BORDER_BITS)) + offset - np.uint64(1)
     return (moved + np.uint64(MIN_TIME & 0xFFFF_FFFF_FFFF_FFFF)).view(np.int64)
-
-
-def source_inputs(source: Source, zone: str = UTC) -> JoinInputs:
-    """Inputs of which bare column names are the source's columns."""
-    inputs = (Input(alias="", columns=source.columns, event_times=(), branches=()),)
-    return JoinInputs(inputs, time_zone=zone)
 
 
 def row_inputs(node: NodePlan, zone: str = UTC) -> JoinInputs:
@@ -56,12 +51,6 @@ def declared_schema(side: SidePlan) -> pa.Schema:
 
 
 _OPEN = (UNKNOWN, VOID)
-
-
-def mentioned_by(branch: BranchPlan) -> frozenset[str]:
-    """The columns of its source that a branch takes anything from."""
-    columns = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
-    return frozenset(columns | (set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}))
 
 
 class BranchEvaluator:
@@ -131,13 +120,13 @@ class Projection:
                 output.expr,
                 inputs,
                 zoned,
-                words=f"{where}the column {output.name} = {_shown(output.expr)}",
+                words=f"{where}the column {output.name} = {shown(output.expr)}",
             )
             for n, output in enumerate(query.outputs)
         ]
         self._where = None
         if query.where is not None:
-            words = f"{where}the condition {_shown(query.where)}"
+            words = f"{where}the condition {shown(query.where)}"
             self._where = _computed(FLAG, query.where, inputs, words=words)
         self._changelog = changelog
 
@@ -151,16 +140,6 @@ class Projection:
             ticks = np.full(changes.num_rows, tick, dtype=np.int64)
             return self._names, changes.append_column(TICK, pa.array(ticks))
         return self._names, pa.table(columns)
-
-
-def words_of(branch: BranchPlan, name: str, expr: Expr) -> str:
-    """What a column of a branch, or its flag, is called in messages."""
-    written = dict(branch.words).get(name)
-    return f"the expression {_shown(expr)}" if written is None else f"the condition {written}"
-
-
-def _shown(expr: Expr) -> str:
-    return text_of(expr).replace("`", "")
 
 
 def _computed(name: str, expr: Expr, inputs: JoinInputs, zoned: bool = False, *, words: str) -> Computed:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import Store
 
 Row = Mapping[str, Any]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,23 @@ class StepOutput:
             name: _as_written(*self.tables[name]) if name in self.tables else []
             for name in self.result.queries
         }
+
+
+PutOut = Callable[[TickStart, Mapping[str, tuple[list[str], pa.Table]]], TickResult]
+"""Puts the rows of queries out, by name of the query, and ends the tick (`engine.driver.settling.ending`)."""
+
+
+class Tasks(Protocol):
+    """How the attempts of a tick's tasks are run: of the results of one task any will do."""
+
+    def run(self, task: Callable[..., Result], *arguments: Any) -> Result:
+        """What ``task`` gives. It may run more than once, and go on when nobody waits for it any more; it and
+        its arguments can be pickled."""
+
+
+class _Once:
+    def run(self, task: Callable[..., Result], *arguments: Any) -> Result:
+        return task(*arguments)
 
 
 class Watcher(Protocol):
@@ -87,6 +105,7 @@ class LocalJob:
         placing: for tests, where in the hash space keys fall.
         tables: what tables hold whose rows are given (`tick`); they are there before and after the job.
         change_queries: queries may have come, gone or changed since the store's state was made.
+        tasks: how the tasks of a tick are run.
         given: the rows of all tables are given, whatever their connectors, in any time zone, of sources only
             the columns that count; TIMESTAMPs of the result carry UTC.
     """
@@ -100,6 +119,7 @@ class LocalJob:
         placing: Placing | None = None,
         clock_us: int = 0,
         watcher: Watcher | None = None,
+        tasks: Tasks | None = None,
         tables: HeldTables | None = None,
         given: bool = False,
         change_queries: bool = False,
@@ -116,6 +136,7 @@ class LocalJob:
         self.store = store
         self.partitions = partitions
         self._watcher = watcher
+        self._tasks: Tasks = _Once() if tasks is None else tasks
         self._branches = {
             (f"{query.name}/{side.name}", number): (
                 branch.source.name,
@@ -180,6 +201,7 @@ class LocalJob:
         self._projections = {
             query.name: Projection(query, query.options.output_mode is OutputMode.CHANGELOG, zoned=given)
             for query in plan.queries
+            if not query.is_index
         }
         self.driver.keep_late = True
 
@@ -206,8 +228,17 @@ class LocalJob:
         advances: Mapping[str, Mapping[str, int]] | None = None,
         idle: Mapping[str, Iterable[str]] | None = None,
         end: bool = False,
+        check: Callable[[], None] | None = None,
+        put_out: PutOut | None = None,
     ) -> StepOutput:
-        """One tick. ``rows``: per source (row, diff) as they arrive; the rest as `TickDriver.advance`."""
+        """One tick.
+
+        Args:
+            rows: per source (row, diff) as they arrive.
+            advances, idle, end: as `TickDriver.advance`.
+            check: called when the rows were read, before anything is made of them.
+            put_out: ends the tick, where that is more than its commit.
+        """
         driver = self.driver
         for name, table in self._table_sources.items():
             if rows.get(name):
@@ -228,21 +259,27 @@ class LocalJob:
         reports = []
         for (arrangement, number), (source, evaluate) in self._branches.items():
             if source in tables:
-                writer = IngestWriter(start, arrangement, number, self.store)
                 batch = evaluate(tables[source])
-                for first in range(0, batch.num_rows, driver.flush_rows):
-                    part = slice(first, first + driver.flush_rows)
-                    judgement = writer.add(batch[part])
-                    late[source][part] |= judgement == LATE
-                    if self._watcher is not None:
-                        self._watcher.judged(arrangement, number, batch[part], judgement)
-                reports.append(writer.finish())
+                judgement, report = self._tasks.run(
+                    _ingested, start, arrangement, number, self.store, batch, driver.flush_rows
+                )
+                late[source] |= judgement == LATE
+                if self._watcher is not None:
+                    for first in range(0, batch.num_rows, driver.flush_rows):
+                        part = slice(first, first + driver.flush_rows)
+                        self._watcher.judged(arrangement, number, batch[part], judgement[part])
+                reports.append(report)
+        if check is not None:
+            check()
         driver.advance(start, reports, advances=advances, idle=idle, end=end)
         projected = {query.name: self._run(query) for query in self.plan.queries}
         outputs = {name: rows for name, rows in projected.items() if rows is not None}
-        result = driver.conclude()
         of_stages = [row for query in self.plan.queries for row in self._late_of_stages(query)]
-        driver.commit({"clock_us": clock_us})
+        if put_out is None:
+            result = driver.conclude()
+            driver.commit({"clock_us": clock_us})
+        else:
+            result = put_out(start, outputs)
         dropped = [
             (name, row)
             for name, mask in late.items()
@@ -268,10 +305,12 @@ class LocalJob:
             batches: list[pa.RecordBatch] = []
             control: list[str] = []
             for partition in range(self.partitions):
-                *others, last = task.run(partition, self.partitions)
+                *others, last = self._tasks.run(_node_rows, task, partition, self.partitions)
                 batches += others
                 control.append(last.column(CONTROL)[0].as_py())
-            found_rows = self._projected(query, task, batches) if node is query.root else None
+            found_rows = (
+                self._projected(query, task, batches) if node is query.root and not query.is_index else None
+            )
             count = 0 if found_rows is None else found_rows[1].num_rows
             self.driver.settle(query.name, node.number, control, rows_out=count)
             if self._watcher is not None:
@@ -285,6 +324,23 @@ class LocalJob:
             return None
         table = pa.Table.from_batches(batches, schema=task.schema).drop_columns([CONTROL])
         return self._projections[query.name](table, task.tick)
+
+
+def _ingested(
+    start: TickStart, arrangement: str, branch: int, store: Store, batch: pa.RecordBatch, flush_rows: int
+) -> tuple[Judgement, str]:
+    """An ingest task: what became of each row, and its report."""
+    writer = IngestWriter(start, arrangement, branch, store)
+    judgements = [np.zeros(0, dtype=np.int8)]
+    judgements += [
+        writer.add(batch[first : first + flush_rows]) for first in range(0, batch.num_rows, flush_rows)
+    ]
+    return np.concatenate(judgements), writer.finish()
+
+
+def _node_rows(task: NodeTask, partition: int, partitions: int) -> list[pa.RecordBatch]:
+    """A task of a node: its rows, and last the control row."""
+    return list(task.run(partition, partitions))
 
 
 def _known(columns: Sequence[Column]) -> tuple[Column, ...]:

@@ -24,7 +24,8 @@ from watersmeet.kernel.match.lasting import PairBound
 from watersmeet.kernel.match.pairs import Condition, PairTest
 from watersmeet.kernel.partial import Partials
 from watersmeet.names import DIFF, ours
-from watersmeet.spec.model import TASK_MEMORY, WINDOW_END, WINDOW_START, JoinKind, WindowKind
+from watersmeet.spec.limits import TASK_MEMORY
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, JoinKind, WindowKind
 from watersmeet.state.run import RunLayout
 
 Strategy = Callable[[Any, Any], Iterator[pa.RecordBatch]]
@@ -61,6 +62,8 @@ class SideShape:
     whose NULL lets a row of a source match nothing. ``copies``: the same rows, held in other ways too.
     ``shared``: of runs that several sides keep: as the one that has them written keeps them, with the columns
     of all. ``is_kept_elsewhere``: in another query's arrangement; what comes are the changes of a tick.
+    ``held``: a digest of the key, whatever its columns are called. ``most_per_key``: rows of one key that may
+    be kept; None: no limit.
     """
 
     query: str
@@ -79,6 +82,8 @@ class SideShape:
     copies: tuple[SideShape, ...] = ()
     shared: SideShape | None = None
     is_kept_elsewhere: bool = False
+    held: str = ""
+    most_per_key: int | None = None
 
     @property
     def arrangement(self) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.kernel.groups import GroupParts
 from watersmeet.names import ours
-from watersmeet.spec.model import WINDOW_END, WINDOW_START
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 
 PANE = ours("pane")
 """Stored column: the start of a pane, as times are stored."""
@@ -93,9 +93,10 @@ class GroupShape(SummedShape):
 class WindowGroupShape(SummedShape):
     """Windows over the time ``time`` of the one side, and groups in them, whose rows come and go; see
     `plan.model.nodes.WindowGroupPlan`. What is kept is of panes of the width ``pane``, by their start in the
-    column `PANE`. ``window_type``: of window_start and window_end. ``is_final``: results go out once, at the
-    close."""
+    column `PANE`; of sessions they are the times themselves, and ``size`` is the gap. ``window_type``: of
+    window_start and window_end. ``is_final``: results go out once, at the close."""
 
+    kind: WindowKind
     time: str
     size: int
     slide: int
@@ -122,7 +123,8 @@ class WindowGroupShape(SummedShape):
 
     @property
     def telling(self) -> frozenset[str] | None:
-        return frozenset({WINDOW_START, *(name for name, _ in (*self.keys, *self.results))})
+        ends = (WINDOW_END,) if self.kind is WindowKind.SESSION else ()
+        return frozenset({WINDOW_START, *ends, *(name for name, _ in (*self.keys, *self.results))})
 
     @property
     def event_times(self) -> tuple[str, ...]:

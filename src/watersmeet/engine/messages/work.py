@@ -57,7 +57,9 @@ class SideWork(Record):
     """What a task needs of one side of its node: live runs, new runs, limits before and after, merges asked
     for. ``index``: by what new runs are sorted. ``replaced``: the new runs are all that the side holds now,
     and what it held before goes. Where other sides keep the same runs: ``shared_merges``, that leave what any
-    of these ``others`` retains by its limits; ``taken_over``: what another merged in the last tick."""
+    of these ``others`` retains by its limits; ``taken_over``: what another merged in the last tick.
+    ``contents``: in the first tick of a query, the runs in which another one keeps the side's rows; they come
+    to it as if they were new."""
 
     runs: list[LiveRun]
     new_runs: list[Run]
@@ -70,6 +72,11 @@ class SideWork(Record):
     shared_merges: list[list[str]] = Field(default_factory=list)
     others: list[dict[str, Watermark]] = Field(default_factory=list)
     taken_over: list[LiveRun] = Field(default_factory=list)
+    contents: list[LiveRun] = Field(default_factory=list)
+
+    def of_contents(self) -> SideWork:
+        """The work of whoever looks at `contents` alone."""
+        return SideWork(runs=self.contents, new_runs=[], pads=[], old_limits={}, new_limits={})
 
     def merged_away(self) -> set[str]:
         """The live runs in whose place merged ones come."""

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.conditions import ExactBand, Key
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import AggregateShape
 from watersmeet.engine.nodes.existence import mark_gone
@@ -26,34 +25,27 @@ from watersmeet.engine.nodes.windows import (
     Chosen,
     in_parts,
     last_end,
+    last_of_keys,
+    later,
     limits,
     of_piece,
     passed,
     result_rows,
+    without_follower,
 )
 from watersmeet.engine.tasks.memory import check_held
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import NO_ROWS, count, cut, least_alive
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, SideSlice
-from watersmeet.event_time import (
-    NEVER,
-    Side,
-    TimeColumn,
-    TimeComparison,
-    TimeConstant,
-    Times,
-    TimeSum,
-    saturating_add,
-)
+from watersmeet.event_time import NEVER, Side, Times, saturating_add
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
 from watersmeet.kernel.batches import one_batch, size, take_rows
 from watersmeet.kernel.joined import gather
-from watersmeet.kernel.match.pairs import Condition, find
+from watersmeet.kernel.match.pairs import find
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.windows import MOST_PAIRS, Numbers, closing, sessions, window_times
-from watersmeet.measure import Measured
 from watersmeet.names import ours
 from watersmeet.spec.model import WindowKind
 from watersmeet.state.marks import MarkWriter
@@ -133,7 +125,7 @@ def _closed_by(
     shape: AggregateShape, own: SideSlice, ends: SortedRows, report: SideReport
 ) -> Iterator[pa.RecordBatch]:
     """The results of sessions that close, by the last rows of each group's last one."""
-    condition = _condition(shape, None, 0)
+    condition = later(shape.by, shape.time, None, 0)
     chosen = []
     for piece in [*own.old, *own.new_runs]:
         hits = [row for _, row in find(condition, ends, Side.LEFT, piece.rows)]
@@ -159,9 +151,9 @@ def _last_rows(shape: AggregateShape, own: SideSlice, choices: Sequence[Chosen])
     batches = [take_rows(batch, rows) for batch, _, rows in choices]
     check_held(f'the rows of "{shape.query}" that the watermark passes in a tick', batches, shape.memory)
     batch, places = one_batch(batches), np.concatenate([slots[rows] for _, slots, rows in choices])
-    chosen = _without_follower(shape, batch)
+    chosen = without_follower(_times(shape, batch), group_numbers(batch, shape.by), shape.size)
     last, _ = sort_rows(take_rows(batch, chosen), places[chosen], own.task.layout)
-    follows = _condition(shape, 1, shape.size)
+    follows = later(shape.by, shape.time, 1, shape.size)
     is_open = np.zeros(len(last), dtype=np.bool_)
     for piece in [*own.old, *own.new_runs]:
         for needle, _ in find(follows, last, Side.LEFT, piece.rows):
@@ -170,42 +162,8 @@ def _last_rows(shape: AggregateShape, own: SideSlice, choices: Sequence[Chosen])
     if not len(closed):
         return None
     batch, places = take_rows(last.batch, closed), last.slots[closed]
-    times, keys = _times(shape, batch), group_numbers(batch, shape.by)
-    order = np.lexsort((times, keys))
-    greatest = np.ones(len(order), dtype=np.bool_)
-    greatest[:-1] = keys[order][1:] != keys[order][:-1]
-    chosen = order[greatest]
+    chosen = last_of_keys(_times(shape, batch), group_numbers(batch, shape.by))
     return sort_rows(take_rows(batch, chosen), places[chosen], own.task.layout)[0]
-
-
-def _without_follower(shape: AggregateShape, batch: pa.RecordBatch) -> Rows:
-    """The rows that no other one of them follows within the gap."""
-    times, keys = _times(shape, batch), group_numbers(batch, shape.by)
-    order = np.lexsort((times, keys))
-    same = np.zeros(len(order), dtype=np.bool_)
-    same[1:] = keys[order][1:] == keys[order][:-1]
-    numbers = sessions(times[order], same, shape.size)
-    ends = np.ones(len(order), dtype=np.bool_)
-    ends[:-1] = numbers[1:] != numbers[:-1]
-    return order[ends]
-
-
-def _condition(shape: AggregateShape, lower: int | None, upper: int) -> Condition:
-    """Rows (right) of the same keys as another one (left), this much later."""
-    time = Measured(shape.time)
-    left, right = TimeColumn(Side.LEFT, shape.time), TimeColumn(Side.RIGHT, shape.time)
-    comparisons = [TimeComparison(TimeSum(right, left, -1), "<=", TimeConstant(upper))]
-    if lower is not None:
-        comparisons.append(TimeComparison(TimeSum(right, left, -1), ">=", TimeConstant(lower)))
-    return Condition(
-        keys=tuple(Key(column, column, null_safe=True) for column in shape.by),
-        bands=(ExactBand(time, time, lower, upper),),
-        comparisons=tuple(comparisons),
-        rechecks=(),
-        slack=max(upper, 1),
-        residual=None,
-        residual_columns=(),
-    )
 
 
 # results

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.messages.delta import ArrangeShape
+from watersmeet.engine.messages.shapes import PassShape
 from watersmeet.engine.tasks.changes import net_changes, report_marks, settle_changes
 from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.engine.tasks.results import pad, pad_changes, with_diffs
@@ -17,6 +18,8 @@ from watersmeet.engine.tasks.slice import HashRange, SideSlice
 from watersmeet.event_time import Side
 from watersmeet.names import DIFF
 from watersmeet.state.marks import MarkWriter
+
+_CHUNK = 65_536
 
 
 def arrange_rows(shape: ArrangeShape, share: Share) -> Iterator[pa.RecordBatch]:
@@ -29,12 +32,8 @@ def arrange_rows(shape: ArrangeShape, share: Share) -> Iterator[pa.RecordBatch]:
         own = SideSlice(side, share.work.sides[place], share.store, own_range, own_range)
         takers = _takers(shape, share, place)
         if side.is_kept_elsewhere:
-            if own.new is not None and takers:
-                rows = own.new.rows.batch
-                diffs = rows.column(DIFF).to_numpy(zero_copy_only=False)
-                chosen = np.arange(len(diffs))
-                for batch in with_diffs(pad(shape.changes[place], Side.LEFT, rows, chosen), diffs):
-                    takers[0].add(batch)
+            if takers:
+                _go_on(shape.changes[place], own, takers[0])
             continue
         changes = net_changes(own, report, final=shape.final)
         for change in changes:
@@ -53,9 +52,26 @@ def arrange_rows(shape: ArrangeShape, share: Share) -> Iterator[pa.RecordBatch]:
     yield from ()
 
 
+def _go_on(shape: PassShape, own: SideSlice, path: FeedWriter) -> None:
+    """The rows of an input that another query keeps begin their path: changes of the tick, and before them,
+    if this query begins, what that one has kept so far."""
+    for piece in SideSlice(own.task, own.work.of_contents(), own.store, own.cut, own.cut).old:
+        alive = np.flatnonzero(~piece.are("gone", np.arange(len(piece.rows))))
+        for low in range(0, len(alive), _CHUNK):
+            chosen = alive[low : low + _CHUNK]
+            ones = np.ones(len(chosen), dtype=np.int64)
+            for batch in with_diffs(pad(shape, Side.LEFT, piece.rows.batch, chosen), ones):
+                path.add(batch)
+    if own.new is not None:
+        rows = own.new.rows.batch
+        diffs = rows.column(DIFF).to_numpy(zero_copy_only=False)
+        for batch in with_diffs(pad(shape, Side.LEFT, rows, np.arange(len(diffs))), diffs):
+            path.add(batch)
+
+
 def _takers(shape: ArrangeShape, share: Share, place: int) -> list[FeedWriter]:
     """Who is told of the changes of an input: its path, unless that comes to nothing, and other queries."""
     if place >= len(shape.changes):
         return []
-    own = [] if place in share.work.closed else [share.paths[place]]
+    own = [] if place in share.work.closed else share.paths[place : place + 1]
     return [*own, *share.paths_abroad.get(place, ())]

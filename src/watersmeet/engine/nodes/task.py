@@ -21,6 +21,7 @@ from watersmeet.engine.messages.work import NodeWork, read_work
 from watersmeet.engine.tasks.asking import AnswerFile, answered, questions
 from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.engine.tasks.memory import output_bytes
+from watersmeet.engine.tasks.per_key import check_keys
 from watersmeet.engine.tasks.results import note_least
 from watersmeet.engine.tasks.share import ManyMatches, Share
 from watersmeet.engine.tasks.write import Placing, SideWriter
@@ -60,6 +61,7 @@ class NodeTask:
     def ask(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
         """Candidate pairs of the share that ``answers`` says nothing of; nothing is written."""
         share = self._share(partition, partitions)
+        check_keys(self.shape, share)
         return questions(self.shape, share, self.answers.get(partition, ()))
 
     def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
@@ -91,6 +93,7 @@ class NodeTask:
         partition, partitions = share.partition, share.partitions
         work, report = share.work, share.report
         shape = answered(self.shape, self.store, self.answers.get(partition, ()))
+        check_keys(shape, share)
         ordered = partitions == 1
         writer = None
         if self.shape.feed is not None:

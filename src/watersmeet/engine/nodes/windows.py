@@ -8,16 +8,29 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.conditions import ExactBand, Key
 from watersmeet.engine.messages.shapes import AggregateShape
 from watersmeet.engine.messages.summed import WindowGroupShape
 from watersmeet.engine.tasks.memory import run_bytes
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
-from watersmeet.event_time import NEVER, Times, Watermark
+from watersmeet.event_time import (
+    NEVER,
+    Side,
+    TimeColumn,
+    TimeComparison,
+    TimeConstant,
+    Times,
+    TimeSum,
+    Watermark,
+)
 from watersmeet.kernel.batches import cuts, one_array
+from watersmeet.kernel.match.pairs import Condition
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns, row_sizes
 from watersmeet.kernel.slots import BUCKET_MASK, Slots
 from watersmeet.kernel.times import to_native
+from watersmeet.kernel.windows import Numbers, sessions
+from watersmeet.measure import Measured
 from watersmeet.names import ours
 from watersmeet.spec.model import WINDOW_END, WINDOW_START
 
@@ -25,7 +38,7 @@ NUMBER = ours("window")
 """Column of rows to be grouped: the number of their window, or pane."""
 
 
-def limits(shape: AggregateShape, own: SideSlice) -> tuple[Watermark, Watermark]:
+def limits(shape: AggregateShape | WindowGroupShape, own: SideSlice) -> tuple[Watermark, Watermark]:
     """Of the last tick and of this one: rows below are released, or (sessions) have been looked at."""
     before, now = (limits.get(shape.time, NEVER) for limits in (own.work.old_limits, own.work.new_limits))
     return before, now
@@ -69,6 +82,46 @@ def in_parts(choices: Sequence[Chosen], memory: int) -> Iterator[list[Chosen]]:
             for (batch, slots, _), chosen, mine in zip(choices, rows, own, strict=True)
             if mine.any()
         ]
+
+
+# sessions
+
+
+def without_follower(times: Times, keys: Numbers, gap: int) -> Rows:
+    """The rows that no other one of them with the same key follows within the gap."""
+    order = np.lexsort((times, keys))
+    same = np.zeros(len(order), dtype=np.bool_)
+    same[1:] = keys[order][1:] == keys[order][:-1]
+    numbers = sessions(times[order], same, gap)
+    ends = np.ones(len(order), dtype=np.bool_)
+    ends[:-1] = numbers[1:] != numbers[:-1]
+    return order[ends]
+
+
+def last_of_keys(times: Times, keys: Numbers) -> Rows:
+    """The row of the greatest time of each key."""
+    order = np.lexsort((times, keys))
+    greatest = np.ones(len(order), dtype=np.bool_)
+    greatest[:-1] = keys[order][1:] != keys[order][:-1]
+    return order[greatest]
+
+
+def later(by: Sequence[str], column: str, lower: int | None, upper: int) -> Condition:
+    """Rows (right) of the same keys as another one (left), this much later."""
+    time = Measured(column)
+    left, right = TimeColumn(Side.LEFT, column), TimeColumn(Side.RIGHT, column)
+    comparisons = [TimeComparison(TimeSum(right, left, -1), "<=", TimeConstant(upper))]
+    if lower is not None:
+        comparisons.append(TimeComparison(TimeSum(right, left, -1), ">=", TimeConstant(lower)))
+    return Condition(
+        keys=tuple(Key(key, key, null_safe=True) for key in by),
+        bands=(ExactBand(time, time, lower, upper),),
+        comparisons=tuple(comparisons),
+        rechecks=(),
+        slack=max(upper, 1),
+        residual=None,
+        residual_columns=(),
+    )
 
 
 def result_rows(

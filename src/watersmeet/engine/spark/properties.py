@@ -22,6 +22,7 @@ NODE = "watersmeet.node"
 Answered = Mapping[int, Sequence[AnswerFile]]
 """Per partition."""
 NO_ANSWERS: Answered = {}
+NO_SECRETS: Mapping[str, str] = {}
 
 _START = TypeAdapter(TickStart)
 
@@ -44,10 +45,13 @@ def node_text(work: str, tick: int, part: ArrowPart | None = None, answers: Answ
     return json.dumps([work, tick, None if part is None else plain_part(part), files_by_partition])
 
 
-def node_of(text: str) -> tuple[str, int, ArrowPart | None, Answered]:
+def node_of(
+    text: str, secrets: Mapping[str, str] = NO_SECRETS
+) -> tuple[str, int, ArrowPart | None, Answered]:
+    """What `node_text` was given; ``secrets``: of the sink whose part it is."""
     work, tick, part, files_by_partition = json.loads(text)
     answers = {
         int(partition): [(name, sum_) for name, sum_ in files]
         for partition, files in files_by_partition.items()
     }
-    return work, tick, None if part is None else part_from(part), answers
+    return work, tick, None if part is None else part_from(part, secrets), answers

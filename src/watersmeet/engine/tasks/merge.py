@@ -43,7 +43,7 @@ def merge_runs(own: SideSlice, tick: int, marks: MarkWriter, combine: Combine | 
     """Do the merges that the side's work asks for, within this task's range; their marks go to ``marks``.
 
     Args:
-        combine: of runs of partial aggregates, which have no marks.
+        combine: of runs of partial aggregates, which have no marks but ``gone``.
     """
     by_name: dict[str, RunSlice] = {piece.name: piece for piece in own.old}
     merged = []
@@ -147,6 +147,8 @@ def _combined(own: SideSlice, pieces: list[RunSlice], group: str, combine: Combi
         batches, slots = [], []
         for piece, (first, end) in zip(pieces, ranges, strict=True):
             live = piece.run.live(own.work.new_limits, piece.start + first, piece.start + end)
+            if "gone" in (*piece.live.marks, *piece.touched):
+                live &= ~piece.marks("gone")[first:end]
             rows = first + np.flatnonzero(live)
             if len(rows):
                 batches.append(take_rows(piece.rows.batch, rows))

@@ -1,4 +1,4 @@
-"""Rows as people are told of them: the samples of what was not applied."""
+"""Rows and keys as people are told of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.kernel.times import to_native
 from watersmeet.names import is_ours
+from watersmeet.state.heavy import shown_time
 
 SAMPLES = 5
 """Of so many rows a task tells."""
@@ -32,3 +34,23 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat()
     return str(value)
+
+
+def key_as_written(side: SideShape, key: str) -> str:
+    """A key as its users write it, on one line: quotes are doubled, and what is not for print is escaped, for
+    it goes to terminals and logs. ``key``: see `state.heavy.key_told`."""
+    texts = {column.name: column.text for column in side.layout.columns}
+    told = []
+    for name, value in json.loads(key).items():
+        if name in side.layout.event_times and value is not None:
+            kind = side.schema.field(name).type
+            if pa.types.is_temporal(kind):
+                value = shown_time(to_native(pa.array([value], pa.int64()), kind))
+        shown = _quoted(value) if isinstance(value, str) else "NULL" if value is None else str(value)
+        told.append(f"{texts.get(name, name) if is_ours(name) else name} = {shown}")
+    return ", ".join(told)
+
+
+def _quoted(text: str) -> str:
+    shown = "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text)
+    return "'" + shown.replace("'", "''") + "'"

@@ -130,7 +130,7 @@ def key_of_sink(sink: Sink, clauses: Sequence[KeyClause], cursor: Cursor) -> tup
 
     if len(clauses) > 1:
         raise wrong("it has two PRIMARY KEYs", "name all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
-    if not sink.traits.log:
+    if not sink.traits.by_key:
         raise wrong(
             f"rows that are written to a {sink.connector} sink do not take each other's place",
             "leave the PRIMARY KEY out: `_diff` says which rows come and go",

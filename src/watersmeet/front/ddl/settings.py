@@ -13,8 +13,8 @@ from sqlglot.tokens import TokenType
 from watersmeet.errors import Location, SqlError, near_names
 from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.text.tokens import Cursor
+from watersmeet.spec.limits import LEAST_KEPT_TICKS, LEAST_TASK_MEMORY, MOST_KEPT_TICKS
 from watersmeet.spec.model import (
-    LEAST_TASK_MEMORY,
     NullTime,
     Options,
     OutputMode,
@@ -22,6 +22,7 @@ from watersmeet.spec.model import (
     WatermarkRule,
 )
 from watersmeet.spec.options.spark_settings import problem_of
+from watersmeet.spec.secrets import guarded
 from watersmeet.spec.time_zones import hint_for, zone_named
 from watersmeet.types.intervals import IntervalError, trigger_ms
 
@@ -31,6 +32,9 @@ OPTIONS = (
     "output_mode",
     "plan",
     "max_rows",
+    "max_bytes",
+    "max_rows_per_key",
+    "max_output_per_tick",
     "null_time",
     "max_task_memory",
     "time_zone",
@@ -47,11 +51,17 @@ RUN_SETTINGS = (
     "finish",
     "set_aside_newer_parts",
     "change_queries",
+    "keep_ticks",
     "jars",
+    "state_store",
+    "state_cache",
+    "state_store_endpoint",
+    "state_store_region",
+    "state_store_allow_http",
 )
 """Settings of the run, given as text to whoever runs the job."""
 
-SWITCHES = ("until_caught_up", "finish", "set_aside_newer_parts", "change_queries")
+SWITCHES = ("until_caught_up", "finish", "set_aside_newer_parts", "change_queries", "state_store_allow_http")
 ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 _Kind = TypeVar("_Kind", bound=Enum)
@@ -85,7 +95,14 @@ class Settings:
         elif name == "time_zone":
             self.options = replace(self.options, time_zone=_time_zone(value, location))
         elif name == "max_rows":
-            self.options = replace(self.options, max_rows=_max_rows(value, location))
+            self.options = replace(self.options, max_rows=_most_rows(name, value, location))
+        elif name == "max_rows_per_key":
+            self.options = replace(self.options, max_rows_per_key=_most_rows(name, value, location))
+        elif name == "max_output_per_tick":
+            self.options = replace(self.options, max_output_per_tick=_most_rows(name, value, location))
+        elif name == "max_bytes":
+            most = None if _is_none(value) else _bytes(name, value, location, least=1)
+            self.options = replace(self.options, max_bytes=most)
         elif name == "max_task_memory":
             self.options = replace(self.options, max_task_memory=_bytes(name, value, location))
         elif name == "allowed_lateness":
@@ -132,8 +149,10 @@ def _time_zone(value: str, location: Location | None) -> str:
 
 def _run_setting(name: str, value: str, location: Location | None) -> str:
     """As text for whoever runs the job."""
-    if name == "partitions" and (not value.strip().isdigit() or int(value) == 0):
+    if name == "partitions" and (not value.strip().isdecimal() or int(value) == 0):
         hint: str | None = "it is a whole number above zero"
+    elif name == "keep_ticks" and not _may_be_kept(value):
+        hint = f"a whole number from {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}, the newest tick among them"
     elif name == "trigger":
         try:
             if value.strip().lower().startswith("interval"):
@@ -147,8 +166,12 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
     elif name in SWITCHES and value.strip().lower() not in (*ON, *OFF):
         hint = "it is 'true' or 'false'"
     else:
-        return value
+        return guarded(f"{name}.url", value) if name == "state_store" else value
     raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
+
+
+def _may_be_kept(ticks: str) -> bool:
+    return ticks.strip().isdecimal() and LEAST_KEPT_TICKS <= int(ticks) <= MOST_KEPT_TICKS
 
 
 def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None) -> _Kind:
@@ -159,12 +182,16 @@ def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None)
     raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
 
 
-def _max_rows(value: str, location: Location | None) -> int | None:
-    if value.strip().lower() in ("none", "off", "unlimited"):
+def _is_none(value: str) -> bool:
+    return value.strip().lower() in ("none", "off", "unlimited")
+
+
+def _most_rows(name: str, value: str, location: Location | None) -> int | None:
+    if _is_none(value):
         return None
-    if not value.strip().isdigit() or int(value) == 0:
+    if not value.strip().isdecimal() or int(value) == 0:
         raise SqlError(
-            f"max_rows is '{value}'",
+            f"{name} is '{value}'",
             code="bad-setting",
             hint="it can be a whole number above zero, or 'none'",
             location=location,
@@ -178,16 +205,16 @@ _UNITS = {"": 1, "B": 1} | {
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B|[KMGT]|)")
 
 
-def _bytes(name: str, value: str, location: Location | None) -> int:
+def _bytes(name: str, value: str, location: Location | None, least: int = LEAST_TASK_MEMORY) -> int:
     """``512 MB``, ``2g``, ``1073741824``; a kilobyte has 1,024 bytes, as Spark's have."""
     match = _SIZE.fullmatch(value.strip().upper())
     unit = "" if match is None else match[2] + "B" if match[2] in tuple("KMGT") and match[2] else match[2]
-    if match is not None and int(float(match[1]) * _UNITS[unit]) >= LEAST_TASK_MEMORY:
+    if match is not None and int(float(match[1]) * _UNITS[unit]) >= least:
         return int(float(match[1]) * _UNITS[unit])
     raise SqlError(
         f"{name} is '{value}'",
         code="bad-setting",
-        hint=f"a size of at least {LEAST_TASK_MEMORY >> 20} MB, such as '512 MB' or '2 GB'",
+        hint=f"a size{f' of at least {least >> 20} MB' if least > 1 else ''}, such as '512 MB' or '2 GB'",
         location=location,
     )
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from watersmeet.errors import PlanError
 from watersmeet.plan.nodes.tree import Tree
 from watersmeet.spec.functions import signature_of
-from watersmeet.spec.model import Expr, Input, OutputColumn, WindowKind
+from watersmeet.spec.model import Expr, Input, OutputColumn
 
 
 def check_changelog(tree: Tree, outputs: Sequence[OutputColumn]) -> list[PlanError]:
@@ -40,16 +40,6 @@ def _unsteady(expr: Expr) -> str | None:
 
 def _not_run_yet(tree: Tree) -> list[PlanError]:
     changing = [part for part in tree.every if part.changes]
-    windows = (part.query.aggregation.window for part in changing if part.query.aggregation is not None)
-    if any(window is not None and window.kind is WindowKind.SESSION for window in windows):
-        return [
-            PlanError(
-                "SESSION windows are not run yet in output_mode changelog: a row that goes may cut a session"
-                " in two",
-                code="not-yet",
-                hint="TUMBLE and HOP are; or SET output_mode = append, where rows only come",
-            )
-        ]
     lookups = [i.alias for part in changing for i in part.query.inputs if i.as_of]
     if lookups:
         return [

@@ -8,11 +8,18 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from watersmeet.errors import PlanError, WatersmeetError
-from watersmeet.spec.model import Insert, Job, Query, Sink, Source
+from watersmeet.names import CHANGE_COLUMNS
+from watersmeet.plan.mode import with_mode
+from watersmeet.spec.model import Insert, Job, OutputMode, Query, Sink, Source
 from watersmeet.spec.options.files import format_of, local_path, path_of, sink_problems, source_problems
 from watersmeet.spec.options.formats import type_problems
 from watersmeet.spec.options.kafka import parser_of, records_of, servers_in, topics_in
-from watersmeet.spec.options.names import sink_option_problems, source_option_problems
+from watersmeet.spec.options.names import (
+    shared_target_problems,
+    sink_option_problems,
+    source_option_problems,
+)
+from watersmeet.spec.options.stored_files import in_store, parts_in_store
 from watersmeet.spec.told import untold
 
 BESIDE = ("late_output", "broken_output", "progress_output")
@@ -41,6 +48,7 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
     errors = check_sources(queries)
     errors += [error for sink in written for error in sink_option_problems(sink)]
     errors += [error for sink in sinks for error in sink_problems(sink)]
+    errors += shared_target_problems(written)
     errors += [
         PlanError(
             f'{name} = {sink.name}: its rows have no key, and "{sink.name}" has a PRIMARY KEY',
@@ -51,6 +59,8 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
         for sink in job.sinks
         if sink.primary_key and sink.name == job.run.get(name)
     ]
+    errors += _by_one_key(job)
+    errors += _names_of_changes(job)
     errors += _progress_beside_others(job)
     for sink in sinks:
         for source, table in _read(queries):
@@ -65,6 +75,38 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
                     )
                 )
     return errors
+
+
+def _by_one_key(job: Job) -> list[PlanError]:
+    """Each INSERT says of a key what it knows: another's row of the key would be taken away by it."""
+    return [
+        PlanError(
+            f'{len(names)} INSERTs go to "{sink.name}", which has a PRIMARY KEY: {", ".join(names)}. Of a key'
+            " that both have, the one would replace or take away the row of the other",
+            code="primary-key",
+            hint="write one INSERT with UNION ALL, or declare a sink with a target of its own for each",
+        )
+        for sink in _written(job)
+        if sink.primary_key
+        and len(names := [insert.name for insert in job.inserts if insert.sink.name == sink.name]) > 1
+    ]
+
+
+def _names_of_changes(job: Job) -> list[PlanError]:
+    """Tables by a key have no number of changes, so nothing else may go by these names."""
+    return [
+        PlanError(
+            f'the column "{output.name}" ({output.origin}) cannot go to "{insert.sink.name}": in tables with'
+            " a PRIMARY KEY this name is that of a column of changes, which is left out",
+            code="reserved-name",
+            hint=f"give it another name: {output.origin} AS {output.name}_2",
+        )
+        for insert in job.inserts
+        if insert.sink.primary_key and not insert.sink.traits.log
+        if with_mode(job.options, insert.query).output_mode is not OutputMode.CHANGELOG
+        for output in insert.query.outputs
+        if output.name.lower() in CHANGE_COLUMNS
+    ]
 
 
 def _progress_beside_others(job: Job) -> list[PlanError]:
@@ -119,17 +161,23 @@ def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
 def _written(job: Job) -> list[Sink]:
     """The sinks of INSERTs and those for rows beside theirs, each once."""
     beside = {job.run.get(name) for name in BESIDE}
-    sinks = [*(insert.sink for insert in job.inserts), *(sink for sink in job.sinks if sink.name in beside)]
+    sinks = [insert.sink for insert in job.inserts if not insert.is_index]
+    sinks += [sink for sink in job.sinks if sink.name in beside]
     return list({sink.name: sink for sink in sinks}.values())
 
 
 def _overlap(source: Source, sink: Sink) -> bool:
     """Whether one path is the other, or lies beneath it; a source's may have wildcards."""
-    parts = []
-    for options in (source.options, sink.options):
-        path = local_path(path_of(options)) if path_of(options) else None
-        if path is None:
-            return False
-        parts.append(Path(os.path.abspath(path)).parts)
+    parts = [_parts(path_of(options)) for options in (source.options, sink.options)]
+    if not all(parts):
+        return False
     pairs = zip(*parts, strict=False)
     return all(read == written or fnmatchcase(written, read) for read, written in pairs)
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    """What stands between the slashes, after the bucket if it is in a store; empty where nothing is known."""
+    local = local_path(path) if path else ""
+    if local:
+        return Path(os.path.abspath(local)).parts
+    return parts_in_store(path) if in_store(path) else ()

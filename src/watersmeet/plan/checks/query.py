@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from watersmeet.errors import PlanError
 from watersmeet.names import CHANGE_COLUMNS, is_node_alias
+from watersmeet.plan.checks.per_key import check_per_key_of_changes
 from watersmeet.plan.join_inputs import JoinInputs, name_of
 from watersmeet.plan.mode import changing
 from watersmeet.plan.model.sides import joined_name
@@ -18,6 +19,7 @@ def check_query(outputs: Sequence[OutputColumn], sink: Sink, options: Options, t
     inputs = JoinInputs(tree.inputs, time_zone=options.time_zone)
     return [
         *_append(tree),
+        *check_per_key_of_changes(options, tree),
         *_names(outputs, sink),
         *_our_names(outputs, options, inputs),
         *_follow(inputs),
@@ -41,7 +43,7 @@ def _append(tree: Tree) -> list[PlanError]:
     ]
 
 
-_WINDOWS = "; or group over TUMBLE or HOP windows, whose results are final when they close"
+_WINDOWS = "; or group over windows, whose results are final when they close"
 
 
 def _read_as_streams(inputs: JoinInputs) -> list[PlanError]:

@@ -24,6 +24,7 @@ from watersmeet.plan.nodes.tree import (
     AggregateNode,
     ChangesNode,
     GroupNode,
+    IndexNode,
     JoinNode,
     LookupNode,
     Node,
@@ -130,6 +131,7 @@ def _(node: Node, given: _Arriving, problems: _Problems) -> None:
     """Nothing is kept."""
 
 
+@_check.register(IndexNode)
 @_check.register(SnapshotNode)
 @_check.register(TableNode)
 @_check.register(UpsertNode)

@@ -18,6 +18,7 @@ from watersmeet.plan.conditions.conjuncts import Conjunct, split
 from watersmeet.plan.nodes.tree import (
     ChangesNode,
     GroupedNode,
+    IndexNode,
     MatchNode,
     Node,
     PassNode,
@@ -106,8 +107,9 @@ def _(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
     return False  # a record that does not pass takes the row away that did
 
 
-@_sunk.register
-def _(node: ChangesNode, conjunct: Conjunct, conditions: Conditions) -> bool:
+@_sunk.register(ChangesNode)
+@_sunk.register(IndexNode)
+def _(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
     _into_side(conjunct, node, Side.LEFT, conditions)
     return True
 

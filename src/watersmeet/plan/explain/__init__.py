@@ -28,6 +28,7 @@ from watersmeet.plan.explain.words import (
     node_name,
     plain,
     sink_name,
+    size_of,
     title_of,
 )
 from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
@@ -66,7 +67,10 @@ def explain_query(
     ``queries``: all of the job."""
     query = query.alone
     inputs = [line for side in query.sides for line in _input(query, side)]
-    head: Sections = [(f'Query "{query.name}" into {sink_name(query.sink)}', [" ".join(query.sql.split())])]
+    title = f'Query "{query.name}" into {sink_name(query.sink)}'
+    if query.is_index:
+        title = query.name[0].upper() + query.name[1:]
+    head: Sections = [(title, [" ".join(query.sql.split())])]
     alone, joins = len(query.nodes) == 1, len(query.every(MatchPlan))
     if alone and joins:
         head.append(("Join", [title_of(query.root)]))
@@ -93,7 +97,9 @@ def explain_query(
         ("Rows that are made and kept once for several queries", list(taken_lines(query, queries))),
         (
             "Output columns",
-            [
+            []
+            if query.is_index
+            else [
                 *(f"{o.name} = {plain(text_of(as_written(query, o.expr)))}" for o in query.outputs),
                 *(_CHANGES if query.options.mode is OutputMode.CHANGELOG else ()),
             ],
@@ -210,6 +216,12 @@ def _options(query: QueryPlan) -> Iterator[str]:
         yield "a row without an event time fails the job"
     if options.max_rows is not None and options.max_rows < MAX_TIME:
         yield f"at most {options.max_rows} rows in state"
+    if options.max_bytes is not None:
+        yield f"at most {size_of(options.max_bytes)} of files in state"
+    if options.max_rows_per_key is not None:
+        yield f"at most {options.max_rows_per_key} rows of one key in state, of sides that have one"
+    if options.max_output_per_tick is not None:
+        yield f"at most {options.max_output_per_tick} rows out in a tick"
 
 
 __all__ = ["explain", "explain_query"]

@@ -42,6 +42,8 @@ def arrangement_sections(node: ArrangePlan, query: QueryPlan) -> Sections:
 def _paths(node: ArrangePlan, query: QueryPlan) -> Iterator[str]:
     """``a -> b (before) -> c (after)`` per path: whose rows a look-up meets, as of when."""
     steps = [step for step in query.every(DeltaPlan) if step.arrangements == node.number]
+    if not steps:  # an index is looked up by others
+        return
     for number, name in enumerate(steps[0].path_names):
         lookups = [step.lookups[number] for step in steps]
         seen = [f"{lookup.join.right.title} ({_when(lookup)})" for lookup in lookups]

@@ -80,6 +80,8 @@ def _query(name: str, query: QueryPlan, sources: dict[str, int]) -> Iterator[str
     for side in query.sides:
         for number in dict.fromkeys(sources[branch.source.name] for _, branch in side.sources):
             yield f"s{number} --> {inputs[side.name]}"
+    if query.is_index:
+        return
     yield f"{last} --> {name}k[({_label([sink_name(query.sink)])})]"
 
 
@@ -128,6 +130,8 @@ def _(node: RankPlan, query: QueryPlan) -> str:
 def _(node: ArrangePlan, query: QueryPlan) -> str:
     """With its steps, which are not drawn."""
     lookups = [lookup for step in query.every(DeltaPlan) for lookup in step.lookups]
+    if not lookups:
+        return f"[({_label(['kept by', *(arranged.key for arranged in node.arranged)])})]"
     keys = dict.fromkeys(line for lookup in lookups for line in key_lines(lookup.join))
     return f"{{{{{_label(['delta join', *keys])}}}}}"
 

@@ -35,6 +35,8 @@ def _kept_lines(query: QueryPlan, queries: Sequence[QueryPlan]) -> Iterator[str]
                 keeps.setdefault(side.kept_by.alias, []).append(f"{other.name}'s {side.title}")
     for alias, others in keeps.items():
         yield f"{alias}: for {', '.join(others)}, too"
+    if query.is_index and not keeps:
+        yield "no query of the job looks them up so far"
 
 
 def _named(query: QueryPlan, number: int) -> str:

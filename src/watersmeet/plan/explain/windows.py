@@ -38,10 +38,11 @@ def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
     calls = [plain(call.text) for call in node.calls if looks_at_values(call)]
     values = f" and different value, because of {', '.join(calls)}," if calls else ""
     most = distance(node.size, key_in_time(node, node.time_key))
-    kept = (
-        f"one row of sums per {pane_name(node)} and group{values} until the last of its windows closes: at"
-        f" most {most} after its start, as the watermark goes"
-    )
+    if node.kind is WindowKind.SESSION:
+        until = "until its session closes, or no row is left there"
+    else:
+        until = f"until the last of its windows closes: at most {most} after its start, as the watermark goes"
+    kept = f"one row of sums per {pane_name(node)} and group{values} {until}"
     return [
         ("Windows", [f"{_window(node)}, and {'its rows' if node.is_final else 'changes'} go out {when}"]),
         ("Grouped by", ["window_start, window_end", *map(plain, node.key_texts)]),
@@ -111,7 +112,10 @@ def _kept(node: AggregatePlan) -> str:
 
 
 def pane_name(node: WindowedPlan) -> str:
-    """For what of the time there is a row of partial aggregates: ``window``, ``pane of 1 min``."""
+    """For what of the time there is a row of partial aggregates: ``window``, ``pane of 1 min``; of sessions
+    ``time``."""
+    if node.kind is WindowKind.SESSION:
+        return "time"
     if node.pane == node.size:
         return "window"
     return f"pane of {distance(node.pane, key_in_time(node, node.time_key))}"

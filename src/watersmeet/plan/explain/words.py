@@ -45,7 +45,7 @@ def _(node: LookupPlan) -> str:
 @title_of.register
 def _(node: ArrangePlan) -> str:
     *first, last = (side.title for side in node.leaving)
-    return f"{', '.join(first)} and {last}"
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 @title_of.register

@@ -2,8 +2,9 @@
 the query is planned anew, whatever it is called then and whatever stands beside it.
 
 In it: the expression over the source and the declared types of the source's columns in it, and the column's
-own type; of what comes from a node beneath, the alias there and the digests of the columns. The alias of an
-input is not, for its own rows: so queries that share rows know them again by other aliases. Where a source
+own type; of what comes from a node beneath, the digests of the columns, and where several inputs are put
+together there, the alias. The alias of an input is not, for its own rows, nor is that of a table alone: so
+queries that share rows know them again by other aliases. Where a source
 reads from, filters and conditions are not: those are in `plan.identity.fingerprint`, as far as rows depend on
 them.
 """
@@ -117,8 +118,9 @@ def _made(expr: Expr, rows: Origins) -> Origin:
 @singledispatch
 def _leaving(node: NodePlan, by_side: Mapping[str, Origins]) -> Origins:
     """Of the columns that leave a node. ``by_side``: of its sides and tables, by name."""
+    alone = len(node.leaving) == 1
     return {
-        side.joined(name): _of_alias(side, origin)
+        side.joined(name): origin if alone else _of_alias(side, origin)
         for side in node.leaving
         for name, origin in by_side[side.name].items()
     }

@@ -29,6 +29,7 @@ _WORDS = "words for people; what they say counts where it is used"
 _ELSEWHERE = "has a name of its own among the settings"
 _RESULT = "what came of it is in the plan"
 _CONNECTION = "says how a server is reached, not which rows come"
+_PATIENCE = "when a tick has failed by it, it must be free to be raised"
 _CUT = "how much a tick reads: that of the tick to be repeated is decided"
 _BY_OTHERS = ("query", "place", "renamed")
 
@@ -126,6 +127,7 @@ OMITTED_OPTIONS: Mapping[str, str] = {
         _CUT,
     ),
     **dict.fromkeys(("bootstrap.servers", "kafka.bootstrap.servers", "user", "url"), _CONNECTION),
+    **dict.fromkeys(("transaction.timeout.ms", "max.request.size", "message.max.bytes", "wait"), _PATIENCE),
     "on_changed_file": "decides whether a tick may go on; what it reads is in the tick's identity",
     "failondataloss": "decides whether a tick may go on; what it reads is in the tick's identity",
 }

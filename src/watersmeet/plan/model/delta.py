@@ -78,6 +78,7 @@ class ArrangePlan(NodePlan):
     """
 
     noun: ClassVar[str] = "arrangements"
+    is_for_all: ClassVar[bool] = False
 
     arranged: tuple[Arranged, ...]
     retentions: tuple[Retention, ...]

@@ -104,6 +104,11 @@ class QueryPlan:
     counted: tuple[CountedKey, ...] = ()
 
     @property
+    def is_index(self) -> bool:
+        """Its rows are kept for others and go nowhere (CREATE INDEX)."""
+        return self.sink.is_nowhere
+
+    @property
     def as_planned(self) -> QueryPlan:
         """The query as it is planned without counts: what its rows depend on."""
         return self if self.uncounted is None else replace(self, nodes=self.uncounted, uncounted=None)

@@ -101,6 +101,11 @@ class NodePlan:
         )
 
     @property
+    def keeps_by_key(self) -> bool | None:
+        """Whether the rows that it keeps have a key; None: it keeps none that are counted per key."""
+        return None
+
+    @property
     def watermark_keys(self) -> tuple[str, ...]:
         """The keys whose watermarks leave the node."""
         return tuple(side.watermark_key(column) for side in self.leaving for column in side.event_times)
@@ -270,6 +275,10 @@ class JoinPlan(MatchPlan):
         """The side of which every task is to have all rows (hint BROADCAST)."""
         return next((side for side in Side if _is_broadcast(self.side(side))), None)
 
+    @property
+    def keeps_by_key(self) -> bool:
+        return bool(self.keys)
+
 
 def _is_broadcast(side: SidePlan) -> bool:
     return side.feed is None and side.input.broadcast
@@ -393,8 +402,8 @@ class WindowedPlan(GroupedPlan):
 
     @property
     def pane(self) -> int:
-        """How wide panes are: each window of TUMBLE and HOP consists of whole ones."""
-        return gcd(self.size, self.slide)
+        """How wide panes are, of which each window consists: of a session every time is one."""
+        return 1 if self.kind is WindowKind.SESSION else gcd(self.size, self.slide)
 
     @property
     def time_key(self) -> str:
@@ -404,6 +413,10 @@ class WindowedPlan(GroupedPlan):
     @property
     def accounted(self) -> tuple[SidePlan, ...]:
         return self.sides if self.side.feed is not None else ()
+
+    @property
+    def keeps_by_key(self) -> bool:
+        return bool(self.keys)
 
     @property
     def watermark_keys(self) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ from watersmeet.plan.nodes.asof import asof_of
 from watersmeet.plan.nodes.columns import Kept, kept_columns
 from watersmeet.plan.nodes.feed import Derived, Feed, needed, open_key
 from watersmeet.plan.nodes.for_others import ForOthers, StageKey
+from watersmeet.plan.nodes.index import index_plan
 from watersmeet.plan.nodes.input_side import InputSide, OfStage, compared_refs, never_null
 from watersmeet.plan.nodes.join import Draft, bounds_in, looks_above
 from watersmeet.plan.nodes.stage_feed import StageFeed
@@ -56,6 +57,7 @@ from watersmeet.plan.nodes.tree import (
     ChangesNode,
     GroupedNode,
     GroupNode,
+    IndexNode,
     JoinNode,
     LookupNode,
     MatchNode,
@@ -342,6 +344,10 @@ class Chain:
     @_planned.register
     def _(self, node: TableNode, ready: _Ready) -> NodePlan:
         return TablePlan(number=node.number, sides=tuple(ready.sides.values()), filters=ready.filters)
+
+    @_planned.register
+    def _(self, node: IndexNode, ready: _Ready) -> NodePlan:
+        return index_plan(node, ready.sides[Side.LEFT], ready.filters)
 
     @_planned.register
     def _(self, node: JoinNode, ready: _Ready) -> NodePlan:

@@ -28,9 +28,10 @@ from watersmeet.spec.model import (
 
 
 def folded(query: Query) -> FoldedQuery:
-    """The query without inputs that are one stage alone and nothing else."""
+    """The query without inputs that are one stage alone and nothing else, but for an index: what it keeps is
+    that stage's rows."""
     i = query.relation
-    if query.aggregation is not None or not isinstance(i, Input) or len(i.branches) != 1:
+    if query.aggregation is not None or query.indexed_by or not isinstance(i, Input) or len(i.branches) != 1:
         return FoldedQuery(query, None, query.outputs)
     (branch,) = i.branches
     if not isinstance(branch, StageBranch):

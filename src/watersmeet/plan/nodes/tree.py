@@ -230,6 +230,17 @@ class TableNode(Node):
 
 
 @dataclass(frozen=True)
+class IndexNode(Node):
+    """The rows of a table that are kept for others, found by each of the keys ``by``."""
+
+    by: tuple[tuple[str, ...], ...]
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        return tuple(column for key in self.by for column in key)
+
+
+@dataclass(frozen=True)
 class ChangesNode(Node):
     """The changes of one input: where a path of a delta join begins."""
 
@@ -347,6 +358,9 @@ def tree_of(
 
     top = build(query.relation)
     asked, part = query.aggregation, (query.relation,)
+    if query.indexed_by:
+        added(IndexNode(next(numbers), (top,), part, query.indexed_by, time_zone=time_zone))
+        return Tree(query, tuple(nodes), stages, time_zone, changes)
     if isinstance(top, Input) and top.is_compared:
         top = added(SnapshotNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
     elif isinstance(top, Input) and top.primary_key is not None:

@@ -16,6 +16,7 @@ from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
+from watersmeet.spec.options.stored_files import in_store, stored_problems
 from watersmeet.spec.options.values import Use, value_problems
 
 FORMATS = ("parquet", "json", "csv")
@@ -128,7 +129,10 @@ def sink_problems(sink: Sink) -> list[SpecError]:
     what = f'file sink "{sink.name}"'
     problems = _common(what, "write", sink.options, "out/delivered")
     wanted = format_of(sink.options)
-    if wanted in WRITERS:
+    path = path_of(sink.options)
+    if in_store(path):
+        problems += stored_problems(what, sink.options)
+    elif wanted in WRITERS:
         settings = [name for name in sink.options if wanted == "parquet" and "." in name]
         problems += _unknown(what, wanted, sink.options, [*OURS, *WRITERS[wanted], *settings], WRITERS)
         problems += _values(what, wanted, sink.options, WRITERS[wanted], Use.WRITE)
@@ -140,13 +144,13 @@ def sink_problems(sink: Sink) -> list[SpecError]:
                 hint="give it a shorter name; all but ASCII letters and digits count threefold or more",
             )
         )
-    path = path_of(sink.options)
-    if path and local_path(path) is None:
+    if path and local_path(path) is None and not in_store(path):
         problems.append(
             SpecError(
-                f'{what} writes to local or mounted directories, not to "{urlsplit(path).scheme}:"',
+                f"{what} writes to directories and to object stores (s3, gs, az), not to "
+                f'"{urlsplit(path).scheme}:"',
                 code="file-system-not-supported",
-                hint="object stores cannot rename a directory in one step; mount it, or use a Kafka sink",
+                hint="mount it, or use another sink",
             )
         )
     return problems

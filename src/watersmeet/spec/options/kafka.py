@@ -18,6 +18,13 @@ from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
+from watersmeet.spec.options.kafka_delivery import (
+    DELIVERY_OPTIONS,
+    OF_LIBRDKAFKA,
+    delivery_problems,
+    is_exactly_once,
+    lacking,
+)
 from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
 from watersmeet.spec.options.values import Use, value_problems
 
@@ -32,7 +39,7 @@ SOURCE_NAMES = ("topic", "format", "bootstrap.servers", "key.format")
 """Ours, as they are named to people."""
 
 SOURCE_OURS = (*SOURCE_NAMES, "topics", "kafka.bootstrap.servers")
-SINK_OURS = ("topic", "format", "key", "key.format")
+SINK_OURS = ("topic", "format", "key", "key.format", *DELIVERY_OPTIONS)
 KEYED = (UPSERT, DEBEZIUM)
 """Formats of sinks with one record per key and tick."""
 
@@ -130,9 +137,18 @@ def _key_problems(what: str, source: Source) -> Iterator[SpecError]:
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
     """What is wrong with the options of a Kafka sink."""
     what = f'Kafka sink "{sink.name}"'
+    exactly_once = is_exactly_once(sink.options)
     for name in sink.options:
-        if name not in SINK_OURS:
-            yield from _of_client(what, name, PRODUCER, (*SINK_OURS, "bootstrap.servers"))
+        plain = name.lower().removeprefix(_CLIENT)
+        if name in SINK_OURS or (plain in OF_LIBRDKAFKA and exactly_once):
+            continue
+        hint = lacking(plain) if exactly_once and plain in PRODUCER and plain not in _OF_SPARK else None
+        if hint is not None:
+            yield SpecError(f'{what}: option "{name}" cannot be set', code="wrong-option", hint=hint)
+        else:
+            names = PRODUCER | OF_LIBRDKAFKA if exactly_once else PRODUCER
+            yield from _of_client(what, name, names, (*SINK_OURS, "bootstrap.servers"))
+    yield from delivery_problems(sink)
     yield from _said_twice(what, sink.options)
     yield from _keyed_problems(what, sink)
     yield from lost_records(sink)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options import kafka
+from watersmeet.spec.options import kafka, lake, postgres
+from watersmeet.spec.options.targets import shared_targets
 
 JDBC = (
     "url", "dbtable", "query", "prepareQuery", "user", "password", "driver", "partitionColumn", "lowerBound",
@@ -38,13 +39,24 @@ def source_option_problems(source: Source) -> list[SpecError]:
 
 
 def sink_option_problems(sink: Sink) -> list[SpecError]:
-    """The same of a sink that prints, writes to Kafka, or keeps rows in memory."""
+    """The same of a sink that prints, writes to Kafka or PostgreSQL, or keeps rows in memory."""
     if sink.connector == "kafka":
         return list(kafka.sink_problems(sink))
+    if sink.connector == "delta":
+        return lake.delta_problems(sink)
+    if sink.connector == "postgres":
+        return list(postgres.sink_problems(sink))
+    if sink.connector == "iceberg":
+        return lake.iceberg_problems(sink)
     if sink.connector not in ("console", "memory"):
         return []
     what, own = f'{sink.connector} sink "{sink.name}"', _CONSOLE if sink.connector == "console" else ()
     return [_unknown(what, name, own) for name in sink.options if name not in own]
+
+
+def shared_target_problems(sinks: Iterable[Sink]) -> list[SpecError]:
+    """A problem for every two sinks that write to one target."""
+    return list(shared_targets(sink for sink in sinks if not sink_option_problems(sink)))
 
 
 def _of_source(source: Source) -> Iterator[SpecError]:

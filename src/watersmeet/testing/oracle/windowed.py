@@ -317,8 +317,6 @@ class Windows:
         try:
             self.source = self._source(function.expressions[0], case, alias, kind, where, changes=changes)
         except NotFinal:
-            if kind == "session":
-                raise
             beneath = True
             self.source = self._source(function.expressions[0], case, alias, kind, where, changes=True)
         named = alias or (self.source.alias if isinstance(self.source, Stream) else "rows")

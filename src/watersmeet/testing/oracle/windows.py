@@ -194,27 +194,34 @@ class WindowState:
         return list(groups.values())
 
     def _sessions(self) -> list[tuple[int, int, tuple[Any, ...], list[Rows]]]:
+        """Sessions that the watermark is beyond the end of; forgets their rows."""
         gap = self.plan.size
-        per_key: dict[Any, list[tuple[int, tuple[Any, ...], Rows]]] = {}
-        for entry in sorted(self.kept, key=lambda e: e[0]):
-            per_key.setdefault(_key(entry[1]), []).append(entry)
         closed, still = [], []
-        for entries in per_key.values():
-            sessions: list[list[tuple[int, tuple[Any, ...], Rows]]] = []
-            for entry in entries:
-                if sessions and entry[0] - sessions[-1][-1][0] <= gap:
-                    sessions[-1].append(entry)
-                else:
-                    sessions.append([entry])
-            for session in sessions:
-                if session[-1][0] + gap < self.mark:
-                    rows = [row for _, _, row in session]
-                    closed.append((session[0][0], session[-1][0] + gap, session[0][1], rows))
-                else:
-                    still += session
+        for session in self._all_sessions():
+            if session[-1][0] + gap < self.mark:
+                rows = [row for _, _, row in session]
+                closed.append((session[0][0], session[-1][0] + gap, session[0][1], rows))
+            else:
+                still += session
         self.grouped += len(self.kept) - len(still)
         self.kept = still
         return closed
+
+    def _all_sessions(self) -> list[list[tuple[int, tuple[Any, ...], Rows]]]:
+        """The rows that are kept, those of each session together."""
+        every = []
+        per_key: dict[Any, list[tuple[int, tuple[Any, ...], Rows]]] = {}
+        for entry in sorted(self.kept, key=lambda e: e[0]):
+            per_key.setdefault(_key(entry[1]), []).append(entry)
+        for entries in per_key.values():
+            sessions: list[list[tuple[int, tuple[Any, ...], Rows]]] = []
+            for entry in entries:
+                if sessions and entry[0] - sessions[-1][-1][0] <= self.plan.size:
+                    sessions[-1].append(entry)
+                else:
+                    sessions.append([entry])
+            every += sessions
+        return every
 
     def _result(self, start: int, end: int, keys: tuple[Any, ...], rows: list[Rows]) -> dict[str, Any]:
         result: dict[str, Any] = {"window_start": saturate(start), "window_end": saturate(end)}
@@ -249,8 +256,11 @@ class ChangingWindowState(WindowState):
                     key = bag_key(made)
                     sums[key] = (made, sums.get(key, (made, 0))[1] + diff)
         self.mark = max(mark, self.mark)
-        size, slide = self.plan.size, self.plan.slide
-        self.kept = [entry for entry in self.kept if entry[0] // slide * slide + size > self.mark]
+        if self.plan.kind == "SESSION":
+            self._sessions()
+        else:
+            size, slide = self.plan.size, self.plan.slide
+            self.kept = [entry for entry in self.kept if entry[0] // slide * slide + size > self.mark]
         self._advance()
         return [change for change in sums.values() if change[1]]
 
@@ -273,7 +283,13 @@ class ChangingWindowState(WindowState):
                 self.kept.remove(next(same))
 
     def _open(self) -> list[dict[str, Any]]:
-        """The results of the windows that the watermark has not reached the end of."""
+        """The results of the windows that the watermark has not reached the end of; all sessions: the rows of
+        closed ones are kept no more."""
+        if self.plan.kind == "SESSION":
+            return [
+                self._result(rows[0][0], rows[-1][0] + self.plan.size, rows[0][1], [row for *_, row in rows])
+                for rows in self._all_sessions()
+            ]
         size, slide = self.plan.size, self.plan.slide
         groups: dict[Any, tuple[int, tuple[Any, ...], list[Rows]]] = {}
         for time, keys, row in self.kept:

@@ -22,13 +22,14 @@ from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.messages.summed import PANE, WindowGroupShape
 from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.kernel.joined import JoinedColumn
+from watersmeet.measure import Measured
 from watersmeet.plan.identity.origins import digest_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import WindowGroupPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.model import WINDOW_END, WINDOW_START
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 from watersmeet.state.columns import StoredColumn
-from watersmeet.watermark.windows import release_limit, start_watermark
+from watersmeet.watermark.windows import passed_below, release_limit, start_watermark
 
 
 class WindowGroupDriver(NodeDriver[WindowGroupPlan, WindowGroupShape]):
@@ -46,6 +47,7 @@ class WindowGroupDriver(NodeDriver[WindowGroupPlan, WindowGroupShape]):
             parts=parts,
             kept=_of_panes(kept, node, side),
             results=tuple((call.name, results[call.name]) for call in node.calls),
+            kind=node.kind,
             time=node.time,
             size=node.size,
             slide=node.slide,
@@ -64,23 +66,30 @@ class WindowGroupDriver(NodeDriver[WindowGroupPlan, WindowGroupShape]):
     def decide(self, node: WindowGroupPlan, given: Incoming) -> Decided:
         key = node.time_key
         watermark = shift(given.watermarks.get(key, NEVER), -given.lateness.get(key, 0))
+        if node.kind is WindowKind.SESSION:
+            return Decided({key: passed_below(node.size, watermark)})
         return Decided({node.side.watermark_key(PANE): release_limit(node.size, node.slide, watermark)})
 
     def outputs(self, node: WindowGroupPlan, given: Outgoing) -> dict[str, Watermark]:
         watermark = given.watermarks.get(node.time_key, NEVER)
-        start = start_watermark(node.size, watermark, None)
+        is_session = node.kind is WindowKind.SESSION
+        open_from = given.least.get(node.side.watermark_key(PANE)) if is_session else None
+        start = start_watermark(0 if is_session else node.size, watermark, open_from)
         return risen_to({WINDOW_START: start, WINDOW_END: watermark}, given.emitted)
 
 
 def _of_panes(kept: SideShape, node: WindowGroupPlan, side: SideShape) -> SideShape:
-    """What is kept of groups, of each pane for itself, which is known by its width and the time's origin."""
+    """What is kept of groups, of each pane for itself, which is known by its width and the time's origin.
+    Panes go by a limit; of sessions, whose panes are times, they are looked at in order, and by key."""
     (time,) = (column for column in side.layout.columns if column.name == node.time)
+    is_session = node.kind is WindowKind.SESSION
     stored = StoredColumn(PANE, digest_of(["pane", time.origin, node.pane]), f"panes of {time.text}")
     layout = replace(
         kept.layout,
         event_times=(PANE,),
-        releasing=(PANE,),
-        indexes=(),
+        releasing=() if is_session else (PANE,),
+        watched=(PANE,) if is_session else (),
+        indexes=(Measured(PANE),) if is_session else (),
         columns=(stored, *kept.layout.columns),
     )
     return replace(kept, layout=layout, schema=pa.schema([pa.field(PANE, pa.int64()), *kept.schema]))

@@ -25,18 +25,20 @@ import numpy as np
 
 from watersmeet.engine.driver.opening.changed_sources import goes_on, said_of_sources
 from watersmeet.engine.driver.opening.contents import Contents, contents_of
+from watersmeet.engine.driver.opening.held_anew import with_held_anew, written_anew
 from watersmeet.engine.driver.opening.moved import with_moved
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.kernel.batches import same_rows, take_rows
 from watersmeet.kernel.pieces import whole
+from watersmeet.names import called, input_of
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.model.sides import KeptBy, SidePlan
 from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, NodeState, QueryState
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import OpenRun, Run, schema_of, sort_rows, write_run
+from watersmeet.state.run import OpenRun, Run, schema_of
 from watersmeet.state.store import Store
 
 Shapes = Mapping[str, Sequence[NodeShape]]
@@ -77,30 +79,37 @@ class Change:
 @dataclass(frozen=True)
 class Changed:
     """The state as it is for a changed job, what there is to say of it, and what tables hold for queries that
-    come: to be given to them in the next tick."""
+    come: to be given to them in the next tick; ``begins``: these queries."""
 
     manifest: Manifest
     said: list[str]
     contents: list[Contents]
+    begins: frozenset[str] = frozenset()
 
 
-def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store) -> Changed:
-    """The state for the queries of ``plan``.
+def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store, *, zoned: bool) -> Changed:
+    """The state for the queries of ``plan``. ``zoned``: TIMESTAMPs carry UTC.
 
     Raises:
         StateError: a query cannot come without rows from before.
     """
     of_sources, change = said_of_sources(manifest, plan), Change.of(manifest, plan)
     stay = [query for query in plan.queries if query.name not in change.begins]
-    manifest = with_moved(manifest, stay)
+    manifest, brought = with_moved(manifest, stay)
+    manifest = with_held_anew(manifest, brought, shapes, store)
     if not change:
         return Changed(manifest, of_sources, [])
     queries = {query.name: manifest.queries[query.name] for query in stay}
     said = of_sources + [
-        f'query "{name}" is gone from the job, and its state goes' for name in change.removed
+        f"{called(name)} is gone from the job, and its state goes" for name in change.removed
+    ]
+    said += [
+        f"{called(name)} keeps the rows of {side} itself from now on, which another one kept"
+        for name, _, side, _ in brought
+        if input_of(side) == side
     ]
     problems: list[str] = []
-    coming = Coming(manifest, stay, goes_on(manifest, plan), shapes, store)
+    coming = Coming(manifest, stay, goes_on(manifest, plan), shapes, store, zoned=zoned)
     for query in plan.queries:
         if query.name in change.begins:
             queries[query.name] = state = coming.state(query, shapes[query.name])
@@ -115,7 +124,8 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
         raise StateError(
             "; ".join(problems),
             code="changed-query",
-            hint="run the query in a job of its own, which reads all from the start",
+            hint="run it in a job of its own, which reads all from the start; or let what keeps the table so"
+            " stay for one run beside what comes: an index, or SELECT * FROM the table as a query",
         )
     coming.write_marks()
     changed = manifest.model_copy(
@@ -124,7 +134,7 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
             "fingerprints": _fingerprints(plan),
         }
     )
-    return Changed(changed, said, coming.contents)
+    return Changed(changed, said, coming.contents, frozenset(change.begins))
 
 
 class Coming:
@@ -141,12 +151,14 @@ class Coming:
         read_before: Collection[str],
         shapes: Shapes,
         store: Store,
+        *,
+        zoned: bool,
     ) -> None:
         self._manifest = manifest
         self._stay = stay
         self._read_before = read_before
         self._shapes = shapes
-        self._store = store
+        self._store, self._zoned = store, zoned
         self._merged_by_others = {
             name for live in manifest.runs() if live.merged_from for name in live.merged_from.runs
         }
@@ -165,11 +177,25 @@ class Coming:
             for side, shape in zip(node.sides, shapes[node.number].sides, strict=True):
                 if side.feed is not None or side.copy_of is not None:
                     continue
+                if side.kept_by is not None:
+                    self._begin_beside(query, side, side.kept_by)
+                    continue
                 if node.changes and side in missed:
                     self._begin_with_contents(query, node.number, side, shape, state)
                 elif side.sources or not node.changes:
                     self._begin(query, node.number, side, shape, state)
         return state
+
+    def _begin_beside(self, query: QueryPlan, side: SidePlan, kept_by: KeptBy) -> None:
+        """Of a query that looks the rows up where another one keeps them."""
+        if all(kept_by.query != other.name for other in self._stay):
+            return  # that one begins, too
+        rows = self._manifest.queries[kept_by.query].nodes[kept_by.node].arrangements.get(kept_by.side)
+        count = 0 if rows is None else rows.retained
+        self.said.append(
+            f"{called(query.name)} begins with all rows of {side.title}, {count} as they are kept, and looks"
+            f" them up where {called(kept_by.query)} keeps them"
+        )
 
     def _begin_with_contents(
         self, query: QueryPlan, node: int, side: SidePlan, shape: SideShape, state: QueryState
@@ -177,16 +203,25 @@ class Coming:
         """Of a query of changes, which needs all rows."""
         contents: Contents | str = "only of tables are all rows kept"
         if all(branch.source.is_table for _, branch in side.sources):
-            contents = contents_of(side, shape, self._stay, self._shapes, self._manifest, self._store)
+            contents = contents_of(
+                side,
+                shape,
+                self._stay,
+                self._shapes,
+                self._manifest,
+                self._store,
+                zone=query.options.time_zone,
+                zoned=self._zoned,
+            )
         if isinstance(contents, str):
             self.problems.append(
-                f'query "{query.name}" cannot come to a job with state: its rows may be taken back, and it'
+                f"{called(query.name)} cannot come to a job with state: its rows may be taken back, and it"
                 f' needs all rows of "{side.title}", of which the job has read some: {contents}'
             )
             return
         self.contents.append(contents)
         state.nodes[node].arrangements[side.name] = contents.deletes
-        self.said.append(f'query "{query.name}" begins with all {contents.rows} rows of {side.title}')
+        self.said.append(f"{called(query.name)} begins with all {contents.rows} rows of {side.title}")
 
     def _begin(
         self, query: QueryPlan, node: int, side: SidePlan, shape: SideShape, state: QueryState
@@ -279,17 +314,8 @@ class Coming:
         rows = np.flatnonzero(opened.live(other.limits, 0, live.run.rows))
         same_rows(f'what is retained of run "{live.run.name}"', live.retained, len(rows))
         held = opened.sorted_rows
-        chosen = take_rows(whole(held.batch), rows)
-        sorted_rows, _ = sort_rows(chosen, held.slots[rows], shape.layout, live.run.index)
-        return write_run(
-            self._store,
-            shape.arrangement,
-            sorted_rows,
-            shape.layout,
-            tick=live.run.tick,
-            level=live.run.level,
-            group=live.run.group,
-        )
+        chosen, slots = take_rows(whole(held.batch), rows), held.slots[rows]
+        return written_anew(live.run, chosen, slots, shape, self._store, live.run.index)
 
     def write_marks(self) -> None:
         """Have all rows of padded sides count as matched."""

@@ -1,4 +1,4 @@
-"""What is checked when state is opened: that it belongs to this plan, and that it is whole."""
+"""What is checked when state is opened: that it belongs to this plan (that it is whole: `state.whole`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Arrangement, Manifest
-from watersmeet.state.marks import stored_marks
-from watersmeet.state.merged_from import verified
-from watersmeet.state.run import Run, schema_of, verify_run
+from watersmeet.state.run import Run, schema_of
 from watersmeet.state.store import Store
 
 _AS_IT_WAS = "run the query that the checkpoint was made with, or use a new checkpoint directory"
@@ -66,6 +64,14 @@ def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]],
                 hint="leave that out of the query until those rows are released; if another query kept"
                 f" them, call their input alike in both, or leave the INSERTs in order; or {_AS_IT_WAS}",
             )
+        for key in side.layout.found_by:
+            if key.prefixes not in schema.names:
+                raise StateError(
+                    f"the {rows} were stored for another query: they are not found by"
+                    f" {', '.join(key.columns)}",
+                    code="changed-query",
+                    hint=_AS_IT_WAS,
+                )
 
 
 def _stored(
@@ -78,15 +84,3 @@ def _stored(
                 kept = state.arrangements.get(side.name, Arrangement())
                 for live in kept.runs:
                     yield shape, side, kept, live.run
-
-
-def verify_files(manifest: Manifest, store: Store) -> None:
-    """Read all that the manifest names. Raises: StateError when something is missing or damaged."""
-    for run in {live.run.name: live.run for live in manifest.runs()}.values():
-        verify_run(store, run)
-    for live in manifest.runs():
-        if live.merged_from is not None:
-            verified(store, live.merged_from)
-        for segments in live.marks.values():
-            for segment in segments:
-                stored_marks(store, segment, verify=True)

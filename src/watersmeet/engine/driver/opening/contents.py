@@ -13,18 +13,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.driver.opening.made_of import MadeOf, made_of
 from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.kernel.batches import take_rows
 from watersmeet.kernel.pieces import whole
-from watersmeet.names import DIFF
+from watersmeet.names import DIFF, called
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
-from watersmeet.state.columns import lacking
+from watersmeet.state.columns import StoredColumn, lacking
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest
 from watersmeet.state.marks import read_marks
 from watersmeet.state.run import OpenRun, schema_of
@@ -39,12 +40,14 @@ _CHUNK = 65_536
 @dataclass(frozen=True)
 class Contents:
     """The rows of a table for ``side``, of a query that comes. ``runs``: in which another query keeps them;
-    ``deletes``: what it remembers of deletes, and up to when, where the order of changes counts."""
+    ``deletes``: what it remembers of deletes, and up to when, where the order of changes counts; ``made``:
+    how they are made of what is kept; None: they are kept so."""
 
     side: SideShape
     branch: int
     runs: tuple[LiveRun, ...]
     deletes: Arrangement
+    made: MadeOf | None = None
 
     @property
     def rows(self) -> int:
@@ -53,10 +56,10 @@ class Contents:
     def report(self, start: TickStart, store: Store) -> IngestReport:
         """Have them written as rows of the tick; what an ingest task says of it. Cost: the table."""
         writer = IngestWriter(start, self.side.arrangement, self.branch, store, _BEFORE_ALL)
-        names = self.side.schema.names
-        layout = replace(
-            self.side.layout, indexes=(), by_value=False
-        )  # runs are sorted as the other needs it
+        columns = self.side.layout.columns if self.made is None else self.made.source
+        names = self.side.schema.names if self.made is None else [column.name for column in columns]
+        # runs are sorted as the other needs it
+        layout = replace(self.side.layout, indexes=(), by_value=False, found_by=(), columns=columns)
         for live in self.runs:
             opened = OpenRun.open(store, live.run, layout)
             held = whole(opened.sorted_rows.batch).select(names)
@@ -65,7 +68,10 @@ class Contents:
             for low in range(0, len(alive), _CHUNK):
                 rows = take_rows(held, alive[low : low + _CHUNK])
                 ones = pa.array(np.ones(rows.num_rows, dtype=np.int64))
-                writer.add(pa.RecordBatch.from_arrays([*rows.columns, ones], names=[*names, DIFF]))
+                if self.made is None:
+                    writer.add(pa.RecordBatch.from_arrays([*rows.columns, ones], names=[*names, DIFF]))
+                else:
+                    writer.add(self.made.rows(rows, ones))
         writer.finish()
         return writer.report
 
@@ -77,33 +83,46 @@ def contents_of(
     shapes: Mapping[str, Sequence[NodeShape]],
     manifest: Manifest,
     store: Store,
+    *,
+    zone: str,
+    zoned: bool,
 ) -> Contents | str:
     """What a side of a table begins with, or why no query keeps it.
 
     Args:
         stay: the queries that were there before, and go on.
+        zone: the time zone of the side's query; zoned: TIMESTAMPs carry UTC.
     """
     if len(side.branches) != 1:
         return "it is put together of several"
-    why = "no other query keeps them as it needs them"
+    nobody = why = "no other query keeps them as it needs them"
     ((number, branch),) = side.sources
-    for name, own, arrangement in _tables(stay, shapes, manifest):
-        if not _holds(own, side, branch):
+    for name, own, own_shape, arrangement in _tables(stay, shapes, manifest):
+        ((_, held),) = own.sources
+        if held.source.name != branch.source.name:
+            continue
+        if (lacks := _left_out(own, held, side, branch)) is not None:
+            why = f"{called(name)} {lacks}" if why == nobody else why
             continue
         runs = [live for live in arrangement.runs if live.run.stands_for != 0]
-        missing = next((m for live in runs if (m := _missing(store, live, shape))), "")
+        made: MadeOf | None = None
+        missing = _missing(store, arrangement, shape.layout.columns)
+        if missing or _flag(held) != _flag(branch):
+            others = made_of(side, branch, shape, held, own_shape, zone=zone, zoned=zoned)
+            made = None if isinstance(others, str) else others
+            missing = others if isinstance(others, str) else _missing(store, arrangement, others.source)
         if missing:
-            why = f'those that "{name}" keeps {missing}'
+            why = f"those that {called(name)} keeps {missing}"
             continue
         remembered = [live for live in arrangement.runs if live.run.stands_for == 0]
         deletes = Arrangement(runs=remembered, limits=dict(arrangement.limits))
-        return Contents(shape, number, tuple(runs), deletes)
+        return Contents(shape, number, tuple(runs), deletes, made)
     return why
 
 
 def _tables(
     stay: Sequence[QueryPlan], shapes: Mapping[str, Sequence[NodeShape]], manifest: Manifest
-) -> Iterator[tuple[str, SidePlan, Arrangement]]:
+) -> Iterator[tuple[str, SidePlan, SideShape, Arrangement]]:
     """All sides of nodes of changes that keep the rows of one table, as they are: not as sums."""
     for query in stay:
         for node in query.nodes:
@@ -111,22 +130,25 @@ def _tables(
                 continue
             shape = shapes[query.name][node.number]
             kept = manifest.queries[query.name].nodes[node.number].arrangements
-            for side in node.sides:
+            for side, of_side in zip(node.sides, shape.sides, strict=False):
                 is_table = side.feed is None and len(side.branches) == 1 and bool(side.ingested)
                 if is_table and not (shape.combines or side.passes or side.copy_of or side.event_times):
-                    yield query.name, side, kept.get(side.name, Arrangement())
+                    yield query.name, side, of_side, kept.get(side.name, Arrangement())
 
 
-def _holds(own: SidePlan, side: SidePlan, branch: BranchPlan) -> bool:
-    """Whether ``own`` keeps all rows of which ``side`` makes something."""
-    ((_, held),) = own.sources
-    if held.source.name != branch.source.name:
-        return False
-    left_out = _not_null(own)
-    if (held.flag is not None or left_out) and side.padded:
-        return False  # it puts out what ``own`` has left out
-    flags = [None if b.flag is None else text_of(b.flag) for b in (held, branch)]
-    return flags[0] == flags[1] and left_out <= _not_null(side)
+def _left_out(own: SidePlan, held: BranchPlan, side: SidePlan, branch: BranchPlan) -> str | None:
+    """Which rows ``own`` may not keep of which ``side`` makes something, or keeps beside them, in words;
+    None: there are none."""
+    nulls = _not_null(own)
+    if held.flag is not None and (_flag(held) != _flag(branch) or side.padded):
+        return "keeps those alone that meet its conditions on the table"
+    if nulls if side.padded else not nulls <= _not_null(side):
+        return "keeps none with NULL in what it joins by"
+    return None
+
+
+def _flag(branch: BranchPlan) -> str | None:
+    return None if branch.flag is None else text_of(branch.flag)
 
 
 def _not_null(side: SidePlan) -> set[str]:
@@ -134,8 +156,10 @@ def _not_null(side: SidePlan) -> set[str]:
     return {origins[name].digest for name in side.not_null}
 
 
-def _missing(store: Store, live: LiveRun, shape: SideShape) -> str:
-    """What the rows of a run lack for a side; empty: nothing."""
-    schema = schema_of(store, live.run)
-    missing = lacking(schema, shape.layout.columns)
+def _missing(store: Store, kept: Arrangement, columns: Sequence[StoredColumn]) -> str:
+    """What the rows lack of these columns, or do not tell any more (`check_columns`); empty: nothing."""
+    missing = [column for column in columns if kept.columns and column.origin not in kept.columns]
+    for live in kept.runs:
+        if live.run.stands_for != 0 and not missing:
+            missing = lacking(schema_of(store, live.run), columns)
     return f"lack {', '.join(column.text for column in missing)}" if missing else ""

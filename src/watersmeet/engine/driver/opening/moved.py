@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 
+from watersmeet.engine.driver.opening.held_anew import Brought
 from watersmeet.engine.driver.settling.inputs_elsewhere import renamed_key
 from watersmeet.event_time import Watermark
 from watersmeet.names import input_of
@@ -16,13 +17,17 @@ from watersmeet.state.manifest import ElsewhereState, Manifest, NodeState, Query
 from watersmeet.watermark.tracker import InputState
 
 
-def with_moved(manifest: Manifest, stay: Iterable[QueryPlan]) -> Manifest:
-    """The state with what each node of the queries that ``stay`` keeps, whoever kept it before."""
-    moved = {query.name: _moved(manifest, query) for query in stay if manifest.queries[query.name].nodes}
-    return manifest.model_copy(update={"queries": {**manifest.queries, **moved}})
+def with_moved(manifest: Manifest, stay: Iterable[QueryPlan]) -> tuple[Manifest, list[Brought]]:
+    """The state with what each node of the queries that ``stay`` keeps, whoever kept it before; and the sides
+    of delta joins whose rows others kept, held by their keys."""
+    brought = list[Brought]()
+    moved = {
+        query.name: _moved(manifest, query, brought) for query in stay if manifest.queries[query.name].nodes
+    }
+    return manifest.model_copy(update={"queries": {**manifest.queries, **moved}}), brought
 
 
-def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
+def _moved(manifest: Manifest, query: QueryPlan, brought: list[Brought]) -> QueryState:
     state = manifest.queries[query.name]
     read_elsewhere = {alias for alias, _, _ in query.inputs_elsewhere}
     nodes, late_below = list(state.nodes), dict(state.late_below)
@@ -36,7 +41,7 @@ def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
             continue
         if kept.elsewhere is not None:
             home = home_of(manifest, kept.elsewhere)
-            nodes[node.number] = brought(manifest, home)
+            nodes[node.number] = node_of(manifest, home)
             before = manifest.queries[home.query]
             for alias, there in home.aliases.items():
                 of_input = before.inputs.get(there)
@@ -49,6 +54,7 @@ def _moved(manifest: Manifest, query: QueryPlan) -> QueryState:
                 inputs.pop(side.name, None)
                 nodes[node.number] = _without(of_node, side.name)
             elif side.name in of_node.kept_by:
+                brought.append((query.name, node.number, side.name, of_node.kept_by[side.name].held))
                 nodes[node.number], of_inputs = _with_side(manifest, of_node, side.name)
                 inputs |= deepcopy(of_inputs)
     return state.model_copy(update={"nodes": nodes, "inputs": inputs, "late_below": late_below})
@@ -102,7 +108,7 @@ def home_of(manifest: Manifest, elsewhere: ElsewhereState) -> ElsewhereState:
     return home_of(manifest, further.model_copy(update={"sides": sides, "aliases": aliases}))
 
 
-def brought(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
+def node_of(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
     """What another query's node keeps, by the names of the node that rested."""
     there = manifest.queries[elsewhere.query].nodes[elsewhere.node]
     return there.model_copy(

@@ -3,6 +3,9 @@ another query's arrangements."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.state.manifest import ElsewhereState, KeptByState
@@ -22,14 +25,15 @@ def elsewhere(query: QueryPlan, number: int) -> ElsewhereState | None:
     return None
 
 
-def kept_by(node: NodePlan) -> dict[str, KeptByState]:
-    """Per side of a node that another query keeps."""
+def kept_by(node: NodePlan, shapes: Callable[[str], Sequence[NodeShape]]) -> dict[str, KeptByState]:
+    """Per side of a node that another query keeps. ``shapes``: the nodes of a query by name."""
     return {
         side.name: KeptByState(
-            query=side.kept_by.query,
-            node=side.kept_by.node,
-            side=side.kept_by.side,
+            query=by.query,
+            node=by.node,
+            side=by.side,
+            held=next(own.held for own in shapes(by.query)[by.node].sides if own.name == by.side),
         )
         for side in node.sides
-        if side.kept_by is not None
+        if (by := side.kept_by) is not None
     }

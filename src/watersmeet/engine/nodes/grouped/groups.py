@@ -10,7 +10,7 @@ min, max and other aggregates that are no sums that is every different value of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -71,7 +71,7 @@ def changed_groups(
 
     def of_part(kept: SideSlice, new: SortedRows | None) -> Iterator[pa.RecordBatch]:
         if new is not None:
-            yield from _changes(shape, kept, new, of_groups)
+            yield from changes_of_groups(shape, kept, new, of_groups)
 
     return added_groups(shape, share, of_part, made_of)
 
@@ -84,16 +84,14 @@ def added_groups(
     report, parts = share.report.sides[0], parts_of(shape, share)
     for hashes in parts:
         rows, kept = brought_and_kept(shape, shape.kept, share, hashes)
-        new = _changed(shape, rows, kept, hashes, made_of)
-        added = 0 if new is None else int(new.batch.column(ROWS).to_numpy(zero_copy_only=False).sum())
-        count(report, "deleted", _changes_in(rows) - added)
+        new = sums_of_changes(shape, rows, kept, hashes, report, made_of)
         yield from of_part(kept, new)
         if new is not None:
             _keep(kept, new, share.tick, report)
         release_sums(kept, report)
     if len(parts) > 1:
         _, kept = brought_and_kept(shape, shape.kept, share, HashRange.of_share(share))
-    report.merged = merge_runs(kept, share.tick, MarkWriter(), lambda *rows: _together(shape, *rows))
+    report.merged = merge_runs(kept, share.tick, MarkWriter(), lambda *rows: sums_together(shape, *rows))
 
 
 def _keep(kept: SideSlice, new: SortedRows, tick: int, report: SideReport) -> None:
@@ -104,8 +102,16 @@ def _keep(kept: SideSlice, new: SortedRows, tick: int, report: SideReport) -> No
         limit = kept.work.new_limits.get(column, NEVER)
         gone |= below(new.batch.column(column).to_numpy(zero_copy_only=False), limit)
     count(report, "grouped", int(stand_for[gone].sum()))
+    write_sums(kept, new, gone, tick, report)
+
+
+def write_sums(
+    kept: SideSlice, new: SortedRows, gone: npt.NDArray[np.bool_], tick: int, report: SideReport
+) -> None:
+    """Write what is to be kept of the tick's changes, but for rows that are gone already."""
     if gone.all():
         return
+    stand_for = new.batch.column(ROWS).to_numpy(zero_copy_only=False)
     if gone.any():
         rows = np.flatnonzero(~gone)
         batch, buckets = take_rows(new.batch, rows), new.slots[rows] & BUCKET_MASK
@@ -130,10 +136,24 @@ def _changes_in(own: SideSlice) -> int:
 # what is kept
 
 
+def sums_of_changes(
+    shape: SummedShape,
+    rows: SideSlice,
+    kept: SideSlice,
+    hashes: HashRange,
+    report: SideReport,
+    made_of: MadeOf,
+) -> SortedRows | None:
+    """What is to be kept of the tick's changes; None of none. Changes that take others away are counted."""
+    new = _changed(shape, rows, kept, hashes, made_of)
+    added = 0 if new is None else int(new.batch.column(ROWS).to_numpy(zero_copy_only=False).sum())
+    count(report, "deleted", _changes_in(rows) - added)
+    return new
+
+
 def _changed(
     shape: SummedShape, rows: SideSlice, kept: SideSlice, hashes: HashRange, made_of: MadeOf
 ) -> SortedRows | None:
-    """What is to be kept of the tick's changes; None of none."""
     tables = [_of_rows(shape, piece.rows, made_of) for piece in rows.new_runs]
     if not tables and shape.is_always and not kept.old and hashes.low <= 0 < hashes.high:
         tables = [_nothing(shape)]  # the group of no row is there from the first tick on
@@ -181,7 +201,7 @@ def _stored(shape: SummedShape, table: pa.Table, what: str = "what is kept of th
     return pa.RecordBatch.from_arrays(arrays, schema=schema), buckets
 
 
-def _together(shape: SummedShape, batch: pa.RecordBatch, buckets: Slots) -> Kept:
+def sums_together(shape: SummedShape, batch: pa.RecordBatch, buckets: Slots) -> Kept:
     """Kept rows of several runs, added up. They are cut but for those of one hash."""
     table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
     return _stored(shape, added_up(shape.parts, shape.by, table, [_BUCKET]), f"{shape.of_one} rows")
@@ -199,7 +219,7 @@ class _Chosen:
     groups: Rows
 
 
-def _changes(
+def changes_of_groups(
     shape: SummedShape, kept: SideSlice, new: SortedRows, of_groups: OfGroups
 ) -> Iterator[pa.RecordBatch]:
     """The old rows of groups that change, and the new ones; one part of the groups after the other, where
@@ -212,6 +232,9 @@ def _changes(
     looked_up = []
     for piece in kept.old:
         for needle, row in find(same_group, needles, Side.LEFT, piece.rows):
+            if piece.live.marks:
+                there = ~piece.are("gone", row)
+                needle, row = needle[there], row[there]
             if len(row):
                 looked_up.append(_Chosen(piece.rows.batch, row, needle))
     for low, high in _parts(shape, looked_up, _Chosen(new.batch, np.arange(len(new)), ranks), len(firsts)):
@@ -280,16 +303,25 @@ def put_out_anew(
     ``n`` as it was has the number ``2 n``, as it is ``2 n + 1``."""
     was = [_renumbered(table, 0) for table in old]
     numbers = pa.array(np.arange(2 * groups) // 2)
-    both, rows = _made_of(
-        shape,
-        one_table([*was, *(_renumbered(table, 1) for table in [*old, *own])]),
-        {name: column.take(numbers) for name, column in columns.items()},
-        2 * groups,
-    )
-    there = rows > 0
-    if shape.is_always:
-        there = np.array([bool(old), True])
-    same = _same(both, [name for name, _ in shape.results], groups)
+    kept = one_table([*was, *(_renumbered(table, 1) for table in [*old, *own])])
+    there = np.array([bool(old), True]) if shape.is_always else None
+    both = {name: column.take(numbers) for name, column in columns.items()}
+    yield from put_out_pairs(shape, kept, both, groups, [name for name, _ in shape.results], there)
+
+
+def put_out_pairs(
+    shape: SummedShape,
+    kept: pa.Table,
+    columns: Mapping[str, pa.Array],
+    groups: int,
+    compared: Sequence[str],
+    is_there: npt.NDArray[np.bool_] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The old and the new rows of groups whose ``compared`` columns differ. ``kept`` and ``columns`` are of
+    both, numbered as in `put_out_anew`. ``is_there``: which there are; None: those that have rows."""
+    both, rows = _made_of(shape, kept, columns, 2 * groups)
+    there = rows > 0 if is_there is None else is_there
+    same = _same(both, compared, groups)
     out = there & ~np.repeat(same & there[0::2] & there[1::2], 2)
     chosen = np.flatnonzero(out)
     diffs = pa.array(np.where(chosen % 2 == 0, -1, 1).astype(np.int64))
@@ -325,7 +357,7 @@ def _renumbered(rows: pa.Table, age: int) -> pa.Table:
     return rows.set_column(place, GROUP, pa.array(rows.column(GROUP).to_numpy() * 2 + age))
 
 
-def _same(both: pa.RecordBatch, results: list[str], groups: int) -> npt.NDArray[np.bool_]:
+def _same(both: pa.RecordBatch, results: Sequence[str], groups: int) -> npt.NDArray[np.bool_]:
     """Of which groups the old results are the new ones."""
     if not results:
         return np.ones(groups, dtype=np.bool_)

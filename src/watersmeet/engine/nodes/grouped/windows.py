@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from watersmeet.engine.messages.summed import PANE, WindowGroupShape
 from watersmeet.engine.nodes.grouped.groups import added_groups, changed_groups, put_out_anew, put_out_once
+from watersmeet.engine.nodes.grouped.sessions import session_group_rows
 from watersmeet.engine.nodes.windows import in_parts, last_end, of_piece, passed
 from watersmeet.engine.tasks.memory import check_held
 from watersmeet.engine.tasks.share import Share
@@ -30,13 +31,15 @@ from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.times import to_native
 from watersmeet.kernel.windows import Numbers, closing, window_times
 from watersmeet.names import ours
-from watersmeet.spec.model import WINDOW_END, WINDOW_START
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 
 _IS_NEW = ours("new")
 
 
 def window_group_rows(shape: WindowGroupShape, share: Share) -> Iterator[pa.RecordBatch]:
     """The changes of the open windows of the share's hash range; or the rows of those that close."""
+    if shape.kind is WindowKind.SESSION:
+        return session_group_rows(shape, share)
     if shape.is_final:
         return added_groups(shape, share, partial(_closed, shape), partial(_panes, shape))
     return changed_groups(shape, share, partial(_of_windows, shape), partial(_panes, shape))

@@ -5,15 +5,16 @@
 * ``intent``: the last tick that no batch of Spark stands for (one without rows, or the end of input), with
   its clock. Written before anything of that tick goes out; after a crash it is run first, as it was: a part
   that was published under its number must not be taken for one of the batch that comes next.
+* ``stop``: asks the run that holds the directory to end.
 * ``settings``: what may change from run to run but not within a tick (lags, output columns, …).
 
-A local or mounted, shared file system.
+A local or mounted, shared file system. Where the state is in an object store, so is all that makes the job
+the same job (`stored_job`); of these names only ``spark``, ``lock`` and ``store``, which says where the state
+is, are there then, and any machine can make them anew.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import uuid
@@ -23,11 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.engine.spark.checkpoint import small_files
+from watersmeet.engine.spark.checkpoint.held import Hold, holder
 from watersmeet.engine.spark.checkpoint.small_files import read_value, write_value
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
+from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.errors import EngineError, StateError
+from watersmeet.objects.remote import RemoteStore
 from watersmeet.state.manifest import FOLDERS
-from watersmeet.state.store import FILE_MODE, LocalStore, make_private
+from watersmeet.state.store import LocalStore, Store, make_private
 
 _INTENT_HINT = (
     "it says whether a tick without rows (an idle source, or the end of input) was interrupted. Restore the "
@@ -39,7 +43,14 @@ _SETTINGS_HINT = (
     "job's text and its flags are what they were then, remove the file and run again"
 )
 
-NAMES = frozenset({"lock", "job", "intent", "settings", "spark", "state", "spark.new"})
+_OWNER_HINT = "its newest manifest knows whose the state is: remove the file, and run the job again"
+
+STORE = "store"
+"""Where the state is, if that is not in the directory, and who owns it."""
+
+_STORE_HINT = "remove the file, and run again"
+
+NAMES = frozenset({"lock", "job", "intent", "settings", "stop", "spark", "state", "spark.new", STORE})
 OLD = "spark.old-"
 """What was put aside when Spark's files were made anew; the rest of the name is when."""
 
@@ -75,7 +86,10 @@ class Intent:
 class Checkpoint:
     """Paths and small files of one checkpoint directory; see the module."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], store: RemoteStore | None = None) -> None:
+        self._stored = store
+        self._run: str | None = None
+        self.stored_job = None if store is None else StoredJob(store)
         self.root = Path(os.path.abspath(os.path.expanduser(os.fspath(root))))
         self.spark = self.root / "spark"
         self.state = self.root / "state"
@@ -86,8 +100,32 @@ class Checkpoint:
         return f"file://{self.spark}"  # not as_uri(): Hadoop does not decode %25
 
     @property
-    def store(self) -> LocalStore:
-        return LocalStore(self.state)
+    def store(self) -> Store:
+        """Raises: StateError when the state of this directory is, or was, somewhere else."""
+        self._check_place()
+        return self._stored or LocalStore(self.state)
+
+    @property
+    def place(self) -> str:
+        """Where the state is, in words."""
+        return str(self.root) if self._stored is None else self._stored.place.url
+
+    def _check_place(self) -> None:
+        before = read_value(self.root / STORE, _STORE_HINT)
+        url = None if self._stored is None else self._stored.place.url
+        if url is not None and before is None and any(LocalStore(self.state).names("manifests")):
+            raise StateError(
+                f"the job's state is in {self.state}, and state_store is {url}",
+                code="state-elsewhere",
+                hint="leave state_store out to go on; to begin anew there, name another checkpoint directory",
+            )
+        if before is not None and before["url"] != url:
+            raise StateError(
+                f"the job's state is in {before['url']}, and "
+                + ("state_store is not set" if url is None else f"state_store is {url}"),
+                code="state-elsewhere",
+                hint=f"SET state_store = '{before['url']}' to go on; else name another checkpoint directory",
+            )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -100,42 +138,43 @@ class Checkpoint:
         try:
             if not self.root.is_dir():
                 make_private(self.root)
-            for folder in ("manifests", *FOLDERS):
-                make_private(self.state / folder)
-            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
+            if self._stored is None:
+                for folder in ("manifests", *FOLDERS):
+                    make_private(self.state / folder)
+            hold = Hold(self.root)
         except OSError as error:
             raise EngineError(
                 f"the checkpoint directory {self.root} cannot be written: {error.strerror or error}",
                 code="checkpoint-not-writable",
                 hint="--checkpoint DIR names a directory that you may write to",
             ) from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(handle)
-            if error.errno != errno.EWOULDBLOCK:
-                raise EngineError(
-                    f"the file system of {self.root} does not lock files ({error.strerror}); by the lock two "
-                    "runs of a job are kept apart",
-                    code="checkpoint-not-lockable",
-                    hint="keep the checkpoint on another file system: a local disk, or NFS with its locks",
-                ) from None
-            raise StateError(
-                f"another run of the job uses the checkpoint directory {self.root}",
-                code="checkpoint-locked",
-                hint="stop it first, or give this job a directory of its own: --checkpoint DIR",
-            ) from None
+        self._run = hold.run
         try:
             small_files.sweep(self.root)
+            self._check_place()
+            if self._stored is not None and not (self.root / STORE).exists():
+                self._stored.check()  # a name that was mistyped is not to be held on to
+                write_value(self.root / STORE, {"url": self._stored.place.url})
             yield
         finally:
-            os.close(handle)
+            self._run = None
+            hold.release()
+
+    def holder(self) -> str | None:
+        """The run that goes on, by its id, here or wherever the directory is seen; None when none does."""
+        return holder(self.root)
 
     def owner(self, expected: str | None = None) -> str:
         """Who owns the state; made when there is none.
 
         ``expected``: what the newest manifest says. Raises: StateError when the file says something else.
         """
+        if self.stored_job is not None:
+            owner = self.stored_job.owner(expected)
+            stored = read_value(self.root / STORE, _STORE_HINT)
+            if stored is not None and stored.get("id") != owner:
+                write_value(self.root / STORE, {**stored, "id": owner})
+            return owner
         path = self.root / "job"
         if expected:
             hint = f"the id of this state is {expected}, as its manifest says: remove the file, and run again"
@@ -153,24 +192,84 @@ class Checkpoint:
             )
         return str(stored["id"])
 
-    def intend(self, intent: Intent) -> None:
-        """Record a tick that no batch of Spark stands for, before anything of it goes out."""
+    def check_not_lost(self) -> None:
+        """Raises: StateError when Spark's files here go on from a state that is in the store no more."""
+        if self.stored_job is None or self.last_committed() is None:
+            return
+        before = (read_value(self.root / STORE, _STORE_HINT) or {}).get("id")
+        there = self.stored_job.owner_there()
+        if before is None or there == before:
+            return
+        raise StateError(
+            f"{self.place} has {'no state' if there is None else 'the state of another job'}, and the job "
+            f"has committed ticks there, as {self.root} says",
+            code="state-lost",
+            hint="see to the URL and the endpoint, or bring its objects back. If the job was reset "
+            f"elsewhere, it begins anew once {self.root} is moved away",
+        )
+
+    def owner_there(self) -> str | None:
+        """Who owns the state; None when nobody does yet. Raises: StateError when the file is damaged."""
+        if self.stored_job is not None:
+            return self.stored_job.owner_there()
+        stored = read_value(self.root / "job", _OWNER_HINT)
+        return None if stored is None else str(stored["id"])
+
+    def intend(self, intent: Intent, follows: str = "") -> None:
+        """Record a tick that no batch of Spark stands for, before anything of it goes out. ``follows``: the
+        writer of the manifest that it goes on from."""
+        if self.stored_job is not None:
+            self.stored_job.begin(intent.tick, {"clock_us": intent.clock_us, "end": intent.end}, follows)
+            return
         write_value(
             self.root / "intent", {"tick": intent.tick, "clock_us": intent.clock_us, "end": intent.end}
         )
 
-    def intent(self) -> Intent | None:
-        """The last tick that was recorded so; None when there was none."""
+    def intent(self, tick: int = 0, follows: str = "") -> Intent | None:
+        """The last tick that was recorded so, or in a remote store ``tick``, if it was; else None."""
+        if self.stored_job is not None:
+            begun = self.stored_job.begun(tick, follows)
+            is_own = begun is not None and "clock_us" in begun
+            return Intent(tick, int(begun["clock_us"]), bool(begun["end"])) if begun and is_own else None
         stored = read_value(self.root / "intent", _INTENT_HINT)
         return Intent(**stored) if stored is not None else None
 
-    def settings(self) -> tuple[str, dict[str, str]] | None:
-        """How the last run was set: a digest, and the settings by name; None before the first."""
+    def forget_begun(self, after: int) -> None:
+        """Nothing is known any more of what ticks after that one were begun with."""
+        if self.stored_job is not None:
+            self.stored_job.forget_after(after)
+        (self.root / "intent").unlink(missing_ok=True)
+
+    def settings(self, digest: str | None = None) -> tuple[str, dict[str, str]] | None:
+        """How the last run was set: a digest, and the settings by name; None before the first. In a remote
+        store: how the one was set that has this digest."""
+        if self.stored_job is not None:
+            by_name = None if digest is None else self.stored_job.settings(digest)
+            return None if digest is None or by_name is None else (digest, by_name)
         stored = read_value(self.root / "settings", _SETTINGS_HINT)
         return (str(stored["digest"]), dict(stored["settings"])) if stored is not None else None
 
     def keep_settings(self, digest: str, settings: Mapping[str, str]) -> None:
+        if self.stored_job is not None:
+            self.stored_job.keep_settings(digest, settings)
+            return
         write_value(self.root / "settings", {"digest": digest, "settings": dict(settings)})
+
+    def ask_to_stop(self, run: str) -> None:
+        """Ask the run that holds the directory to end after the tick in hand."""
+        write_value(self.root / "stop", {"run": run})
+
+    def stop_asked(self) -> bool:
+        """Whether the run that holds the directory, which is this one, was asked to end."""
+        if not (self.root / "stop").exists():
+            return False
+        asked = read_value(self.root / "stop", "remove the file")
+        return asked is not None and asked["run"] == self._run
+
+    def forget_stop(self) -> None:
+        """What was asked of a run that is over."""
+        if not self.stop_asked():
+            (self.root / "stop").unlink(missing_ok=True)
 
     def query_id(self) -> str | None:
         """Spark's id of the streaming query, None before the first start."""
@@ -207,9 +306,10 @@ def check_not_half_gone(checkpoint: Checkpoint, reset: str) -> None:
     Raises:
         StateError: a reset was interrupted, and what it left is not to be taken for a job's.
     """
-    if half_of(checkpoint).is_dir():
+    stored = checkpoint.stored_job
+    if half_of(checkpoint).is_dir() or (stored is not None and stored.is_half_gone()):
         raise StateError(
-            f"a reset of {checkpoint.root} was interrupted: some of what the job left behind is still there",
+            f"a reset of {checkpoint.place} was interrupted: some of what the job left behind is still there",
             code="reset-unfinished",
             hint=f"finish it: {reset}",
         )

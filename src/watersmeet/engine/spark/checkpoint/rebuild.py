@@ -116,28 +116,42 @@ def put_aside(checkpoint: Checkpoint) -> Path:
     return kept
 
 
-def rebuild(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan, interval: int) -> Path | None:
+def rebuild(
+    checkpoint: Checkpoint,
+    host: Mapping[str, Any],
+    plan: JobPlan,
+    interval: int,
+    *,
+    planned: Mapping[str, Any] | None = None,
+) -> Path | None:
     """Make Spark's files anew; where the old ones are, if there were any.
 
     Args:
+        host: of the batch that was committed last; empty, where there is one that was planned: there is none.
         interval: every how many steps Spark compacts the log of a file source.
+        planned: of the batch after that, if it was begun: Spark gives it as it was.
 
     Raises:
         StateError: a list of files read is damaged.
     """
-    offsets, batch = offsets_in(host), int(host[BATCH])
+    newest = host if planned is None else planned
+    offsets = offsets_in(newest)
     by_source: dict[int, dict[int, list[FileRead]]] = {}
-    for file in file_lists.read(checkpoint.store, file_lists.lists_of(host)):
+    for file in file_lists.read(checkpoint.store, file_lists.lists_of(newest)):
         if file.batch >= 0:
             by_source.setdefault(file.source, {}).setdefault(file.batch, []).append(file)
     fresh = checkpoint.root / "spark.new"
     shutil.rmtree(fresh, ignore_errors=True)
-    _write(fresh / "metadata", json.dumps({"id": host[QUERY_ID]}, separators=(",", ":")))
-    for number in range(
-        max(0, batch - 1), batch + 1
-    ):  # Spark wants the one before, though it makes no use of it
-        _write(fresh / "offsets" / str(number), str(host[OFFSETS]))
-    _write(fresh / "commits" / str(batch), log_text([{"nextBatchWatermarkMs": 0}]))
+    _write(fresh / "metadata", json.dumps({"id": newest[QUERY_ID]}, separators=(",", ":")))
+    if host:
+        batch = int(host[BATCH])
+        for number in range(
+            max(0, batch - 1), batch + 1
+        ):  # Spark wants the one before, and makes no use of it
+            _write(fresh / "offsets" / str(number), str(host[OFFSETS]))
+        _write(fresh / "commits" / str(batch), log_text([{"nextBatchWatermarkMs": 0}]))
+    if planned is not None:
+        _write(fresh / "offsets" / str(planned[BATCH]), str(planned[OFFSETS]))
     for number in _file_sources(plan):
         folder, steps = fresh / "sources" / str(number), by_source.get(number, {})
         for name, lines in _log(steps, step_of(offsets, number), interval):

@@ -98,7 +98,7 @@ def check_settings(
     Raises:
         StateError: the settings are others, and rows may be out.
     """
-    digest, kept = digest_of(settings), checkpoint.settings()
+    digest, kept = digest_of(settings), checkpoint.settings(begun)
     as_begun = begun in (None, digest)
     if not as_begun and may_be_out:
         before = kept[1] if kept is not None and kept[0] == begun else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from watersmeet.errors import counted
+from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.identity.fingerprint import place_of
 from watersmeet.spec.model import Column, Source
 
@@ -14,10 +15,17 @@ class Inferring:
 
     Args:
         checkpoint: a directory in which a job may have begun: the columns that were inferred then are meant.
+        store: where its state is, if not in that directory.
         say: is told, in lines for people, what was inferred.
     """
 
-    def __init__(self, checkpoint: str | None = None, say: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: str | None = None,
+        say: Callable[[str], None] | None = None,
+        store: RemoteStore | None = None,
+    ) -> None:
+        self._store = store
         self.inferred: dict[str, tuple[Column, ...]] = {}
         self._checkpoint = checkpoint
         self._told = say
@@ -54,7 +62,7 @@ class Inferring:
             from watersmeet.engine.spark.sources.files.inferred import kept_in
             from watersmeet.state.manifest import load_newest
 
-            manifest = load_newest(Checkpoint(self._checkpoint).store)
+            manifest = load_newest(Checkpoint(self._checkpoint, self._store).store)
             self._kept = kept_in({} if manifest is None else manifest.host)
             self._places = {} if manifest is None else manifest.places
         if self._places.get(source.name) not in (None, place_of(source)):

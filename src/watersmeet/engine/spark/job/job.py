@@ -8,14 +8,17 @@ from watersmeet.engine.driver.driver import TickResult
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
+from watersmeet.engine.spark.job.submitted import refuse_connect, submitted
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.look import problems_of
 from watersmeet.engine.spark.tick.tick import BROKEN_INSERT, LATE_INSERT, PROGRESS_INSERT, Outputs
 from watersmeet.errors import SpecError, near_names, raise_all
+from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.base import RowPrinter, Sink
 from watersmeet.sinks.registry import make_sink
+from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
 
 OnTick = Callable[[TickResult, float, Mapping[str, float]], None]
@@ -35,7 +38,9 @@ def run_job(
     finish: bool = False,
     set_aside_newer_parts: bool = False,
     change_queries: bool = False,
+    keep_ticks: int = LEAST_KEPT_TICKS,
     rebuild: bool = False,
+    store: RemoteStore | None = None,
     accept_loss: Collection[str] = (),
     inferred: Mapping[str, Sequence[Column]] | None = None,
     on_start: OnStart | None = None,
@@ -61,7 +66,9 @@ def run_job(
         run=job.run,
         set_aside_newer_parts=set_aside_newer_parts,
         change_queries=change_queries,
+        keep_ticks=keep_ticks,
         rebuild=rebuild,
+        store=store,
         accept_loss=accept_loss,
         inferred=inferred or {},
         on_start=on_start,
@@ -73,8 +80,14 @@ def run_job(
     raise_all(problems_of(plan))
     connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
     conf = session.settings(
-        master=master, conf=conf, jars=jars, kafka="kafka" in connectors, time_zone=job.options.time_zone
+        master=master,
+        conf=conf,
+        jars=jars,
+        kafka="kafka" in connectors,
+        time_zone=job.options.time_zone,
+        submitted=submitted(),
     )
+    refuse_connect(conf)
     spark = session.start(conf)
     return run(spark, plan, settings, outputs)
 
@@ -92,16 +105,16 @@ def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
             made[name] = make_sink(declared[name], console=console)
         return made[name]
 
-    declared = {query.sink.name: query.sink for query in plan.queries}
-    declared = {sink.name: sink for sink in job.sinks} | declared
+    into = {query.name: query.sink for query in plan.queries if not query.is_index}
+    declared = {sink.name: sink for sink in (*job.sinks, *into.values())}
     for name in (LATE_INSERT, BROKEN_INSERT, PROGRESS_INSERT):
-        if any(query.name == name for query in plan.queries):
+        if name in into:
             raise SpecError(
                 f'"{name}" is kept for rows beside those of queries; no INSERT may go by it',
                 code="reserved-name",
                 hint="give the sink another name",
             )
-    queries = {query.name: sink_named(query.sink.name) for query in plan.queries}
+    queries = {name: sink_named(sink.name) for name, sink in into.items()}
     beside: dict[str, Sink | None] = {}
     for setting in BESIDE:
         wanted = job.run.get(setting)

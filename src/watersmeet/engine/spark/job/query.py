@@ -22,7 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
+from watersmeet.engine.driver.settling.overtaken import unless_overtaken
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.engine.spark.checkpoint.elsewhere import Begun
 from watersmeet.engine.spark.checkpoint.rebuild import BATCH, COMPACT_INTERVAL, OFFSETS, TOPICS
 from watersmeet.engine.spark.checkpoint.restart import (
     batch_in,
@@ -50,9 +52,10 @@ from watersmeet.engine.spark.sources.tables import snapshot_readers, table_of, t
 from watersmeet.engine.spark.sources.topics import TopicIds, Topics
 from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.taken import Takings
-from watersmeet.engine.spark.tick.tick import UNKNOWN, Outputs, Ticks
+from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.plan.identity.settings import digest_of
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import make_private
 
@@ -107,30 +110,34 @@ class JobRun:
 
     def execute(self) -> RunResult:
         """The whole run, in this thread. Raises: WatersmeetError."""
+        self.begun = Begun(self.checkpoint)
         self.topics, self.takings = Topics(self.spark, self.plan.sources), Takings(self.spark)
         try:
             return self._execute()
         finally:
-            for watcher in (self.topics, self.takings):
+            for watcher in (self.topics, self.takings, self.begun):
                 with suppress(Exception):  # Java may be gone, and how the run ended is what counts
                     watcher.close()
 
     def _execute(self) -> RunResult:
         with self.checkpoint.locked(), self._sinks_closed():
+            self.checkpoint.forget_stop()
             self._build()
             manifest = self.driver.manifest
-            intent = self.checkpoint.intent()
+            repeated = self.begun.intent(manifest)
             if manifest is not None and manifest.finished:
                 if not self.settings.finish:
                     self.driver.begin(_now_us())  # says that the job takes no more
                 self.result.finished = True
                 self.result.changed = changed_in(manifest.host)
                 return self.result
-            repeated = intent if intent is not None and intent.tick == self.driver.tick + 1 else None
+            interval = int(self.spark.conf.get(COMPACT_INTERVAL, "10") or 10)
+            self._note(*self.begun.fit(self.driver.tick + 1, manifest, self.plan, interval))
             other_sources = manifest is not None and are_others(manifest, self.plan)
             if manifest is not None and other_sources:
                 self._host = batch_in(manifest)
                 self._as_begun(repeated is not None or self._batch_is_due())  # else it is planned no more
+                self.begun.forget()
                 manifest = of_the_sources(manifest, self.plan, self.checkpoint, self.settings)
             self._host = recovered(
                 manifest,
@@ -139,9 +146,10 @@ class JobRun:
                 self.topics,
                 self.settings,
                 self._note,
-                interval=int(self.spark.conf.get(COMPACT_INTERVAL, "10") or 10),
+                interval=interval,
                 other_sources=other_sources,
             )
+            self.begun.recovered()
             check_checkpoint(self.checkpoint, None if manifest is None else self._host, self.plan)
             self._planned_before = self.checkpoint.last_planned()
             self.files = FilesRead(
@@ -157,6 +165,7 @@ class JobRun:
             pending = repeated is not None or self._batch_is_due()
             if not self._as_begun(pending):
                 self.driver.forget()
+                self.begun.forget()
             elif pending:
                 self.driver.repeat()
             owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
@@ -166,6 +175,7 @@ class JobRun:
                 offsets = self._host[OFFSETS].split("\n")[2:] if self._host else None
                 self.settings.on_start(self.driver.waiting(_now_us(), self.brokers.to_be_read(offsets)))
             if repeated is not None:
+                self.begun.intend(self.driver.manifest, repeated)  # it may have been forgotten just now
                 self._own_tick(repeated)
             elif self.driver.said and not pending:  # queries came or went: the state is to say so
                 self._own_tick(self._intended(end=False))
@@ -185,9 +195,9 @@ class JobRun:
         settings = all_settings(self.plan, self.settings.run, conf)
         self.driver.settings = digest_of(settings)
         begun = self.driver.begun_with() if pending else None
-        out = self.ticks.may_be_out() if begun is not None else []
-        if self.settings.set_aside_newer_parts:
-            out = [said for said in out if said.endswith(UNKNOWN)]  # parts will be moved away
+        manifest, aside = self.driver.manifest, self.settings.set_aside_newer_parts
+        owner = "" if begun is None else self.checkpoint.owner(None if manifest is None else manifest.owner)
+        out = [] if begun is None else self.ticks.may_be_out(owner, set_aside=aside)
         return check_settings(self.checkpoint, settings, begun, out)
 
     @contextmanager
@@ -195,6 +205,8 @@ class JobRun:
         try:
             yield
         finally:
+            with suppress(AttributeError):  # there is no driver yet
+                self.driver.kept.close()  # nothing is deleted beside the next run
             for sink in self.outputs.sinks:
                 sink.close()
 
@@ -226,6 +238,7 @@ class JobRun:
             snapshots=snapshot_readers(spark, self.plan, scanned, self._note),
             change_queries=settings.change_queries,
         )
+        self.driver.kept = KeptTicks(store, settings.keep_ticks)
         self._note(*self.driver.said)
         self.driver.declare_partitions(partitions)
         self._reports = reports_of(scanned.sources, store) if sources else None
@@ -251,7 +264,14 @@ class JobRun:
             self._read_tables()
             if self.settings.until_caught_up:
                 return
-            self._stop.wait(max(self.settings.trigger_ms / 1000, _POLL_S))
+            wake = time.monotonic() + self.settings.trigger_ms / 1000
+            while not self._stop.wait(_POLL_S) and time.monotonic() < wake:
+                self._stop_if_asked()
+
+    def _stop_if_asked(self) -> None:
+        """By `watersmeet stop`, as from another machine that has the directory."""
+        if self.checkpoint.stop_asked():
+            self.stop()
 
     def _read_tables(self) -> None:
         """A tick without rows of streams, if a table is due that is compared and may have changed."""
@@ -276,6 +296,7 @@ class JobRun:
                 if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
                     return
                 self.files.look_if_due()
+                self._stop_if_asked()
             self._end_between_ticks(query)
         except Exception as error:
             if not isinstance(self._failure, _Stopping):
@@ -314,7 +335,10 @@ class JobRun:
                 host = host_of(query_id, offsets, self.plan, self._topics, files, self.settings.inferred)
                 self.driver.declare_partitions(self.brokers.in_offsets(offsets.sources))
 
+                remembered = self.begun.remember(self.driver.manifest, host)
+
                 def check() -> None:
+                    remembered()
                     self.files.check(files)
                     self.topics.check(self._topics)
 
@@ -375,7 +399,7 @@ class JobRun:
     def _intended(self, *, end: bool) -> Intent:
         """The next tick as one of our own, recorded: after a crash it comes first, as it was."""
         intent = Intent(self.driver.tick + 1, _now_us(), end)
-        self.checkpoint.intend(intent)
+        self.begun.intend(self.driver.manifest, intent)
         return intent
 
     def _own_tick(self, intent: Intent) -> None:
@@ -411,7 +435,7 @@ class JobRun:
     def _batch_is_due(self) -> bool:
         """Whether Spark has planned a batch that is no tick yet: a killed run may have put out part of it."""
         planned = self.checkpoint.last_planned()
-        return planned is not None and planned > self._host.get(BATCH, -1)
+        return self.begun.is_due or (planned is not None and planned > self._host.get(BATCH, -1))
 
     @contextmanager
     def _heartbeat(self) -> Iterator[None]:
@@ -449,11 +473,7 @@ class JobRun:
     def _generators_have_more(self) -> bool:
         """A pass over what is available takes one batch of a generator; bounded ones go on to their end."""
         offsets = self._host[OFFSETS].split("\n")[2:] if OFFSETS in self._host else []
-        return any(
-            generator.rows_given(text) < (generator.total_rows(source) or 0)
-            for source, text in zip(self.plan.sources, offsets, strict=bool(offsets))
-            if source.traits.own_rate
-        )
+        return generator.have_more(self.plan.sources, offsets)
 
 
 def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outputs) -> RunResult:
@@ -464,14 +484,14 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
     """
     time_zone = plan.queries[0].options.time_zone
     hold_fixed(spark, time_zone)
-    started = JobRun(spark, plan, settings, outputs, Checkpoint(settings.checkpoint))
+    started = JobRun(spark, plan, settings, outputs, Checkpoint(settings.checkpoint, settings.store))
     if (said := check_zone(spark, time_zone)) is not None:
         started._note(said)
     with stopped_by_signals(started._stop):
         try:
             return started.execute()
         except Exception as error:
-            raise readable_error(error) from None
+            raise unless_overtaken(readable_error(error), getattr(started, "driver", None)) from None
         finally:
             started._failure = None
 

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pyspark
 
+from watersmeet.objects.setting import STORE_SETTINGS
 from watersmeet.plan.identity.settings import settings_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.secrets import public
@@ -20,6 +21,7 @@ _END = "when a run ends, not what a tick has"
 
 OMITTED_RUN: Mapping[str, str] = {
     "checkpoint": _PLACE,
+    **dict.fromkeys(STORE_SETTINGS, _PLACE),
     "master": _PLACE,
     "jars": _PLACE,
     "partitions": "which task makes a row is no part of it",
@@ -27,6 +29,7 @@ OMITTED_RUN: Mapping[str, str] = {
     "until_caught_up": _END,
     "finish": _END,
     "set_aside_newer_parts": "what becomes of the parts of other ticks",
+    "keep_ticks": "what is kept of earlier ticks",
     "change_queries": "which queries there are counts for itself",
 }
 """Settings of a run -> why the rows of a tick do not depend on them."""

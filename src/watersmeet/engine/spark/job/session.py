@@ -28,6 +28,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 from pyspark import SparkConf, SparkContext, __version__
@@ -37,6 +38,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.engine.spark.errors import readable
 from watersmeet.engine.spark.job.early import start_workers
+from watersmeet.engine.spark.job.submitted import hold_java, submitted
 from watersmeet.errors import EngineError
 from watersmeet.spec.options.spark_settings import FIXED, TIME_ZONE, problem_of
 from watersmeet.spec.time_zones import UTC
@@ -71,10 +73,12 @@ def settings(
     jars: str | None = None,
     kafka: bool = False,
     time_zone: str = UTC,
+    submitted: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Spark's configuration for a job: ours, then what the user asks for.
 
     Args:
+        submitted: what ``spark-submit`` was asked for; ``master`` and ``conf`` go before it.
         jars: directory of jars, or jars separated by commas; None: the variable WATERSMEET_SPARK_JARS.
         kafka: the job needs Spark's Kafka connector: from ``jars``, else by Maven coordinates.
         time_zone: that of the job.
@@ -83,6 +87,7 @@ def settings(
         EngineError: ``conf`` sets what rows rest on.
     """
     _refuse_fixed((conf or {}).items(), "", time_zone)
+    _refuse_fixed(submitted.items(), " (it is set by spark-submit or its files)", time_zone)
     defaults = {
         "spark.master": "local[*]",
         "spark.app.name": "watersmeet",
@@ -112,10 +117,8 @@ def settings(
         EXECUTOR_OPTIONS: LANGUAGE,
         "spark.log.level": LOG_LEVEL,
     }
-    if master:
-        defaults["spark.master"] = master
-    asked = dict(conf or {})
-    if (master or asked.get("spark.master") or defaults["spark.master"]).startswith("local"):
+    asked = {**submitted, **({"spark.master": master} if master else {}), **(conf or {})}
+    if (asked.get("spark.master") or defaults["spark.master"]).startswith("local"):
         defaults["spark.driver.host"] = defaults["spark.driver.bindAddress"] = "127.0.0.1"
     local = local_jars(jars)
     if local:
@@ -169,7 +172,9 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     running = SparkSession.getActiveSession()
     if running is not None:
         hold_fixed(running, conf[TIME_ZONE])
+        hold_java(running.sparkContext._jvm)
         return running
+    is_submitted = bool(submitted())
     # The setting alone is for spark-submit: a session that Python makes starts what this variable names.
     os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
     _let_workers_import()
@@ -181,7 +186,7 @@ def start(conf: Mapping[str, str]) -> SparkSession:
         try:
             _launch(conf, words)
             session: SparkSession = builder.getOrCreate()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # PySpark ends the process where it misses a library
             words.seek(0)
             raise _not_started(error, conf, words.read().decode(errors="replace")) from None
         except BaseException as interrupt:
@@ -193,6 +198,8 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     except EngineError:
         session.stop()
         raise
+    if is_submitted:
+        hold_java(session.sparkContext._jvm)
     session.sparkContext.setLogLevel(conf["spark.log.level"])
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
@@ -276,7 +283,7 @@ def _let_workers_import() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
 
 
-def _not_started(error: Exception, conf: Mapping[str, str], words: str) -> EngineError:
+def _not_started(error: BaseException, conf: Mapping[str, str], words: str) -> EngineError:
     SparkContext._gateway = None  # a gateway that died would be taken for a live one
     packages = conf.get("spark.jars.packages")
     if packages:

@@ -9,6 +9,8 @@ from watersmeet.engine.driver.driver import TickResult
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.files.read import Changed
 from watersmeet.errors import SpecError
+from watersmeet.objects.remote import RemoteStore
+from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column
 from watersmeet.types.intervals import IntervalError, trigger_ms
 from watersmeet.watermark.holding import Holding
@@ -35,6 +37,8 @@ class RunSettings:
             readers' sight, instead of being refused.
         change_queries: queries may have come, gone or changed since the last run.
         on_notice: called with what a person should know and does not stop the job.
+        keep_ticks: how many ticks can be gone back to, the newest one among them (`state.kept_ticks`).
+        store: where the state is; None: in the checkpoint directory.
         rebuild: make Spark's checkpoint anew from the state.
         accept_loss: names of Kafka sources that go on though rows are gone before they were read.
         inferred: per source the columns that were inferred, which the state is to remember.
@@ -52,7 +56,9 @@ class RunSettings:
     run: Mapping[str, str] = field(default_factory=dict)
     set_aside_newer_parts: bool = False
     change_queries: bool = False
+    keep_ticks: int = LEAST_KEPT_TICKS
     rebuild: bool = False
+    store: RemoteStore | None = None
     accept_loss: Collection[str] = ()
     inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     on_start: OnStart | None = None

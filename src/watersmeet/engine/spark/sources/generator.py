@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -64,6 +64,15 @@ def rows_given(offset: str) -> int:
     (200, 0)
     """
     return 0 if offset == "-" else int(json.loads(offset)["offset"])
+
+
+def have_more(sources: Sequence[Source], offsets: Sequence[str]) -> bool:
+    """Whether a bounded generator among these has rows beyond its offset. ``offsets``: none, or of each."""
+    return any(
+        rows_given(text) < (total_rows(source) or 0)
+        for source, text in zip(sources, offsets, strict=bool(offsets))
+        if source.traits.own_rate
+    )
 
 
 def value_sql(source: Source, column: Column) -> str:

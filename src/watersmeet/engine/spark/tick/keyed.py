@@ -1,4 +1,4 @@
-"""Rows of a tick as one record per key (`KeyedRecords`), on their way into a sink.
+"""Rows of a tick as one record (`KeyedRecords`) or one row (`KeyedRows`) per key, on their way into a sink.
 
 Of a key at most one row goes and one comes in a tick: then its record says what became of it, an update as
 one. More of them are two rows of one key, and fail the tick; so does a second row beside one of an earlier
@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.text import literal, quoted
-from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
-from watersmeet.sinks.base import KeyedRecords, text_options_sql
+from watersmeet.names import CHANGE_COLUMNS, DELETED, SHOWN_DIFF
+from watersmeet.sinks.base import Keyed, KeyedRows, text_options_sql
 
 _WRONG = """CASE
     WHEN {null} THEN concat({where}, 'NULL in the PRIMARY KEY ', {key})
@@ -27,9 +27,9 @@ _EVENT = """concat('{{"before":', IF(gone > 0, before, 'null'), ',"after":', IF(
 
 
 def by_key(
-    frame: DataFrame, keyed: KeyedRecords, query: str, *, changes: bool, rows: str | None = None
+    frame: DataFrame, keyed: Keyed, query: str, *, changes: bool, rows: str | None = None
 ) -> DataFrame:
-    """Columns ``key`` and ``value``.
+    """Columns ``key`` and ``value``, or, of `KeyedRows`, those of the result and `DELETED`.
 
     Args:
         frame: as it goes to a sink, of changes summed per row.
@@ -40,7 +40,11 @@ def by_key(
     options = text_options_sql("json")
     names = [f"k{n}" for n in range(len(keyed.columns))]
     keys = [F.col(quoted(name)).alias(plain) for name, plain in zip(keyed.columns, names, strict=True)]
+    of_values = isinstance(keyed, KeyedRows)
+    values = [f"{quoted(name)} AS v{n}" for n, name in enumerate(columns) if name not in keyed.columns]
     row = f"to_json(struct({', '.join(map(quoted, columns))}), {options})"
+    if of_values:
+        row = f"struct({', '.join([*values, 'true AS v'])})"
     diff = F.col(SHOWN_DIFF) if changes else F.lit(1).cast("bigint")
     there = F.lit(1).cast("bigint") if rows is None else F.col(rows)
     told = frame.select(*keys, F.expr(row).alias("row"), diff.alias("diff"), there.alias("there"))
@@ -58,6 +62,13 @@ def by_key(
         where=literal(f'the sink of "{query}": '),
         key=text,
     )
+    if isinstance(keyed, KeyedRows):
+        key_of = dict(zip(keyed.columns, names, strict=True))
+        row = "IF(came > 0, after, before)"
+        return grouped.select(
+            *(F.expr(key_of.get(name, f"{row}.v{n}")).alias(name) for n, name in enumerate(columns)),
+            F.expr(f"IF({wrong} IS NULL, came = 0, CAST(raise_error({wrong}) AS BOOLEAN))").alias(DELETED),
+        )
     value = _EVENT.format() if keyed.events else _ROW
     return grouped.select(
         F.expr("CAST(k0 AS STRING)" if keyed.plain_key else text).alias("key"),

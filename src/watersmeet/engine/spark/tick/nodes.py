@@ -11,8 +11,9 @@ sink can take them (`Sink.arrow_part`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -27,7 +28,7 @@ from watersmeet.engine.messages.shapes import CONTROL, NodeShape
 from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.lists import Lists
-from watersmeet.engine.spark.properties import NODE, node_of, node_text
+from watersmeet.engine.spark.properties import NO_SECRETS, NODE, node_of, node_text
 from watersmeet.engine.spark.tick.counting import RowCounter
 from watersmeet.engine.spark.tick.keyed import by_key
 from watersmeet.engine.spark.tick.plain import Plain
@@ -39,6 +40,8 @@ from watersmeet.names import CHANGE_COLUMNS, KEY_ROWS, TICK
 from watersmeet.sinks.base import ArrowPart, Sink
 from watersmeet.state.store import Store
 
+STAGED = "staged"
+
 Report = tuple[str, str, int, str]
 """Work file, query, partition, the report's text."""
 
@@ -48,7 +51,9 @@ class ToSink:
     """The function given to `mapInArrow`: rows out, the report to the accumulator.
 
     Args:
-        plain: instead of giving rows out, stage them in the sink, as this says.
+        plain: instead of giving rows out, stage them in the sink, as this says, and give out what its parts
+            tell: of a task that ran twice the rows of one attempt arrive.
+        secrets: of the sink.
     """
 
     shape: NodeShape
@@ -56,10 +61,11 @@ class ToSink:
     partitions: int
     reports: Accumulator[list[Report]]
     plain: Plain | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         owned = _owned(batches)
-        task, part = _told(self.shape, self.store)
+        task, part = _told(self.shape, self.store, self.secrets)
         for partition in owned:
             rows = self._rows(task, partition)
             if self.plain is None or part is None:
@@ -69,7 +75,9 @@ class ToSink:
                 chosen = (
                     pa.RecordBatch.from_arrays(batch.select(names).columns, schema=schema) for batch in rows
                 )
-                part.write(partition, schema, chosen)
+                staged = part.write(partition, schema, chosen)
+                if staged is not None:
+                    yield pa.record_batch({STAGED: pa.array([json.dumps(dict(staged))])})
 
     def _rows(self, task: NodeTask, partition: int) -> Iterator[pa.RecordBatch]:
         for batch in task.run(partition, self.partitions):
@@ -91,7 +99,9 @@ def _owned(batches: Iterator[pa.RecordBatch]) -> list[int]:
     return [number for batch in batches for number in batch.column(0).to_pylist()]
 
 
-def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
+def _told(
+    shape: NodeShape, store: Store, secrets: Mapping[str, str] = NO_SECRETS
+) -> tuple[NodeTask, ArrowPart | None]:
     """The task at hand, as this tick's local property says."""
     context = TaskContext.get()
     text = context.getLocalProperty(NODE) if context is not None else None
@@ -99,7 +109,7 @@ def _told(shape: NodeShape, store: Store) -> tuple[NodeTask, ArrowPart | None]:
         raise EngineError(
             "a node was evaluated outside of a tick", code="internal", hint="please report this"
         )
-    work, tick, part, answers = node_of(text)
+    work, tick, part, answers = node_of(text, secrets)
     return NodeTask(shape, store, work, tick, answers=answers), part
 
 
@@ -177,8 +187,8 @@ class SinkFrame:
         row_schema = shape.row_schema.append(pa.field(TICK, pa.int64())) if changes else shape.row_schema
         schema = from_arrow_schema(row_schema)
         numbers = spark.range(0, partitions, 1, partitions)
-        staging = ToSink(shape, store, partitions, self._reports, plain)
-        self._staging = numbers.mapInArrow(Carrying(staging), "_ STRING")
+        staging = ToSink(shape, store, partitions, self._reports, plain, sink.secrets)
+        self._staging = numbers.mapInArrow(Carrying(staging), f"{STAGED} STRING")
         keyed = sink.keyed
         self._plain = plain if keyed is None else None
         grouped = bool(shape.by_spark) or changes or keyed is not None
@@ -244,7 +254,8 @@ class SinkFrame:
                 frame = self.frame if self._anew is None else self._anew()
                 self._sink.write(frame, self._query, task.tick, attempt)
             else:
-                self._staging.collect()
+                parts = [json.loads(row[0]) for row in self._staging.collect()]
+                self._sink.take_parts(self._query, task.tick, attempt, parts)
 
         def given() -> int:
             return _put_out(self._found(task).values()) if self._counter is None else self._counter.rows(told)
@@ -272,7 +283,8 @@ class SinkFrame:
 
         def write() -> None:
             assert self._plain is not None
-            part.write(0, self._plain.schema, iter(rows.to_reader()))
+            staged = part.write(0, self._plain.schema, iter(rows.to_reader()))
+            self._sink.take_parts(self._query, tick, attempt, [] if staged is None else [staged])
 
         took = self._takings.of(self._sink, self._query, tick, attempt, write, lambda: rows.num_rows)
         check_taken(self._query, took, rows.num_rows)

@@ -34,7 +34,8 @@ def progress_frame(spark: SparkSession, plan: JobPlan, result: TickResult | None
     if result is None:
         return spark.createDataFrame([], ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items()))
     marks = {}
-    for query in plan.queries:
+    of_inserts = [query for query in plan.queries if not query.is_index]
+    for query in of_inserts:
         integers = {
             side.watermark_key(column.name)
             for side in query.sides
@@ -47,7 +48,7 @@ def progress_frame(spark: SparkSession, plan: JobPlan, result: TickResult | None
         "tick": f"{result.tick}",
         "clock": f"timestamp_micros({result.clock_us})",
         "rows_in": _json(result.rows_in),
-        "rows_out": _json({name: of_query.rows_out for name, of_query in result.queries.items()}),
+        "rows_out": _json({query.name: result.queries[query.name].rows_out for query in of_inserts}),
         "watermarks": _json(marks),
         "finished": str(result.finished).upper(),
     }

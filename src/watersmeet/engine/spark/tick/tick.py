@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.engine.driver.driver import TickDriver, TickResult
+from watersmeet.engine.driver.settling.ending import end_tick
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.spark.properties import START, start_text
 from watersmeet.engine.spark.text import sql_of
@@ -25,10 +26,11 @@ from watersmeet.engine.spark.tick.plain import plain_outputs
 from watersmeet.engine.spark.tick.progress import progress_frame
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
+from watersmeet.engine.spark.tick.together import joint_of
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.sinks.base import Sink
+from watersmeet.sinks.base import Sink, StagesInState
 from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.options.spark_settings import FIXED
 
@@ -48,8 +50,8 @@ PROGRESS_INSERT = "tick-progress"
 
 @dataclass
 class Outputs:
-    """Where the rows of a job go: a sink per query, and if asked for those for rows set aside, and for a row
-    per tick that says that it is complete."""
+    """Where the rows of a job go: a sink per query that is no index, and if asked for those for rows set
+    aside, and for a row per tick that says that it is complete."""
 
     queries: Mapping[str, Sink]
     late: Sink | None = None
@@ -109,13 +111,13 @@ class Ticks:
         self.driver = driver
         self.timings = Timings()
         self._takings = takings
-        self._frames = {query.name: self._sink_frame(query) for query in plan.queries}
+        self._frames = {query.name: self._sink_frame(query) for query in plan.queries if not query.is_index}
         self._feeds = {
             (query.name, node.number): FeedFrame(
                 spark, driver.shapes[query.name][node.number], driver.store, partitions
             )
             for query in plan.queries
-            for node in query.nodes[:-1]
+            for node in (query.nodes if query.is_index else query.nodes[:-1])
             if not node.rests
         }
         self._conditions = {
@@ -139,8 +141,9 @@ class Ticks:
             What was set aside, in words.
         """
         self.driver.owner = owner
-        for query in self._plan.queries:
-            self._outputs.queries[query.name].prepare(self._frames[query.name].schema, owner)
+        self._lend_state()
+        for name, frame in self._frames.items():
+            self._outputs.queries[name].prepare(frame.schema, owner)
         for sink in (self._outputs.late, self._outputs.broken):
             if sink is not None:
                 sink.prepare(side_frame(self._spark, self.driver.store, []).schema, owner)
@@ -157,16 +160,25 @@ class Ticks:
             for said in sink.resume(list(self._outputs.inserts_of(sink)), resumed)
         ]
 
-    def may_be_out(self) -> list[str]:
-        """Sinks that have rows of the next tick, which an earlier run began, in words."""
+    def may_be_out(self, owner: str, *, set_aside: bool) -> list[str]:
+        """Sinks that have rows of the next tick, which an earlier run began, in words; without those where
+        these will be set aside. ``owner``: of the state."""
         problems = []
         for sink in self._outputs.sinks:
             for insert in self._outputs.inserts_of(sink):
                 if not sink.idempotent:
                     problems.append(f'"{insert}": {UNKNOWN}')
-                elif sink.has_part(insert, self.driver.tick + 1):
+                elif set_aside and sink.sets_aside:
+                    continue
+                elif sink.has_part(insert, self.driver.tick + 1, owner):
                     problems.append(f'"{insert}": there is a part of tick {self.driver.tick + 1}')
         return problems
+
+    def _lend_state(self) -> None:
+        """Sinks that have no place of their own for staged rows get one."""
+        for sink in self._outputs.sinks:
+            if isinstance(sink, StagesInState):
+                sink.stage_in(self.driver.store)
 
     def run(
         self,
@@ -209,42 +221,28 @@ class Ticks:
         self.timings.mark("advance")
         aside = [Aside.from_json(row[1]) for row in rows if row[0] == ASIDE]
         published = self._write(start.tick, start.attempt, aside)
-        result = self.driver.conclude()
-        identity = self.driver.identify(told or {})
-        for sink, insert in published:
-            sink.check(insert, start.tick, identity)
-        if self._outputs.progress is not None:
-            self._outputs.progress.check(PROGRESS_INSERT, start.tick, identity)
-        parts = [
-            insert for sink, insert in published if sink.publish(insert, start.tick, start.attempt, identity)
-        ]
-        parts += self._tell_complete(result, start.attempt, identity)
-        self.timings.mark("publish")
-        self.driver.commit(host, parts)
-        self.timings.mark("commit")
-        return result
-
-    def _tell_complete(self, result: TickResult, attempt: str, identity: Identity) -> list[str]:
-        """The row that says that all sinks have theirs of this tick; the parts that came of it."""
-        sink, insert, tick = self._outputs.progress, PROGRESS_INSERT, result.tick
-        if sink is None:
-            return []
-        frame = progress_frame(self._spark, self._plan, result)
-        try:
-            took = self._takings.of(
-                sink, insert, tick, attempt, lambda: sink.write(frame, insert, tick, attempt), lambda: 1
-            )
-            check_taken(insert, took, 1)
-        except BaseException:
-            sink.discard(attempt)
-            raise
-        return [insert] if sink.publish(insert, tick, attempt, identity) else []
+        progress = self._outputs.progress
+        told_last = (
+            None if progress is None else _Completion(self._spark, self._plan, progress, self._takings)
+        )
+        return end_tick(
+            self.driver,
+            published,
+            start.attempt,
+            host=host,
+            told=told or {},
+            completion=told_last,
+            joint=None if progress is not None else joint_of(self.driver.store, published),
+            mark=self.timings.mark,
+        )
 
     def _write(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
         """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""
         published: list[tuple[Sink, str]] = []
         try:
-            published += [(self._run_nodes(query, attempt), query.name) for query in self._plan.queries]
+            for query in self._plan.queries:
+                self._run_nodes(query, attempt)
+            published += [(sink, name) for name, sink in self._outputs.queries.items()]
             self.timings.mark("join and write")
             aside = [*aside, *self._of_takers(aside), *self._late_of_stages(), *self._broken_of_tables()]
             published += self._write_aside(tick, attempt, aside)
@@ -254,22 +252,24 @@ class Ticks:
             raise
         return published
 
-    def _run_nodes(self, query: QueryPlan, attempt: str) -> Sink:
-        """Run the nodes of a query, those beneath first; the last one stages its rows in the sink."""
-        for node in query.nodes[:-1]:
-            if node.rests:
+    def _run_nodes(self, query: QueryPlan, attempt: str) -> None:
+        """Run the nodes of a query, those beneath first; the last one stages its rows in the sink, if there
+        is one."""
+        for node in query.nodes:
+            if (query.name, node.number) not in self._feeds:
                 continue
             task = self._task(query.name, node.number)
             alone = self.driver.run_small(query.name, node.number, task)
             reports = self._feeds[query.name, node.number].run(task) if alone is None else alone.texts
             self.driver.settle(query.name, node.number, reports)
-        sink, last = self._outputs.queries[query.name], query.root.number
+        if query.is_index:
+            return
+        last = query.root.number
         task = self._task(query.name, last)
         reports, rows_out = self._frames[query.name].write(
             task, attempt, lambda: self.driver.run_small(query.name, last, task)
         )
         self.driver.settle(query.name, last, reports, rows_out=rows_out)
-        return sink
 
     def _task(self, query: str, number: int) -> NodeTask:
         """A node's task, with what Spark computes of its condition."""
@@ -350,6 +350,32 @@ class Ticks:
             results,
             None if query.rows_of_key is None else sql_of(query.rows_of_key),
         )
+
+
+@dataclass(frozen=True)
+class _Completion:
+    """The row that says that all sinks have theirs of a tick; see `settling.ending.Completion`."""
+
+    spark: SparkSession
+    plan: JobPlan
+    sink: Sink
+    takings: Takings
+
+    def check(self, tick: int, identity: Identity) -> None:
+        self.sink.check(PROGRESS_INSERT, tick, identity)
+
+    def tell(self, result: TickResult, attempt: str, identity: Identity) -> list[str]:
+        sink, insert, tick = self.sink, PROGRESS_INSERT, result.tick
+        frame = progress_frame(self.spark, self.plan, result)
+        try:
+            took = self.takings.of(
+                sink, insert, tick, attempt, lambda: sink.write(frame, insert, tick, attempt), lambda: 1
+            )
+            check_taken(insert, took, 1)
+        except BaseException:
+            sink.discard(attempt)
+            raise
+        return [insert] if sink.publish(insert, tick, attempt, identity) else []
 
 
 def _writer_is_set(spark: SparkSession) -> bool:

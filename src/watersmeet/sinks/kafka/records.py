@@ -1,4 +1,4 @@
-"""A Kafka topic: at least once. Rows leave with ``write``; a repeated tick sends them again.
+"""Rows of a tick as records of a Kafka topic, for either delivery.
 
 Values: ``json`` (one object a row, NULLs included), ``csv`` (one line a row), ``raw`` (the one column that is
 not the key, as text or bytes). ``key`` names the column whose text (or bytes) is the record's key; it stays
@@ -14,59 +14,44 @@ from watersmeet.names import CHANGE_COLUMNS
 from watersmeet.sinks.base import (
     Frame,
     KeyedRecords,
-    RowPrinter,
     Schema,
-    Topic,
-    WithoutParts,
     check_unique_names,
     chosen_format,
     columns_of,
     required_option,
     text_options_sql,
 )
-from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.formats import check_written
-from watersmeet.spec.options.kafka import KEYED, RAW, SINK_OURS, key_format, sink_problems
+from watersmeet.spec.options.kafka import KEYED, RAW, key_format, sink_problems
 from watersmeet.types.sql_type import BINARY, STRING, SqlType
 
 FORMATS = ("json", "csv", "raw", *KEYED)
 
 
-class KafkaSink(WithoutParts):
+class Records:
     """See the module. Options: ``bootstrap.servers``, ``topic``, ``format`` (json), ``key``."""
 
-    idempotent = False
-    tells_rows = False
-
-    def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
+    def __init__(self, spec: SinkSpec) -> None:
         self._spec = spec
         raise_all(list(sink_problems(spec)))
         self._format = chosen_format(spec, FORMATS, "json")
-        self._topic = required_option(spec, "topic", "delivered")
+        self.topic = required_option(spec, "topic", "delivered")
         if "kafka.bootstrap.servers" not in spec.options:
             required_option(spec, "bootstrap.servers", "localhost:9092")
         self._key = spec.options.get("key")
-        self._settings = {
-            name if name.startswith("kafka.") else f"kafka.{name}": value
-            for name, value in spec.options.items()
-            if name not in SINK_OURS
-        }
-
-    @property
-    def appends_to(self) -> Topic:
-        plain = {name.removeprefix("kafka."): value for name, value in self._settings.items()}
-        return Topic(self._topic, tuple(sorted(plain.items())))
 
     @property
     def keyed(self) -> KeyedRecords | None:
+        """See `Sink.keyed`."""
         if self._format not in KEYED:
             return None
         plain = key_format(self._spec.options) == RAW
         return KeyedRecords(self._spec.primary_key, self._format == DEBEZIUM, plain)
 
-    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+    def check(self, schema: Schema) -> None:
+        """Raises: SpecError for columns of which no records can be made."""
         columns = columns_of(schema)
         check_unique_names(columns, self._spec)
         if self._format in KEYED:
@@ -76,22 +61,12 @@ class KafkaSink(WithoutParts):
         check_written(self._spec, self._format, columns)
         self._expressions([(c.name, c.type) for c in columns])
 
-    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        records = frame
-        if self._format not in KEYED:
-            key, value = self._expressions([(c.name, c.type) for c in columns_of(frame.schema)])
-            records = frame.selectExpr(*([f"{key} AS key"] if key else []), f"{value} AS value")
-        records.write.format("kafka").options(**self._settings).option("topic", self._topic).save()
-
-    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        raise NotImplementedError("rows are sent, not staged")
-
-    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        """Nothing: the records are out, and there is no part to look at."""
-        return False
-
-    def discard(self, attempt: str) -> None:
-        """Nothing: records that are out stay out."""
+    def of(self, frame: Frame) -> Frame:
+        """The frame's rows as columns ``key``, if there are keys, and ``value``."""
+        if self._format in KEYED:
+            return frame
+        key, value = self._expressions([(c.name, c.type) for c in columns_of(frame.schema)])
+        return frame.selectExpr(*([f"{key} AS key"] if key else []), f"{value} AS value")
 
     def _check_key(self, names: list[str]) -> None:
         for name in self._spec.primary_key:

@@ -1,0 +1,1 @@
+"""`watersmeet state …` and `watersmeet stop`: a job's state, as its operator looks after it."""

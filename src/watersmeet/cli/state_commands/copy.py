@@ -1,0 +1,75 @@
+"""`state copy`, and the savepoint of `stop`: the same state in another directory or object store."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from watersmeet.cli.state_commands.check import interrupted
+from watersmeet.cli.state_commands.place import Place
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.errors import StateError, counted
+from watersmeet.objects.setting import STORE, store_at
+from watersmeet.state.copied import copy_newest
+from watersmeet.state.manifest import Manifest
+
+
+def copied(place: Place, to: str) -> Iterator[str]:
+    """Copy the state, and say what was copied.
+
+    Args:
+        to: a directory, or the URL of a store (reached as the job's own, if its settings say how).
+
+    Raises:
+        StateError: there is no state, it is damaged, or ``to`` is no free place.
+        SpecError: ``to`` is the URL of no store.
+    """
+    with free_place(place, to) as target:
+        place.ticks()
+        stopped = place.checkpoint.holder() is None
+        begun = list[Manifest]()
+        with target.locked():
+            manifest = copy_newest(place.checkpoint.store, target.store, begun.append)
+            target.owner(manifest.owner)
+            settings = place.checkpoint.settings()
+            if settings is not None:
+                target.keep_settings(*settings)
+    files = counted(len(manifest.files()), "file")
+    yield f"copied tick {manifest.tick:,}, {files}, to {target.place}, and read it back"
+    pending = interrupted(place.checkpoint, manifest.tick) if stopped else None
+    if pending is not None:
+        yield (
+            f"tick {pending:,} was interrupted: what it may have put out is known to the original alone, by "
+            "which it is repeated"
+        )
+    how = "--checkpoint DIR --rebuild-spark-checkpoint"
+    if target.stored_job is not None:
+        how = f"SET {STORE} = '{target.place}' and another --checkpoint"
+    yield f"run it with {how}, and not beside the original: they have the same sinks"
+
+
+@contextmanager
+def free_place(place: Place, to: str) -> Iterator[Checkpoint]:
+    """``to`` as the place of a state. Raises: StateError if something is there."""
+    if "://" in to:
+        store = store_at(to, place.settings)
+        with tempfile.TemporaryDirectory() as folder:
+            yield _free(Checkpoint(folder, store))
+    else:
+        yield _free(Checkpoint(Path(to)))
+
+
+def _free(target: Checkpoint) -> Checkpoint:
+    if target.stored_job is None:
+        taken = target.root.exists() and (not target.root.is_dir() or any(target.root.iterdir()))
+    else:
+        taken = target.stored_job.is_half_gone() or target.stored_job.owner_there() is not None
+    if taken:
+        raise StateError(
+            f"{target.place} is not empty",
+            code="not-empty",
+            hint="name a place that is empty, or not yet there",
+        )
+    return target

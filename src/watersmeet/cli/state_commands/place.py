@@ -1,0 +1,67 @@
+"""Which state a command means: that of a job's text, or of a checkpoint directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
+from watersmeet.errors import StateError
+from watersmeet.objects.setting import CACHE, STORE, store_of
+from watersmeet.state.manifest import manifest_names
+
+
+@dataclass(frozen=True)
+class Place:
+    """``named``: as the user named it; ``text``: of the job, if that was named, ``settings``: of its run."""
+
+    named: str
+    checkpoint: Checkpoint
+    text: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, named: Path, checkpoint: str | None, default: Path) -> Place:
+        """``named``: a job's file, or a checkpoint directory; ``checkpoint``, ``default``: the directory of a
+        job, if one was given, and if the job's text names none.
+
+        Raises:
+            SpecError: it is neither, or the text cannot be read.
+            StateError: a reset was interrupted there.
+        """
+        if checkpoint is None and named.is_dir():
+            place = cls(str(named), Checkpoint(named))
+        else:
+            from watersmeet.cli.run import read_text
+            from watersmeet.front.sql import run_settings
+
+            text = read_text(named)
+            settings = run_settings(text, {})
+            if STORE in settings:  # what is there is meant, not what this machine has of it
+                settings = {**settings, CACHE: "none"}
+            directory = checkpoint or settings.get("checkpoint", str(default))
+            place = cls(str(named), Checkpoint(directory, store_of(settings)), text, settings)
+        root = place.checkpoint.root
+        check_not_half_gone(place.checkpoint, f"watersmeet reset JOB.sql --checkpoint {root}")
+        return place
+
+    def in_a_directory(self) -> None:
+        """Raises: StateError when it is in an object store: whether a run goes on is not known there."""
+        if self.checkpoint.stored_job is not None:
+            raise StateError(
+                f"the state is in {self.checkpoint.place}, where a command cannot tell whether a run goes on",
+                code="not-in-a-store",
+                hint="the job itself removes what it needs no more, behind its ticks",
+            )
+
+    def ticks(self) -> list[str]:
+        """The names of all manifests, oldest first. Raises: StateError when there is none."""
+        names = manifest_names(self.checkpoint.store)
+        if not names:
+            raise StateError(
+                f"there is no state in {self.checkpoint.place}: no tick was committed there",
+                code="no-state",
+                hint="name the directory that `watersmeet run` was given (--checkpoint DIR)",
+            )
+        return names

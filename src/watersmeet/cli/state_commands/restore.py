@@ -1,0 +1,115 @@
+"""`state restore`: the state is again what it was after an earlier tick that is kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from watersmeet.cli.state_commands.place import Place
+from watersmeet.cli.state_commands.ticks import tick_of
+from watersmeet.engine.spark.checkpoint.rebuild import put_aside
+from watersmeet.errors import StateError, counted
+from watersmeet.objects.setting import store_of
+from watersmeet.state.manifest import load, manifest_name
+from watersmeet.state.whole import verify_files
+
+
+@dataclass(frozen=True)
+class Restoring:
+    """``tick``: to which the state goes back; ``later``: the manifests that go, newest first."""
+
+    place: Place
+    tick: int
+    later: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """What it means."""
+        where, newest = self.place.checkpoint.place, tick_of(self.later[0])
+        yield f"{where} goes back from tick {newest:,} to tick {self.tick:,}:"
+        yield f"  the state of {counted(len(self.later), 'later tick')} goes, and cannot be had again"
+        if self.place.checkpoint.stored_job is not None:
+            yield "  a run that goes on elsewhere cannot commit any more: stop it first"
+        yield "  what they read is read again, from the sources' own offsets as of that tick"
+        yield from (f"  {said}" for said in _of_sinks(self.place))
+
+    def run(self) -> None:
+        """Go back. A kill in between leaves the state as of some tick between the two.
+
+        Raises:
+            StateError: the job is running, or has gone on since, or the state of the tick is not whole.
+        """
+        checkpoint = self.place.checkpoint
+        with checkpoint.locked():
+            if tuple(self.place.ticks()[::-1][: len(self.later)]) != self.later:
+                raise StateError(
+                    "the job has run in the meantime",
+                    code="state-moves-on",
+                    hint="look again, and restore then",
+                )
+            store = checkpoint.store
+            verify_files(load(store, self.place.ticks()[-1 - len(self.later)]), store)
+            if checkpoint.spark.exists():
+                put_aside(checkpoint)
+            left = store.delete_all(self.later)
+            if left:
+                raise StateError(
+                    f"{counted(left, 'later manifest')} could not be removed",
+                    code="state-not-written",
+                    hint="see to the rights, and restore again",
+                )
+            if self.place.ticks()[-1] != manifest_name(self.tick):
+                raise StateError(
+                    "a run of the job has gone on meanwhile", code="state-moves-on", hint="stop it first"
+                )
+            left = store.delete_all(store.names("work"))  # of a tick after those that have gone
+            if left:
+                raise StateError(
+                    f"{counted(left, 'file')} of the tick that was interrupted could not be removed",
+                    code="state-not-written",
+                    hint=f"see to the rights, and remove what is in {checkpoint.place}, work, by hand",
+                )
+            checkpoint.forget_begun(after=self.tick)
+        os.sync()  # what was removed does not come back when power goes
+
+
+def planned(place: Place, tick: int) -> Restoring:
+    """What going back to ``tick`` means; nothing is changed yet.
+
+    Raises:
+        StateError: it is not kept, or the newest.
+    """
+    names = place.ticks()
+    ticks = [tick_of(name) for name in names]
+    if tick not in ticks:
+        kept = ", ".join(f"{kept:,}" for kept in ticks[-8:])
+        raise StateError(
+            f"the state of tick {tick:,} is not kept (there is {'…, ' if len(ticks) > 8 else ''}{kept})",
+            code="tick-not-kept",
+            hint="`watersmeet state ls` shows those that are; SET keep_ticks = N keeps so many",
+        )
+    if tick == ticks[-1]:
+        raise StateError(f"the state is that of tick {tick:,} already", code="nothing-to-restore")
+    load(place.checkpoint.store, names[ticks.index(tick)])
+    return Restoring(place, tick, tuple(names[: ticks.index(tick) : -1]))
+
+
+def _of_sinks(place: Place) -> Iterator[str]:
+    """What becomes of what later ticks put out."""
+    if place.text is None:
+        yield "sinks keep what later ticks put out: name the job's file, not its checkpoint, to see each"
+        return
+    from watersmeet.engine.spark.job.inferring import Inferring
+    from watersmeet.front.sql import parse_job
+    from watersmeet.sinks.registry import make_sink
+
+    infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
+    job = parse_job(place.text, source_name=place.named, infer=infer)
+    for sink in {insert.sink.name: insert.sink for insert in job.inserts if not insert.is_index}.values():
+        if sink.traits.files:
+            means = "run once with --set-aside-newer-parts, which moves its later parts out of sight"
+        elif make_sink(sink).idempotent:
+            means = "it has the rows of later ticks: restore it to the same moment, or the run is refused"
+        else:
+            means = "what later ticks put out stays there, and goes out again"
+        yield f'sink "{sink.name}" ({sink.connector}): {means}'

@@ -1,0 +1,149 @@
+"""Spark's checkpoint where the state is in an object store: a folder that any machine can make anew.
+
+What counts is the manifest, and what the next tick was begun with (`stored_job`). Spark's files are left as
+they are when they say the same; else they are put aside and made of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from watersmeet.engine.driver.opening.changed_sources import are_others
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.engine.spark.checkpoint.rebuild import (
+    BATCH,
+    OFFSETS,
+    QUERY_ID,
+    find_damage,
+    put_aside,
+    rebuild,
+)
+from watersmeet.engine.spark.checkpoint.restart import batch_in
+from watersmeet.errors import StateError
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.state.manifest import Manifest
+
+
+def fitted(
+    checkpoint: Checkpoint,
+    host: Mapping[str, Any],
+    begun: Mapping[str, Any] | None,
+    plan: JobPlan,
+    interval: int,
+) -> str | None:
+    """Make Spark's files those of the state; what was done, in words.
+
+    Args:
+        host: what the manifest remembers of its batch; empty: there was none.
+        begun: the same of the batch that was begun next, if one was.
+        interval: as for `rebuild`.
+    """
+    if begun is not None and OFFSETS not in begun:
+        begun = None
+    if not host and begun is None:
+        if checkpoint.query_id() is None or checkpoint.last_committed() is None:
+            return None
+        return f"Spark's checkpoint there was of another state; it is in {put_aside(checkpoint)}"
+    if _fits(checkpoint, host, begun, plan):
+        return None
+    batch = int((begun or host)[BATCH])
+    aside = rebuild(checkpoint, host, plan, interval, planned=begun)
+    what = "as it was begun" if begun is not None else "done"
+    return f"Spark's checkpoint was made from the state, up to batch {batch}, {what}" + (
+        f"; the old one is in {aside}" if aside else ""
+    )
+
+
+def _fits(
+    checkpoint: Checkpoint, host: Mapping[str, Any], begun: Mapping[str, Any] | None, plan: JobPlan
+) -> bool:
+    last = int(host[BATCH]) if host else -1
+    planned, committed = checkpoint.last_planned(), checkpoint.last_committed()
+    if checkpoint.query_id() != (begun or host)[QUERY_ID] or planned is None:
+        return False
+    if planned > last + 1 or planned < last or (committed is not None and committed > last):
+        return False
+    if host and find_damage(checkpoint, host, plan) is not None:
+        return False
+    if begun is None:
+        return True
+    try:
+        return checkpoint.offsets(last + 1).text == str(begun[OFFSETS])
+    except StateError:
+        return False
+
+
+class Begun:
+    """Of one run: what the next tick is made of, remembered where the state is; nothing to do where that is
+    the checkpoint directory, in which Spark's files and ``intent`` say it.
+
+    ``is_due``: an earlier run began the next tick with a batch of Spark.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._tick = 0
+        self._planned: int | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="begun")
+        self.is_due = False
+
+    def fit(self, tick: int, manifest: Manifest | None, plan: JobPlan, interval: int) -> list[str]:
+        """Before the first tick of the run, ``tick``: see `fitted`. What was done, in words.
+
+        Raises:
+            StateError: the state that Spark's files go on from is gone.
+        """
+        self._tick = tick
+        if self._checkpoint.stored_job is None:
+            return []
+        self._checkpoint.check_not_lost()
+        begun = self._checkpoint.stored_job.begun(tick, _writer(manifest))
+        self._planned = int(begun[BATCH]) if begun is not None and OFFSETS in begun else None
+        self.is_due = begun is not None and OFFSETS in begun
+        if manifest is not None and are_others(manifest, plan):
+            return []
+        said = fitted(self._checkpoint, batch_in(manifest), begun, plan, interval)
+        return [] if said is None else [said]
+
+    def forget(self) -> None:
+        """The run's first tick is made of something else than it was begun with, and nothing of it is out."""
+        if self._checkpoint.stored_job is not None:
+            self._checkpoint.stored_job.forget(self._tick)
+        self.is_due = False
+
+    def recovered(self) -> None:
+        """Spark's files were seen to: a batch that they plan no more, as where they were made anew from the
+        manifest, is planned anew."""
+        if self.is_due and self._checkpoint.last_planned() != self._planned:
+            self.forget()
+
+    def remember(self, after: Manifest | None, host: Mapping[str, Any]) -> Callable[[], None]:
+        """Remember that the tick ``after`` that manifest's is made of a batch. What is given waits until that
+        is stored."""
+        self.is_due = False
+        if self._checkpoint.stored_job is None:
+            return lambda: None
+        tick = 1 if after is None else after.tick + 1
+        begin = self._checkpoint.stored_job.begin
+        return self._thread.submit(begin, tick, dict(host), _writer(after)).result
+
+    def intend(self, after: Manifest | None, intent: Intent) -> None:
+        """Remember that the tick ``after`` that manifest's is one of our own."""
+        self._checkpoint.intend(intent, _writer(after))
+
+    def intent(self, after: Manifest | None) -> Intent | None:
+        """The tick ``after`` that manifest's, if it was begun as one of our own."""
+        tick = 1 if after is None else after.tick + 1
+        intent = self._checkpoint.intent(tick, _writer(after))
+        if intent is not None and intent.tick > tick:  # left by a restore that was killed
+            self._checkpoint.forget_begun(after=tick)
+        return intent if intent is not None and intent.tick == tick else None
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+
+def _writer(manifest: Manifest | None) -> str:
+    return "" if manifest is None else manifest.writer

@@ -1,0 +1,84 @@
+"""The file ``lock`` of a checkpoint directory: held by one run at a time (flock), whose id is in it.
+
+A local or mounted, shared file system: what is held is so on all machines that see the directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+import uuid
+from pathlib import Path
+
+from watersmeet.errors import EngineError, StateError
+from watersmeet.state.store import FILE_MODE
+
+_PAUSES_S = (0.05, 0.1, 0.2, 0.4, None)
+"""Whoever looks who holds the lock (`holder`) has it for a moment."""
+
+
+class Hold:
+    """A lock that is held until `release`. ``run``: an id that no other has.
+
+    Raises:
+        OSError: the file cannot be made.
+        EngineError: the file system does not lock files.
+        StateError: another run holds it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.run = uuid.uuid4().hex
+        self._handle = os.open(root / "lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
+        try:
+            _lock(self._handle)
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, self.run.encode(), 0)
+        except OSError as error:
+            os.close(self._handle)
+            if error.errno != errno.EWOULDBLOCK:
+                raise EngineError(
+                    f"the file system of {root} does not lock files ({error.strerror}); by the lock two runs "
+                    "of a job are kept apart",
+                    code="checkpoint-not-lockable",
+                    hint="keep the checkpoint on another file system: a local disk, or NFS with its locks",
+                ) from None
+            raise StateError(
+                f"another run of the job uses the checkpoint directory {root}",
+                code="checkpoint-locked",
+                hint="stop it first, or give this job a directory of its own: --checkpoint DIR",
+            ) from None
+
+    def release(self) -> None:
+        os.close(self._handle)
+
+
+def holder(root: Path) -> str | None:
+    """The id of the run that holds the directory; None when none does."""
+    try:
+        handle = os.open(root / "lock", os.O_RDWR)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno != errno.EWOULDBLOCK:
+            raise
+        return os.pread(handle, 100, 0).decode(errors="replace")
+    else:
+        return None
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    for pause_s in _PAUSES_S:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if pause_s is None or error.errno != errno.EWOULDBLOCK:
+                raise
+            time.sleep(pause_s)
+        else:
+            return

@@ -1,0 +1,178 @@
+"""What makes a job the same job, beside its manifests, where the state is in an object store.
+
+    job/id                       who owns the state
+    settings/<digest>            how a run was set
+    begun/000000000008.json      what tick 8 is made of: a batch of Spark, or a tick of the engine's own
+
+Nothing is replaced: all of these are created once. A tick's record is there before anything of the tick goes
+out. So a driver that starts on another machine, where Spark has planned nothing, repeats the tick as it was;
+and of two drivers that begin the same tick with other rows one is stopped before it puts anything out. The
+record says which manifest it follows: one of a history that was gone back from counts for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from watersmeet.errors import StateError
+from watersmeet.objects.remote import RemoteStore
+from watersmeet.state.manifest import BEGUN, FOLDERS, manifest_name, manifest_names, writer_of
+from watersmeet.state.sealed import sealed, unsealed
+
+_ID = "job/id"
+_RESET = "job/reset"
+_FOLDERS = frozenset({"job", "settings", "manifests", BEGUN, *FOLDERS})
+"""All that is the job's in a store: whatever else is there stays."""
+_FOLLOWS = "follows"
+"""In a record: the writer of the manifest before. Older records have none: they count."""
+
+_TOLD = ("query_id", "batch", "offsets", "clock_us", "end")
+"""Of two records of one tick, what has to be equal."""
+
+
+class StoredJob:
+    """See the module."""
+
+    def __init__(self, store: RemoteStore) -> None:
+        self._store = store
+
+    def owner(self, expected: str | None) -> str:
+        """The id of the state; made when there is none. ``expected``: what the newest manifest says."""
+        if not self._store.has(_ID):
+            self._create(_ID, {"id": expected or uuid.uuid4().hex})
+        return str(self._read(_ID)["id"])
+
+    def owner_there(self) -> str | None:
+        """The id of the state; None: there is none."""
+        return str(self._read(_ID)["id"]) if self._store.has(_ID) else None
+
+    def is_anything_there(self) -> bool:
+        return self._store.has(_ID) or self.is_half_gone() or bool(manifest_names(self._store))
+
+    def begin_reset(self) -> str | None:
+        """Say that the job is being removed: no run begins from then on. Who owns the state, if that is
+        known: it is remembered there, for ``job/id`` goes before the end."""
+        owner = self.owner_there()
+        self._store.create(_RESET, json.dumps({} if owner is None else {"id": owner}).encode())
+        return self.owner_of_reset() or owner
+
+    def owner_of_reset(self) -> str | None:
+        """Whose state it is that is being removed; None: none is, or nobody knows."""
+        if not self.is_half_gone():
+            return None
+        try:
+            owner = json.loads(bytes(self._store.read(_RESET))).get("id")
+        except (ValueError, AttributeError):
+            return None
+        return None if owner is None else str(owner)
+
+    def remove(self) -> None:
+        """Remove all that the job has there. What was interrupted in that is known, and may be done again."""
+        self.begin_reset()
+        self._store.clear(_FOLDERS, last=_RESET)
+
+    def is_half_gone(self) -> bool:
+        return self._store.has(_RESET)
+
+    def settings(self, digest: str) -> dict[str, str] | None:
+        """How the run was set that has this digest, by name; None: nobody knows."""
+        name = f"settings/{digest}"
+        return (
+            {str(key): str(value) for key, value in self._read(name).items()}
+            if self._store.has(name)
+            else None
+        )
+
+    def keep_settings(self, digest: str, settings: Mapping[str, str]) -> None:
+        self._create(f"settings/{digest}", dict(settings))
+
+    def begin(self, tick: int, record: Mapping[str, Any], follows: str = "") -> None:
+        """Remember of what ``tick`` is made. A record of another history is replaced.
+
+        Args:
+            follows: the writer of the manifest that the tick goes on from.
+
+        Raises:
+            StateError: another process began it otherwise, has gone on from another manifest, or is further
+                on.
+        """
+        record = {**record, _FOLLOWS: follows}
+        for _ in range(3):
+            if self._create(_begun(tick), record):
+                return self._check_not_passed(tick, follows)
+            try:
+                there = self._read(_begun(tick))
+            except StateError as error:
+                if error.code != "state-missing":
+                    raise
+                continue
+            if _is_of(there, follows):
+                if any(there.get(told) != record.get(told) for told in _TOLD):
+                    raise _fenced(tick)
+                return self._check_not_passed(tick, follows)
+            if follows and writer_of(self._store, tick - 1) != follows:
+                raise _fenced(tick)
+            self._store.delete(_begun(tick))
+        raise _fenced(tick)
+
+    def _check_not_passed(self, tick: int, follows: str) -> None:
+        """A record goes when its tick is committed, and then its name is free again for a driver that was
+        behind: which must not put the tick out, of other rows perhaps, before it comes to the manifest.
+
+        Raises:
+            StateError: the tick is committed, or others are further on.
+        """
+        if tick == 1:
+            passed = bool(manifest_names(self._store))
+        else:
+            passed = self._store.has(manifest_name(tick)) or bool(
+                follows and writer_of(self._store, tick - 1) != follows
+            )
+        if passed:
+            raise _fenced(tick)
+
+    def begun(self, tick: int, follows: str = "") -> dict[str, Any] | None:
+        """Of what ``tick`` is made, if it was begun by who went on from the manifest with that writer."""
+        there = self._read(_begun(tick)) if self._store.has(_begun(tick)) else None
+        return there if there is not None and _is_of(there, follows) else None
+
+    def forget(self, tick: int) -> None:
+        """``tick`` is to be made of something else: nothing of it went out."""
+        self._store.delete(_begun(tick))
+
+    def forget_after(self, tick: int) -> None:
+        """All later ones are to be made anew."""
+        later = [name for name in self._store.names(BEGUN) if name > _begun(tick)]
+        if self._store.delete_all(later):
+            raise StateError(
+                f"{later[0]}, or a later one, could not be removed",
+                code="state-not-written",
+                hint="try again",
+            )
+
+    def _create(self, name: str, value: Mapping[str, Any]) -> bool:
+        return self._store.create(name, sealed(name, json.dumps(dict(value), sort_keys=True)))
+
+    def _read(self, name: str) -> dict[str, Any]:
+        value = json.loads(unsealed(name, bytes(self._store.read(name))))
+        assert isinstance(value, dict)
+        return value
+
+
+def _is_of(record: Mapping[str, Any], follows: str) -> bool:
+    return record.get(_FOLLOWS) in (None, follows)
+
+
+def _fenced(tick: int) -> StateError:
+    return StateError(
+        f"tick {tick} was begun by another process, with other rows, or is done",
+        code="state-fenced",
+        hint="only one run of a job may use a store at a time; stop the other one, then run again",
+    )
+
+
+def _begun(tick: int) -> str:
+    return f"{BEGUN}/{tick:012d}.json"

@@ -1,0 +1,72 @@
+"""A process that ``spark-submit`` started: the JVM is there before the job is, with settings of its own. And
+one that is a client of Spark Connect, in which no job can run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+
+from watersmeet.errors import EngineError
+from watersmeet.spec.secrets import without_secrets
+
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
+"""PySpark's variable: the port at which a JVM waits that started this process."""
+_REMOTES, _MODE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"), "SPARK_API_MODE"
+_UTF_8 = "UTF-8"
+
+
+def submitted() -> dict[str, str]:
+    """Settings that ``spark-submit`` was given, or took from its files; empty where it did not start this
+    process."""
+    if _GATEWAY not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def refuse_connect(conf: Mapping[str, str]) -> None:
+    """Raises: EngineError where Spark would be reached by Spark Connect, by these settings or the
+    environment."""
+    said = [f"{name}={os.environ[name]}" for name in _REMOTES if os.environ.get(name)]
+    if os.environ.get(_MODE, "").lower() == "connect":
+        said.append(f"{_MODE}={os.environ[_MODE]}")
+    if conf.get("spark.remote"):
+        said.append(f"spark.remote = {without_secrets(conf['spark.remote'])}")
+    if conf.get("spark.api.mode", "").lower() == "connect":
+        said.append("spark.api.mode = connect")
+    if conf.get("spark.master", "").startswith("sc://"):
+        said.append(f"spark.master = {without_secrets(conf['spark.master'])}")
+    if said:
+        raise EngineError(
+            f"Spark Connect is asked for ({', '.join(said)}), and a job cannot run by it: between the steps "
+            "of a tick it commits its own state, in the driver's process, which a client of Spark Connect is "
+            "not",
+            code="spark-connect",
+            hint="run the job where Spark's driver may be: with a master (spark://…, yarn, k8s://…) or by "
+            "spark-submit, and without these",
+        )
+
+
+def hold_java(jvm: Any) -> None:
+    """Let a JVM that others started read texts and names as ours do.
+
+    Upper and lower case go by the JVM's language; it is set for all that runs there. Names of files go by an
+    encoding that cannot be set any more.
+
+    Raises:
+        EngineError: it knows file names of ASCII alone.
+    """
+    if jvm.java.util.Locale.getDefault().getLanguage() != "en":
+        jvm.java.util.Locale.setDefault(jvm.java.util.Locale.ENGLISH)
+    names = str(jvm.java.lang.System.getProperty("sun.jnu.encoding") or _UTF_8)
+    if names.upper() != _UTF_8:
+        raise EngineError(
+            f"the Java process that was started before this job reads names of files as {names}: it would "
+            "pass over files with other names, and their rows would be missing",
+            code="file-names-of-java",
+            hint="start it by a locale of UTF-8: LC_ALL=C.UTF-8 spark-submit …",
+        )

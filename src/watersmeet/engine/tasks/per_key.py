@@ -1,0 +1,160 @@
+"""How many rows of one key a side keeps: counted exactly, before the rows of a tick are matched.
+
+Only keys of new rows can have become too many: after a limit was lowered, a key that has more already stands
+until a row of it comes. Rows of a key lie next to each other in each run, so how many there are at most, with
+those released and not merged away yet, is two binary searches per key and run. Where that is more than
+allowed, the rows that stay are counted, of all such places of the hash space at once; keys are read only
+where those are too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.messages.shapes import NodeShape, SideShape
+from watersmeet.engine.messages.work import SideWork
+from watersmeet.engine.tasks.share import Share
+from watersmeet.engine.tasks.slice import HashRange
+from watersmeet.engine.tasks.told import key_as_written
+from watersmeet.errors import EngineError
+from watersmeet.event_time import NEVER, below
+from watersmeet.kernel.hashing import hash_columns
+from watersmeet.kernel.match.probe import Rows, expand
+from watersmeet.kernel.slots import TIME_BITS, TIME_MASK, Slots
+from watersmeet.names import input_of
+from watersmeet.state.heavy import key_told
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import marks_at
+from watersmeet.state.run import OpenRun
+from watersmeet.state.store import Store
+
+TOLD_KEYS = 3
+
+Told = tuple[int, str]
+"""How many rows a key has, and the key as its users know it."""
+
+
+def check_keys(shape: NodeShape, share: Share) -> None:
+    """Whether all keys of the share keep to the limit of their sides after the tick. Cost: the new rows, as
+    many binary searches per run as they have keys, and the rows of keys that are at the limit.
+
+    Raises:
+        EngineError: some do not; it names those of the share with most rows.
+    """
+    if shape.kept_anew:
+        return
+    over: list[Told] = []
+    most = None
+    for side, work in zip(shape.sides, share.work.sides, strict=False):
+        if side.most_per_key is not None and side.layout.key and not side.passes:
+            most = side.most_per_key
+            over += _over(side, work, share, most)
+    if not over:
+        return
+    over.sort(key=lambda told: (-told[0], told[1]))
+    told = ", ".join(f"{key}: {rows}" for rows, key in over[:TOLD_KEYS])
+    more = ", and at least one more" if len(over) > TOLD_KEYS else ""
+    raise EngineError(
+        f'"{shape.query}" would keep more rows of one key than max_rows_per_key = {most}, of at least these'
+        f" keys: {told}{more}",
+        code="max-rows-per-key",
+        hint="filter such keys out, raise max_rows_per_key, narrow the time bounds, or find out which input's"
+        " watermark stands still",
+    )
+
+
+def _over(side: SideShape, work: SideWork, share: Share, most: int) -> list[Told]:
+    """Keys with too many rows: of more than `TOLD_KEYS` those with most, and one besides."""
+    own = HashRange.of_share(share)
+    come = [*(LiveRun(run=run) for run in work.new_runs), *work.contents]
+    new = list(_parts(come, side, work, share.store, own))
+    if not new:
+        return []
+    slots = [part.slots[slice(*own.of(part.run.sorted_rows))] for part in new]
+    buckets = np.unique(np.concatenate(slots) >> np.int64(TIME_BITS))
+    parts = [*new, *_parts(work.runs, side, work, share.store, own)]
+    buckets = buckets[np.sum([part.at_most(buckets) for part in parts], axis=0) > most]
+    if not len(buckets):
+        return []
+    rows: Rows = np.sum([part.staying(buckets) for part in parts], axis=0)
+    buckets, rows = buckets[rows > most], rows[rows > most]
+    over: list[Told] = []
+    for number in np.argsort(-rows, kind="stable").tolist():
+        over += _counted(side, [part.keys(buckets[number : number + 1]) for part in parts], most)
+        if len(over) > TOLD_KEYS:
+            break
+    return over
+
+
+def _parts(
+    runs: Sequence[LiveRun], side: SideShape, work: SideWork, store: Store, own: HashRange
+) -> Iterator[_Part]:
+    """Those of the runs that have rows of the share."""
+    for live in runs:
+        if not own.misses(live.run):
+            yield _Part(side, work, store, live, OpenRun.open(store, live.run, side.layout))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A run, asked for rows by the upper halves of their hashes."""
+
+    side: SideShape
+    work: SideWork
+    store: Store
+    live: LiveRun
+    run: OpenRun
+
+    @property
+    def slots(self) -> Slots:
+        return self.run.sorted_rows.slots
+
+    def _places(self, buckets: Slots) -> tuple[Rows, Rows]:
+        """Where the rows of each are: [first, end)."""
+        least = buckets << np.int64(TIME_BITS)
+        first = np.searchsorted(self.slots, least, side="left")
+        return first, np.searchsorted(self.slots, least | TIME_MASK, side="right")
+
+    def at_most(self, buckets: Slots) -> Rows:
+        """How many rows each has, with those that do not stay."""
+        first, end = self._places(buckets)
+        return end - first
+
+    def _rows(self, buckets: Slots) -> Iterator[tuple[Rows, Rows]]:
+        """The rows that stay, and the number of the bucket of each, some at a time."""
+        for numbers, rows in expand(*self._places(buckets)):
+            stay = ~marks_at(self.store, "gone", self.live.marks.get("gone", ()), rows)
+            for column in self.side.layout.releasing:
+                limit = self.work.new_limits.get(column, NEVER)
+                stay &= ~below(self.run.sorted_rows.times(column)[rows], limit)
+            yield numbers[stay], rows[stay]
+
+    def staying(self, buckets: Slots) -> Rows:
+        """How many rows of each stay."""
+        counts = np.zeros(len(buckets), dtype=np.int64)
+        for numbers, _ in self._rows(buckets):
+            counts += np.bincount(numbers, minlength=len(buckets))
+        return counts
+
+    def keys(self, buckets: Slots) -> pa.RecordBatch:
+        """The keys of the rows that stay."""
+        rows = [rows for _, rows in self._rows(buckets)]
+        taken = pa.array(np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64))
+        batch, names = self.run.sorted_rows.batch, list(self.side.layout.key)
+        return pa.RecordBatch.from_arrays([batch.column(name).take(taken) for name in names], names=names)
+
+
+def _counted(side: SideShape, keys: Sequence[pa.RecordBatch], most: int) -> Iterator[Told]:
+    """Of keys whose hashes have one upper half those that are there too often."""
+    hashes = [hash_columns(part.columns, part.num_rows) for part in keys]
+    _, first_places, counts = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
+    starts = np.cumsum([0, *(len(part) for part in hashes)])
+    for number in np.flatnonzero(counts > most).tolist():
+        place = int(first_places[number])
+        part = int(np.searchsorted(starts, place, side="right")) - 1
+        key = key_told(keys[part], side.layout.key, place - int(starts[part]))
+        yield int(counts[number]), f"{key_as_written(side, key)} of {input_of(side.name)}"

@@ -1,0 +1,1 @@
+"""State that any machine reaches, in object stores or tables of PostgreSQL, and a cache of what is read."""

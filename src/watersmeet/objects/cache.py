@@ -1,0 +1,154 @@
+"""A directory of this machine with what was read from an object store, or written to it: shared by processes.
+
+What has a name never changes, so a file is either whole or not there: it is made under another name and
+renamed. Each ends with a checksum of its name and content, which a process compares when it first reads it;
+whatever is wrong with one, and whatever somebody deletes, is fetched again. Nothing here is needed, and no
+error of this directory is an error of the job.
+
+Above its size the files go that nobody has read for the longest time. Each process counts what it adds, and
+looks at the directory after a sixteenth of the size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import tempfile
+import uuid
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+DEFAULT_BYTES = 1 << 30
+LEAST_BYTES = 1 << 20
+
+_SUFFIX = ".object"
+_STAGED = ".tmp"
+_STALE_S = 3600.0
+_SEAL_BYTES = 20
+_MOST_COMPARED = 10_000
+_compared: dict[str, int] = {}
+"""Of this process: files whose checksum was right, with their inodes."""
+
+
+@dataclass
+class Cache:
+    """See the module. ``place``: of which store. ``limit``: bytes. ``root``: None: of this user, among the
+    machine's temporary files."""
+
+    place: str
+    limit: int = DEFAULT_BYTES
+    root: str | None = None
+    _added: int = field(default=-1, compare=False)
+
+    def __getstate__(self) -> tuple[str, int, str | None]:
+        return self.place, self.limit, self.root
+
+    def __setstate__(self, state: tuple[str, int, str | None]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    @property
+    def folder(self) -> str:
+        return self.root or os.path.join(tempfile.gettempdir(), f"watersmeet-cache-{os.getuid()}")
+
+    def _path(self, name: str) -> str:
+        digest = hashlib.blake2b(f"{self.place}\0{name}".encode(), digest_size=16).hexdigest()
+        return os.path.join(self.folder, f"{digest}{_SUFFIX}")
+
+    def read(self, name: str) -> pa.Buffer | None:
+        """What is stored under ``name``; None: it is not here, or not whole."""
+        path = self._path(name)
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            return None
+        try:
+            status = os.fstat(handle)
+            if status.st_uid != os.getuid() or status.st_size < _SEAL_BYTES:
+                return None
+            stored = pa.py_buffer(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
+            content = stored.slice(0, stored.size - _SEAL_BYTES)
+            if _compared.get(path) != status.st_ino:
+                if stored.slice(content.size).to_pybytes() != _seal(path, content):
+                    self.drop(name)
+                    return None
+                _compared[path] = status.st_ino
+                while len(_compared) > _MOST_COMPARED:
+                    _compared.pop(next(iter(_compared)), None)
+            with suppress(OSError):
+                os.utime(handle)
+            return content
+        except (OSError, ValueError):
+            return None
+        finally:
+            os.close(handle)
+
+    def add(self, name: str, content: pa.Buffer) -> None:
+        """Keep what is stored under ``name``, if there is room."""
+        if content.size > self.limit // 2:
+            return
+        path = self._path(name)
+        staged = f"{path}.{uuid.uuid4().hex[:8]}{_STAGED}"
+        try:
+            if not self._is_private():
+                return
+            handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                for part in (content, pa.py_buffer(_seal(path, content))):
+                    view = memoryview(part)
+                    while view:
+                        view = view[os.write(handle, view) :]
+            finally:
+                os.close(handle)
+            os.rename(staged, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(staged)
+            return
+        self._count(content.size)
+
+    def drop(self, name: str) -> None:
+        with suppress(OSError):
+            os.unlink(self._path(name))
+
+    def _is_private(self) -> bool:
+        """Whether the directory is there, ours, and for nobody else. Raises: OSError."""
+        with suppress(FileExistsError):
+            os.makedirs(self.folder, 0o700)
+        status = os.lstat(self.folder)
+        if not os.path.isdir(self.folder) or os.path.islink(self.folder) or status.st_uid != os.getuid():
+            return False
+        if status.st_mode & 0o777 != 0o700:
+            os.chmod(self.folder, 0o700)
+        return True
+
+    def _count(self, nbytes: int) -> None:
+        self._added = self._added + nbytes if self._added >= 0 else self.limit
+        if self._added >= self.limit // 16:
+            self._added = 0
+            self.evict()
+
+    def evict(self) -> None:
+        """Delete what was not read for the longest time, until no more is there than there may be."""
+        entries = []
+        with suppress(OSError), os.scandir(self.folder) as scanned:
+            for entry in scanned:
+                with suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    entries.append((status.st_mtime, status.st_size, entry.path))
+        if not entries:
+            return
+        newest, total = max(entries)[0], sum(size for _, size, _ in entries)
+        for time, size, path in sorted(entries):
+            stale = path.endswith(_STAGED) and time < newest - _STALE_S
+            if stale or (total > self.limit - self.limit // 16 and path.endswith(_SUFFIX)):
+                with suppress(OSError):
+                    os.unlink(path)
+                total -= size
+
+
+def _seal(path: str, content: pa.Buffer) -> bytes:
+    return b"%08x%012x" % (zlib.crc32(content, zlib.crc32(os.path.basename(path).encode())), content.size)

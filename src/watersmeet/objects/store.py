@@ -1,0 +1,257 @@
+"""State in an object store: S3, GCS, Azure, by `obstore`.
+
+One put per name, none is ever written twice, and a put is whole or not there. `create` is a put on the
+condition that there is nothing yet. Its answer may be lost: then a repeated one is told that there is
+something, and looks whether that is what it put. So what different processes create under one name must
+differ (a manifest has its writer's random number).
+
+A list, and each delete, costs a request's time: a tick makes none of either (`state.garbage`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from watersmeet.errors import StateError
+from watersmeet.objects.cache import Cache
+from watersmeet.objects.requests import Place, asked
+from watersmeet.state.damage import missing
+from watersmeet.state.manifest import FOLDERS, is_manifest
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Client
+
+AT_ONCE = 16
+"""Puts that are under way together."""
+
+LARGEST_PUT = 256 << 20
+"""Bytes; what is larger goes up in parts, and is there when the last one is."""
+
+DELETES_S = 5.0
+"""So long a delete is tried: what is left is garbage, for which nobody waits."""
+
+MOST_WAITING, MOST_WAITING_BYTES = 128, 256 << 20
+"""Of puts within `together`: so many contents are held, and so large ones together; then the oldest is waited
+for."""
+
+_PART = 32 << 20
+_CACHED = tuple(f"{folder}/" for folder in FOLDERS)
+"""What goes by a name that no other content ever has. All else has to be what is there now: another machine
+may have removed it, and made it anew."""
+
+_PROBE = ".probe"
+_CLEARS = 5
+"""How often it is looked whether all is gone."""
+
+
+class _Uploads:
+    """What is on its way within `together`, and can be read all the same."""
+
+    def __init__(self) -> None:
+        self.threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="uploads")
+        self.waiting: dict[str, tuple[pa.Buffer, Future[None]]] = {}
+        self._bytes = 0
+
+    def add(self, name: str, content: pa.Buffer, upload: Future[None]) -> None:
+        """Raises: StateError for an earlier one that did not get there."""
+        self.waiting[name] = content, upload
+        self._bytes += content.size
+        while len(self.waiting) > MOST_WAITING or (
+            self._bytes > MOST_WAITING_BYTES and len(self.waiting) > 1
+        ):
+            oldest = next(iter(self.waiting))
+            content, upload = self.waiting[oldest]
+            upload.result()
+            del self.waiting[oldest]
+            self._bytes -= content.size
+
+    def end(self) -> None:
+        """Raises: StateError for one that did not get there."""
+        for _, upload in self.waiting.values():
+            upload.result()
+
+
+class ObjectStore:
+    """See the module. It may be pickled, and holds neither secrets nor connections."""
+
+    is_remote = True
+
+    def __init__(self, place: Place, cache: Cache | None = None) -> None:
+        self.place = place
+        self.cache = cache
+        self._uploads: _Uploads | None = None
+
+    def __getstate__(self) -> tuple[Place, Cache | None]:
+        return self.place, self.cache
+
+    def __setstate__(self, state: tuple[Place, Cache | None]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.place.url!r})"
+
+    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
+        content = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+        uploads = self._uploads
+        if uploads is None:
+            self._put(name, content)
+        else:
+            uploads.add(name, content, uploads.threads.submit(self._put, name, content))
+
+    def _put(self, name: str, content: pa.Buffer) -> None:
+        def put(client: Client) -> None:
+            in_parts = content.size > LARGEST_PUT
+            client.put(name, _bytes_of(content), use_multipart=in_parts, chunk_size=_PART)
+
+        asked(self.place, f'take "{name}"', put)
+        self._remember(name, content)
+
+    def _remember(self, name: str, content: pa.Buffer) -> None:
+        if self.cache is not None and name.startswith(_CACHED):
+            self.cache.add(name, content)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        if self._uploads is not None:  # within another such block, at whose end it is waited for
+            yield
+            return
+        self._uploads = uploads = _Uploads()
+        try:
+            yield
+            uploads.end()
+        finally:
+            self._uploads = None
+            uploads.threads.shutdown(cancel_futures=True)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """As `Store.create`. Raises: StateError when nobody can say whether it was stored; then it may still
+        appear."""
+
+        def created(client: Client) -> bool:
+            from obstore.exceptions import AlreadyExistsError
+
+            try:
+                client.put(name, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                try:
+                    return bytes(client.get(name).bytes()) == data
+                except FileNotFoundError:  # deleted before it was read, or another put is under way (409)
+                    raise ConnectionError("something was in the way, and is not there") from None
+            return True
+
+        return asked(self.place, f'take "{name}"', created)
+
+    def read(self, name: str) -> pa.Buffer:
+        uploads = self._uploads
+        if uploads is not None and name in uploads.waiting:
+            return uploads.waiting[name][0]
+        is_cached = self.cache is not None and name.startswith(_CACHED)
+        if self.cache is not None and is_cached and (kept := self.cache.read(name)) is not None:
+            return kept
+        try:
+            content = asked(
+                self.place, f'give "{name}"', lambda client: pa.py_buffer(client.get(name).bytes())
+            )
+        except FileNotFoundError:
+            raise missing(name, f" in {self.place.url}") from None
+        self._remember(name, content)
+        return content
+
+    def has(self, name: str) -> bool:
+        def looked(client: Client) -> bool:
+            client.head(name)
+            return True
+
+        return asked(self.place, f'say whether there is "{name}"', looked, missing=False)
+
+    def names(self, folder: str) -> list[str]:
+        def listed(client: Client) -> list[str]:
+            objects = client.list_with_delimiter(folder)["objects"]
+            return sorted(f"{folder}/{entry['path'].rpartition('/')[2]}" for entry in objects)
+
+        return asked(self.place, f'list "{folder}"', listed)
+
+    def delete(self, name: str) -> None:
+        self._delete([name])
+
+    def delete_all(self, names: Sequence[str]) -> int:
+        ordered = [name for name in names if is_manifest(name)]
+        rest = [name for name in names if not is_manifest(name)]
+        try:
+            for name in ordered:
+                self._delete([name])
+            self._delete(rest)
+        except StateError:
+            return len(names)
+        return 0
+
+    def _delete(self, names: Sequence[str]) -> None:
+        """By few requests, in no order. Raises: StateError."""
+        if names:
+
+            def gone(client: Client) -> bool:
+                client.delete(list(names))
+                return True
+
+            try:
+                asked(self.place, f'delete "{names[0]}"', gone, patience_s=DELETES_S)
+            except FileNotFoundError:
+                if len(names) > 1:  # by then others may not have been deleted
+                    with ThreadPoolExecutor(AT_ONCE) as threads:
+                        for _ in threads.map(lambda name: self._delete([name]), names):
+                            pass
+
+    def clear(self, folders: Collection[str], last: str) -> None:
+        """Remove all that is in these folders, the manifests first and ``last`` at last."""
+
+        def listed(client: Client) -> list[str]:
+            return [str(entry["path"]) for batch in client.list() for entry in batch]
+
+        def there() -> list[str]:
+            names = asked(self.place, "list what it holds", listed)
+            return [name for name in names if name != last and name.partition("/")[0] in folders]
+
+        for _ in range(_CLEARS):
+            names = there()
+            if not names:
+                return self._delete([last])
+            for of_manifests in (True, False):
+                self._delete([name for name in names if is_manifest(name) is of_manifests])
+        raise StateError(
+            f"{self.place.url} does not become empty: something goes on writing to it, such as {names[0]}",
+            code="state-moves-on",
+            hint="stop the run of the job that goes on, perhaps on another machine, then try again",
+        )
+
+    def sweep(self) -> None:
+        return
+
+    def check(self) -> None:
+        name = f"{_PROBE}-{uuid.uuid4().hex}"
+        try:
+            refused = self.create(name, b"1") and not self.create(name, b"2")
+        except NotImplementedError:
+            refused = False
+        except StateError as error:
+            if error.code != "store-refused" or "501" not in error.message:
+                raise
+            refused = False
+        if not refused:
+            self.delete(name)
+            raise StateError(
+                f"{self.place.url} does not put an object on the condition that there is none; by that a job "
+                "makes sure that no other run commits the same tick",
+                code="no-conditional-put",
+                hint="keep the state in a store that does (S3, GCS, Azure, MinIO, R2), or in a directory",
+            )
+        self.delete(name)
+
+
+def _bytes_of(content: pa.Buffer) -> memoryview:
+    return memoryview(content).cast("B") if content.size else memoryview(b"")

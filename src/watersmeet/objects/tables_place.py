@@ -1,0 +1,106 @@
+"""Where state in PostgreSQL is: a database, and the name of a job's pipeline in it.
+
+    postgresql://user@host:5432/database?pipeline=orders
+
+All of a database's pipelines are in one schema, and know nothing of each other. The password is taken as the
+sink takes it: from the URL, or by the client from PGPASSWORD or ~/.pgpass, in each process.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+
+from watersmeet.errors import SpecError
+from watersmeet.spec.options.postgres import ELSEWHERE, Database, database_of, url_of, url_problems
+from watersmeet.spec.secrets import Secret
+
+SCHEMES = ("postgresql", "postgres")
+PIPELINE = "pipeline"
+
+PATIENCE_S = 150.0
+"""So long a server that is away is waited for."""
+
+_EXAMPLE = "state_store = 'postgresql://user@host:5432/database?pipeline=name'"
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+def names_tables(url: str) -> bool:
+    """Whether it is the URL of a database."""
+    return url.strip().partition(":")[0].lower() in SCHEMES
+
+
+@dataclass(frozen=True)
+class TablesPlace:
+    """See the module.
+
+    Args:
+        given: the URL as somebody wrote it; it may have a password in it, and is not shown.
+        patience_s: for how long a server that is away is waited for.
+
+    Attributes:
+        url: server, database and pipeline, for people; and to know whether it is the same place.
+        client_url: for the client; not to be shown.
+        pipeline: the name of the job's pipeline.
+        database: which it is, with its user.
+
+    Raises:
+        SpecError: it is no such URL, or lacks a part.
+    """
+
+    given: Secret
+    patience_s: float = PATIENCE_S
+    url: str = field(init=False, compare=False)
+    client_url: Secret = field(init=False, compare=False, repr=False)
+    pipeline: str = field(init=False, compare=False)
+    database: Database | None = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for problem in url_problems("the store of the state", {"url": self.given}):
+            raise SpecError(problem.message, code="bad-store", hint=_EXAMPLE)
+        parts = urlsplit(self.given.strip())
+        told = parse_qsl(parts.query, keep_blank_values=True)
+        pipelines = [value for name, value in told if name == PIPELINE]
+        database = unquote(parts.path.lstrip("/"))
+        if not parts.hostname or not database or "/" in database:
+            raise SpecError(
+                "the store of the state names no server with a database on it",
+                code="bad-store",
+                hint=_EXAMPLE,
+            )
+        if elsewhere := sorted({name for name, _ in told} & ELSEWHERE):
+            raise SpecError(
+                f"the store of the state says {' and '.join(elsewhere)} behind the '?': the server would be"
+                " another than the URL names, by which a state is told from others",
+                code="bad-store",
+                hint=_EXAMPLE,
+            )
+        if "," in parts.netloc.rpartition("@")[2] and not _takes_writes(told):
+            raise SpecError(
+                "the store of the state names several servers, of which one may be a standby, or another's",
+                code="bad-store",
+                hint="name one, or add target_session_attrs=primary (or read-write)",
+            )
+        if len(pipelines) != 1 or not _NAME.fullmatch(pipelines[0]):
+            said = "two pipelines" if len(pipelines) > 1 else f'the pipeline "{"".join(pipelines)}"'
+            raise SpecError(
+                f"the store of the state names {said if pipelines else 'no pipeline'}: by that name a job's "
+                "state is told from the others' in the database",
+                code="bad-store",
+                hint=f"{_EXAMPLE}; a name of letters, digits, and _ . -",
+            )
+        pieces = parts.query.split("&")  # the others stay as they are written: "+" is no space to the client
+        rest = "&".join(piece for piece in pieces if unquote(piece.partition("=")[0]) != PIPELINE)
+        given = Secret(urlunsplit(parts._replace(query=rest)))
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        url = f"postgresql://{host}:{parts.port or 5432}/{quote(database)}?{PIPELINE}={pipelines[0]}"
+        object.__setattr__(self, "url", url)
+        object.__setattr__(self, "client_url", url_of({"url": given}))
+        object.__setattr__(self, PIPELINE, pipelines[0])
+        object.__setattr__(self, "database", database_of(self.client_url))
+
+
+def _takes_writes(told: list[tuple[str, str]]) -> bool:
+    """The client goes to a server that does, of those that are named."""
+    return dict(told).get("target_session_attrs") in ("primary", "read-write")

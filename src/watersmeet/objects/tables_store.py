@@ -1,0 +1,481 @@
+"""State in tables of PostgreSQL: one transaction per call, and of what is written together one for all.
+
+A file is rows of `PART_BYTES` at most, each with the size of the whole; they come by COPY, and are there when
+its transaction is. `create` inserts on the condition that there is nothing yet. The answer to a COMMIT may be
+lost: a repeated `create` compares what is there with what it was to put, as with objects, and repeated writes
+take the place of what an earlier attempt may have left.
+
+The tables are made when something is first written; before that nothing is there.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from watersmeet.errors import StateError
+from watersmeet.objects.cache import Cache
+from watersmeet.objects.tables_place import TablesPlace
+from watersmeet.postgres import Cursor, Server, client, is_away, rows_of, words
+from watersmeet.state.damage import damaged, missing
+from watersmeet.state.manifest import FOLDERS
+
+Answer = TypeVar("Answer")
+
+SCHEMA, TABLE = "watersmeet_state", "files"
+PART_BYTES = 8 << 20
+"""Of a file that are in one row."""
+
+HELD_BYTES = 64 << 20
+"""Of what is written together: so much is held before it goes on its way."""
+
+ANSWER_S = 60.0
+"""What is asked is given up after so long without an answer, or after the patience, which may be longer."""
+
+DELETES_S = 5.0
+"""So long a delete is tried: what is left is garbage, for which nobody waits."""
+
+_FILES = f"{SCHEMA}.{TABLE}"
+_CACHED = tuple(f"{folder}/" for folder in FOLDERS)
+"""What goes by a name that no other content ever has."""
+
+_BATCH_ROWS = 10_000
+"""Rows that are sent together, of files that are small."""
+
+_READ_AT_ONCE = 4
+"""Rows of a file."""
+
+_CLEARS = 5
+"""How often it is looked whether all is gone."""
+
+_IN_THE_WAY = ("23505", "55P03")
+"""An earlier attempt, which nobody had an answer of, was there before; or it still holds a row."""
+_NO_TABLES = ("42P01", "3F000")
+_ONE_AT_A_TIME = 0x77617466
+"""The lock under which the tables are made."""
+
+_SESSION = """SELECT set_config(name, wanted, false) FROM pg_settings JOIN (VALUES
+    ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3'),
+    ('tcp_user_timeout', '60000'), ('lock_timeout', '20s'), ('idle_in_transaction_session_timeout', '0'),
+    ('default_transaction_isolation', 'read committed'),
+    ('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
+      ELSE current_setting('synchronous_commit') END)) AS ours (name, wanted) USING (name)"""
+"""A machine that is gone holds nothing for long, and what was confirmed is on the disk."""
+
+_MADE = (
+    f'CREATE TABLE {_FILES} (pipeline text COLLATE "C", name text COLLATE "C", part integer,'
+    " size bigint NOT NULL, content bytea NOT NULL, PRIMARY KEY (pipeline, name, part))",
+    f"ALTER TABLE {_FILES} ALTER COLUMN content SET STORAGE EXTERNAL",  # runs hold little that compresses
+)
+_AS_MADE = f"""SELECT wrong, mending FROM pg_class AS c, LATERAL (VALUES
+    (c.relpersistence <> 'p', 'is UNLOGGED: a crash of the server empties it',
+      'ALTER TABLE {_FILES} SET LOGGED'),
+    (NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid
+        AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = 3
+        AND (SELECT array_agg(a.attname::text ORDER BY a.attname) FROM pg_attribute AS a
+          WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey::int2[]))
+          = ARRAY['name', 'part', 'pipeline']),
+      'has no PRIMARY KEY (pipeline, name, part): of two runs each could commit the same tick',
+      'ALTER TABLE {_FILES} ADD PRIMARY KEY (pipeline, name, part)')) AS seen (is_so, wrong, mending)
+    WHERE c.oid = '{_FILES}'::regclass AND is_so"""
+"""What is wrong with the table that is there, and what mends it."""
+
+_GIVEN = "SELECT json_array_elements_text($2::json)"
+"""Names, which are one parameter."""
+
+
+class _Needed:
+    """The tables are."""
+
+
+_NEEDED = _Needed()
+
+
+class TablesStore:
+    """See the module. It may be pickled, its password with it, and holds no connection."""
+
+    is_remote = True
+
+    def __init__(self, place: TablesPlace, cache: Cache | None = None) -> None:
+        self.place = place
+        self.cache = cache
+        self._held: dict[str, pa.Buffer] | None = None
+        self._held_bytes = 0
+
+    def __getstate__(self) -> tuple[TablesPlace, Cache | None]:
+        return self.place, self.cache
+
+    def __setstate__(self, state: tuple[TablesPlace, Cache | None]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"TablesStore({self.place.url!r})"
+
+    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
+        content = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+        if self._held is None:
+            self._put({name: content})
+            return
+        self._held[name] = content
+        self._held_bytes += content.size
+        if self._held_bytes >= HELD_BYTES:
+            self._put_held()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        if self._held is not None:  # within another such block, at whose end it is put
+            yield
+            return
+        self._held, self._held_bytes = {}, 0
+        try:
+            yield
+            self._put_held()
+        finally:
+            self._held = None
+
+    def _put_held(self) -> None:
+        held, self._held, self._held_bytes = self._held or {}, {}, 0
+        self._put(held)
+
+    def _put(self, files: Mapping[str, pa.Buffer]) -> None:
+        if not files:
+            return
+        attempts = 0
+
+        def put(cursor: Cursor) -> None:
+            nonlocal attempts
+            attempts += 1
+            _see_tables(cursor, self.place)
+            if attempts > 1:
+                self._remove(cursor, list(files))
+            cursor.adbc_ingest(TABLE, self._rows(files), mode="append", db_schema_name=SCHEMA)
+
+        self._asked(f'take "{next(iter(files))}"', put)
+        if self.cache is not None:
+            for name, content in files.items():
+                self._remember(name, content)
+
+    def _rows(self, files: Mapping[str, pa.Buffer]) -> pa.RecordBatchReader:
+        pipeline = self.place.pipeline
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            held: list[tuple[str, str, int, int, bytes]] = []
+            size = 0
+            for name, content in files.items():
+                for part, first in enumerate(range(0, max(content.size, 1), PART_BYTES)):
+                    piece = content.slice(first, min(PART_BYTES, content.size - first))
+                    held.append((pipeline, name, part, content.size, piece.to_pybytes()))
+                    size += piece.size
+                    if size >= PART_BYTES or len(held) >= _BATCH_ROWS:
+                        yield _batch(held)
+                        held, size = [], 0
+            if held:
+                yield _batch(held)
+
+        return pa.RecordBatchReader.from_batches(_ROWS, batches())
+
+    def _remember(self, name: str, content: pa.Buffer) -> None:
+        if self.cache is not None and name.startswith(_CACHED):
+            self.cache.add(name, content)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """As `Store.create`. Raises: StateError when nobody can say whether it was stored; then it may still
+        appear."""
+        return self._asked(f'take "{name}"', lambda cursor: self.create_within(cursor, name, data))
+
+    def create_within(self, cursor: Cursor, name: str, data: bytes) -> bool:
+        """The same in a transaction, with which it comes to be. The tables are there."""
+        pieces = [data[first : first + PART_BYTES] for first in range(0, max(len(data), 1), PART_BYTES)]
+        sql = f"""INSERT INTO {_FILES} VALUES ($1, $2, $3::bigint, $4::bigint, $5)
+            ON CONFLICT DO NOTHING RETURNING 1"""
+        for part, piece in enumerate(pieces):
+            if not rows_of(cursor, sql, self.place.pipeline, name, part, len(data), piece):
+                there = self._content(cursor, name)
+                if there is None or part:  # removed before it was read, or half of another's
+                    raise _InTheWay(name)
+                return bytes(there) == data
+        return True
+
+    def read(self, name: str) -> pa.Buffer:
+        if self._held and name in self._held:
+            return self._held[name]
+        is_cached = self.cache is not None and name.startswith(_CACHED)
+        if self.cache is not None and is_cached and (kept := self.cache.read(name)) is not None:
+            return kept
+        content = self._asked(f'give "{name}"', lambda cursor: self._content(cursor, name), empty=None)
+        if content is None:
+            raise missing(name, f" in {self.place.url}")
+        self._remember(name, content)
+        return content
+
+    def _content(self, cursor: Cursor, name: str) -> pa.Buffer | None:
+        """What is stored; None: nothing. Raises: StateError where a part of it is gone."""
+        sql = f"""SELECT size, content FROM {_FILES} WHERE pipeline = $1 AND name = $2
+            AND part >= $3::bigint AND part < $4::bigint ORDER BY part"""
+        content, filled, part = None, 0, 0
+        while content is None or filled < content.size:
+            last = part + _READ_AT_ONCE
+            cursor.execute(sql, parameters=(self.place.pipeline, name, part, last))
+            rows = cursor.fetch_arrow_table()
+            if not rows.num_rows:
+                break
+            if content is None:
+                content = pa.allocate_buffer(rows.column("size")[0].as_py())
+            for value in rows.column("content"):
+                piece = value.as_buffer()
+                end = filled + piece.size
+                if end > content.size:
+                    raise damaged(f'file "{name}" in {self.place.url}', "it has more parts than one")
+                memoryview(content)[filled:end] = memoryview(piece)
+                filled = end
+            part = last
+        if content is not None and filled < content.size:
+            raise damaged(f'file "{name}" in {self.place.url}', "rows of it are gone")
+        return content
+
+    def has(self, name: str) -> bool:
+        if self._held and name in self._held:
+            return True
+        sql = f"SELECT 1 FROM {_FILES} WHERE pipeline = $1 AND name = $2 LIMIT 1"
+        return bool(self._rows_of(f'say whether there is "{name}"', sql, self.place.pipeline, name))
+
+    def names(self, folder: str) -> list[str]:
+        sql = f"""SELECT name FROM {_FILES}
+            WHERE pipeline = $1 AND part = 0 AND name >= $2 AND name < $3 ORDER BY 1"""
+        begin, end = f"{folder}/", f"{folder}0"  # "0" comes after "/"
+        rows = self._rows_of(f'list "{folder}"', sql, self.place.pipeline, begin, end)
+        return [name for (name,) in rows if "/" not in name[len(begin) :]]
+
+    def _rows_of(self, what: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Of a query; none where there are no tables yet."""
+        none = list[tuple[Any, ...]]()
+        return self._asked(what, lambda cursor: rows_of(cursor, sql, *values), empty=none)
+
+    def delete(self, name: str) -> None:
+        self._asked(
+            f'delete "{name}"', lambda cursor: self._remove(cursor, [name]), empty=None, wait_s=DELETES_S
+        )
+
+    def delete_all(self, names: Sequence[str]) -> int:
+        """In one transaction: all go, or none."""
+        try:
+            self._asked(
+                "delete files",
+                lambda cursor: self._remove(cursor, names),
+                empty=None,
+                wait_s=DELETES_S,
+            )
+        except StateError:
+            return len(names)
+        return 0
+
+    def _remove(self, cursor: Cursor, names: Sequence[str]) -> None:
+        sql = f"DELETE FROM {_FILES} WHERE pipeline = $1 AND name IN ({_GIVEN})"
+        cursor.execute(sql, parameters=(self.place.pipeline, json.dumps(list(names))))
+
+    def clear(self, folders: Collection[str], last: str) -> None:
+        """Remove all that is in these folders, and ``last`` at last."""
+        there = f"pipeline = $1 AND split_part(name, '/', 1) IN ({_GIVEN}) AND name <> $3"
+        given = (self.place.pipeline, json.dumps(sorted(folders)), last)
+
+        def removed(cursor: Cursor) -> None:
+            cursor.execute(f"DELETE FROM {_FILES} WHERE {there}", parameters=given)
+
+        for _ in range(_CLEARS):
+            self._asked("delete what it holds", removed, empty=None)
+            left = f"SELECT name FROM {_FILES} WHERE {there} LIMIT 1"
+            names = self._rows_of("list what it holds", left, *given)
+            if not names:
+                return self.delete(last)
+        raise StateError(
+            f"{self.place.url} does not become empty: something goes on writing to it, such as {names[0][0]}",
+            code="state-moves-on",
+            hint="stop the run of the job that goes on, perhaps on another machine, then try again",
+        )
+
+    def sweep(self) -> None:
+        return
+
+    def check(self) -> None:
+        """A probe is put, refused and taken away: the rights are there, and nothing drops rows in silence.
+        And the table is as it was made: a crash leaves its rows, and one name is there once."""
+        for wrong, mending in self._rows_of("say what its table is", _AS_MADE):
+            raise StateError(f"{self.place.url}: {_FILES} {wrong}", code="store-refused", hint=mending)
+        name = f".probe-{uuid.uuid4().hex}"
+        put, refused = self.create(name, b"1"), not self.create(name, b"2")
+        content = bytes(self.read(name))
+        self.delete(name)
+        if not put or not refused or content != b"1" or self.has(name):
+            raise StateError(
+                f"{self.place.url} does not keep rows of {_FILES} as they are put",
+                code="store-refused",
+                hint="see to the rules and triggers of that table: it is to have none",
+            )
+
+    def _asked(
+        self,
+        what: str,
+        work: Callable[[Cursor], Answer],
+        *,
+        empty: Answer | _Needed = _NEEDED,
+        wait_s: float | None = None,
+    ) -> Answer:
+        """Do ``work`` in a transaction, tried again while what is wrong may pass.
+
+        Args:
+            what: it in words, for errors.
+            empty: the answer where there are no tables yet; else they are made.
+            wait_s: for how long it is tried, where that is less than the place's patience.
+
+        Raises:
+            StateError: it was refused for good, or the server was away for too long.
+        """
+        server = _StateServer(self.place, what)
+        try:
+            try:
+                answer = server.run(work, wait_s)
+            except client().Error as error:
+                if error.sqlstate not in _NO_TABLES:
+                    raise
+                if self.place.url in _seen:
+                    raise _gone(self.place) from None
+                if not isinstance(empty, _Needed):
+                    return empty
+                server.run(_make_tables)
+                answer = server.run(work, wait_s)
+        except client().Error as error:
+            raise told(self.place, what, error) from None
+        finally:
+            server.keep()
+        _seen.add(self.place.url)
+        return answer
+
+
+class TablesWithin(TablesStore):
+    """The same store in a transaction of somebody's, which decides whether it comes to be."""
+
+    def __init__(self, store: TablesStore, cursor: Cursor) -> None:
+        super().__init__(store.place)
+        self._cursor = cursor
+
+    def create(self, name: str, data: bytes) -> bool:
+        try:
+            return super().create(name, data)
+        except _InTheWay:
+            return False
+
+    def _asked(
+        self,
+        what: str,
+        work: Callable[[Cursor], Answer],
+        *,
+        empty: Answer | _Needed = _NEEDED,
+        wait_s: float | None = None,
+    ) -> Answer:
+        """Raises: the client's errors, and `_InTheWay`."""
+        return work(self._cursor)
+
+
+class _InTheWay(Exception):
+    """Something was there, and is gone again."""
+
+
+class _StateServer(Server):
+    """That of a state. ``what`` is asked of it, in words."""
+
+    def __init__(self, place: TablesPlace, what: str) -> None:
+        super().__init__(place.client_url, "", place.patience_s, _begin_session, pool="state")
+        self._place, self._what = place, what
+        self.answers_within_s = max(place.patience_s, ANSWER_S)
+
+    def may_pass(self, error: BaseException) -> bool:
+        state = getattr(error, "sqlstate", None)
+        return is_away(error) or isinstance(error, _InTheWay) or state in _IN_THE_WAY
+
+    def whose(self) -> str:
+        return self._place.url
+
+    def away(self, seconds: float, said: str) -> Exception:
+        if "lock timeout" in said:
+            return StateError(
+                f"{self._place.url} did not {self._what} for {seconds:.0f} s: another run holds it, in a"
+                f" transaction that goes on ({said})",
+                code="store-away",
+                hint="see in pg_stat_activity what that transaction waits for, such as a standby that does"
+                " not confirm (synchronous_standby_names), and stop the other run of the job; then run again",
+            )
+        return StateError(
+            f"{self._place.url} did not {self._what} for {seconds:.0f} s: {said}",
+            code="store-away",
+            hint="run again when it is back: the job goes on after its last whole tick",
+        )
+
+
+def told(place: TablesPlace, what: str, error: BaseException) -> StateError:
+    """What the server refuses, as an error that says what to do."""
+    said = f"{place.url} did not {what}: {words(error, place.client_url)}"
+    state = getattr(error, "sqlstate", None) or ""
+    if state == "3D000" or ("does not exist" in said and "database" in said):
+        return StateError(said, code="no-database", hint="make the database, or see to its name")
+    if state[:2] == "28" or state == "42501" or "authentication failed" in said or "no password" in said:
+        hint = (
+            f"the job's user needs the right to make the schema {SCHEMA} (GRANT CREATE ON DATABASE), or to "
+            f"SELECT, INSERT and DELETE in {_FILES}; its password is in the URL, PGPASSWORD or ~/.pgpass"
+        )
+        return StateError(said, code="store-denied", hint=hint)
+    return StateError(said, code="store-refused", hint="put right what the server says, and run again")
+
+
+def _gone(place: TablesPlace) -> StateError:
+    return StateError(
+        f"{place.url}: {_FILES} was there, and is gone: somebody dropped it, or put another"
+        " database in its place",
+        code="store-refused",
+        hint="restore the database; or, to begin anew, run again, and state that is lacking is said",
+    )
+
+
+def _begin_session(cursor: Cursor) -> None:
+    rows_of(cursor, _SESSION)
+
+
+_seen: set[str] = set()
+"""Of this process: places with tables. COPY's errors do not say that there are none."""
+
+
+def _see_tables(cursor: Cursor, place: TablesPlace) -> None:
+    if place.url not in _seen:
+        rows_of(cursor, f"SELECT FROM {_FILES} LIMIT 0")
+        _seen.add(place.url)
+
+
+def _make_tables(cursor: Cursor) -> None:
+    rows_of(cursor, "SELECT 1 FROM pg_advisory_xact_lock($1)", _ONE_AT_A_TIME)
+    if not rows_of(cursor, "SELECT 1 FROM pg_namespace WHERE nspname = $1", SCHEMA):
+        cursor.execute(f"CREATE SCHEMA {SCHEMA}")
+    there = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2"
+    if not rows_of(cursor, there, SCHEMA, TABLE):
+        for sql in _MADE:
+            cursor.execute(sql)
+
+
+_ROWS = pa.schema(
+    [
+        ("pipeline", pa.string()),
+        ("name", pa.string()),
+        ("part", pa.int32()),
+        ("size", pa.int64()),
+        ("content", pa.binary()),
+    ]
+)
+
+
+def _batch(rows: Sequence[tuple[str, str, int, int, bytes]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _ROWS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ROWS)

@@ -1,0 +1,32 @@
+"""What an engine evaluates of the rows of a source for one input: of which columns, and how it is called."""
+
+from __future__ import annotations
+
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.join_inputs import JoinInputs, refs
+from watersmeet.plan.model.sides import BranchPlan
+from watersmeet.spec.model import Expr, Input, Source
+from watersmeet.spec.time_zones import UTC
+
+
+def source_inputs(source: Source, zone: str = UTC) -> JoinInputs:
+    """Inputs of which bare column names are the source's columns."""
+    inputs = (Input(alias="", columns=source.columns, event_times=(), branches=()),)
+    return JoinInputs(inputs, time_zone=zone)
+
+
+def mentioned_by(branch: BranchPlan) -> frozenset[str]:
+    """The columns of its source that a branch takes anything from."""
+    columns = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
+    return frozenset(columns | (set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}))
+
+
+def words_of(branch: BranchPlan, name: str, expr: Expr) -> str:
+    """What a column of a branch, or its flag, is called in messages."""
+    written = dict(branch.words).get(name)
+    return f"the expression {shown(expr)}" if written is None else f"the condition {written}"
+
+
+def shown(expr: Expr) -> str:
+    """An expression for people: names without quotes."""
+    return text_of(expr).replace("`", "")

@@ -1,0 +1,165 @@
+"""librdkafka for the sink: its classes, what its errors mean, and words for people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.spec.secrets import Secret, public
+
+LOG = logging.getLogger("watersmeet.sinks.kafka")
+
+_LIBRARY_LOG = logging.getLogger("watersmeet.sinks.kafka.librdkafka")
+_LIBRARY_LOG.setLevel(logging.CRITICAL + 1)  # all that matters of what it says comes as errors, too
+
+_LARGEST = "1048576"
+"""Of a record, in bytes: as Kafka's own client has it."""
+
+_REFUSED = frozenset({
+    "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP",
+    "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC", "_UNKNOWN_TOPIC",
+    "_UNKNOWN_PARTITION", "TOPIC_EXCEPTION", "INVALID_TRANSACTION_TIMEOUT", "POLICY_VIOLATION",
+    "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM",
+    "ILLEGAL_SASL_STATE", "UNSUPPORTED_VERSION", "UNSUPPORTED_FOR_MESSAGE_FORMAT", "_INVALID_ARG", "_SSL",
+    "_UNSUPPORTED_FEATURE", "_UNSUPPORTED_COMPRESSION", "UNSUPPORTED_COMPRESSION_TYPE", "_NOT_IMPLEMENTED",
+    "INVALID_CONFIG", "INVALID_REPLICATION_FACTOR", "INVALID_PARTITIONS", "SECURITY_DISABLED",
+})  # fmt: skip
+"""Errors that stay when the same is tried again. All others may pass."""
+
+_HINTS = {
+    "MSG_SIZE_TOO_LARGE": "leave the row out, or let it through: 'max.request.size' of the sink and"
+    " max.message.bytes of the topic",
+    "RECORD_LIST_TOO_LARGE": "say a smaller 'batch.size', or set max.message.bytes of the topic",
+    "INVALID_RECORD": "a topic that is compacted takes no records without a key: name one, 'key' = 'column'",
+    "TOPIC_AUTHORIZATION_FAILED": "let the user write to the topic, and read, write and"
+    " describe the control topic",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "let the user write to the transactional id; which one it is"
+    " says 'transactional.id'",
+    "GROUP_AUTHORIZATION_FAILED": "let the user read the group watersmeet-control, by which the control"
+    " topic is read",
+    "INVALID_TRANSACTION_TIMEOUT": "'transaction.timeout.ms' is more than the brokers allow"
+    " (transaction.max.timeout.ms)",
+    "UNSUPPORTED_VERSION": "transactions need brokers since 2.5; or say 'delivery' = 'at-least-once'",
+}
+
+
+def library() -> Any:
+    """The client library. Raises: EngineError when it is not installed."""
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise EngineError(
+            "Kafka sinks need a client library that is not installed",
+            code="missing-library",
+            hint="pip install 'watersmeet[kafka]', on the machine of the driver; or say"
+            " 'delivery' = 'at-least-once', which needs none",
+        ) from None
+    return confluent_kafka
+
+
+class Client:
+    """Makes clients of one cluster, and remembers what they said last.
+
+    Args:
+        settings: of librdkafka; secrets among them are never shown.
+        sink: its name, for messages.
+    """
+
+    def __init__(self, settings: Mapping[str, str], sink: str) -> None:
+        self._settings, self.sink = dict(settings), sink
+        self._said: Any = None
+        self._admin: Any = None
+
+    def producer(self, **more: Any) -> Any:
+        largest = self._settings.get("message.max.bytes", _LARGEST)
+        return self._made(library().Producer, {**more, "message.max.bytes": largest})
+
+    def consumer(self, **more: Any) -> Any:
+        of_producers = ("acks", "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms")
+        return self._made(library().Consumer, more, without=of_producers)
+
+    def admin(self) -> Any:
+        """One for all that is asked."""
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            self._admin = self._made(AdminClient, {})
+        return self._admin
+
+    def close(self) -> None:
+        """Close what stays open."""
+        self._admin = None
+
+    def _made(self, kind: Callable[..., Any], more: Mapping[str, Any], without: Sequence[str] = ()) -> Any:
+        left_out = {*without, *(() if "transactional.id" in more else _OF_TRANSACTIONS)}
+        given = {name: str(value) for name, value in self._settings.items() if name not in left_out}
+        given.setdefault("client.id", "watersmeet")
+        try:
+            return kind({**given, **more, "error_cb": self._heard}, logger=_LIBRARY_LOG)
+        except (library().KafkaException, ValueError, TypeError) as error:
+            raise SpecError(
+                f'Kafka sink "{self.sink}": the client cannot be set so: {self.words(error)}',
+                code="wrong-option",
+                hint="exactly once goes by librdkafka, 'delivery' = 'at-least-once' by Kafka's own client",
+            ) from None
+
+    def forget(self) -> None:
+        """What was said before is over."""
+        self._said = None
+
+    def listen(self) -> None:
+        """Hear what the client has to say beside results."""
+        if self._admin is not None:
+            self._admin.poll(0)
+
+    def _heard(self, error: Any) -> None:
+        """What the client says beside results: that it cannot log in, for example."""
+        if self._said is None or error.name() in _REFUSED:
+            self._said = error
+
+    def refusal(self, error: BaseException, failed: Sequence[Any] = ()) -> EngineError | None:
+        """What is said of an error that stays; None: the same may work later. ``failed``: of records that
+        were not delivered."""
+        for one in (*failed, _error_in(error), self._said):
+            if one is not None and one.name() in _REFUSED:
+                return EngineError(
+                    f'rows could not be sent (sink "{self.sink}"): {self.words(one)}',
+                    code="sink-refused",
+                    hint=_HINTS.get(one.name(), "put right what the brokers say")
+                    + "; then run again: nothing of the tick is visible, and it is repeated",
+                )
+        return None
+
+    def words(self, error: Any) -> str:
+        """An error in one line, without secrets."""
+        one = _error_in(error)
+        text = " ".join(str(error if one is None else one.str()).split())
+        for name, value in self._settings.items():
+            is_secret = isinstance(value, Secret) or public(name, value) != value
+            if is_secret and len(value) > 2:
+                text = text.replace(str(value), "***")
+        return text
+
+    def last_words(self, error: BaseException) -> str:
+        """The same, with what the client said beside."""
+        said, text = self._said, self.words(error)
+        self._said = None
+        return text if said is None or self.words(said) in text else f"{text} ({self.words(said)})"
+
+
+_OF_TRANSACTIONS = (
+    "transactional.id", "transaction.timeout.ms", "enable.idempotence", "message.max.bytes",
+    "max.in.flight.requests.per.connection",
+)  # fmt: skip
+
+
+def _error_in(error: Any) -> Any:
+    """The library's error within an exception, if there is one."""
+    if isinstance(error, library().KafkaError):
+        return error
+    if isinstance(error, library().KafkaException) and error.args:
+        return error.args[0]
+    return None

@@ -1,0 +1,205 @@
+"""The control topic: which tick of an INSERT came last, and which run is at work.
+
+It is compacted, so that the last record of each key stays, for as long as the topic is there. Its first
+partition is used. Keys name the job's state (``owner``), the topic that rows go to, and the INSERT; of runs
+the sink. A tick's record is sent in the transaction that has the tick's rows, a run's in one of its own.
+Records of other jobs are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from watersmeet.errors import EngineError
+from watersmeet.sinks.kafka.client import LOG, Client, library
+from watersmeet.sinks.part_mark import Identity
+
+_PARTITION = 0
+_REQUEST_S, _METADATA_S = 30.0, 5.0
+_PAUSE_S = 0.05
+_CONFIG = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.bytes": str(16 << 20),  # what is not in the newest segment is compacted
+    "segment.ms": str(24 * 3600 * 1000),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that took the sink, and by which transactional id it sends."""
+
+    run: str
+    transactional_id: str
+
+
+@dataclass
+class Marks:
+    """What the control topic says of one sink of a job: per INSERT the last tick that came; the last run.
+    ``has_all``: a run was let go on by it, so that a tick that it does not have was not sent."""
+
+    ticks: dict[str, tuple[int, Identity]] = field(default_factory=dict)
+    run: Run | None = None
+    has_all: bool = False
+
+
+@dataclass(frozen=True)
+class Control:
+    """That of one sink of a job.
+
+    Args:
+        name: of the topic.
+        topic: that rows go to.
+        owner: the job's state.
+    """
+
+    client: Client
+    name: str
+    topic: str
+    owner: str
+
+    def tick_record(self, insert: str, tick: int, identity: Identity) -> tuple[bytes, bytes]:
+        """Key and value that say that the tick came."""
+        return self._key(insert=insert), _bytes({"tick": tick, "identity": dict(identity)})
+
+    def run_record(self, run: Run, *, has_all: bool) -> tuple[bytes, bytes]:
+        """Key and value that say that the run is at work; ``has_all``: see `Marks`."""
+        value = {"run": run.run, "transactional.id": run.transactional_id, "has_all": has_all}
+        return self._key(sink=self.client.sink), _bytes(value)
+
+    def _key(self, **names: str) -> bytes:
+        return _bytes({"owner": self.owner, "topic": self.topic, **names})
+
+    def ensure(self) -> None:
+        """Make the topic if it is not there, and check that it keeps its records.
+
+        Raises:
+            EngineError: it does not, or cannot be made.
+            KafkaException: as the brokers have it.
+        """
+        from confluent_kafka.admin import ConfigResource, NewTopic
+
+        admin = self.client.admin()
+        if self.name not in admin.list_topics(timeout=_METADATA_S).topics:
+            new = NewTopic(self.name, num_partitions=1, replication_factor=-1, config=_CONFIG)
+            try:
+                admin.create_topics([new], request_timeout=_REQUEST_S)[self.name].result(_REQUEST_S)
+            except library().KafkaException as error:
+                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    if self.client.refusal(error) is None:
+                        raise
+                    raise EngineError(
+                        f'the control topic "{self.name}" is not there, and cannot be made (sink'
+                        f' "{self.client.sink}"): {self.client.words(error)}',
+                        code="control-topic",
+                        hint="make it, with one partition and cleanup.policy=compact, or name another:"
+                        " 'control.topic' = '…'",
+                    ) from None
+            self._await(lambda: self.name in admin.list_topics(timeout=_METADATA_S).topics)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.name)
+        try:
+            described = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource].result(
+                _REQUEST_S
+            )
+            policy = described["cleanup.policy"].value
+        except library().KafkaException as error:
+            if "AUTHORIZATION" not in error.args[0].name():
+                raise
+            LOG.warning(
+                'sink "%s": whether the control topic "%s" is compacted cannot be asked (%s): see that it is',
+                self.client.sink, self.name, self.client.words(error),
+            )  # fmt: skip
+            return
+        if policy.strip() != "compact":
+            raise EngineError(
+                f'the control topic "{self.name}" does not keep what it is told (sink "{self.client.sink}"):'
+                f" its cleanup.policy is {policy}",
+                code="control-topic",
+                hint="set it to compact; what it says of ticks must stay",
+            )
+
+    def read(self, wait_s: float) -> Marks:
+        """All that the topic says of the sink, to its end as it is now: a transaction of another sink that is
+        open there is waited for.
+
+        Raises:
+            EngineError: it is open for longer.
+            KafkaException: as the brokers have it.
+        """
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+        end = self._end(committed=False)
+        self._await(lambda: self._end(committed=True) >= end, wait_s)
+        marks = Marks()
+        consumer = self.client.consumer(**{
+            "group.id": "watersmeet-control",  # it is told its place, and commits none
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 20,
+            "auto.offset.reset": "error",
+        })  # fmt: skip
+        try:
+            consumer.assign([TopicPartition(self.name, _PARTITION, OFFSET_BEGINNING)])
+            last_heard = time.monotonic()
+            while True:
+                messages = consumer.consume(5_000, timeout=0.2)
+                for message in messages:
+                    last_heard = time.monotonic()
+                    error = message.error()
+                    if error is None:
+                        self._take(marks, message)
+                    elif error.code() != library().KafkaError._PARTITION_EOF:
+                        raise library().KafkaException(error)
+                    elif message.offset() >= end:
+                        return marks
+                if time.monotonic() - last_heard > _REQUEST_S:
+                    raise library().KafkaException(library().KafkaError(library().KafkaError._TIMED_OUT))
+        finally:
+            consumer.close()
+
+    def _end(self, *, committed: bool) -> int:
+        """The end of the partition, or where its first open transaction begins."""
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        place = TopicPartition(self.name, _PARTITION)
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = self.client.admin().list_offsets(
+            {place: latest}, isolation_level=level, request_timeout=_REQUEST_S
+        )
+        return int(asked[place].result(_REQUEST_S).offset)
+
+    def _take(self, marks: Marks, message: Any) -> None:
+        try:
+            key, value = json.loads(message.key()), json.loads(message.value())
+        except (TypeError, ValueError):  # a tombstone, or none of ours
+            return
+        if not isinstance(key, dict) or (key.get("owner"), key.get("topic")) != (self.owner, self.topic):
+            return
+        if "insert" in key:
+            marks.ticks[key["insert"]] = int(value["tick"]), dict(value["identity"])
+        elif key.get("sink") == self.client.sink:
+            marks.run = Run(value["run"], value["transactional.id"])
+            marks.has_all = value.get("has_all") is not False
+
+    def _await(self, condition: Callable[[], bool], wait_s: float = _REQUEST_S) -> None:
+        until = time.monotonic() + wait_s
+        while not condition():
+            if time.monotonic() > until:
+                raise EngineError(
+                    f'the control topic "{self.name}" cannot be read to its end (sink "{self.client.sink}"):'
+                    " a transaction is open there",
+                    code="sink-unreachable",
+                    hint="brokers give up what a client left after its transaction.timeout.ms: run again",
+                )
+            time.sleep(_PAUSE_S)
+
+
+def _bytes(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()

@@ -1,0 +1,274 @@
+"""Transactions of one sink: opened, tried again, and fenced against other runs.
+
+A client that begins initialises the transactional id: whatever an older client of this id left open is
+aborted, and the older client sends no more. Then it reads the control topic to its end, and only then does it
+send. Where a transaction fails, or nobody knows whether it was committed, all of that is done anew: so what
+the control topic says then is what came of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from watersmeet.errors import EngineError
+from watersmeet.sinks.kafka.client import LOG, Client, library
+from watersmeet.sinks.kafka.control import Control, Marks, Run
+
+Record = tuple[bytes | None, bytes | None]
+"""Key and value."""
+
+_REQUEST_S, _METADATA_S = 30.0, 5.0
+_MADE_S = 2.0
+"""So soon brokers that make topics by themselves have made one."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_POLLED = 2_000
+"""So many records are sent before it is asked which failed."""
+_TOO_SLOW = 2
+"""So often a transaction may be given up by the brokers for its time, which they may have been away."""
+
+
+class Producing:
+    """See the module.
+
+    Args:
+        run: which run this is, and its transactional id.
+        timeout_ms: after which brokers give up a transaction.
+    """
+
+    def __init__(self, client: Client, control: Control, run: Run, timeout_ms: int) -> None:
+        self._client, self.control, self._run, self._timeout_ms = client, control, run, timeout_ms
+        self._producer: Any = None
+        self._failed: list[Any] = []
+        self._slow = 0
+        self.marks = Marks()
+
+    def begin(self, wait_s: float) -> bool:
+        """Take the sink for this run, and make the control topic if need be; whether that has all ticks that
+        earlier runs sent. If it has not, a run that begins later is told the same, until `go_on`.
+
+        Raises:
+            EngineError: the brokers do not answer, or refuse it.
+        """
+        had: list[bool] = []
+
+        def take() -> None:
+            self.control.ensure()
+            self._initialise()
+            self._find_topic(self._producer)
+            last = self.marks.run
+            if last is not None and last.transactional_id != self._run.transactional_id:
+                self._fence(last.transactional_id)
+                self.marks = self.control.read(_REQUEST_S)
+            had.append(self.marks.has_all)
+            self._note(has_all=had[0])
+
+        self._tried(take, wait_s)
+        return had[0]
+
+    def go_on(self, wait_s: float) -> None:
+        """From now on the control topic has all ticks that are sent. Raises: EngineError as `begin`."""
+
+        def note() -> None:
+            if self._producer is None:
+                self._initialise()
+                if self.marks.run != self._run:
+                    raise self._taken()
+            self._note(has_all=True)
+
+        self._tried(note, wait_s)
+
+    def _note(self, *, has_all: bool) -> None:
+        record = self.control.run_record(self._run, has_all=has_all)
+        self._transaction(self._producer, iter(()), record)
+
+    def look(self, wait_s: float) -> Marks:
+        """What the control topic says when nothing is on its way any more; no run is noted."""
+
+        def look() -> None:
+            self.control.ensure()
+            self._initialise()
+
+        self._tried(look, wait_s)
+        self.close()
+        return self.marks
+
+    def send(
+        self,
+        records: Callable[[], Iterator[Record]],
+        mark: Record,
+        is_there: Callable[[Marks], bool],
+        wait_s: float,
+    ) -> None:
+        """Send ``records``, and ``mark`` with them, in one transaction, unless they came already.
+
+        Args:
+            records: called for each attempt; to ``topic``.
+            is_there: whether they came, by what the control topic says; it is asked before each attempt
+                that follows one of which nobody knows what came of it.
+
+        Raises:
+            EngineError: another run has the sink, the brokers are away for too long, or refuse a record; or
+                what ``is_there`` raises.
+        """
+
+        def send() -> None:
+            if self._producer is None:
+                self._initialise()
+                if self.marks.run != self._run:
+                    raise self._taken()
+                if is_there(self.marks):
+                    return
+            began = time.monotonic()
+            try:
+                self._transaction(self._producer, records(), mark)
+            except library().KafkaException:
+                if (time.monotonic() - began) * 1000 >= self._timeout_ms:
+                    self._slow += 1
+                raise
+            self._slow = 0
+
+        self._tried(send, wait_s)
+
+    def close(self) -> None:
+        """Give up what is open."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            producer.abort_transaction(_REQUEST_S / 3)
+        except library().KafkaException as error:  # none is open, or it is aborted by who comes next
+            LOG.debug("aborting: %s", self._client.words(error))
+        producer.purge()
+
+    def _initialise(self) -> None:
+        self.close()
+        self._failed = []
+        self._producer = self._made(self._run.transactional_id)
+        self._producer.init_transactions(_REQUEST_S)
+        self.marks = self.control.read(self._timeout_ms / 1000 + _REQUEST_S)
+
+    def _find_topic(self, producer: Any) -> None:
+        """Raises: EngineError when there is no topic to send to, and brokers make none when asked."""
+        topic, until = self.control.topic, time.monotonic() + _MADE_S
+        while (error := producer.list_topics(topic, timeout=_METADATA_S).topics[topic].error) is not None:
+            if time.monotonic() > until:
+                if "UNKNOWN" not in error.name():
+                    raise library().KafkaException(error)
+                raise EngineError(
+                    f'Kafka sink "{self._client.sink}": there is no topic "{topic}"',
+                    code="topic-missing",
+                    hint="make it, with as many partitions as it is to have",
+                )
+            time.sleep(0.1)
+
+    def _fence(self, transactional_id: str) -> None:
+        """Abort what a run left that went by another id, and let it send no more."""
+        self._made(transactional_id).init_transactions(_REQUEST_S)
+
+    def _made(self, transactional_id: str) -> Any:
+        return self._client.producer(**{
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": str(self._timeout_ms),
+            "partitioner": "murmur2_random",  # that of Java's client: keys stay in their partitions
+            "delivery.report.only.error": True,
+            "on_delivery": self._not_delivered,
+        })  # fmt: skip
+
+    def _not_delivered(self, error: Any, _: Any) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def _transaction(self, producer: Any, records: Iterator[Record], mark: Record) -> None:
+        self._failed.clear()
+        producer.begin_transaction()
+        topic, send = self.control.topic, self._sender(producer)
+        for number, (key, value) in enumerate(records):
+            send(topic, value, key)
+            if number % _POLLED == 0:
+                producer.poll(0)
+                if self._failed:
+                    break
+        key, value = mark
+        if not self._failed:
+            send(self.control.name, value, key, partition=0)
+        producer.commit_transaction(max(_REQUEST_S, self._timeout_ms / 1000))
+
+    def _sender(self, producer: Any) -> Callable[..., None]:
+        produce, poll = producer.produce, producer.poll
+
+        def send(topic: str, value: bytes | None, key: bytes | None, **more: int) -> None:
+            while True:
+                try:
+                    produce(topic, value, key, **more)
+                    return
+                except BufferError:  # the queue is full: let it drain
+                    if not len(producer):
+                        raise self._too_large(len(key or b"") + len(value or b"")) from None
+                    poll(0.1)
+
+        return send
+
+    def _tried(self, work: Callable[[], None], wait_s: float) -> None:
+        """Do ``work``, again while the brokers are away."""
+        away_since, pause_s = time.monotonic(), _FIRST_PAUSE_S
+        self._client.forget()
+        while True:
+            try:
+                return work()
+            except library().KafkaException as error:
+                self._client.listen()
+                refusal = self._client.refusal(error, self._failed)
+                text = self._client.last_words(error)
+                away_s = time.monotonic() - away_since
+                self.close()
+                if refusal is not None:
+                    raise refusal from None
+                if self._slow > _TOO_SLOW:
+                    raise self._too_slow(text) from None
+                if away_s + pause_s > wait_s:
+                    raise self._away(away_s, text) from None
+                LOG.warning(
+                    'sink "%s": a transaction failed (%s); it is tried again in %.1f s, for %.0f s in all',
+                    self._client.sink, text, pause_s, wait_s,
+                )  # fmt: skip
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            except BaseException:
+                self.close()
+                raise
+
+    def _taken(self) -> EngineError:
+        return EngineError(
+            f'the rows of this job for topic "{self.control.topic}" are sent by another run by now (sink'
+            f' "{self._client.sink}"): nothing was published',
+            code="sink-taken",
+            hint="was the job started twice, or from a copy of its checkpoint, or the control topic"
+            f' "{self.control.name}" made anew? Stop whatever else runs, and run again: the tick is repeated',
+        )
+
+    def _away(self, away_s: float, text: str) -> EngineError:
+        return EngineError(
+            f'the brokers of sink "{self._client.sink}" have been away for {away_s:.0f} s: {text}',
+            code="sink-unreachable",
+            hint="check 'bootstrap.servers' and how clients log in, and that the brokers run; then run again:"
+            " nothing is lost. How long they are waited for says the option 'wait'",
+        )
+
+    def _too_large(self, size: int) -> EngineError:
+        return EngineError(
+            f"a record of {size:,} bytes is larger than what the client may hold (sink"
+            f' "{self._client.sink}")',
+            code="sink-refused",
+            hint="say more in 'queue.buffering.max.kbytes', or leave it out; then run again: nothing of the"
+            " tick is visible, and it is repeated",
+        )
+
+    def _too_slow(self, text: str) -> EngineError:
+        return EngineError(
+            f'the rows of a tick took longer than a transaction may (sink "{self._client.sink}"): {text}',
+            code="sink-too-slow",
+            hint=f"'transaction.timeout.ms' is {self._timeout_ms}: say more, as far as the brokers allow it"
+            " (transaction.max.timeout.ms), or let ticks read less at once",
+        )

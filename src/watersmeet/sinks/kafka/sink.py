@@ -1,0 +1,283 @@
+"""A Kafka topic: exactly once, for readers of committed records.
+
+Tasks stage a tick's records beside the job's state (`staged`), and the driver sends them in one transaction,
+with the mark that says that the tick came (`control`). A repeated tick of the same identity finds that, and
+sends nothing; of an attempt that was killed while it sent, the transaction is aborted by who comes next
+(`producing`). So it does not matter how a tick was cut into tasks, nor whether its rows come to the last
+digit as they did: there is one transaction per INSERT and tick, and it is there or not.
+
+Rows of others in the topic stay as they are, and a topic need not be this job's alone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any
+
+from watersmeet.errors import EngineError
+from watersmeet.sinks.base import (
+    ArrowPart,
+    Files,
+    Frame,
+    KeyedRecords,
+    LeftOut,
+    RowPrinter,
+    Schema,
+    Sink,
+    StagedPart,
+    staged_folder,
+)
+from watersmeet.sinks.by_tasks import staged_by_tasks
+from watersmeet.sinks.kafka.client import Client, library
+from watersmeet.sinks.kafka.control import Control, Marks, Run
+from watersmeet.sinks.kafka.producing import Producing
+from watersmeet.sinks.kafka.records import Records
+from watersmeet.sinks.kafka.sent import SentSink
+from watersmeet.sinks.kafka.staged import KafkaPart, records_in
+from watersmeet.sinks.part_mark import Identity, Resumed, check_same, newer_parts
+from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.kafka import SINK_OURS
+from watersmeet.spec.options.kafka_delivery import (
+    BEGINS_AFTER,
+    TRANSACTION_TIMEOUT_MS,
+    begins_after,
+    client_settings,
+    control_topic,
+    is_exactly_once,
+    wait_of,
+)
+
+_FIRST_WAIT_S = 30.0
+"""Brokers are waited for no longer before the first tick."""
+
+_RESTORE = (
+    "restore the checkpoint and the topics from copies of one moment, or start anew with an empty checkpoint"
+    " and another topic"
+)
+
+
+def kafka_sink(spec: SinkSpec, console: RowPrinter | None = None) -> Sink:
+    """The sink of the delivery that its options say."""
+    return KafkaSink(spec) if is_exactly_once(spec.options) else SentSink(spec)
+
+
+class KafkaSink:
+    """See the module. Options: those of `Records`, ``control.topic``, ``begins_after_tick``, ``wait``."""
+
+    idempotent = True
+    sets_aside = False
+    tells_rows = True
+    appends_to = None
+    secrets: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._spec = spec
+        self._records = Records(spec)
+        settings = client_settings(spec.options, SINK_OURS)
+        self._own_id = settings.pop("transactional.id", "").strip()
+        self._timeout_ms = int(settings.pop("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
+        self._client = Client(settings, spec.name)
+        self._control = control_topic(spec.options)
+        self._begins_after = begins_after(spec.options)
+        self._wait_s = float(wait_of(spec.options))
+        self._run = uuid.uuid4().hex
+        self._files: Files | None = None
+        self._producing: Producing | None = None
+        self._has_all = False
+        self._last: dict[str, tuple[int, Identity]] = {}
+        self._staged: dict[tuple[str, str, int], list[tuple[str, int]]] = {}
+
+    @property
+    def keyed(self) -> KeyedRecords | None:
+        return self._records.keyed
+
+    def leaves_out(self, columns: int) -> LeftOut | None:
+        return None
+
+    def stage_in(self, files: Files) -> None:
+        """See `StagesInState`."""
+        self._files = files
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        self._records.check(schema)
+        library()
+        if owner is None or self._producing is not None:
+            return
+        wait_s = min(self._wait_s, _FIRST_WAIT_S)
+        producing = self._made(owner)
+        self._has_all = producing.begin(wait_s)
+        self._last = dict(producing.marks.ticks)
+        self._producing = producing
+
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        parts = {(insert, tick): identity for insert, (tick, identity) in self._last.items()}
+        try:
+            newer_parts(
+                self._spec.name,
+                self._place,
+                parts,
+                inserts,
+                lambda insert, tick: parts[insert, tick],
+                replace(resumed, set_aside=False),
+            )
+        except EngineError as error:
+            if error.code == "sink-ahead":
+                error.hint = (
+                    f"records of a topic cannot be set aside: {_RESTORE}. To send rows of these ticks again,"
+                    f" name another 'control.topic', and say '{BEGINS_AFTER}' = '{resumed.committed}'"
+                )
+            raise
+        begins_after = self._begins_after or 0
+        for insert in inserts:
+            last, there = (resumed.last_parts or {}).get(insert), self._last.get(insert)
+            if last is not None and last[0] > begins_after and (there is None or there[0] < last[0]):
+                raise self._behind(insert, there, last[0], resumed.committed)
+        if resumed.pending and not self._has_all and not self._admits(resumed.committed):
+            raise EngineError(
+                f"whether {self._place} has rows of tick {resumed.committed + 1}, which was begun, cannot be"
+                f' told (sink "{self._spec.name}"): the control topic "{self._control}" knows of no run'
+                " of this job. Nothing was written",
+                code="sink-behind",
+                hint="was it deleted or made anew, or another one named, or did rows go out at least once"
+                f" until now? To send rows of that tick, be it again: '{BEGINS_AFTER}' ="
+                f" '{resumed.committed}' among the sink's options",
+            )
+        if self._producing is not None and not self._has_all:
+            self._producing.go_on(min(self._wait_s, _FIRST_WAIT_S))
+            self._has_all = True
+        return []
+
+    def _admits(self, tick: int) -> bool:
+        """Whether somebody said that rows up to this tick are elsewhere, and what follows is to be sent."""
+        return self._begins_after is not None and self._begins_after >= tick
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        part = KafkaPart(self._there(), staged_folder(tick, attempt))
+        self.take_parts(insert, tick, attempt, staged_by_tasks(self._records.of(frame), part))
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return None
+
+    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
+        self._staged[attempt, insert, tick] = [
+            (str(name), int(rows)) for part in parts for name, rows in part["files"]
+        ]
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        return sum(rows for _, rows in self._staged[attempt, insert, tick])
+
+    def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
+        """Where no run was let go on, nobody knows: there may be one."""
+        if self._producing is not None:
+            marks = Marks(self._last, Run(self._run, ""), has_all=True)
+        elif owner is None:
+            return True
+        else:
+            marks = self._made(owner).look(min(self._wait_s, _FIRST_WAIT_S))
+        if not marks.has_all and not self._admits(tick - 1):
+            return True
+        last = marks.ticks.get(insert)
+        return last is not None and last[0] >= tick
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
+        self._is_there(insert, tick, identity, self._last)
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        staged = self._staged.get((attempt, insert, tick))
+        if self._is_there(insert, tick, identity, self._last):
+            self._remove((attempt, insert, tick))
+            return True
+        if staged is None or self._producing is None:
+            raise EngineError(
+                f'nothing was staged for tick {tick} of "{insert}" (sink "{self._spec.name}")',
+                code="staged-rows-gone",
+                hint="please report this; run again: the tick is repeated",
+            )
+        if not staged:
+            return False
+        confirmed = self._last.get(insert)
+
+        def is_there(marks: Marks) -> bool:
+            now = marks.ticks.get(insert)
+            if confirmed is not None and (now is None or now[0] < confirmed[0]):
+                raise self._behind(insert, now, confirmed[0], tick - 1)
+            return self._is_there(insert, tick, identity, marks.ticks)
+
+        control = self._producing.control
+        self._producing.send(
+            lambda: records_in(self._there(), staged, self._spec.name),
+            control.tick_record(insert, tick, identity),
+            is_there,
+            self._wait_s,
+        )
+        self._last[insert] = tick, dict(identity)
+        self._remove((attempt, insert, tick))
+        return True
+
+    def discard(self, attempt: str) -> None:
+        for key in [key for key in self._staged if key[0] == attempt]:
+            self._remove(key)
+
+    def close(self) -> None:
+        if self._producing is not None:
+            self._producing.close()
+        self._client.close()
+
+    @property
+    def _place(self) -> str:
+        return f'the topic "{self._records.topic}"'
+
+    def _there(self) -> Files:
+        if self._files is None:
+            raise EngineError("the sink was not prepared", code="internal", hint="please report this")
+        return self._files
+
+    def _made(self, owner: str) -> Producing:
+        control = Control(self._client, self._control, self._records.topic, owner)
+        named = "\0".join((owner, self._records.topic, self._spec.name))
+        digest = blake2b(named.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
+        run = Run(self._run, self._own_id or f"watersmeet-{digest}")
+        return Producing(self._client, control, run, self._timeout_ms)
+
+    def _is_there(
+        self, insert: str, tick: int, identity: Identity, ticks: Mapping[str, tuple[int, Identity]]
+    ) -> bool:
+        """Whether the topic has the tick. Raises: EngineError as `check`."""
+        last = ticks.get(insert)
+        if last is None or last[0] < tick:
+            return False
+        if last[0] > tick:
+            raise EngineError(
+                f'{self._place} has tick {last[0]} of "{insert}" already, and this is tick {tick} (sink'
+                f' "{self._spec.name}"): another run of this job is at work. Nothing was published',
+                code="sink-taken",
+                hint="stop one of the runs; the other one goes on where they are",
+            )
+        try:
+            check_same(self._spec.name, self._place, insert, tick, last[1], identity)
+        except EngineError as error:
+            error.hint = f"was the checkpoint restored from a copy? Then {_RESTORE}"
+            raise
+        return True
+
+    def _behind(
+        self, insert: str, there: tuple[int, Identity] | None, tick: int, committed: int
+    ) -> EngineError:
+        has = "no ticks" if there is None else f"tick {there[0]}"
+        return EngineError(
+            f'the control topic "{self._control}" has {has} of "{insert}" for {self._place}, and the'
+            f' checkpoint knows of tick {tick} (sink "{self._spec.name}"): it was deleted or made anew, or'
+            " lost records, or rows went elsewhere until now. Nothing was published",
+            code="sink-behind",
+            hint=f"{_RESTORE}. If the rows until now are where they are to stay: '{BEGINS_AFTER}' ="
+            f" '{committed}' among the sink's options",
+        )
+
+    def _remove(self, key: tuple[str, str, int]) -> None:
+        staged = self._staged.pop(key, [])
+        if self._files is not None and staged:
+            self._files.delete_all([name for name, _ in staged])

@@ -1,0 +1,130 @@
+"""Columns of rows and those of a table: what a new table gets, and whether one that is there takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.errors import SpecError, WatersmeetError
+from watersmeet.sinks.lake.lake_part import table_type
+from watersmeet.spec.model import Column
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import SqlType
+
+
+@dataclass(frozen=True)
+class Held:
+    """A column of a table that is there. ``required``: it takes no NULL."""
+
+    name: str
+    type: pa.DataType
+    required: bool = False
+
+
+def columns_wanted(
+    columns: Sequence[Column], sink: str, *, widened: bool, forbidden: str
+) -> tuple[pa.Schema, list[WatersmeetError]]:
+    """The columns of a table for rows of these, and those that a table cannot have.
+
+    Args:
+        sink: in words, for messages.
+        widened: it has no integers of less than 32 bits.
+        forbidden: characters that no name may have.
+    """
+    fields, problems = [], list[WatersmeetError]()
+    for column in columns:
+        bad = sorted(
+            {repr(c)[1:-1] for name in _names(column.name, column.type) for c in name if c in forbidden}
+        )
+        if bad or not all(_names(column.name, column.type)):
+            problems.append(
+                SpecError(
+                    f'{sink}: "{column.name}" cannot be the name of a column there'
+                    + (f": it has {' '.join(f'“{c}”' for c in bad)}" if bad else ": a name in it is empty"),
+                    code="column-name",
+                    hint="name it otherwise with AS",
+                )
+            )
+        kind = _in_table(column.type)
+        if kind is None:
+            problems.append(
+                SpecError(
+                    f'{sink}: a table has no columns of {column.type}, of which "{column.name}" is',
+                    code="column-type",
+                    hint="cast it, to STRING for example",
+                )
+            )
+        else:
+            fields.append(pa.field(column.name, table_type(kind, widened=widened)))
+    return pa.schema(fields), problems
+
+
+def misfits(wanted: pa.Schema, held: Sequence[Held], sink: str, place: str) -> list[WatersmeetError]:
+    """Why a table does not take rows of these columns; a column that it has besides is NULL in them."""
+    return [
+        SpecError(f"{sink}: {place} {said}", code="table-columns", hint=hint)
+        for said, hint in _misfits(wanted, held)
+    ]
+
+
+def _misfits(wanted: pa.Schema, held: Sequence[Held]) -> Iterator[tuple[str, str]]:
+    there = {column.name: column for column in held}
+    lowered = {column.name.lower(): column.name for column in held}
+    for field in wanted:
+        column = there.get(field.name)
+        if column is None and field.name.lower() in lowered:
+            near = lowered[field.name.lower()]
+            yield f'has no column "{field.name}", but "{near}"', f'write it as it is there: … AS "{near}"'
+        elif column is None:
+            yield (
+                f'has no column "{field.name}"',
+                f"add it there, of type {field.type}, or leave it out of the query",
+            )
+        elif not same_type(column.type, field.type):
+            yield (
+                f'has {column.type} for "{field.name}", and the rows have {field.type}',
+                "cast it in the query, or write to another table",
+            )
+    names = set(wanted.names)
+    for column in held:
+        if column.required:
+            yield (
+                f'takes no NULL for "{column.name}"'
+                + ("" if column.name in names else ", which the rows do not have"),
+                "rows of joins may have NULLs: let the column have them, or write to another table",
+            )
+
+
+def same_type(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether values of the one are those of the other: as stored, whatever elements of lists are called."""
+    one, other = table_type(one, widened=False), table_type(other, widened=False)
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return [f.name for f in one] == [f.name for f in other] and all(
+            same_type(a.type, b.type) for a, b in zip(one, other, strict=True)
+        )
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return same_type(one.value_type, other.value_type)
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return same_type(one.key_type, other.key_type) and same_type(one.item_type, other.item_type)
+    return bool(one == other)
+
+
+def _names(name: str, kind: SqlType) -> list[str]:
+    """Of a column and of all fields in it."""
+    return [name, *(field.name for inner in kind.every for field in inner.fields)]
+
+
+def _in_table(kind: SqlType) -> pa.DataType | None:
+    """None: there are no such columns. TIMESTAMPs say that they are of UTC."""
+    if kind.name == "TIMESTAMP":
+        return pa.timestamp("us", "UTC")
+    if not kind.is_nested:
+        return in_arrow(kind)
+    inner = [_in_table(inner_type) for inner_type in kind.inner]
+    if None in inner:
+        return None
+    if kind.fields:
+        return pa.struct([(f.name, of) for f, of in zip(kind.fields, inner, strict=True)])
+    return pa.list_(inner[0]) if len(inner) == 1 else pa.map_(*inner)

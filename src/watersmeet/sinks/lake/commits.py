@@ -1,0 +1,271 @@
+"""What a commit of a table says of the tick that it is of, and how it is tried until it is there or cannot.
+
+A commit is made of a table as it was seen (`LakeTable.look`), and refused if anybody has committed in
+between. So of two runs that have the same tick one commits it, and the other one sees that it is there. An
+answer may be lost, too: then the table is looked at again, and says whether the commit is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+
+from watersmeet.errors import EngineError, WatersmeetError
+from watersmeet.sinks.base import StagedPart
+from watersmeet.sinks.lake.storage import Storage
+from watersmeet.sinks.part_mark import Identity
+from watersmeet.spec.model import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OVERTAKEN, _FAILED = 40, 5
+"""So often a commit is tried that others overtake, or that fails."""
+
+RESTORE = (
+    "restore the checkpoint and the table's directory or catalog from copies of one moment, or start anew "
+    "with an empty checkpoint and another table. (RESTORE of an older version brings the rows back, but not "
+    "what the table knows of ticks.)"
+)
+
+_Done = TypeVar("_Done")
+
+
+def number_of(value: Any) -> int:
+    """A digest of 63 bits of what JSON has."""
+    text = json.dumps(value, ensure_ascii=True, sort_keys=True)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+@dataclass(frozen=True)
+class Writer:
+    """An INSERT of a job: what a table knows commits by."""
+
+    owner: str
+    insert: str
+
+    @property
+    def folder(self) -> str:
+        """Of its data files, beneath the table's."""
+        return f"ws-{number_of(self.owner):016x}/{number_of(self.insert):016x}"
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The last tick of a writer that a table has. ``identity`` and ``attempt`` as `number_of`."""
+
+    tick: int
+    identity: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a table says of a writer. ``fence``: a number of the run that last took away what others had
+    staged; None: nobody did."""
+
+    last: Committed | None
+    fence: int | None
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What is to be committed beside the rows. ``fence`` and ``before``, the last tick that the table had,
+    are as the run knows them."""
+
+    writer: Writer
+    tick: int
+    attempt: str
+    made_from: Identity
+    fence: int | None = None
+    before: Committed | None = None
+
+    @property
+    def as_committed(self) -> Committed:
+        return Committed(self.tick, number_of(dict(self.made_from)), number_of(self.attempt))
+
+
+class OvertakenError(Exception):
+    """Somebody has committed since the table was looked at."""
+
+
+class UnansweredError(Exception):
+    """The commit failed, or its answer did not come."""
+
+
+class LakeTable(Protocol):
+    """A table of one format."""
+
+    place: str
+    """For messages, without secrets."""
+    widened: bool
+    """It has no integers of less than 32 bits."""
+
+    def peek(self, writer: Writer) -> Committed | None:
+        """The last tick of ``writer`` that it has; asked before `open`, too. None: there may be no table."""
+
+    def open(self, columns: Sequence[Column]) -> None:
+        """Make the table of these columns, or check one that is there. Raises: SpecError, EngineError."""
+
+    def shown(self, error: object) -> str:
+        """What an error says, without secrets."""
+
+    @property
+    def storage(self) -> Storage:
+        """Where its files are."""
+
+    @property
+    def data(self) -> str:
+        """The folder of data files."""
+
+    def named(self) -> set[str]:
+        """Names, without folders, of all data files that the table has now."""
+
+    def look(self, writer: Writer) -> Seen:
+        """What the table says of ``writer`` now; a commit is one after what was seen here."""
+
+    def merge(self, rows: pa.Table, key: Sequence[str], commit: Commit) -> None:
+        """Commit rows that take the places of those with their keys, or, where `DELETED`, take these away.
+        Raises: OvertakenError."""
+
+    def fence(self, writer: Writer, number: int) -> None:
+        """Commit no rows, but a new fence. Raises: OvertakenError."""
+
+    def made_from(self, writer: Writer, tick: int) -> Identity | None:
+        """The whole identity of a tick that is there; None: the table does not know it any more."""
+
+    def append(self, files: Sequence[StagedPart], commit: Commit) -> None:
+        """Commit files. Raises: OvertakenError."""
+
+
+def committed(
+    table: LakeTable,
+    commit: Commit,
+    put: Callable[[], None],
+    sink: str,
+    sleep: Callable[[float], None] | None = None,
+) -> Committed | None:
+    """Commit by ``put`` unless a commit of this writer's is there, of this tick or a later one; that one, or
+    None: ``put`` has done it.
+
+    Raises:
+        EngineError: it failed again and again, and is not there as far as could be seen; or another run has
+            set a fence.
+    """
+    own = commit.as_committed
+
+    def once() -> Committed | None:
+        seen = table.look(commit.writer)
+        there = seen.last
+        if there is not None and there.tick >= commit.tick:
+            return None if there == own else there
+        if seen.fence != commit.fence:
+            raise EngineError(
+                f'another run of this job has begun since this one has (sink "{sink}", {table.place}): '
+                f"tick {commit.tick} was not published",
+                code="sink-taken",
+                hint="stop this run; the other one goes on where it was",
+            )
+        check_before(there, commit, sink, table.place)
+        put()
+        return None
+
+    return persistent(
+        once, f'sink "{sink}" could not commit tick {commit.tick} to {table.place}', table.shown, sleep
+    )
+
+
+def check_before(there: Committed | None, commit: Commit, sink: str, place: str) -> None:
+    """Raise: EngineError, unless the last tick that is there is the one that the run knows of."""
+    before = commit.before
+    if there == before or (
+        there is not None
+        and before is not None
+        and (there.tick, there.identity) == (before.tick, before.identity)
+    ):
+        return
+    has = (
+        "no ticks"
+        if there is None
+        else f"tick {there.tick}, of another identity"
+        if (before is not None and there.tick == before.tick)
+        else f"tick {there.tick}"
+    )
+    knows = "of none" if before is None else f"that it had tick {before.tick}"
+    is_behind = before is not None and (there is None or there.tick < before.tick)
+    raise EngineError(
+        f'{place} has {has} of "{commit.writer.insert}", and this run knows {knows} (sink "{sink}"): '
+        + (
+            "an older version of it was restored, or it was made anew"
+            if is_behind
+            else "another run of this job is at work, with a copy of the checkpoint"
+        )
+        + f". Tick {commit.tick} was not published",
+        code="sink-behind" if is_behind else "sink-taken",
+        hint=RESTORE
+        if is_behind
+        else "stop one of the runs, and let the one go on whose ticks the table has",
+    )
+
+
+def persistent(
+    once: Callable[[], _Done],
+    failed: str,
+    shown: Callable[[object], str],
+    sleep: Callable[[float], None] | None = None,
+) -> _Done:
+    """What ``once`` gives, tried again when it is overtaken (which looks at the table anew) or fails.
+
+    Raises:
+        EngineError: it failed too often; ``failed`` says what, and ``shown`` why. One that ``once`` raises.
+    """
+    failures = list[Exception]()
+
+    def tried() -> _Done:
+        try:
+            return once()
+        except (OvertakenError, WatersmeetError):
+            raise
+        except Exception as error:
+            failures.append(error)
+            raise UnansweredError from error
+
+    def stop(state: RetryCallState) -> bool:
+        return len(failures) >= _FAILED or state.attempt_number >= _OVERTAKEN
+
+    retrying = Retrying(
+        retry=retry_if_exception_type((OvertakenError, UnansweredError)),
+        wait=wait_random_exponential(multiplier=0.05, max=8),
+        stop=stop,
+        reraise=True,
+        sleep=time.sleep if sleep is None else sleep,
+    )
+    try:
+        return retrying(tried)
+    except (OvertakenError, UnansweredError) as error:
+        why = shown(error.__cause__) if error.__cause__ is not None else "others commit there all the time"
+        raise EngineError(
+            f"{failed}: {why}",
+            code="sink-failed",
+            hint="run again once the table can be written: the tick is repeated, and put out once",
+        ) from None
+
+
+def flat(identity: Identity) -> str:
+    """The identity as a text for a table's metadata; `identity_from` reads it."""
+    return json.dumps(dict(identity), sort_keys=True)
+
+
+def identity_from(text: Any) -> Identity | None:
+    """None: it is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError):
+        return None
+    return value if isinstance(value, Mapping) else None

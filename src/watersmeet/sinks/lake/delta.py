@@ -1,0 +1,331 @@
+"""Delta tables, by the library `deltalake`: no JVM.
+
+What a table knows of a writer are application transactions of its log, which checkpoints keep: one has the
+tick as its version, and beside it, in the same commit, one each a number of the tick's identity, of the
+attempt, and of the fence. The whole identity is in the commit's own information, as long as the log has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.durable import sync_all
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
+from watersmeet.names import DELETED
+from watersmeet.sinks.base import RowPrinter, StagedPart
+from watersmeet.sinks.lake.columns import Held, columns_wanted, misfits
+from watersmeet.sinks.lake.commits import (
+    Commit,
+    Committed,
+    OvertakenError,
+    Seen,
+    Writer,
+    flat,
+    identity_from,
+    number_of,
+)
+from watersmeet.sinks.lake.lake_sink import LakeSink
+from watersmeet.sinks.lake.storage import Storage, is_s3, path_in
+from watersmeet.sinks.part_mark import Identity
+from watersmeet.spec.model import Column
+from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.files import path_of
+from watersmeet.spec.options.lake import delta_problems, library, place_options
+from watersmeet.spec.secrets import without_secrets
+
+FORBIDDEN = " ,;{}()\n\t="
+"""What Delta allows in no name of a column, unless names are mapped."""
+_FEATURES = frozenset({
+    "appendOnly", "invariants", "timestampNtz", "checkConstraints", "changeDataFeed", "generatedColumns",
+    "identityColumns", "columnMapping", "domainMetadata", "v2Checkpoint",
+})  # fmt: skip
+"""Of a protocol: those that say nothing of rows, and those of which `_used` tells whether they are used."""
+_COMPUTED = ("delta.generation", "delta.identity", "delta.invariants")
+"""Of a column's own properties."""
+_HISTORY = 30
+"""Commits looked through for the whole of an identity, for a message."""
+_META = "watersmeet"
+
+
+class DeltaSink(LakeSink):
+    """Options: ``path``; of S3 ``endpoint`` and ``region``."""
+
+    def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
+        raise_all(delta_problems(spec))
+        library("deltalake", "delta", spec)
+        super().__init__(spec, DeltaLakeTable(spec))
+
+
+class DeltaLakeTable:
+    """A `LakeTable`; see the module."""
+
+    widened = False
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._sink = f'delta sink "{spec.name}"'
+        place = path_of(spec.options)
+        endpoint, region = place_options(spec.options)
+        self._storage = Storage(is_s3(place), endpoint, region)
+        self.data = path_in(place)
+        self.place = f"s3://{self.data}" if self._storage.s3 else self.data
+        self._options = _storage_options(endpoint, region) if self._storage.s3 else None
+        self._is_keyed = bool(spec.primary_key)
+        self._wanted: list[pa.Schema] = []
+        self._checked: str | None = None
+        self._table: Any = None
+
+    @property
+    def storage(self) -> Storage:
+        return self._storage
+
+    def open(self, columns: Sequence[Column]) -> None:
+        from deltalake import DeltaTable
+
+        wanted, problems = columns_wanted(columns, self._sink, widened=False, forbidden=FORBIDDEN)
+        raise_all(problems)
+        if self._storage.s3:
+            raise_all(_unsafe(self._sink))
+        self._wanted.append(wanted)
+        self._checked = None
+        try:
+            self._storage.make_folder(self.data)
+            if not DeltaTable.is_deltatable(self.place, storage_options=self._options):
+                DeltaTable.create(self.place, wanted, mode="ignore", storage_options=self._options)
+            self._load()
+        except WatersmeetError:
+            raise
+        except Exception as error:
+            raise EngineError(
+                f"{self._sink} cannot write to {self.place}: {self.shown(error)}",
+                code="sink-not-writable",
+                hint="is it a place that you may write to, and are the credentials in the environment?",
+            ) from error
+
+    def look(self, writer: Writer) -> Seen:
+        return _seen(self._load(), writer)
+
+    def peek(self, writer: Writer) -> Committed | None:
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(self.place, storage_options=self._options):
+            return None
+        return _seen(DeltaTable(self.place, storage_options=self._options), writer).last
+
+    def shown(self, error: object) -> str:
+        return without_secrets(str(error))
+
+    def named(self) -> set[str]:
+        return {uri.rsplit("/", 1)[-1] for uri in self._load().file_uris()}
+
+    def made_from(self, writer: Writer, tick: int) -> Identity | None:
+        """The whole identity of a commit, where the log still has it."""
+        for commit in self._load().history(_HISTORY):
+            told: Mapping[str, Any] = identity_from(commit.get(_META)) or {}
+            if told.get("app") == _app(writer) and told.get("tick") == tick:
+                return identity_from(told.get("made_from"))
+        return None
+
+    def append(self, files: Sequence[StagedPart], commit: Commit) -> None:
+        from deltalake.transaction import AddAction
+
+        begin = len(self.data) + 1
+        adds = [
+            AddAction(
+                path=str(file["path"])[begin:],
+                size=int(file["size"]),
+                partition_values={},
+                modification_time=int(file["written_ms"]),
+                data_change=True,
+                stats=json.dumps(file["stats"], ensure_ascii=True),
+            )
+            for file in files
+        ]
+        if not self._storage.s3:
+            sync_all(sorted({os.path.dirname(str(file["path"])) for file in files} | {self.data}))
+        self._commit(adds, self._properties(commit))
+
+    def merge(self, rows: pa.Table, key: Sequence[str], commit: Commit) -> None:
+        from deltalake.exceptions import CommitFailedError
+
+        table = self._table
+        names = [name for name in rows.column_names if name != DELETED]
+        values = {_of("t", name): _of("s", name) for name in names}
+        deleted = _of("s", DELETED)
+        merger = table.merge(
+            rows,
+            " AND ".join(f"{_of('t', name)} = {_of('s', name)}" for name in key),
+            source_alias="s",
+            target_alias="t",
+            streamed_exec=False,  # by the least and greatest keys files are passed over
+            commit_properties=self._properties(commit),
+        )
+        merger = merger.when_matched_delete(deleted).when_matched_update(values)
+        before = table.version()
+        try:
+            merger.when_not_matched_insert(values, f"NOT {deleted}").execute()
+        except CommitFailedError as error:
+            raise OvertakenError from error
+        finally:
+            self._sync_log()
+        if table.version() == before:  # there was nothing to change, and the library commits nothing
+            self._commit([], self._properties(commit))
+
+    def fence(self, writer: Writer, number: int) -> None:
+        app = _app(writer)
+        self._commit([], _properties({f"{app}/fence": number}, {"app": app, "fence": True}))
+
+    def _properties(self, commit: Commit) -> Any:
+        done, app = commit.as_committed, _app(commit.writer)
+        return _properties(
+            {app: done.tick, f"{app}/identity": done.identity, f"{app}/attempt": done.attempt},
+            {"app": app, "tick": commit.tick, "made_from": flat(commit.made_from)},
+        )
+
+    def _commit(self, adds: list[Any], properties: Any) -> None:
+        from deltalake.exceptions import CommitFailedError
+
+        try:
+            self._table.create_write_transaction(
+                adds, "append", self._table.schema(), commit_properties=properties
+            )
+        except CommitFailedError as error:
+            raise OvertakenError from error
+        finally:
+            self._sync_log()
+
+    def _sync_log(self) -> None:
+        if not self._storage.s3:
+            log = os.path.join(self.data, "_delta_log")
+            newest = max((name for name in os.listdir(log) if name.endswith(".json")), default=None)
+            sync_all([log] if newest is None else [os.path.join(log, newest), log])
+
+    def _load(self) -> Any:
+        """The table as it is now; a change of it by others is checked.
+
+        Raises:
+            SeveralErrors, SpecError: it does not take the rows.
+        """
+        from deltalake import DeltaTable
+
+        self._table = DeltaTable(self.place, storage_options=self._options)
+        told = repr((self._table.schema().to_json(), self._table.metadata(), self._table.protocol()))
+        if told != self._checked:
+            self._check()
+            self._checked = told
+        return self._table
+
+    def _check(self) -> None:
+        table = self._table
+        problems: list[WatersmeetError] = [
+            SpecError(f"{self._sink}: {self.place} {said}", code="table-not-supported", hint=hint)
+            for said, hint in _used(table, is_keyed=self._is_keyed)
+        ]
+        held = [
+            Held(field.name, pa.field(arrow).type, not field.nullable)
+            for field, arrow in zip(table.schema().fields, pa.schema(table.schema().to_arrow()), strict=True)
+        ]
+        for wanted in self._wanted:
+            problems += misfits(wanted, held, self._sink, self.place)
+        raise_all(list({str(problem): problem for problem in problems}.values()))
+
+
+def _seen(table: Any, writer: Writer) -> Seen:
+    app = _app(writer)
+    tick, fence = (table.transaction_version(name) for name in (app, f"{app}/fence"))
+    if tick is None:
+        return Seen(None, fence)
+    identity, attempt = (table.transaction_version(f"{app}/{what}") for what in ("identity", "attempt"))
+    return Seen(Committed(tick, identity, attempt), fence)
+
+
+def _used(table: Any, *, is_keyed: bool) -> list[tuple[str, str]]:
+    """What a table uses that commits from here would not keep to, in words, and what to do."""
+    protocol, metadata = table.protocol(), table.metadata()
+    said = []
+    others = sorted(set(protocol.writer_features or ()) - _FEATURES)
+    if others:
+        said.append((f"uses {', '.join(others)}, which is not supported", "write to a table without them"))
+    settings = dict(metadata.configuration)
+    if metadata.partition_columns:
+        columns = ", ".join(metadata.partition_columns)
+        said.append((f"is partitioned by {columns}", "write to a table without partitions"))
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        said.append(("maps the names of its columns", "write to a table without column mapping"))
+    if is_keyed and settings.get("delta.appendOnly", "false").lower() == "true":
+        said.append(("keeps all rows (delta.appendOnly), and by a PRIMARY KEY some go", "write without one"))
+    checks = sorted(name for name in settings if name.startswith("delta.constraints."))
+    if checks:
+        said.append((f"has CHECK constraints ({', '.join(checks)})", "drop them: no row would be checked"))
+    if "delta.setTransactionRetentionDuration" in settings:
+        said.append(
+            (
+                "forgets which ticks it has (delta.setTransactionRetentionDuration)",
+                "unset that property: by it a tick would be put out twice",
+            )
+        )
+    for field in table.schema().fields:
+        special = [
+            name
+            for name in field.metadata
+            if name.startswith(("delta.generation", "delta.identity", "delta.invariants"))
+        ]
+        if special:
+            said.append(
+                (f'computes or checks "{field.name}" ({", ".join(special)})', "write to a plain column")
+            )
+    return said
+
+
+def _properties(versions: Mapping[str, int], told: Mapping[str, Any]) -> Any:
+    """Of a commit that changes nothing but what was seen."""
+    from deltalake.transaction import CommitProperties, Transaction
+
+    return CommitProperties(
+        app_transactions=[Transaction(app, version) for app, version in versions.items()],
+        custom_metadata={_META: json.dumps(told)},
+        max_commit_retries=0,  # what others have committed is to be looked at first
+    )
+
+
+def _of(alias: str, name: str) -> str:
+    """A column in the library's SQL."""
+    return f'{alias}."' + name.replace('"', '""') + '"'
+
+
+def _app(writer: Writer) -> str:
+    """Of a job's INSERT, as the log has it. What is set behind it cannot be the name of another INSERT."""
+    return f"watersmeet/{writer.owner}/{number_of(writer.insert):016x}/{writer.insert}"
+
+
+def _unsafe(sink: str) -> list[SpecError]:
+    """Settings of the environment with which two runs could commit one version of the log."""
+    settings = {name.upper(): value.strip().lower() for name, value in os.environ.items()}
+    wrong = [
+        name
+        for name, values in (
+            ("AWS_S3_ALLOW_UNSAFE_RENAME", ("true", "1", "yes", "y", "on", "t")),
+            ("AWS_CONDITIONAL_PUT", ("disabled",)),
+        )
+        if settings.get(name) in values
+    ]
+    return [
+        SpecError(
+            f"{sink}: {name} is set in the environment: with it a commit may overwrite that of another run",
+            code="no-conditional-put",
+            hint=f"unset {name}, and write to a store that puts objects on conditions",
+        )
+        for name in wrong
+    ]
+
+
+def _storage_options(endpoint: str, region: str) -> dict[str, str]:
+    options = {"AWS_REGION": region} if region else {}
+    if endpoint:
+        options |= {"AWS_ENDPOINT_URL": endpoint}
+        options |= {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else {}
+    return options

@@ -1,0 +1,372 @@
+"""Tables as sinks: exactly once, whatever the format.
+
+    table/ws-<job>/<insert>-<tick>/<attempt>-<partition>-….parquet    staged by tasks; nobody sees it
+    one commit: these files, and (job, insert) -> tick, identity of the tick, attempt
+
+Why this is exactly once: the tick is committed with its rows, by a commit that fails if any other one came
+between looking and committing. A tick that is there with the same identity is not committed again; another
+identity is refused, and so are ticks that the state has not come to. The last tick that is there has to be
+the one that the run knows of: not that of a run with a copy of the checkpoint, nor of an older copy of the
+table. A tick without rows commits nothing.
+
+With a PRIMARY KEY the staged files hold a row per key, by which the driver merges them into the table, in one
+commit of the same kind; then they are removed.
+
+Files of attempts that came to nothing are removed: by the attempt itself, or when the next run begins, from
+the folders of the last ticks. What a commit has named is left alone, for older versions of a table have it;
+so are the files of a merge whose run was killed before it removed them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from secrets import randbits
+from types import MappingProxyType
+from typing import Any
+
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.names import CHANGE_COLUMNS
+from watersmeet.sinks.base import (
+    ArrowPart,
+    Frame,
+    KeyedRows,
+    LeftOut,
+    Schema,
+    StagedPart,
+    check_unique_names,
+    columns_of,
+)
+from watersmeet.sinks.by_tasks import staged_by_tasks
+from watersmeet.sinks.lake.commits import (
+    RESTORE,
+    Commit,
+    Committed,
+    LakeTable,
+    Seen,
+    Writer,
+    check_before,
+    committed,
+    number_of,
+    persistent,
+)
+from watersmeet.sinks.lake.lake_part import LakePart
+from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
+from watersmeet.spec.model import Column
+from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.lake import BEGINS_AFTER, begins_after
+
+_MERGED = 0.5
+"""Of the machine's memory: so much the rows of a tick may take that are merged."""
+
+_Key = tuple[str, int, str]
+"""Insert, tick, attempt."""
+
+
+class LakeSink:
+    """See the module. A format brings its `LakeTable`."""
+
+    idempotent = True
+    sets_aside = False
+    tells_rows = True
+    appends_to = None
+    secrets: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, spec: SinkSpec, table: LakeTable) -> None:
+        self._spec = spec
+        self._begins_after = begins_after(spec.options)
+        self._table = table
+        self._owner: str | None = None
+        self._staged: dict[_Key, list[StagedPart]] = {}
+        self._fences: dict[str, int | None] = {}
+        self._before: dict[str, Committed | None] = {}
+
+    @property
+    def keyed(self) -> KeyedRows | None:
+        key = self._spec.primary_key
+        return KeyedRows(key) if key else None
+
+    def leaves_out(self, columns: int) -> LeftOut | None:
+        return None
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        columns = columns_of(schema)
+        check_unique_names(columns, self._spec)
+        if self.keyed is not None:
+            columns = tuple(column for column in columns if column.name not in CHANGE_COLUMNS)
+            raise_all(_key_problems(self._spec, columns))
+        self._table.open(columns)
+        self._owner = owner or ""
+
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        seen = {insert: self._look(insert) for insert in inserts}
+        there = {insert: of.last for insert, of in seen.items() if of.last is not None}
+        last_parts = resumed.last_parts or {}
+
+        def identity_of(insert: str, tick: int) -> Identity | None:
+            last = last_parts.get(insert)
+            is_same = last is not None and number_of(dict(last[1])) == there[insert].identity
+            return last[1] if is_same and last is not None else None
+
+        newer = newer_parts(
+            self._spec.name,
+            self._table.place,
+            [(insert, last.tick) for insert, last in there.items()],
+            inserts,
+            identity_of,
+            resumed,
+        )
+        if newer:
+            raise EngineError(
+                f"{self._table.place} holds {listed(newer)}, but the checkpoint is at tick "
+                f'{resumed.committed} (sink "{self._spec.name}"), and ticks of a table cannot be set aside: '
+                "others may have changed it since. Nothing was written",
+                code="sink-ahead",
+                hint=RESTORE,
+            )
+        for insert in inserts:
+            self._check_not_behind(insert, there.get(insert), last_parts.get(insert))
+        for insert in inserts:
+            self._begin(insert, seen[insert], resumed.committed, knows_part=insert in last_parts)
+        return []
+
+    def _check_not_behind(
+        self, insert: str, there: Committed | None, last: tuple[int, Identity] | None
+    ) -> None:
+        if last is None or last[0] <= self._begins_after or (there is not None and there.tick >= last[0]):
+            return
+        has = "no ticks" if there is None else f"tick {there.tick}"
+        raise EngineError(
+            f'{self._table.place} has {has} of "{insert}", and the checkpoint knows of tick {last[0]} (sink '
+            f'"{self._spec.name}"): the table is older than the checkpoint, or was made anew, or rows went '
+            "elsewhere until now. Nothing was written",
+            code="sink-behind",
+            hint=f"{RESTORE} If the rows until now are elsewhere, and are to stay there: "
+            f"'{BEGINS_AFTER}' = '{last[0]}' among the sink's options",
+        )
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        part = self._part(insert, tick, attempt)
+        self.take_parts(insert, tick, attempt, staged_by_tasks(frame, part))
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return self._part(insert, tick, attempt)
+
+    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
+        self._staged[insert, tick, attempt] = list(parts)
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        return sum(int(part["rows"]) for part in self._staged[insert, tick, attempt])
+
+    def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
+        """Before `prepare` without an owner nobody says whose ticks they are: there may be one."""
+        if self._owner is not None:
+            there = self._look(insert).last
+        elif owner is None:
+            return True
+        else:
+            there = persistent(
+                lambda: self._table.peek(Writer(owner, insert)),
+                f'sink "{self._spec.name}" could not read {self._table.place}',
+                self._table.shown,
+            )
+        return there is not None and there.tick >= tick
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
+        there = self._look(insert).last
+        if there is not None and there.tick >= tick:
+            self._check_there(there, insert, tick, identity)
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        key = (insert, tick, attempt)
+        files = self._staged.get(key)
+        if files is None:
+            raise EngineError(
+                f'the staged rows of tick {tick} for "{self._spec.name}" are gone',
+                code="staged-rows-gone",
+                hint="run again: the tick is repeated",
+            )
+        self._staged.pop(key)  # whatever comes of it, nobody removes them but the next run
+        fence, before = self._fences.get(insert), self._before.get(insert)
+        commit = Commit(self._writer(insert), tick, attempt, identity, fence, before)
+        if not files:
+            there = self._look(insert).last
+            if there is None or there.tick < tick:
+                check_before(there, commit, self._spec.name, self._table.place)
+        else:
+            there = committed(self._table, commit, lambda: self._put(files, commit), self._spec.name)
+            if there is None and self.keyed is not None:
+                self._remove_own(insert, tick, attempt)
+            if there is None:
+                self._before[insert] = commit.as_committed
+                return True
+        if there is None or there.tick < tick:
+            return False
+        self._check_there(there, insert, tick, identity)
+        self._before[insert] = there
+        if there.attempt != number_of(attempt):
+            self._remove_own(insert, tick, attempt)
+        return True
+
+    def discard(self, attempt: str) -> None:
+        for insert, tick, staged_by in list(self._staged):
+            if staged_by == attempt:
+                del self._staged[insert, tick, attempt]
+                self._remove_own(insert, tick, attempt)
+
+    def close(self) -> None:
+        """Nothing is held: commits keep runs apart."""
+
+    def _put(self, files: Sequence[StagedPart], commit: Commit) -> None:
+        if self.keyed is None:
+            self._table.append(files, commit)
+            return
+        from pyarrow import concat_tables, parquet
+
+        held, memory = sum(int(file["bytes"]) for file in files), memory_of_machine()
+        if held > memory * _MERGED:
+            raise EngineError(
+                f"tick {commit.tick} has {held:,} bytes of rows for {self._table.place} "
+                f'(sink "{self._spec.name}"), which the driver would merge by their keys in its memory, and '
+                f"the machine has {memory:,}: it was not published",
+                code="tick-too-large",
+                hint="run on a machine with more memory, which repeats the tick; then read less at once, "
+                "such as by 'maxOffsetsPerTrigger' or 'maxFilesPerTrigger' of the sources",
+            )
+
+        connected = self._table.storage.connect()
+        rows = [
+            parquet.read_table(str(file["path"]), filesystem=connected, partitioning=None) for file in files
+        ]
+        self._table.merge(concat_tables(rows), self.keyed.columns, commit)
+
+    def _remove_own(self, insert: str, tick: int, attempt: str) -> None:
+        """What an attempt staged; what cannot be removed now is left to the next run, or to VACUUM."""
+        own = f"{number_of(attempt):016x}"
+        with suppress(OSError):
+            files = self._files(insert, tick)
+            self._table.storage.remove([path for path in files if _attempt(path) == own])
+
+    def _writer(self, insert: str) -> Writer:
+        return Writer(self._owner or "", insert)
+
+    def _look(self, insert: str) -> Seen:
+        return persistent(
+            lambda: self._table.look(self._writer(insert)),
+            f'sink "{self._spec.name}" could not read {self._table.place}',
+            self._table.shown,
+        )
+
+    def _begin(self, insert: str, seen: Seen, tick: int, *, knows_part: bool) -> None:
+        """Set a fence, by which runs that still go on commit no more, and remove what attempts left that came
+        to nothing.
+
+        Files of the attempt that the table says it has stay, and whatever else it names now: it may have been
+        written without a key then. Where a table does not say what it has and the checkpoint does
+        (``knows_part``), no more than the next tick's are looked at. What is to go is listed before the
+        fence: later ones may be those of a run that set one after this, and which goes on.
+        """
+        last = seen.last
+        ticks = {tick + 1}
+        if last is not None:
+            ticks |= {max(tick, last.tick), last.tick}
+        elif not knows_part:
+            ticks |= {tick}
+        committed = None if last is None else last.attempt
+        left = [path for number in sorted(ticks) for path in self._files(insert, number, but=committed)]
+        number = randbits(62)
+        writer = self._writer(insert)
+
+        def fence() -> None:
+            if self._table.look(writer).fence != number:
+                self._table.fence(writer, number)
+
+        persistent(
+            fence, f'sink "{self._spec.name}" could not commit to {self._table.place}', self._table.shown
+        )
+        self._fences[insert] = number
+        now = self._before[insert] = self._look(insert).last
+        if left and now == last:  # else somebody was faster than the fence
+            named = persistent(
+                self._table.named,
+                f'sink "{self._spec.name}" could not read {self._table.place}',
+                self._table.shown,
+            )
+            self._table.storage.remove([path for path in left if path.rsplit("/", 1)[-1] not in named])
+
+    def _check_there(self, there: Committed, insert: str, tick: int, identity: Identity) -> None:
+        if there.tick > tick:
+            raise EngineError(
+                f'{self._table.place} has tick {there.tick} of "{insert}" already, and this is tick {tick} '
+                f'(sink "{self._spec.name}"): another run of this job is at work. Nothing was published',
+                code="sink-taken",
+                hint="stop one of the runs; the other one goes on where they are",
+            )
+        if there.identity != number_of(dict(identity)):
+            stored = self._table.made_from(self._writer(insert), tick)
+            stored = None if stored == identity else stored
+            try:
+                check_same(self._spec.name, self._table.place, insert, tick, stored, identity)
+            except EngineError as error:
+                error.hint = (
+                    "was the checkpoint restored from a copy? Restore the table from a copy of the same "
+                    "moment, or start anew with an empty checkpoint and another table"
+                )
+                raise
+
+    def _part(self, insert: str, tick: int, attempt: str) -> LakePart:
+        folder = self._folder(insert, tick)
+        storage = self._table.storage
+        storage.make_folder(folder)
+        self._staged.setdefault((insert, tick, attempt), [])
+        return LakePart(
+            folder,
+            f"{number_of(attempt):016x}",
+            storage.s3,
+            storage.endpoint,
+            storage.region,
+            self._table.widened,
+        )
+
+    def _folder(self, insert: str, tick: int) -> str:
+        return f"{self._table.data}/{self._writer(insert).folder}-{tick:012d}"
+
+    def _files(self, insert: str, tick: int, *, but: int | None = None) -> list[str]:
+        """Files of a tick, of all attempts or of all ``but`` one."""
+        paths = self._table.storage.files_in(self._folder(insert, tick))
+        return [path for path in paths if but is None or _attempt(path) != f"{but:016x}"]
+
+
+def _key_problems(spec: SinkSpec, columns: Sequence[Column]) -> list[WatersmeetError]:
+    """Of a PRIMARY KEY, whose values a table compares."""
+    types = {column.name: column.type for column in columns}
+    what = f'PRIMARY KEY of {spec.connector} sink "{spec.name}"'
+    problems: list[WatersmeetError] = []
+    for name in spec.primary_key:
+        if name not in types:
+            problems.append(
+                SpecError(
+                    f'{what}: the result has no column "{name}"',
+                    code="unknown-column",
+                    hint=near_names(name, types),
+                )
+            )
+        elif types[name].is_real or types[name].is_nested:
+            problems.append(
+                SpecError(
+                    f'{what}: "{name}" is {types[name]}, which tables do not compare as SQL does',
+                    code="primary-key",
+                    hint="cast it to a DECIMAL or a STRING",
+                )
+            )
+    return problems
+
+
+def memory_of_machine() -> int:
+    """In bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _attempt(path: str) -> str:
+    return path.rsplit("/", 1)[-1].split("-", 1)[0]

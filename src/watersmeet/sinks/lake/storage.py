@@ -1,0 +1,85 @@
+"""Where files of a table lie: a local (or mounted) directory, or S3. Credentials are those of the environment
+in which driver and tasks run; nothing here holds any.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from watersmeet.durable import make_folders
+from watersmeet.spec.options.files import local_path
+
+S3 = ("s3", "s3a", "s3n")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How files are reached.
+
+    Args:
+        s3: else it is a local directory.
+        endpoint: an S3 server's URL; empty: Amazon's.
+        region: empty: as the environment says.
+    """
+
+    s3: bool = False
+    endpoint: str = ""
+    region: str = ""
+
+    def connect(self) -> Any:
+        """A file system of pyarrow. Paths begin with the bucket, or with ``/``."""
+        from pyarrow import fs
+
+        if not self.s3:
+            return fs.LocalFileSystem()
+        options: dict[str, Any] = {}
+        if self.region:
+            options["region"] = self.region
+        if self.endpoint:
+            url = urlsplit(self.endpoint)
+            options |= {"endpoint_override": url.netloc or self.endpoint, "scheme": url.scheme or "https"}
+        return fs.S3FileSystem(**options)
+
+    def make_folder(self, folder: str) -> None:
+        """Make it with all above it, where there are folders."""
+        if not self.s3:
+            make_folders(folder)
+
+    def files_in(self, folder: str) -> Iterator[str]:
+        """Paths of all files beneath; none where there is no such folder."""
+        from pyarrow import fs
+
+        infos = self.connect().get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
+        return (info.path for info in infos if info.type == fs.FileType.File)
+
+    def remove(self, paths: list[str]) -> None:
+        """Remove files, and of local folders those that are empty then. What is gone already is no error."""
+        connected = self.connect()
+        for path in paths:
+            try:
+                connected.delete_file(path)
+            except FileNotFoundError:
+                continue
+        if not self.s3:
+            for folder in {os.path.dirname(path) for path in paths}:
+                try:
+                    os.rmdir(folder)
+                except OSError:
+                    continue
+
+
+def path_in(location: str) -> str:
+    """The path of a table's place, as file systems have it: ``bucket/table`` of ``s3://bucket/table``."""
+    parts = urlsplit(location)
+    if parts.scheme in S3:
+        return f"{parts.netloc}{parts.path}".rstrip("/")
+    return os.path.abspath(local_path(location) or location)
+
+
+def is_s3(location: str) -> bool:
+    """Whether that is a place in S3."""
+    return urlsplit(location).scheme in S3

@@ -1,0 +1,1 @@
+"""Tables of PostgreSQL as sinks: `sink` is what the driver does, `part` what tasks do."""

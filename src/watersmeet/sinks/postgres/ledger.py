@@ -1,0 +1,170 @@
+"""Whose a table is, and which ticks it has: two small tables beside it, written with its rows.
+
+``_watersmeet_sinks`` has a row per target: the job's id (``owner``) and its run. A run that starts puts its
+number there; each transaction of a run that shows rows locks that row first, and finds its own number in it,
+or is refused. ``_watersmeet_ticks`` has a row per insert and tick with rows, with the tick's identity; those
+that are `KEPT` ticks back are dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from watersmeet.errors import EngineError
+from watersmeet.postgres import Cursor, literal, quoted, rows_of
+from watersmeet.sinks.part_mark import Identity
+
+OWNERS, TICKS = "_watersmeet_sinks", "_watersmeet_ticks"
+KEPT = 1000
+
+_ONE_AT_A_TIME = 0x77617465
+"""The lock under which the two tables are made."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """That of one target table."""
+
+    sink: str
+    schema: str
+    table: str
+
+    @property
+    def place(self) -> str:
+        return f'the table "{self.schema}"."{self.table}"'
+
+    @property
+    def lock(self) -> int:
+        """The number of the advisory lock that a run holds."""
+        return int.from_bytes(self._digest(8), "big", signed=True)
+
+    @property
+    def staging(self) -> str:
+        """How names of tables with staged rows for this target begin."""
+        return f"_watersmeet_{self._digest(8).hex()}_"
+
+    def _digest(self, size: int) -> bytes:
+        named = json.dumps(["watersmeet", self.schema, self.table])
+        return hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=size).digest()
+
+    def _named(self, table: str) -> str:
+        return f"{quoted(self.schema)}.{quoted(table)}"
+
+    def is_there(self, cursor: Cursor) -> bool:
+        """Whether there is one at all."""
+        sql = """SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname::text = $1 AND c.relname::text = $2"""
+        return bool(rows_of(cursor, sql, self.schema, TICKS))
+
+    def make(self, cursor: Cursor) -> None:
+        """Make the two tables, if they are not there."""
+        if self.is_there(cursor):
+            return
+        rows_of(cursor, "SELECT 1 FROM pg_advisory_xact_lock($1)", _ONE_AT_A_TIME)
+        cursor.execute(
+            f"CREATE TABLE IF NOT EXISTS {self._named(OWNERS)} (target text PRIMARY KEY,"
+            " owner text NOT NULL, run text NOT NULL, since timestamptz NOT NULL DEFAULT now())"
+        )
+        cursor.execute(
+            f"CREATE TABLE IF NOT EXISTS {self._named(TICKS)} (target text, insert_name text, tick bigint,"
+            " identity text NOT NULL, rows bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(),"
+            " PRIMARY KEY (target, insert_name, tick))"
+        )
+
+    def take(self, cursor: Cursor, owner: str, run: str) -> None:
+        """The target is this job's, and this run's from now on; `make` comes first.
+
+        Raises:
+            EngineError: there are rows of another job in it.
+        """
+        cursor.execute(
+            f"INSERT INTO {self._named(OWNERS)} (target, owner, run) VALUES ($1, $2, $3)"
+            " ON CONFLICT (target) DO NOTHING",
+            parameters=(self.table, owner, run),
+        )
+        # A statement sees what was committed when it began: ticks are looked at when the row is held.
+        sql = f"SELECT owner FROM {self._named(OWNERS)} WHERE target = $1 FOR UPDATE"
+        ((holder,),) = rows_of(cursor, sql, self.table)
+        ticks = f"SELECT 1 FROM {self._named(TICKS)} WHERE target = $1 LIMIT 1"
+        if holder == owner or not rows_of(cursor, ticks, self.table):
+            cursor.execute(
+                f"UPDATE {self._named(OWNERS)} SET owner = $2, run = $3, since = now() WHERE target = $1",
+                parameters=(self.table, owner, run),
+            )
+        else:
+            target = self.table.replace("'", "''")
+            raise EngineError(
+                f"{self.place} holds rows of another job, or of this one with another checkpoint directory"
+                f' (sink "{self.sink}"); nothing was written there',
+                code="sink-of-another-run",
+                hint="if these rows are this job's, run it with the checkpoint that it had then (--checkpoint"
+                " DIR, or restore it from a copy). If it is to begin anew, or another job is to take the"
+                f" table over: empty it, if it is to be, and DELETE FROM {self._named(TICKS)} WHERE target ="
+                f" '{target}'",
+            )
+
+    def fence(self, cursor: Cursor, owner: str, run: str) -> None:
+        """Until the end of the transaction no other run takes the target.
+
+        Raises:
+            EngineError: one has taken it.
+        """
+        sql = f"UPDATE {self._named(OWNERS)} SET run = run WHERE target = $1 AND owner = $2 AND run = $3"
+        if not rows_of(cursor, f"{sql} RETURNING 1", self.table, owner, run):
+            raise EngineError(
+                f'{self.place} is another run\'s by now (sink "{self.sink}"): nothing was published',
+                code="sink-taken",
+                hint=f"was {self._named(OWNERS)} changed, or the job started twice? Stop whatever else writes"
+                " there, and run again: the tick is repeated",
+            )
+
+    def ticks(self, cursor: Cursor) -> dict[tuple[str, int], Identity]:
+        """All that it knows of, by insert and tick."""
+        sql = f"SELECT insert_name, tick, identity FROM {self._named(TICKS)} WHERE target = $1"
+        return {
+            (insert, tick): json.loads(identity)
+            for insert, tick, identity in rows_of(cursor, sql, self.table)
+        }
+
+    def tick(self, cursor: Cursor, insert: str, tick: int) -> Identity | None:
+        """The identity of a tick that the target has; None: it has none of its rows."""
+        sql = (
+            f"SELECT identity FROM {self._named(TICKS)} WHERE target = $1 AND insert_name = $2 AND tick = $3"
+        )
+        for (identity,) in rows_of(cursor, sql, self.table, insert, tick):
+            return dict(json.loads(identity))
+        return None
+
+    def ticks_to(self, cursor: Cursor, insert: str, tick: int) -> tuple[int | None, Identity | None]:
+        """The last tick before this one that the target has rows of, and the identity of this one; None:
+        it has none."""
+        sql = (
+            f"SELECT tick, identity FROM {self._named(TICKS)} WHERE target = $1 AND insert_name = $2"
+            " AND tick <= $3 ORDER BY tick DESC LIMIT 2"
+        )
+        rows = rows_of(cursor, sql, self.table, insert, tick)
+        identities = {there: dict(json.loads(text)) for there, text in rows}
+        return max((there for there in identities if there < tick), default=None), identities.get(tick)
+
+    def admission(self, parts: Mapping[str, tuple[int, Identity]]) -> str:
+        """SQL by which the rows of these ticks, and those before, count as being elsewhere."""
+        values = ", ".join(
+            f"({literal(self.table)}, {literal(insert)}, {tick}, {literal(json.dumps(dict(identity)))}, 0)"
+            for insert, (tick, identity) in sorted(parts.items())
+        )
+        return f"INSERT INTO {self._named(TICKS)} (target, insert_name, tick, identity, rows) VALUES {values}"
+
+    def add(self, cursor: Cursor, insert: str, tick: int, identity: Identity, rows: int) -> None:
+        """The target has the rows of a tick."""
+        cursor.execute(
+            f"INSERT INTO {self._named(TICKS)} (target, insert_name, tick, identity, rows)"
+            " VALUES ($1, $2, $3, $4, $5)",
+            parameters=(self.table, insert, tick, json.dumps(dict(identity)), rows),
+        )
+        cursor.execute(
+            f"DELETE FROM {self._named(TICKS)} WHERE target = $1 AND insert_name = $2 AND tick < $3",
+            parameters=(self.table, insert, tick - KEPT),
+        )

@@ -1,0 +1,147 @@
+"""Staged rows on their way into the target: the statements, and, where the server refuses one, which row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+from watersmeet.postgres import Cursor, Server, quoted, refuses_row, rows_of
+from watersmeet.sinks.postgres.part import PART, column_of, shown_row
+from watersmeet.sinks.postgres.target import Target
+from watersmeet.sinks.postgres.types import casted
+
+Pieces = Sequence[tuple[int, int]]
+"""The numbers of pieces of staged rows that count, and how many rows each has."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A table that rows are staged in.
+
+    Args:
+        names: of the columns in the target.
+        types: of the staged values.
+        key: of the target; then behind the others is a column that says that a key has no row any more.
+    """
+
+    schema: str
+    table: str
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    key: tuple[str, ...] = ()
+
+    @property
+    def sql(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.table)}"
+
+    def make(self, cursor: Cursor, *, logged: bool) -> None:
+        """Make it, if it is not there."""
+        columns = ", ".join(f"{column_of(number)} {type_}" for number, type_ in enumerate(self.types))
+        kind = "" if logged else "UNLOGGED "
+        cursor.execute(
+            f"CREATE {kind}TABLE IF NOT EXISTS {self.sql} ({columns}, {PART} bigint)"
+            " WITH (autovacuum_enabled = false)"
+        )
+
+    def _values(self, target: Target) -> list[str]:
+        return [casted(column_of(n), target.types[name]) for n, name in enumerate(self.names)]
+
+    def removal(self, target: Target, source: str) -> str:
+        """Takes the rows of keys that have none any more."""
+        values = dict(zip(self.names, self._values(target), strict=True))
+        same = " AND ".join(f"t.{quoted(name)} = s.{values[name]}" for name in self.key)
+        gone = column_of(len(self.names))
+        return f"DELETE FROM {target.sql} AS t USING {source} AS s WHERE s.{gone} AND {same}"
+
+    def insertion(self, target: Target, source: str) -> str:
+        """Puts rows there, in the place of those of their keys."""
+        columns = ", ".join(map(quoted, self.names))
+        values = ", ".join(self._values(target))
+        sql = f"INSERT INTO {target.sql} ({columns}) SELECT {values} FROM {source} AS s"
+        if not self.key:
+            return sql
+        others = [quoted(name) for name in self.names if name not in self.key]
+        change = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+        action = f"UPDATE SET {change}" if others else "NOTHING"
+        key = ", ".join(map(quoted, self.key))
+        return f"{sql} WHERE NOT s.{column_of(len(self.names))} ON CONFLICT ({key}) DO {action}"
+
+    def source(self, pieces: Pieces) -> str:
+        """The rows that count, as part of a statement."""
+        return f"(SELECT * FROM {self.sql} WHERE {_within(pieces)})"
+
+
+def move(cursor: Cursor, stage: Stage, target: Target, pieces: Pieces, sink: str) -> None:
+    """Put the rows of ``pieces`` into the target.
+
+    Raises:
+        EngineError: rows are gone, there are more than were staged, or the table drops some.
+    """
+    sql = f"SELECT {PART}, count(*) FROM {stage.sql} WHERE {_within(pieces)} GROUP BY {PART}"
+    staged = dict(rows_of(cursor, sql))
+    if staged != dict(pieces):
+        wanted, there = sum(rows for _, rows in pieces), sum(staged.values())
+        raise EngineError(
+            f'of {wanted:,} staged rows {there:,} are in {stage.sql} (sink "{sink}"); nothing was published',
+            code="staged-rows-gone",
+            hint="a server that crashes empties unlogged tables. Run again: the tick is repeated. With"
+            " 'staging' = 'logged' staged rows outlive a crash",
+        )
+    source = stage.source(pieces)
+    if stage.key:
+        cursor.execute(stage.removal(target, source))
+        cursor.execute(stage.insertion(target, source))
+        return
+    inserted = f"WITH moved AS ({stage.insertion(target, source)} RETURNING 1) SELECT count(*) FROM moved"
+    ((moved,),) = rows_of(cursor, inserted)
+    if moved != sum(staged.values()):
+        raise EngineError(
+            f'of {sum(staged.values()):,} rows the table {target.sql} took {moved:,} (sink "{sink}"): a'
+            " trigger or a rule drops the others. Nothing of the tick was published",
+            code="sink-refused-row",
+            hint="leave such rows out of the query, or drop the trigger, and run again: the tick is repeated",
+        )
+
+
+class _NotKept(Exception):
+    """Ends a transaction that was only tried."""
+
+
+def refused_row(server: Server, stage: Stage, target: Target, pieces: Pieces) -> str | None:
+    """The first staged row that the target does not take by itself; None: it takes all of them together."""
+    low, high = 0, sum(rows for _, rows in pieces)
+
+    def part(first: int, rows: int) -> str:
+        order = f"ORDER BY {PART}, ctid OFFSET {first} LIMIT {rows}"
+        return f"(SELECT * FROM {stage.sql} WHERE {_within(pieces)} {order})"
+
+    def is_taken(first: int, rows: int) -> bool:
+        def insert(cursor: Cursor) -> None:
+            cursor.execute(stage.insertion(target, part(first, rows)))
+            raise _NotKept
+
+        try:
+            server.run(insert)
+        except _NotKept:
+            return True
+        except Exception as error:
+            if not refuses_row(error):
+                raise
+        return False
+
+    if is_taken(low, high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_taken(low, middle - low) else (low, middle)
+    columns = ", ".join(f"{column_of(n)}::text" for n in range(len(stage.names)))
+    rows = server.run(lambda cursor: rows_of(cursor, f"SELECT {columns} FROM {part(low, 1)} AS s"))
+    texts = [pa.array([value], pa.string()) for value in rows[0]]
+    return shown_row(pa.Table.from_arrays(texts, names=list(stage.names)), 0)
+
+
+def _within(pieces: Iterable[tuple[int, int]]) -> str:
+    return f"{PART} = ANY('{{{','.join(str(int(number)) for number, _ in pieces)}}}'::bigint[])"

@@ -1,0 +1,475 @@
+"""A table of PostgreSQL: exactly once.
+
+Tasks COPY rows into a staging table (`part`), and one transaction on the driver moves those of the attempts
+that count into the target and writes that the target has the tick (`ledger`). A repeated tick of the same
+identity finds that, and changes nothing; so does a COMMIT whose answer was lost, which is tried again.
+Which run may write is looked at in the same transaction, under a lock of a row. Besides a run holds an
+advisory lock, by which a second one is refused before it begins; should its connection break, the row counts.
+
+Rows are inserted; with a PRIMARY KEY they take the places of those of their keys, or take them away
+(`KeyedRows`). Results that are changes without a key are inserted with their columns ``_diff`` and ``_tick``.
+
+Staging tables are unlogged unless it is said otherwise: a server that crashes empties them, which is noticed
+by the number of rows. They stay for a run, and those of earlier runs are dropped when one begins.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from watersmeet.errors import EngineError, raise_all
+from watersmeet.names import DELETED
+from watersmeet.postgres import (
+    LOG,
+    Cursor,
+    Server,
+    client,
+    close_idle,
+    quoted,
+    refuses_row,
+    rows_of,
+    words,
+)
+from watersmeet.sinks.base import (
+    ArrowPart,
+    Frame,
+    KeyedRows,
+    LeftOut,
+    RowPrinter,
+    Schema,
+    StagedPart,
+    check_unique_names,
+    columns_of,
+    text_options_sql,
+)
+from watersmeet.sinks.by_tasks import staged_by_tasks
+from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
+from watersmeet.sinks.postgres.ledger import Ledger
+from watersmeet.sinks.postgres.moving import Pieces, Stage, move, refused_row
+from watersmeet.sinks.postgres.part import PostgresPart
+from watersmeet.sinks.postgres.target import (
+    Target,
+    check_unchanged,
+    made_or_checked,
+    result_problems,
+    written_columns,
+)
+from watersmeet.sinks.postgres.types import is_as_json, staged_type, staged_type_of
+from watersmeet.spec.model import Column
+from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.postgres import database_of, is_logged, sink_problems, table_of, url_of, wait_of
+
+_FIRST_WAIT_S = 30
+"""A server is waited for no longer before the first tick."""
+_LOCK_WAIT_S = 10.0
+"""For so long the session of a run that was killed may hold its lock."""
+
+
+class PostgresSink:
+    """See the module. Options: ``url``, ``table``, ``user``, ``password``, ``staging``, ``wait``."""
+
+    idempotent = True
+    sets_aside = False
+    tells_rows = True
+    appends_to = None
+
+    def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
+        self._spec = spec
+        raise_all(list(sink_problems(spec)))
+        self._key = tuple(spec.primary_key)
+        self._url = url_of(spec.options)
+        self.database = database_of(self._url)
+        self._run = uuid.uuid4().hex
+        self._owner: str | None = None
+        self._is_locked = False
+        self._ledger: Ledger | None = None
+        self._target: Target | None = None
+        self.server = Server(self._url, spec.name, wait_of(spec.options), self._opened)
+        self._stages: dict[tuple[Any, ...], Stage] = {}
+        self._stages_made = 0
+        self._staged: dict[tuple[str, str, int], tuple[Stage, Pieces]] = {}
+        self._staging: dict[tuple[str, str, int], Stage] = {}
+        self._filled: set[Stage] = set()
+        self._last: dict[str, tuple[int, str]] = {}  # insert -> (tick, attempt) that was published
+        self._had: dict[str, tuple[int, ...]] = {}  # insert -> the last ticks that the server confirmed
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        return {"url": self._url}
+
+    @property
+    def keyed(self) -> KeyedRows | None:
+        return KeyedRows(self._key) if self._key else None
+
+    def leaves_out(self, columns: int) -> LeftOut | None:
+        return None
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        columns = written_columns(columns_of(schema), self._key)
+        check_unique_names(columns, self._spec)
+        raise_all(list(result_problems(columns, self._spec)))
+        client()
+        is_first = owner is not None and self._owner is None
+        try:
+            self._take(columns, owner, is_first=is_first)
+        except BaseException:
+            if is_first:
+                self._is_locked = False
+                self.server.close()
+            raise
+
+    def _take(self, columns: Sequence[Column], owner: str | None, *, is_first: bool) -> None:
+        """Find the table, make or check it, and hold it for this job; then what earlier runs left goes."""
+        ledger = self._ledger = self._do(self._find, "be asked", _FIRST_WAIT_S)
+        if is_first:
+            self._lock(ledger)
+
+        def take(cursor: Cursor) -> Target:
+            target = made_or_checked(cursor, Target(ledger.schema, ledger.table, {}), columns, self._spec)
+            if owner is not None:
+                ledger.make(cursor)
+                ledger.take(cursor, owner, self._run)
+            return target
+
+        self._target = self._do(take, "be written", _FIRST_WAIT_S)
+        if is_first:
+            self._owner = owner
+            self._drop_leftovers(ledger)
+
+    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
+        ledger = self._there()
+        parts = self._do(ledger.ticks, "be asked")
+        try:
+            newer = newer_parts(
+                self._spec.name,
+                ledger.place,
+                parts,
+                inserts,
+                lambda insert, tick: parts[insert, tick],
+                resumed,
+            )
+        except EngineError as error:
+            raise _of_a_table(error) from None
+        if newer:
+            raise EngineError(
+                f"{ledger.place} holds {listed(newer)}, which cannot be set aside (sink "
+                f'"{self._spec.name}"): they are among the other rows of the table. Nothing was written',
+                code="sink-ahead",
+                hint=_RESTORE,
+            )
+        elsewhere: dict[str, tuple[int, Identity]] = {}
+        for insert in inserts:
+            last = (resumed.last_parts or {}).get(insert)
+            own = [tick for name, tick in parts if name == insert and tick <= resumed.committed]
+            self._had[insert] = (max(own),) if own else ()
+            if last is not None and not own:
+                elsewhere[insert] = last
+            elif last is not None and max(own) < last[0]:
+                raise self._behind(insert, last[0])
+        if elsewhere:
+            lacking = sorted((insert, tick) for insert, (tick, _) in elsewhere.items())
+            raise EngineError(
+                f"{ledger.place} has no ticks of {' and '.join(quoted(name) for name, _ in lacking)}, and the"
+                f" checkpoint knows of {listed(lacking)}: the database is older than the checkpoint, or"
+                f' the table was made anew, or rows went elsewhere until now (sink "{self._spec.name}").'
+                " Nothing was written",
+                code="sink-behind",
+                hint=f"{_RESTORE}. If the rows until now are elsewhere and are to stay there, say so, and"
+                f" run again: {ledger.admission(elsewhere)}",
+            )
+        return []
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        columns = columns_of(frame.schema)
+        texts = [_quoted_by_spark(column.name) for column in columns]
+        values = [
+            f"to_json({text}, {text_options_sql('json')}) AS {text}" if is_as_json(column.type) else text
+            for column, text in zip(columns, texts, strict=True)
+        ]
+        types = [staged_type(column.type) or str(column.type) for column in columns]
+        names = [column.name for column in columns if column.name != DELETED]
+        rows = frame if values == texts else frame.selectExpr(*values)
+        part = self._part(insert, tick, attempt, names, types)
+        self.take_parts(insert, tick, attempt, staged_by_tasks(rows, part))
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        types = [staged_type_of(field.type) for field in schema]
+        wanted = [type_ for type_ in types if type_ is not None]
+        if self._key or len(wanted) < len(types):
+            return None
+        return self._part(insert, tick, attempt, schema.names, wanted)
+
+    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
+        pieces = [(int(number), int(rows)) for part in parts for number, rows in part["parts"]]
+        stage = self._staging[attempt, insert, tick]
+        self._staged[attempt, insert, tick] = stage, pieces
+        if pieces:
+            self._filled.add(stage)
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        return sum(rows for _, rows in self._staged[attempt, insert, tick][1])
+
+    def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
+        def look(cursor: Cursor) -> bool:
+            ledger = self._ledger or self._find(cursor)
+            return ledger.is_there(cursor) and ledger.tick(cursor, insert, tick) is not None
+
+        return bool(self._do(look, "be asked"))
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
+        self._do(lambda cursor: self._is_there(cursor, insert, tick, identity), "be asked")
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        def show(cursor: Cursor) -> bool:
+            return self.show(cursor, insert, tick, attempt, identity)
+
+        try:
+            there = self.server.run(show)
+        except Exception as error:
+            raise self.refusal(error, insert, tick, attempt) from None
+        self.shown(insert, tick, attempt, there=there)
+        return there
+
+    def show(self, cursor: Cursor, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        """What `publish` does in its transaction. Whether the target has rows of the tick then."""
+        staged = self._staged.get((attempt, insert, tick))
+        if staged is None and self._last.get(insert) != (tick, attempt):
+            raise EngineError(
+                f'nothing was staged for tick {tick} of "{insert}" (sink "{self._spec.name}")',
+                code="staged-rows-gone",
+                hint="please report this; run again: the tick is repeated",
+            )
+        stage, pieces = staged or (None, [])
+        if self._is_there(cursor, insert, tick, identity):
+            return True
+        if stage is None or not pieces:
+            return False
+        cursor.execute(DURABLE)
+        assert self._target is not None
+        check_unchanged(cursor, self._target, self._spec.name)
+        move(cursor, stage, self._target, pieces, self._spec.name)
+        self._there().add(cursor, insert, tick, identity, sum(count for _, count in pieces))
+        return True
+
+    def refusal(self, error: Exception, insert: str, tick: int, attempt: str) -> Exception:
+        """What is said when `show` raised an error."""
+        stage, pieces = self._staged.get((attempt, insert, tick)) or (None, [])
+        return self._failed(error, "be written", insert, tick, stage, pieces)
+
+    def shown(self, insert: str, tick: int, attempt: str, *, there: bool) -> None:
+        """The transaction of `show`, which came to ``there``, is done."""
+        self._last[insert] = (tick, attempt)
+        if there:
+            self._had[insert] = (*(had for had in self._had.get(insert, ())[-1:] if had < tick), tick)
+        if self._staged.pop((attempt, insert, tick), None) is not None:
+            self._staging.pop((attempt, insert, tick), None)
+            self._clear(self._filled)
+
+    def discard(self, attempt: str) -> None:
+        self._staged = {key: value for key, value in self._staged.items() if key[0] != attempt}
+        self._staging = {key: value for key, value in self._staging.items() if key[0] != attempt}
+        self._clear(set(self._stages.values()))  # tasks of it may have staged rows and not said so
+
+    def close(self) -> None:
+        for stage in self._stages.values():
+            self._quietly(f"DROP TABLE IF EXISTS {stage.sql}")
+        self._stages.clear()
+        self.server.close()
+        close_idle(self._url)
+
+    def _there(self) -> Ledger:
+        if self._ledger is None:
+            raise EngineError("the sink was not prepared", code="internal", hint="please report this")
+        return self._ledger
+
+    def _find(self, cursor: Cursor) -> Ledger:
+        """The ledger of the target, wherever the server has it."""
+        named = table_of(self._spec.options)
+        schema = named.schema
+        if schema is None:
+            ((schema,),) = rows_of(cursor, "SELECT current_schema()::text")
+        return Ledger(self._spec.name, schema or "public", named.table)
+
+    def _opened(self, cursor: Cursor) -> None:
+        """A new connection: the server notices it if this machine is gone, and lets go of what it holds. One
+        that took another's place: the lock, if it is to be had."""
+        cursor.execute(_PATIENT)
+        if self._is_locked and self._ledger is not None:
+            rows_of(cursor, "SELECT pg_try_advisory_lock($1)", self._ledger.lock)
+
+    def _lock(self, ledger: Ledger) -> None:
+        """Raises: EngineError when another run holds the target."""
+        until = time.monotonic() + _LOCK_WAIT_S
+        asked = "SELECT pg_try_advisory_lock($1)"
+        while not self._do(lambda cursor: rows_of(cursor, asked, ledger.lock)[0][0], "be asked"):
+            if time.monotonic() > until:
+                raise EngineError(
+                    f'another run is writing to {ledger.place} (sink "{self._spec.name}")',
+                    code="sink-in-use",
+                    hint="give each job, and each sink of it, a table of its own; an old run of this job has"
+                    " to be stopped",
+                )
+            time.sleep(0.2)
+        self._is_locked = True
+
+    def _is_there(self, cursor: Cursor, insert: str, tick: int, identity: Identity) -> bool:
+        """Whether the target has the tick. Raises: EngineError as `check`."""
+        ledger = self._there()
+        if self._owner is not None:
+            ledger.fence(cursor, self._owner, self._run)
+        before, stored = ledger.ticks_to(cursor, insert, tick)
+        confirmed = max((had for had in self._had.get(insert, ()) if had < tick), default=None)
+        if confirmed is not None and (before is None or before < confirmed):
+            raise self._behind(insert, confirmed)
+        if stored is None:
+            return False
+        try:
+            check_same(self._spec.name, ledger.place, insert, tick, stored, identity)
+        except EngineError as error:
+            raise _of_a_table(error) from None
+        return True
+
+    def _behind(self, insert: str, tick: int) -> EngineError:
+        return EngineError(
+            f'{self._there().place} does not have "{insert}", tick {tick}, which it has confirmed (sink'
+            f' "{self._spec.name}"): the database is older than the checkpoint, as after a restore or a'
+            " failover to a server that lagged behind, or the table was made anew. Nothing was published",
+            code="sink-behind",
+            hint=_RESTORE,
+        )
+
+    def _part(
+        self, insert: str, tick: int, attempt: str, names: Sequence[str], types: Sequence[str]
+    ) -> PostgresPart:
+        stage = self._stage(insert, names, types)
+        self._staging[attempt, insert, tick] = stage
+        return PostgresPart(
+            self._url,
+            self._spec.name,
+            insert,
+            stage.schema,
+            stage.table,
+            list(types),
+            wait_of(self._spec.options),
+        )
+
+    def _stage(self, insert: str, names: Sequence[str], types: Sequence[str]) -> Stage:
+        """Where rows of such columns are staged in this run."""
+        asked = (insert, tuple(names), tuple(types))
+        if asked not in self._stages:
+            ledger = self._there()
+            table = f"{ledger.staging}{self._run[:8]}_{self._stages_made}"
+            self._stages_made += 1
+            stage = Stage(ledger.schema, table, tuple(names), tuple(types), self._key)
+            logged = is_logged(self._spec.options)
+            self._do(lambda cursor: stage.make(cursor, logged=logged), "be written")
+            self._stages[asked] = stage
+        return self._stages[asked]
+
+    def _clear(self, stages: set[Stage]) -> None:
+        """Empty those of ``stages`` in which no rows wait; one that cannot be is not used any more."""
+        waiting = set(self._staging.values())
+        for asked, stage in list(self._stages.items()):
+            if stage in stages and stage not in waiting:
+                if not self._quietly(f"TRUNCATE {stage.sql}"):
+                    del self._stages[asked]
+                self._filled.discard(stage)
+
+    def _drop_leftovers(self, ledger: Ledger) -> None:
+        """Staging tables for this target that earlier runs left; the target is this run's."""
+        sql = """SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname::text = $1 AND starts_with(c.relname::text, $2) AND c.relkind = 'r'"""
+        for (table,) in self._do(
+            lambda cursor: rows_of(cursor, sql, ledger.schema, ledger.staging), "be asked"
+        ):
+            self._quietly(f"DROP TABLE IF EXISTS {quoted(ledger.schema)}.{quoted(table)}")
+
+    def _quietly(self, sql: str) -> bool:
+        """Do what may wait for another time; whether it was done. A task that is still writing is not waited
+        for."""
+
+        def do(cursor: Cursor) -> None:
+            cursor.execute("SET LOCAL lock_timeout = '2s'")
+            cursor.execute(sql)
+
+        try:
+            self.server.run(do, 0)
+        except Exception as error:
+            LOG.debug('sink "%s": %s: %s', self._spec.name, sql, words(error, self._url))
+            return False
+        return True
+
+    def _do(self, work: Any, what: str, wait_s: float | None = None) -> Any:
+        try:
+            return self.server.run(work, wait_s)
+        except Exception as error:
+            raise self._failed(error, what) from None
+
+    def _failed(
+        self,
+        error: Exception,
+        what: str,
+        insert: str = "",
+        tick: int = 0,
+        stage: Stage | None = None,
+        pieces: Pieces = (),
+    ) -> Exception:
+        """What is said of an error of the server's."""
+        if not isinstance(error, client().Error):
+            return error
+        said = words(error, self._url)
+        if stage is None or not refuses_row(error):
+            return EngineError(
+                f'the table of sink "{self._spec.name}" cannot {what}: {said}',
+                code="sink-failed",
+                hint="put right what the server says, and run again",
+            )
+        details = dict(getattr(error, "details", ()))
+        constraint = details.get(b"PG_DIAG_CONSTRAINT_NAME", b"").decode(errors="replace")
+        named = f" (constraint {quoted(constraint)})" if constraint else ""
+        row = None if b"PG_DIAG_MESSAGE_DETAIL" in details else self._row_in(stage, pieces)
+        return EngineError(
+            f'{self._there().place} refuses a row of "{insert}", tick {tick} (sink "{self._spec.name}"):'
+            f" {said}{named}{f'; the row: {row}' if row else ''}. Nothing of the tick was published",
+            code="sink-refused-row",
+            hint="change the table or what the query puts out, and run again: the tick is repeated",
+        )
+
+    def _row_in(self, stage: Stage, pieces: Pieces) -> str | None:
+        """The row that was refused; None: it cannot be told."""
+        target = self._target
+        assert target is not None
+
+        try:
+            return refused_row(self.server, stage, target, pieces)
+        except Exception as error:
+            if not isinstance(error, (client().Error, EngineError)):
+                raise
+        return None
+
+
+DURABLE = """SELECT set_config('synchronous_commit', 'on', true)
+    WHERE current_setting('synchronous_commit') = 'off'"""
+"""What a server has confirmed and then loses would be lost here, for the checkpoint goes on."""
+
+_PATIENT = """SELECT set_config(name, wanted, false) FROM pg_settings JOIN (VALUES
+    ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3'),
+    ('tcp_user_timeout', '60000')) AS ours (name, wanted) USING (name)"""
+"""Of those that the server has."""
+
+_RESTORE = (
+    "restore the checkpoint and the database from copies of one moment, or start anew with an empty"
+    " checkpoint and an empty table"
+)
+
+
+def _of_a_table(error: EngineError) -> EngineError:
+    """The same where nothing can be set aside: rows of a tick are among others in the table."""
+    return EngineError(error.message, code=error.code, hint=_RESTORE)
+
+
+def _quoted_by_spark(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,1 @@
+"""Parquet in object stores, exactly once: an object per INSERT and tick."""

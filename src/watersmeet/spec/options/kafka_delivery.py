@@ -1,0 +1,210 @@
+"""How often records of a Kafka sink come, and what the client is told that sends them exactly once.
+
+At least once Spark's client sends them, which is Kafka's own, in Java. Exactly once librdkafka does, which
+calls most settings the same, some otherwise, and lacks some: these are translated, or refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.model import Sink
+from watersmeet.spec.secrets import guarded
+
+DELIVERY, CONTROL, BEGINS_AFTER, WAIT = "delivery", "control.topic", "begins_after_tick", "wait"
+ID_HEADER = "id.header"
+DELIVERY_OPTIONS = (DELIVERY, CONTROL, BEGINS_AFTER, WAIT, ID_HEADER)
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+DEFAULT_CONTROL = "_watersmeet_ticks"
+WAIT_S = 600
+"""How long brokers that do not answer are waited for, unless it is said otherwise."""
+TRANSACTION_TIMEOUT_MS = 60_000
+"""After so long a broker gives up a transaction of a client that is gone, unless it is said otherwise."""
+
+_CLIENT = "kafka."
+_WAIT = re.compile(r"([0-9]{1,9})\s*(s|seconds?|min|minutes?|h|hours?)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+_SAME = frozenset({
+    "acks", "batch.size", "bootstrap.servers", "client.dns.lookup", "client.id", "compression.type",
+    "connections.max.idle.ms", "delivery.timeout.ms", "enable.idempotence", "enable.metrics.push",
+    "linger.ms", "max.in.flight.requests.per.connection", "metadata.max.age.ms", "metadata.recovery.strategy",
+    "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms", "retry.backoff.max.ms",
+    "retry.backoff.ms", "sasl.kerberos.kinit.cmd", "sasl.kerberos.service.name", "sasl.mechanism",
+    "security.protocol", "socket.connection.setup.timeout.ms", "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm", "ssl.key.password", "ssl.keystore.location",
+    "ssl.keystore.password", "transaction.timeout.ms", "transactional.id",
+})  # fmt: skip
+"""Of the settings of Java's client those that librdkafka calls the same."""
+
+_RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.truststore.location": "ssl.ca.location",
+}
+_READ_HERE = frozenset({"sasl.jaas.config", "ssl.keystore.type", "ssl.truststore.type"})
+OF_LIBRDKAFKA = frozenset({
+    "message.max.bytes", "queue.buffering.max.kbytes", "queue.buffering.max.messages",
+    "sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret", "sasl.oauthbearer.method", "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.token.endpoint.url", "sasl.password", "sasl.username", "ssl.ca.location", "ssl.ca.pem",
+    "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem",
+})  # fmt: skip
+"""Its own, for which Java's client has no name."""
+
+_LOGIN = re.compile(r"""(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
+_BY_PASSWORD = re.compile(r"\.(PlainLoginModule|ScramLoginModule)\b")
+
+
+def is_exactly_once(options: Mapping[str, str]) -> bool:
+    """Whether records of a tick that is repeated come once."""
+    return _delivery(options) != AT_LEAST_ONCE
+
+
+def _delivery(options: Mapping[str, str]) -> str:
+    return options.get(DELIVERY, EXACTLY_ONCE).strip().lower().replace("_", "-").replace(" ", "-")
+
+
+def delivery_problems(sink: Sink) -> Iterator[SpecError]:
+    """What is wrong with these options of a Kafka sink."""
+    what, options = f'Kafka sink "{sink.name}"', sink.options
+    delivery = _delivery(options)
+    if delivery not in (EXACTLY_ONCE, AT_LEAST_ONCE):
+        yield _wrong(what, DELIVERY, options[DELIVERY], f"'{EXACTLY_ONCE}' or '{AT_LEAST_ONCE}'")
+        return
+    if delivery == AT_LEAST_ONCE:
+        for name in (CONTROL, BEGINS_AFTER, WAIT, *sorted(OF_LIBRDKAFKA)):
+            if name in options:
+                yield _wrong(what, name, "…", f"leave it out: it goes with '{DELIVERY}' = '{EXACTLY_ONCE}'")
+        for name in options:
+            if name.lower().removeprefix(_CLIENT) == "transactional.id":
+                hint = f"transactions go with '{DELIVERY}' = '{EXACTLY_ONCE}'"
+                yield _wrong(what, name, options[name], hint)
+        if not options.get(ID_HEADER, "id").strip():
+            yield _wrong(what, ID_HEADER, options[ID_HEADER], "the name of a header, such as 'row-id'")
+        return
+    if ID_HEADER in options:
+        hint = f"leave it out: rows come once; it goes with '{DELIVERY}' = '{AT_LEAST_ONCE}'"
+        yield _wrong(what, ID_HEADER, options[ID_HEADER], hint)
+    if _seconds(options.get(WAIT, "1 s")) is None:
+        yield _wrong(what, WAIT, options[WAIT], "a time such as '10 min'")
+    if not re.fullmatch("[0-9]{1,12}", options.get(BEGINS_AFTER, "0")):
+        hint = f"the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'"
+        yield _wrong(what, BEGINS_AFTER, options[BEGINS_AFTER], hint)
+    if CONTROL in options and (
+        not _TOPIC.fullmatch(options[CONTROL].strip()) or options[CONTROL].strip() == options.get("topic")
+    ):
+        yield _wrong(what, CONTROL, options[CONTROL], "a topic of its own: letters, digits, '.', '_' and '-'")
+    yield from _client_problems(what, options)
+
+
+def _client_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
+    otherwise = f"or '{DELIVERY}' = '{AT_LEAST_ONCE}', which goes by Kafka's client in Java"
+    client = _client(options)
+    for name, (written, value) in client.items():
+        if name == "acks" and value.strip() not in ("all", "-1", "0"):  # 0 is refused for all
+            yield _wrong(
+                what, written, value, f"exactly once all replicas acknowledge: leave it out, {otherwise}"
+            )
+        elif name == "enable.idempotence" and value.strip().lower() != "true":
+            yield _wrong(what, written, value, f"exactly once it is 'true': leave it out, {otherwise}")
+        elif name == "transaction.timeout.ms" and not re.fullmatch("[1-9][0-9]{2,8}", value.strip()):
+            yield _wrong(what, written, value, "milliseconds, such as '60000'")
+        elif name.endswith("store.type") and value.strip().upper() not in _STORES[name]:
+            types = " or ".join(_STORES[name])
+            yield _wrong(what, written, value, f"exactly once it can be {types}, {otherwise}")
+        elif name == "sasl.jaas.config" and not (
+            _BY_PASSWORD.search(value)
+            and {key for key, _ in _LOGIN.findall(value)} == {"username", "password"}
+        ):
+            yield SpecError(
+                f"{what}: exactly once it has no use for its '{written}'",
+                code="wrong-option",
+                hint="of PlainLoginModule and ScramLoginModule user and password are taken; else say"
+                " 'sasl.username' and 'sasl.password', or what librdkafka has for the mechanism",
+            )
+    if "ssl.truststore.location" in client and "ssl.truststore.type" not in client:
+        written, value = client["ssl.truststore.location"]
+        hint = f"say 'ssl.truststore.type' = 'PEM', which is the type that can be read, {otherwise}"
+        yield _wrong(what, written, value, hint)
+    if "ssl.keystore.location" in client and "ssl.keystore.type" not in client:
+        written, value = client["ssl.keystore.location"]
+        hint = f"say 'ssl.keystore.type' = 'PKCS12', which is the type that can be read, {otherwise}"
+        yield _wrong(what, written, value, hint)
+
+
+_STORES = {"ssl.keystore.type": ("PKCS12", "PEM"), "ssl.truststore.type": ("PEM",)}
+
+
+def lacking(name: str) -> str | None:
+    """What to do about a setting of Java's producer that librdkafka lacks; None: it has it."""
+    if name in _SAME or name in _RENAMED or name in _READ_HERE or name in OF_LIBRDKAFKA:
+        return None
+    instead = (
+        "records go where Java's client would put them"
+        if name.startswith("partitioner.")
+        else (near_names(name, sorted({*_SAME, *_RENAMED, *OF_LIBRDKAFKA})))
+    )
+    return (
+        f"exactly once goes by librdkafka, which does not have it ({instead}): leave it out, or say"
+        f" '{DELIVERY}' = '{AT_LEAST_ONCE}'"
+    )
+
+
+def client_settings(options: Mapping[str, str], ours: tuple[str, ...]) -> dict[str, str]:
+    """What librdkafka is told: the settings of a sink by its names. ``ours``: names of other options."""
+    settings: dict[str, str] = {}
+    for name, (_, value) in _client(options).items():
+        if name in ours or name in ("ssl.keystore.type", "ssl.truststore.type"):
+            continue
+        if name == "sasl.jaas.config":
+            for key, quoted in _LOGIN.findall(value):
+                plain = re.sub(r"\\(.)", r"\1", quoted[1:-1])
+                settings[f"sasl.{key}"] = guarded(f"sasl.{key}", plain)
+        elif name == "security.protocol":
+            settings[name] = value.strip().lower()
+        else:
+            settings[_RENAMED.get(name, name)] = value
+    return settings
+
+
+def id_header(options: Mapping[str, str]) -> str | None:
+    """The name of the header that has a row's id, by which a reader knows what came again; None: there is
+    none."""
+    return options[ID_HEADER].strip() if ID_HEADER in options else None
+
+
+def control_topic(options: Mapping[str, str]) -> str:
+    """The topic that says which ticks came."""
+    return options.get(CONTROL, DEFAULT_CONTROL).strip()
+
+
+def begins_after(options: Mapping[str, str]) -> int | None:
+    """Rows of ticks up to this one are elsewhere; None: it is not said."""
+    return int(options[BEGINS_AFTER]) if BEGINS_AFTER in options else None
+
+
+def wait_of(options: Mapping[str, str]) -> int:
+    """For how many seconds brokers that do not answer are waited for."""
+    return _seconds(options[WAIT]) or 0 if WAIT in options else WAIT_S
+
+
+def _client(options: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Of the client's settings by their plain names: as they are written, and the values."""
+    return {name.lower().removeprefix(_CLIENT): (name, value) for name, value in options.items()}
+
+
+def _seconds(written: str) -> int | None:
+    match = _WAIT.fullmatch(written.strip().lower())
+    return None if match is None else int(match[1]) * _SECONDS[match[2][0]]
+
+
+def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:
+    return SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)

@@ -1,0 +1,78 @@
+"""Which sinks of a job write to one target, as far as their options tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from urllib.parse import urlsplit
+
+from watersmeet.errors import SpecError
+from watersmeet.spec.model import Sink
+from watersmeet.spec.options import postgres
+from watersmeet.spec.options.files import local_path, path_of
+from watersmeet.spec.options.kafka import servers_in, topics_in
+from watersmeet.spec.options.lake import catalog_options, table_name
+from watersmeet.spec.options.stored_files import in_store, parts_in_store
+
+
+def shared_targets(sinks: Iterable[Sink]) -> Iterator[SpecError]:
+    """A problem for every sink, whose options are right, that writes to a target of one before it: tables,
+    and topics in which records go by a key. The one would take rows of the other away."""
+    named: dict[tuple[str, ...], str] = {}
+    stored: dict[str, tuple[str, ...]] = {}
+    for sink in sinks:
+        if sink.connector == "file" and in_store(path_of(sink.options)):
+            parts = parts_in_store(path_of(sink.options))
+            for other, taken in stored.items():
+                if other != sink.name and all(a == b for a, b in zip(parts, taken, strict=False)):
+                    yield SpecError(
+                        f'"{other}" and "{sink.name}" write to one place, {path_of(sink.options)}, or one '
+                        "beneath the other's",
+                        code="shared-place",
+                        hint="in an object store each file sink has a place of its own",
+                    )
+            stored[sink.name] = parts
+        for target, shown in _targets(sink):
+            other = named.setdefault((sink.connector, *target), sink.name)
+            if other != sink.name:
+                yield SpecError(
+                    f'"{other}" and "{sink.name}" write to one {shown}',
+                    code="shared-table",
+                    hint="declare one sink, or give each a target of its own",
+                )
+
+
+def _targets(sink: Sink) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What tells a target from others, and how it is called."""
+    if sink.connector == "postgres":
+        given = {name.lower(): str(value) for name, value in sink.options.items()}
+        parts, named = urlsplit(given["url"].strip()), postgres.table_of(sink.options)
+        place = f"{parts.hostname}:{parts.port or 5432}{parts.path}"
+        yield (place, named.schema or "", named.table), f"table, {given['table'].strip()}"
+    elif sink.connector == "delta":
+        path = path_of(sink.options)
+        yield (_plain_path(path),), f"table, {path}"
+    elif sink.connector == "iceberg":
+        table = table_name(sink.options)
+        yield (*_catalog(sink), table), f"table, {table}"
+    elif sink.traits.log and sink.primary_key:
+        for server in servers_in(sink.options):
+            for topic in topics_in(sink.options):
+                yield (server, topic), f"topic, {topic}, by keys"
+
+
+def _plain_path(path: str) -> str:
+    local = local_path(path)
+    if local is not None:
+        return os.path.realpath(local)
+    parts = urlsplit(path)
+    scheme = "s3" if parts.scheme == "s3a" else parts.scheme
+    return f"{scheme}://{parts.netloc}/{'/'.join(filter(None, parts.path.split('/')))}"
+
+
+def _catalog(sink: Sink) -> tuple[str, ...]:
+    """Where the catalog is; a warehouse tells those of one REST server apart."""
+    options = catalog_options(sink.options)
+    uri = options.get("uri", "").strip().rstrip("/")
+    warehouse = options.get("warehouse", "").strip().rstrip("/")
+    return options.get("name", "default"), uri, "" if uri and not uri.startswith("http") else warehouse

@@ -1,0 +1,69 @@
+"""A state copied from one store to another, as it was after one tick, and read back there.
+
+The job may be running meanwhile: a file that is gone when its turn comes belonged to a tick that is over, and
+the copy begins again with a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from watersmeet.errors import StateError
+from watersmeet.state.manifest import (
+    Manifest,
+    load,
+    load_newest,
+    manifest_name,
+    manifest_names,
+)
+from watersmeet.state.store import Store
+from watersmeet.state.whole import verify_files
+
+_ATTEMPTS = 8
+
+
+def copy_newest(source: Store, target: Store, on_begin: Callable[[Manifest], None]) -> Manifest:
+    """Copy the newest manifest and all that it names; the manifest last, once all of it was read back.
+
+    Args:
+        target: without a manifest; what an earlier, interrupted copy left there stays or is used.
+        on_begin: told of the manifest that is going to be copied, of each attempt.
+
+    Raises:
+        StateError: there is no state in ``source``, it is damaged, or there is one in ``target``.
+    """
+    if manifest_names(target):
+        raise StateError(
+            "there is a state already where this one was to be copied to",
+            code="not-empty",
+            hint="name an empty place",
+        )
+    for _ in range(_ATTEMPTS):
+        manifest = load_newest(source)
+        if manifest is None:
+            raise StateError("there is no state to copy: no tick was committed", code="no-state")
+        on_begin(manifest)
+        name = manifest_name(manifest.tick)
+        try:
+            sealed = bytes(source.read(name))
+            _copy_files(manifest, source, target)
+        except StateError:
+            if name in manifest_names(source)[-1:]:
+                raise
+            continue  # the job has gone on, and what was to be copied is gone
+        verify_files(manifest, target)
+        target.create(name, sealed)
+        return load(target, name)
+    raise StateError(
+        f"the job went on faster than its state could be copied, {_ATTEMPTS} times",
+        code="state-moves-on",
+        hint="keep more of its ticks (SET keep_ticks = 50), or stop it first: watersmeet stop --savepoint",
+    )
+
+
+def _copy_files(manifest: Manifest, source: Store, target: Store) -> None:
+    folders = {name.rpartition("/")[0] for name in manifest.files()}
+    there = {name for folder in folders for name in target.names(folder)}
+    with target.together():
+        for name in sorted(manifest.files() - there):
+            target.write(name, source.read(name))

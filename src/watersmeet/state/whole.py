@@ -1,0 +1,49 @@
+"""Whether all that a manifest names is there, and is what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from functools import partial
+
+from watersmeet.errors import StateError
+from watersmeet.state import file_lists, merged_from
+from watersmeet.state.manifest import Manifest
+from watersmeet.state.marks import stored_marks
+from watersmeet.state.run import verify_run
+from watersmeet.state.store import Store
+
+
+def verify_files(manifest: Manifest, store: Store) -> None:
+    """Read all that the manifest names. Raises: StateError when something is missing or damaged."""
+    for error in damage_in(manifest, store):
+        raise error
+
+
+def damage_in(manifest: Manifest, store: Store, whole: Container[str] = ()) -> Iterator[StateError]:
+    """What is missing or damaged of all that the manifest names, which is read, each file once. ``whole``:
+    names that were read before, and are not again."""
+    for name, check in _checks(manifest, store):
+        if name in whole:
+            continue
+        try:
+            check()
+        except StateError as error:
+            yield error
+
+
+def _checks(manifest: Manifest, store: Store) -> Iterator[tuple[str, Callable[[], object]]]:
+    for run in {live.run.name: live.run for live in manifest.runs()}.values():
+        yield run.name, partial(verify_run, store, run)
+    moved = {live.merged_from.file: live.merged_from for live in manifest.runs() if live.merged_from}
+    for merged in moved.values():
+        yield merged.file, partial(merged_from.verified, store, merged)
+    segments = {
+        (segment.file, segment.offset): segment
+        for live in manifest.runs()
+        for marks in live.marks.values()
+        for segment in marks
+    }
+    for segment in segments.values():
+        yield segment.file, partial(stored_marks, store, segment, verify=True)
+    for file_list in file_lists.lists_of(manifest.host):
+        yield file_list.name, partial(file_lists.verified, store, file_list)

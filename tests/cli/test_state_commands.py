@@ -1,0 +1,303 @@
+"""``watersmeet state ls, check, gc, copy, restore`` and ``stop``: without Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import watersmeet as package
+from watersmeet.engine.local import LocalJob
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.manifest import load_newest, manifest_names
+
+JOB = """
+CREATE TABLE a (k INT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in/a');
+CREATE TABLE b (k INT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in/b');
+CREATE TABLE out WITH ('connector' = 'file', 'path' = 'out');
+CREATE TABLE topic WITH ('connector' = 'kafka', 'bootstrap.servers' = 'x:1', 'topic' = 'y');
+INSERT INTO out SELECT a.k, a.t, b.t AS u FROM a LEFT JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 50;
+INSERT INTO topic SELECT a.k FROM a;
+"""
+
+
+class Ran:
+    """A job with a checkpoint directory, and what each of its ticks put out."""
+
+    def __init__(self, root: Path, keep: int) -> None:
+        self.keep, self.checkpoint = keep, Checkpoint(root / ".watersmeet" / "job")
+        with self.checkpoint.locked():
+            self.owner = self.checkpoint.owner()
+        (root / "job.sql").write_text(JOB)
+        (self.checkpoint.spark / "offsets").mkdir(parents=True)
+        self.out: dict[int, object] = {}
+
+    def opened(self, checkpoint: Checkpoint | None = None) -> LocalJob:
+        store = (checkpoint or self.checkpoint).store
+        job = LocalJob(package.plan_job(package.parse_job(JOB)), store)
+        job.driver.owner = self.owner
+        job.driver.kept = KeptTicks(store, self.keep)
+        return job
+
+    def run(self, until: int, checkpoint: Checkpoint | None = None) -> dict[int, object]:
+        job = self.opened(checkpoint)
+        out: dict[int, object] = {}
+        for tick in range(job.driver.tick + 1, until + 1):
+            rows = [({"k": n, "t": tick * 20 + n}, 1) for n in range(6)]
+            output = job.tick({"a": rows, "b": rows[tick % 3 :]}, clock_us=tick)
+            out[tick] = (output.rows, output.result.queries["out"].state)
+        return out
+
+    def files(self) -> list[Path]:
+        return sorted(self.checkpoint.state.glob("runs/*"))
+
+
+@pytest.fixture
+def ran(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = Ran(tmp_path, 5)
+    made.out = made.run(9)
+    return made
+
+
+def names(root: Path) -> set[str]:
+    return {str(file.relative_to(root)) for file in root.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("named", ["job.sql", ".watersmeet/job"])
+def test_ticks_are_listed(watersmeet, ran, named):
+    told = json.loads(watersmeet("state", "ls", named, "--json").out)
+    assert [tick["tick"] for tick in told] == [5, 6, 7, 8, 9]
+    manifest = load_newest(ran.checkpoint.store)
+    assert told[-1]["files"] == len({live.run.name for live in manifest.runs()}) > 0
+    assert told[-1]["rows"] == sum(ran.out[9][1].values()) > 0
+    assert "Ticks that are kept" in watersmeet("state", "ls", named).out
+
+
+def test_all_is_well(watersmeet, ran):
+    found = watersmeet("state", "check", "job.sql")
+    assert (found.status, found.err) == (0, "")
+    assert "checked 5 ticks" in found.out
+    assert "as it was written" in found.out
+
+
+@pytest.mark.parametrize("how", ["missing", "flipped", "manifest", "older manifest", "job"])
+def test_damage_is_found_and_all_of_it(watersmeet, ran, how):
+    needed = sorted(load_newest(ran.checkpoint.store).files())
+    damaged = [ran.checkpoint.state / name for name in needed if name.startswith("runs/")][:2]
+    if how == "manifest":
+        damaged = [ran.checkpoint.state / manifest_names(ran.checkpoint.store)[-1]]
+    if how == "older manifest":
+        damaged = [ran.checkpoint.state / manifest_names(ran.checkpoint.store)[0]]
+    if how == "job":
+        damaged = [ran.checkpoint.root / "job"]
+    for file in damaged:
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.chmod(0o600)
+        file.unlink() if how == "missing" else file.write_bytes(content)
+    found = watersmeet("state", "check", "job.sql")
+    assert (found.status, found.err) == (1, "")
+    for file in damaged:
+        assert file.name in found.out
+    assert "as it was written" not in found.out
+
+
+def test_orphans_go_and_nothing_else(watersmeet, ran):
+    before = names(ran.checkpoint.root)
+    for name in ("runs/orphan.arrow", "marks/orphan", "work/3-x"):
+        ran.checkpoint.store.write(name, b"x")
+    found = watersmeet("state", "check", "job.sql")
+    assert (found.status, "3 files that no kept tick names" in found.out) == (0, True)
+    assert watersmeet("state", "gc", "job.sql").out == "removed 3 files\n"
+    assert names(ran.checkpoint.root) == before
+    assert ran.run(12) == untouched(ran, 12)
+
+
+def untouched(ran, until):
+    """What a job puts out after tick 9 that never had anything done to its state."""
+    out = ran.run(until, Checkpoint(ran.checkpoint.root.parent / "untouched"))
+    return {tick: rows for tick, rows in out.items() if tick > 9}
+
+
+def test_what_an_interrupted_tick_left_is_not_garbage(watersmeet, ran):
+    ran.checkpoint.store.write("work/10-x-00.json", b"x")
+    refused = watersmeet("state", "gc", "job.sql")
+    assert (refused.status, "tick 10 was interrupted" in refused.err) == (2, True)
+    assert (ran.checkpoint.state / "work" / "10-x-00.json").exists()
+
+
+def test_nothing_is_changed_while_the_job_runs(watersmeet, ran):
+    before = names(ran.checkpoint.root)
+    with ran.checkpoint.locked():
+        for command in (["gc", "job.sql"], ["restore", "job.sql", "--tick", "7", "--yes"]):
+            refused = watersmeet("state", *command)
+            assert (refused.status, "another run of the job" in refused.err) == (2, True)
+    assert names(ran.checkpoint.root) == before
+
+
+def test_a_copy_goes_on_as_the_original(watersmeet, ran):
+    found = watersmeet("state", "copy", "job.sql", "copies/one")
+    assert (found.status, found.err) == (0, "")
+    assert "copied tick 9" in found.out
+    copied = Checkpoint("copies/one")
+    assert copied.owner() == ran.owner
+    assert load_newest(copied.store) == load_newest(ran.checkpoint.store)
+    assert watersmeet("state", "check", "copies/one").status == 0
+    assert ran.run(12, copied) == ran.run(12) == untouched(ran, 12)
+    refused = watersmeet("state", "copy", "job.sql", "copies/one")
+    assert (refused.status, "is not empty" in refused.err) == (2, True)
+
+
+def test_a_copy_of_a_damaged_state_is_none(watersmeet, ran):
+    ran.files()[-1].unlink()
+    refused = watersmeet("state", "copy", "job.sql", "copy")
+    assert (refused.status, "is missing" in refused.err) == (2, True)
+    assert manifest_names(Checkpoint("copy").store) == []
+
+
+def test_a_running_job_can_be_copied(watersmeet, ran):
+    """It deletes files while they are copied; what comes out is one of its ticks, whole."""
+    ran.keep = 2
+    goes_on = threading.Event()
+
+    def run():
+        tick = 9
+        while not goes_on.is_set():
+            tick += 1
+            ran.run(tick)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        for number in range(10):
+            found = watersmeet("state", "copy", ".watersmeet/job", f"copy{number}")
+            assert found.status == 0, found.err
+            assert watersmeet("state", "check", f"copy{number}").status == 0
+            assert watersmeet("state", "check", ".watersmeet/job").status == 0
+    finally:
+        goes_on.set()
+        thread.join()
+    ticks = [load_newest(Checkpoint(f"copy{number}").store).tick for number in range(10)]
+    assert ticks == sorted(ticks)
+    assert ticks[-1] > ticks[0]
+
+
+@pytest.mark.parametrize("tick", [5, 7, 8])
+def test_going_back_makes_the_same_ticks_again(watersmeet, ran, tick):
+    ran.checkpoint.intend(Intent(10, 1, False))
+    found = watersmeet("state", "restore", "job.sql", "--tick", tick, "--yes")
+    assert (found.status, found.err) == (0, "")
+    assert 'sink "out" (file): run once with --set-aside-newer-parts' in found.out
+    assert 'sink "topic" (kafka): it has the rows of later ticks: restore it to the same moment' in found.out
+    assert not ran.checkpoint.spark.exists()
+    assert ran.checkpoint.intent() is None
+    assert watersmeet("state", "check", "job.sql").status == 0
+    assert ran.run(9) == {number: out for number, out in ran.out.items() if number > tick}
+
+
+def test_going_back_is_asked_for(watersmeet, ran):
+    before = names(ran.checkpoint.root)
+    refused = watersmeet("state", "restore", "job.sql", "--tick", "7")
+    assert (refused.status, "nobody can be asked" in refused.err) == (2, True)
+    for tick, why in (("3", "is not kept"), ("9", "is that of tick 9 already"), ("10", "is not kept")):
+        refused = watersmeet("state", "restore", "job.sql", "--tick", tick, "--yes")
+        assert (refused.status, why in refused.err) == (2, True)
+    assert names(ran.checkpoint.root) == before
+
+
+def test_one_does_not_go_back_to_what_is_damaged(watersmeet, ran):
+    gone = next(n for n in manifest_names(ran.checkpoint.store) if n.endswith("7.json"))
+    only = package.state.manifest.load(ran.checkpoint.store, gone).files()
+    newest = load_newest(ran.checkpoint.store).files()
+    (ran.checkpoint.state / sorted(only - newest)[0]).unlink()
+    refused = watersmeet("state", "restore", "job.sql", "--tick", "7", "--yes")
+    assert (refused.status, "is missing" in refused.err) == (2, True)
+    assert load_newest(ran.checkpoint.store).tick == 9
+    assert ran.checkpoint.spark.exists()
+
+
+def test_stop_asks_the_run_that_holds_the_directory(watersmeet, ran):
+    entered, done = threading.Event(), []
+
+    def run():
+        with ran.checkpoint.locked():
+            ran.checkpoint.forget_stop()
+            entered.set()
+            assert not ran.checkpoint.stop_asked()
+            while not ran.checkpoint.stop_asked():
+                time.sleep(0.01)
+            ran.run(10)
+            done.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    entered.wait()
+    found = watersmeet("stop", "job.sql", "--savepoint", "saved")
+    thread.join()
+    assert (found.status, found.err, done) == (0, "", [True])
+    assert found.out.startswith("stopped\ncopied tick 10")
+    assert not ran.checkpoint.stop_asked()
+    assert load_newest(Checkpoint("saved").store).tick == 10
+
+
+def test_a_request_is_of_one_run_alone(ran):
+    """A supervisor starts the next run at once: it goes on."""
+    other = Checkpoint(ran.checkpoint.root)
+    with ran.checkpoint.locked():
+        run = other.holder()
+        assert run is not None
+        other.ask_to_stop(run)
+        ran.checkpoint.forget_stop()  # as at the start of a run: asked in between is asked
+        assert ran.checkpoint.stop_asked()
+    assert other.holder() is None
+    with other.locked():
+        assert not other.stop_asked()
+        other.forget_stop()
+        assert not (ran.checkpoint.root / "stop").exists()
+
+
+def test_looking_who_holds_a_directory_stops_no_run_that_begins(ran):
+    stop = threading.Event()
+
+    def look():
+        while not stop.is_set():
+            ran.checkpoint.holder()
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(30):
+            with Checkpoint(ran.checkpoint.root).locked():
+                pass
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_stop_of_what_does_not_run(watersmeet, ran):
+    found = watersmeet("stop", "job.sql")
+    assert (found.status, "no run holds" in found.out) == (0, True)
+    with ran.checkpoint.locked():
+        refused = watersmeet("stop", "job.sql", "--timeout", "0.2")
+    assert (refused.status, "did not stop" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command", ["ls x.sql", "check nothing.sql", "gc x", "copy job.sql to", "restore job.sql --tick 1 --yes"]
+)
+def test_no_state_is_an_error(watersmeet, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    Path("job.sql").write_text(JOB)
+    Path("x.sql").write_text(JOB)
+    found = watersmeet("state", *command.split())
+    assert found.status == 2
+    assert "Traceback" not in found.err
+    assert not Path("to/state/manifests").exists() or not list(Path("to/state/manifests").iterdir())
+    assert not Path(".watersmeet").exists()

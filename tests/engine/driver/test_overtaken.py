@@ -1,0 +1,63 @@
+"""A run that another one has overtaken says so; what is really missing, or restored, is told as it is."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.state.test_manifest import manifest
+from watersmeet.engine.driver.settling.overtaken import unless_overtaken
+from watersmeet.errors import EngineError, StateError
+from watersmeet.sinks.part_mark import Resumed, newer_parts
+from watersmeet.state.damage import missing
+from watersmeet.state.manifest import commit
+from watersmeet.state.store import MemoryStore
+
+BEFORE, NOW = 3, 5
+
+
+def driver(own, store):
+    return SimpleNamespace(store=store, manifest=own)
+
+
+def ahead():
+    with pytest.raises(EngineError) as raised:
+        newer_parts("out", "lake", [("q", NOW)], ["q"], lambda *_: None, Resumed(BEFORE))
+    return raised.value
+
+
+@pytest.mark.parametrize("error", [ahead(), missing("runs/x")], ids=lambda error: error.code)
+def test_the_run_that_slept_while_another_went_on_is_told_of_that(error):
+    store = MemoryStore()
+    own = commit(store, manifest(BEFORE))
+    assert unless_overtaken(error, driver(own, store)) is error
+    commit(store, manifest(BEFORE + 1))
+    for begins_at in (own, None):
+        told = unless_overtaken(error, driver(begins_at, store))
+        assert isinstance(told, StateError)
+        assert told.code == "state-fenced"
+        assert "restore" not in f"{told.message} {told.hint}"
+
+
+def test_a_manifest_of_the_same_tick_by_another_run_is_seen():
+    store = MemoryStore()
+    own = commit(store, manifest(BEFORE))
+    other = own.model_copy(update={"writer": "another"})
+    assert unless_overtaken(ahead(), driver(other, store)).code == "state-fenced"
+
+
+def test_what_is_no_such_error_or_cannot_be_looked_into_stays():
+    store, lost = MemoryStore(), missing("runs/x")
+    assert unless_overtaken(lost, None) is lost
+    assert unless_overtaken(lost, driver(None, store)) is lost
+    own = commit(store, manifest(BEFORE))
+    commit(store, manifest(NOW))
+    for other in (ValueError("x"), EngineError("x", code="sink-behind")):
+        assert unless_overtaken(other, driver(own, store)) is other
+
+    def away(folder):
+        raise StateError("away", code="store-away")
+
+    store.names = away
+    assert unless_overtaken(lost, driver(own, store)) is lost

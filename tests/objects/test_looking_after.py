@@ -1,0 +1,102 @@
+"""`watersmeet state …` of a job whose state is in an object store, and copies into one and out of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import watersmeet as package
+from tests.cli.test_state_commands import JOB
+from watersmeet.cli.main import main
+from watersmeet.engine.local import LocalJob
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.objects.setting import store_of
+from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.manifest import load_newest, manifest_names
+
+
+class Ran:
+    def __init__(self, folder, endpoint, bucket):
+        self.settings = {
+            "state_store": f"s3://{bucket}/job",
+            "state_store_endpoint": endpoint,
+            "state_store_allow_http": "true",
+        }
+        sets = "".join(f"SET {name} = '{value}';\n" for name, value in self.settings.items())
+        (folder / "job.sql").write_text(sets + JOB)
+        self.checkpoint = self.at(f"s3://{bucket}/job", folder / ".watersmeet" / "job")
+        with self.checkpoint.locked():
+            self.owner = self.checkpoint.owner()
+        self.out = self.run(7)
+
+    def at(self, url, folder):
+        return Checkpoint(folder, store_of({**self.settings, "state_store": url, "state_cache": "none"}))
+
+    def run(self, until, checkpoint=None):
+        store = (checkpoint or self.checkpoint).store
+        job = LocalJob(package.plan_job(package.parse_job(JOB)), store)
+        job.driver.owner = self.owner
+        job.driver.kept = KeptTicks(store, 4)
+        out = {}
+        for tick in range(job.driver.tick + 1, until + 1):
+            rows = [({"k": n, "t": tick * 20 + n}, 1) for n in range(6)]
+            out[tick] = job.tick({"a": rows, "b": rows[tick % 3 :]}, clock_us=tick).rows
+        job.driver.kept.settle()
+        return out
+
+
+@pytest.fixture
+def ran(tmp_path, monkeypatch, endpoint, bucket):
+    monkeypatch.chdir(tmp_path)
+    return Ran(tmp_path, endpoint, bucket)
+
+
+def command(*words):
+    return main([str(word) for word in words])
+
+
+def test_it_is_listed_and_checked(ran, capsys):
+    assert command("state", "ls", "job.sql", "--json") == 0
+    assert [tick["tick"] for tick in json.loads(capsys.readouterr().out)] == [4, 5, 6, 7]
+    assert command("state", "check", "job.sql") == 0
+    run = sorted(load_newest(ran.checkpoint.store).files())[0]
+    ran.checkpoint.store.delete(run)
+    capsys.readouterr()
+    assert command("state", "check", "job.sql") == 1
+    assert run in capsys.readouterr().out
+
+
+def test_it_is_not_swept_for_nobody_knows_whether_a_run_goes_on(ran, capsys):
+    ran.checkpoint.store.write("runs/of-a-tick", b"x")
+    assert command("state", "gc", "job.sql") == 2
+    assert "cannot tell whether a run goes on" in capsys.readouterr().err
+    assert ran.checkpoint.store.has("runs/of-a-tick")
+
+
+def test_copies_go_on_as_the_original_would(ran, capsys, bucket):
+    """Into a directory, and into another store."""
+    assert command("state", "copy", "job.sql", "copy") == 0
+    assert command("state", "copy", "job.sql", f"s3://{bucket}/other") == 0
+    assert "copied tick 7" in capsys.readouterr().out
+    expected = ran.run(10)
+    for checkpoint in (
+        Checkpoint("copy"),
+        ran.at(f"s3://{bucket}/other", "scratch"),
+    ):
+        assert checkpoint.owner() == ran.owner
+        assert ran.run(10, checkpoint) == expected
+    for place in ("copy", f"s3://{bucket}/other"):
+        assert command("state", "copy", "job.sql", place) == 2
+        assert "is not empty" in capsys.readouterr().err
+
+
+def test_it_goes_back(ran, capsys):
+    ran.checkpoint.intend(Intent(8, 1, False))
+    ran.checkpoint.intend(Intent(6, 1, False))
+    assert command("state", "restore", "job.sql", "--tick", "5", "--yes") == 0
+    assert "a run that goes on elsewhere cannot commit" in capsys.readouterr().out
+    assert [ran.checkpoint.intent(tick) for tick in (6, 8)] == [None, None]
+    assert [name[-6:-5] for name in manifest_names(ran.checkpoint.store)] == ["4", "5"]
+    assert ran.run(7) == {tick: out for tick, out in ran.out.items() if tick > 5}
+    assert command("state", "check", "job.sql") == 0

@@ -1,0 +1,113 @@
+"""Bugs, each put into the package while a simulation looks for it: what does not see them proves nothing.
+
+The first three are those by which protocols like this one mostly fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation.table import SimulatedTable
+from tests.simulation.world import World
+from watersmeet.engine.driver.settling import ending
+from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
+from watersmeet.errors import StateError
+from watersmeet.sinks.lake.commits import Commit, Seen
+from watersmeet.sinks.lake.lake_sink import LakeSink
+from watersmeet.state import manifest as manifests
+
+
+@contextmanager
+def commit_before_publish() -> Iterator[None]:
+    """The manifest is created, and then the sink shows the rows."""
+
+    def end_tick(driver: Any, staged: Any, attempt: str, *, host: Any, told: Any) -> Any:
+        result = driver.conclude()
+        identity = driver.identify(told)
+        driver.commit(host, [insert for _, insert in staged])
+        for sink, insert in staged:
+            sink.publish(insert, result.tick, attempt, identity)
+        return result
+
+    with patch.object(ending, "end_tick", end_tick):
+        yield
+
+
+@contextmanager
+def mark_after_commit() -> Iterator[None]:
+    """The table takes the rows in one step, and the tick they are of in the next."""
+
+    def append(self: Any, files: Sequence[Mapping[str, Any]], commit: Commit) -> None:
+        named = [str(file["path"]) for file in files]
+        self._commit("append", lambda: self._server.named.extend(named))
+        self._ask("mark", lambda: self._mark(commit))
+
+    with patch.object(SimulatedTable, "append", append):
+        yield
+
+
+@contextmanager
+def stale_attempt_accepted() -> Iterator[None]:
+    """What is staged of a tick is published, whichever attempt of a task wrote it."""
+    take = LakeSink.take_parts
+
+    def take_parts(self: Any, insert: str, tick: int, attempt: str, parts: Any) -> None:
+        take(self, insert, tick, attempt, parts)
+        told = {str(part["path"]): part for part in parts}
+        others = [path for path in self._files(insert, tick) if path not in told]
+        for path in others if parts else []:
+            self._staged[insert, tick, attempt].append({**parts[0], "path": path, "rows": 0})
+
+    with patch.object(LakeSink, "take_parts", take_parts):
+        yield
+
+
+@contextmanager
+def fences_ignored() -> Iterator[None]:
+    """Of two drivers none is told of the other: not by the manifest, not by what a tick begins with, not by
+    the table. (With one of these fences alone nothing is lost: the next one holds.)"""
+    begin, look = StoredJob.begin, SimulatedTable.look
+
+    def commit(store: Any, manifest: Any) -> Any:
+        assert World.current is not None
+        name, number = manifests.manifest_name(manifest.tick), World.current.points
+        stored = manifest.model_copy(update={"writer": f"{number:032x}"})
+        store.create(name, manifests.sealed(name, stored.model_dump_json()))
+        return stored
+
+    def begun(self: Any, tick: int, record: Any, follows: str = "") -> None:
+        with suppress(StateError):
+            begin(self, tick, record, follows)
+
+    def seen(self: Any, writer: Any) -> Seen:
+        there = look(self, writer)
+        return Seen(there.last, None)
+
+    with (
+        patch("watersmeet.engine.driver.driver.commit", commit),
+        patch.object(StoredJob, "begin", begun),
+        patch.object(LakeSink, "_begin", lambda *_, **__: None),
+        patch.object(SimulatedTable, "look", seen),
+        patch("watersmeet.sinks.lake.commits.check_before", lambda *_: None),
+        patch("watersmeet.sinks.lake.lake_sink.check_before", lambda *_: None),
+    ):
+        yield
+
+
+@contextmanager
+def beginning_forgotten() -> Iterator[None]:
+    """A tick that is repeated is made of whatever there is to be read by then."""
+    with patch.object(StoredJob, "begin", lambda *_: None):
+        yield
+
+
+PLANTED: dict[str, Callable[[], Any]] = {
+    "commit before publish": commit_before_publish,
+    "mark after commit": mark_after_commit,
+    "stale attempt accepted": stale_attempt_accepted,
+    "fences ignored": fences_ignored,
+    "beginning forgotten": beginning_forgotten,
+}

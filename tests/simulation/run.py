@@ -1,0 +1,186 @@
+"""A run of a job in a world, step by step as `engine.spark.job.query.JobRun` does it: what is left of Spark
+is that tasks run somewhere, more than once perhaps."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from tests.simulation.jobs import QUERIES, Log, plan_for
+from tests.simulation.world import Fiber, Killed, Process, Threads, World
+from tests.support.columns import column
+from tests.support.sinking import stage
+from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.driver.settling import ending
+from watersmeet.engine.driver.settling.overtaken import unless_overtaken
+from watersmeet.engine.local import LocalJob
+from watersmeet.engine.local.evaluate import near_borders
+from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
+from watersmeet.errors import WatersmeetError
+from watersmeet.names import SHOWN_DIFF, SHOWN_TICK
+from watersmeet.objects.store import ObjectStore
+from watersmeet.sinks.base import Sink
+from watersmeet.sinks.part_mark import Resumed
+
+Result = TypeVar("Result")
+
+SETTINGS = "settings"
+QUERY = "q"
+_TOLD = ("batch", "offsets", "clock_us", "end")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """How often things go wrong with tasks."""
+
+    twice: float = 0.0
+    killed: float = 0.0
+
+
+class Attempts:
+    """Tasks on other machines: they may be killed, run twice, or go on when all is over."""
+
+    def __init__(self, world: World, trouble: Trouble) -> None:
+        self._world, self._trouble = world, trouble
+
+    def run(self, task: Callable[..., Result], *arguments: Any) -> Result:
+        draw, trouble = self._world.random, self._trouble
+        while draw.random() < trouble.killed:
+            self._spawn(task, arguments, crash_at=draw.randrange(1, 6))
+        if draw.random() >= trouble.twice:
+            return task(*arguments)
+        self._world.counts["tasks run twice"] += 1
+        other = self._spawn(task, arguments, sleeps={draw.randrange(1, 6): draw.choice([0.001, 0.1, 5, 60])})
+        own = _sent(task)(*_sent(arguments))
+        if other.done and other.error is None and not other.killed and draw.random() < 0.5:
+            return other.result()
+        return own
+
+    def _spawn(self, task: Any, arguments: Any, crash_at: int | None = None, **of: Any) -> Fiber:
+        task, arguments = _sent((task, arguments))
+        return self._world.spawn(Process("task", crash_at, **of), lambda: task(*arguments))
+
+
+def _sent(value: Any) -> Any:
+    """As it comes to another machine."""
+    return pickle.loads(pickle.dumps(value))
+
+
+@dataclass
+class Run:
+    """One run of the job, until its input has ended. ``logs``: what there is to be read. ``sink``: its own.
+    ``draw``: by which it decides what to read. ``near``: hashes of keys are next to the borders of tasks."""
+
+    world: World
+    query: str
+    store: ObjectStore
+    sink: Sink
+    logs: Mapping[str, Log]
+    trouble: Trouble
+    draw: random.Random
+    near: bool = False
+    job: Any = None
+
+    def execute(self) -> bool:
+        """Raises: WatersmeetError. Whether the input has ended."""
+        try:
+            return self._execute()
+        except WatersmeetError as error:
+            raise unless_overtaken(error, None if self.job is None else self.job.driver) from None
+
+    def _execute(self) -> bool:
+        plan, draw = plan_for(self.query), self.draw
+        stored = StoredJob(self.store)
+        attempts = Attempts(self.world, self.trouble)
+        job = LocalJob(
+            plan,
+            self.store,
+            partitions=draw.randrange(1, 4),
+            placing=near_borders if self.near else None,
+            clock_us=self.world.now_us,
+            tasks=attempts,
+        )
+        self.job, driver = job, job.driver
+        manifest = driver.manifest
+        if manifest is not None and manifest.finished:
+            return True
+        follows = "" if manifest is None else manifest.writer
+        record = stored.begun(driver.tick + 1, follows)
+        driver.settings = SETTINGS
+        if record is not None:
+            driver.repeat()
+        driver.owner = stored.owner(None if manifest is None else manifest.owner)
+        self.sink.prepare([column(name, "BIGINT") for name in columns_of(self.query)], driver.owner)
+        parts = {} if manifest is None else {n: (p.tick, p.identity) for n, p in manifest.parts.items()}
+        self.sink.resume([QUERY], Resumed(driver.tick, record is not None, parts))
+        while True:
+            before = driver.manifest
+            record = record or self._planned({} if before is None else before.host)
+            self._tick(stored, record, "" if before is None else before.writer)
+            if record["end"]:
+                driver.kept.close()
+                self.sink.close()
+                return True
+            record = None
+            job.partitions = draw.randrange(1, 4)
+
+    def _planned(self, host: Mapping[str, Any]) -> dict[str, Any]:
+        """What the next tick reads; the input ends when all is read."""
+        ends = json.loads(host["offsets"]) if host else {"l": [0, 0], "r": [0, 0]}
+        offsets = {}
+        for side, (_, begin) in ends.items():
+            offsets[side] = [begin, min(len(self.logs[side].rows), begin + self.draw.randrange(7))]
+        is_over = all(end == len(self.logs[side].rows) for side, (_, end) in ends.items())
+        return {
+            "batch": host["batch"] + 1 if host else 0,
+            "offsets": json.dumps(offsets),
+            "clock_us": self.world.now_us,
+            "end": is_over,
+        }
+
+    def _tick(self, stored: StoredJob, record: dict[str, Any], follows: str) -> None:
+        job, tick = self.job, self.job.driver.tick + 1
+        remembered = Threads().submit(stored.begin, tick, record, follows)
+        if self.draw.random() < 0.5:
+            remembered.result()
+        offsets = json.loads(record["offsets"])
+        rows = {side: self.logs[side].rows[begin:end] for side, (begin, end) in offsets.items()}
+        host = {name: record[name] for name in _TOLD}
+        told = {"offsets": record["offsets"], "settings": SETTINGS}
+        columns = columns_of(self.query)
+        nothing = pa.schema([(name, pa.int64()) for name in columns]).empty_table()
+
+        def put_out(start: TickStart, outputs: Mapping[str, tuple[list[str], pa.Table]]) -> TickResult:
+            self.world.point("before it is staged")
+            try:
+                names, table = outputs.get(QUERY, (list(columns), nothing))
+                stage(self.sink, QUERY, start, names, table, job.partitions, job._tasks.run)
+            except Killed:
+                raise
+            except BaseException:
+                self.sink.discard(start.attempt)
+                raise
+            self.world.point("staged")
+            return ending.end_tick(job.driver, [(self.sink, QUERY)], start.attempt, host=host, told=told)
+
+        job.tick(
+            rows,
+            clock_us=record["clock_us"],
+            end=record["end"],
+            check=remembered.result,
+            put_out=put_out,
+        )
+        self.world.counts["ticks"] += 1
+        self.world.point("ticked")
+
+
+def columns_of(query: str) -> tuple[str, ...]:
+    """Of its result, all BIGINT."""
+    return (*QUERIES[query].columns, *((SHOWN_DIFF, SHOWN_TICK) if QUERIES[query].changes else ()))

@@ -1,0 +1,255 @@
+"""A schedule: all runs of a job from its first row to the end of its input, by one seed, and whether what
+came out is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyarrow import parquet
+
+from tests.simulation.bucket import Bucket, Network, place_of
+from tests.simulation.determinism import simulated
+from tests.simulation.jobs import QUERIES, Log, expected, on_time
+from tests.simulation.run import QUERY, Run, Trouble
+from tests.simulation.table import AwayError, SimulatedLakeSink, TableServer
+from tests.simulation.world import SECOND_US, Fiber, Process, StuckError, World
+from watersmeet.errors import WatersmeetError
+from watersmeet.objects.store import ObjectStore
+from watersmeet.sinks.base import Sink
+from watersmeet.sinks.files import FileSink
+from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.state.manifest import is_manifest, load_newest
+from watersmeet.state.sealed import unsealed
+from watersmeet.state.whole import verify_files
+
+OF_OTHERS = frozenset({"state-fenced", "sink-taken"})
+"""So a run may end that others were at work beside, or whose requests came late."""
+OF_SERVICES = frozenset({"store-away", "sink-failed"})
+"""So a run may end when services are away, or fail."""
+
+MOST_RUNS = 7
+"""Then one runs alone, and nothing goes wrong any more."""
+
+_POINTS = 150
+"""Of a run, about."""
+
+
+class WrongError(AssertionError):
+    """What came out of a schedule is not what had to."""
+
+
+@dataclass
+class Outcome:
+    """Of a schedule. ``wrong``: what is; None: nothing. ``digest``: of all that happened."""
+
+    seed: int
+    counts: Counter[str]
+    digest: str
+    points: int
+    wrong: str | None = None
+    ended: Counter[str] = field(default_factory=Counter)
+
+
+def play(seed: int, *, log: Callable[[str], None] | None = None) -> Outcome:
+    """Play the schedule of this seed."""
+    with simulated(seed) as world:
+        world.log = log
+        schedule = _Schedule(world, seed)
+        wrong = None
+        try:
+            schedule.play()
+        except (WrongError, StuckError) as error:
+            wrong = str(error)
+        finally:
+            schedule.clean_up()
+        return Outcome(seed, world.counts, world.digest, world.points, wrong, schedule.ended)
+
+
+class _Schedule:
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        draw = self.draw = random.Random(f"schedule {seed}")
+        self.query = draw.choice(list(QUERIES))
+        self.logs = {side: Log(draw, side, QUERIES[self.query].changes) for side in "lr"}
+        self.folder = _folder() if draw.random() < 0.2 else None
+        self.network = Network(world, draw.choice([0, 0, 0.01, 0.05]))
+        self.server = TableServer(self.network)
+        self.bucket = Bucket()
+        self.store_place = place_of(self.bucket, self.network)
+        self.trouble = draw.choice([Trouble(), Trouble(0.1, 0.05), Trouble(0.4, 0.2)])
+        self.crashes = draw.choice([0.3, 0.7, 0.95])
+        self.sleepers = 0.0 if self.folder else draw.choice([0, 0.3, 0.7])
+        self.near = draw.random() < 0.2
+        self.ended: Counter[str] = Counter()
+        self.unexpected: list[str] = []
+        self.finished = False
+        self.runs: list[Process] = []
+        self.overlapped: set[str] = set()
+        world.note(f"{self.query} into {'files' if self.folder else 'a table'}, {self.trouble}")
+
+    def play(self) -> None:
+        self.world.run(Process("supervisor"), self._supervise)
+        if self.world.counts["deadlocks"]:
+            raise WrongError("all wait for each other")
+        self.check()
+
+    def _supervise(self) -> None:
+        world, draw = self.world, self.draw
+        for _ in range(MOST_RUNS):
+            if self.finished:
+                break
+            process = self._process()
+            fiber = world.spawn(process, partial(self._run, process))
+            if draw.random() < 0.05 and self.network.rate:
+                self.network.away_until_us = world.now_us + draw.choice([20, 200]) * SECOND_US
+            self._await(process, fiber)
+        world.sleep(draw.choice([0, 1, 400]))  # who slept may come back
+        for fiber in list(world.fibers):
+            if fiber.process.name.startswith("run"):
+                fiber.process.die()
+        self.network.rate = self.network.away_until_us = 0
+        self.trouble, self.crashes, self.sleepers = Trouble(), 0.0, 0.0
+        last = Process("run alone")
+        fiber = world.spawn(last, partial(self._run, last))
+        world.wait(lambda: fiber.done)
+        if not self.finished:
+            self.unexpected.append(f"a run alone did not come to the end: {fiber.error!r}")
+        world.wait(lambda: all(f.process.name == "supervisor" for f in world.fibers))
+
+    def _process(self) -> Process:
+        draw = self.draw
+        crash_at = draw.randrange(1, _POINTS) if draw.random() < self.crashes else None
+        sleeps = {}
+        if draw.random() < self.sleepers:
+            sleeps = {draw.randrange(1, _POINTS): draw.choice([0.01, 1, 10, 300]) for _ in range(2)}
+        self.world.counts["runs"] += 1
+        return Process(f"run{self.world.counts['runs']}", crash_at, sleeps)
+
+    def _await(self, process: Process, fiber: Fiber) -> None:
+        """Until the run has ended, or another one begins beside it."""
+        world = self.world
+        if self.folder is None and self.draw.random() < self.sleepers:
+            world.wait(lambda: fiber.done or process.asleep)
+            if not fiber.done:
+                world.counts["takeovers"] += 1
+            return
+        world.wait(lambda: fiber.done)
+
+    def _run(self, process: Process) -> None:
+        """One run, to its end, and how it ended."""
+        self.runs = [other for other in self.runs if not other.dead]
+        if self.runs:
+            self.overlapped |= {process.name, *(other.name for other in self.runs)}
+        self.runs.append(process)
+        sink = self._sink(process)
+        run = Run(
+            self.world, self.query, ObjectStore(self.store_place), sink, self.logs, self.trouble,
+            random.Random(self.draw.random()), self.near,
+        )  # fmt: skip
+        try:
+            self.finished |= run.execute()
+            self.ended["finished"] += 1
+        except WatersmeetError as error:
+            self.ended[error.code] += 1
+            self.world.note(f"ended: {error.code} {error.message}")
+            if process.name == "run alone":
+                raise
+            if not self._may_end(process, error.code):
+                self.unexpected.append(f"{process.name} ended by {error.code}: {error.message}")
+        except AwayError:
+            self.ended["files-away"] += 1
+            if not self._faults():
+                self.unexpected.append(f"{process.name}: the files were away, and nothing failed")
+        except Exception as error:
+            self.unexpected.append(f"{process.name}: {type(error).__name__}: {error}")
+            raise
+        finally:
+            process.die()
+
+    def _may_end(self, process: Process, code: str) -> bool:
+        """Whether something was done to the run by which it may end so."""
+        if code in OF_OTHERS:
+            return process.name in self.overlapped or self.world.counts["fault: late"] > 0
+        return code in OF_SERVICES and self._faults() > 0
+
+    def _faults(self) -> int:
+        return sum(count for name, count in self.world.counts.items() if name.startswith("fault: "))
+
+    def _sink(self, process: Process) -> Sink:
+        if self.folder is None:
+            return SimulatedLakeSink(SinkSpec("out", "delta", {"path": "lake"}), self.server)
+        sink = FileSink(SinkSpec("out", "file", {"path": str(self.folder / "out")}))
+        process.on_death.append(sink.close)  # the lock goes with the process
+        return sink
+
+    def check(self) -> None:
+        """Raises: WrongError."""
+        if self.unexpected:
+            raise WrongError("; ".join(self.unexpected))
+        store = ObjectStore(self.store_place)
+        manifest = load_newest(store)
+        if manifest is None or not manifest.finished:
+            raise WrongError("the job is not at its end")
+        verify_files(manifest, store)
+        cuts = {side: self._cuts(side) for side in "lr"}
+        for side, parts in cuts.items():
+            ends = [0, *(end for _, end in parts)]
+            if [begin for begin, _ in parts] != ends[:-1] or ends[-1] != len(self.logs[side].rows):
+                raise WrongError(f"{side} was read in the parts {parts}")
+        wanted = expected(self.query, self.logs, cuts)
+        got = self._result()
+        if got != wanted:
+            raise WrongError(
+                f"{self.query}: lost {dict(wanted - got)}, too many {dict(got - wanted)}, cut at {cuts}"
+            )
+        account = manifest.queries[QUERY].account
+        for alias, side in (("l", "l"), ("r", "r"), ("s", "r")):
+            late = on_time(self.logs[side], cuts[side])[1]
+            if alias in account and account[alias].get("late", 0) != late:
+                raise WrongError(f"{late} rows of {alias} were late, and {account[alias]} were counted")
+
+    def _cuts(self, side: str) -> list[tuple[int, int]]:
+        """In which parts a source was read, as the first manifest of each tick says."""
+        ticks = sorted(filter(is_manifest, self.bucket.created))
+        hosts = [json.loads(unsealed(name, self.bucket.created[name]))["host"] for name in ticks]
+        return [tuple(json.loads(host["offsets"])[side]) for host in hosts]
+
+    def _result(self) -> Counter[tuple[Any, ...]]:
+        if self.folder is None:
+            gone = sorted(set(self.server.named) - self.server.files.keys())
+            if gone:
+                raise WrongError(f"the table has files that are gone: {gone}")
+            rows = self.server.rows()
+        else:
+            rows = [
+                tuple(row.values())
+                for file in sorted((self.folder / "out").glob("*/*.parquet"))
+                if file.parent.name[0] != "_"
+                for row in parquet.read_table(file, partitioning=None).to_pylist()
+            ]
+        if not QUERIES[self.query].changes:
+            return Counter(rows)
+        total: Counter[tuple[Any, ...]] = Counter()
+        for *row, diff, _ in rows:
+            total[tuple(row)] += diff
+        return Counter({row: count for row, count in total.items() if count})
+
+    def clean_up(self) -> None:
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _folder() -> Path:
+    """In memory, where there is such a place."""
+    memory = "/dev/shm"
+    return Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None))

@@ -1,0 +1,86 @@
+"""Simulated schedules come out right, the same seed is the same schedule, and planted bugs are seen.
+
+``make simulate`` plays ten times as many.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.simulation.__main__ import summary, told
+from tests.simulation.planted import PLANTED
+from tests.simulation.schedule import play
+from tests.simulation.world import Worker
+
+SHARES, SCHEDULES = 8, 250
+"""Together 2,000 schedules in CI."""
+
+WITHIN = {
+    "commit before publish": 60,
+    "mark after commit": 300,
+    "stale attempt accepted": 60,
+    "fences ignored": 800,
+    "beginning forgotten": 200,
+}
+"""So many schedules show a planted bug."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _threads():
+    yield
+    Worker.end_all()
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("share", range(SHARES))
+def test_whatever_fails_rows_come_out_once(seed, share):
+    first, counts, ended = seed * SHARES + share * SCHEDULES, Counter[str](), Counter[str]()
+    gc.disable()
+    try:
+        for number in range(first, first + SCHEDULES):
+            outcome = play(number)
+            counts += outcome.counts
+            ended += outcome.ended
+            assert outcome.wrong is None, told(outcome)
+    finally:
+        gc.enable()
+    print(summary(SCHEDULES, counts, ended, 0))
+    assert counts["crashes"] > SCHEDULES
+    assert counts["takeovers"] > SCHEDULES / 10
+    assert counts["tasks run twice"] > SCHEDULES
+    faults = {name for name in counts if name.startswith("fault: ")}
+    assert len(faults) == 6, faults
+    assert {"state-fenced", "sink-taken"} <= ended.keys()
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_seen(name):
+    with PLANTED[name]():
+        seen = next((seed for seed in range(WITHIN[name]) if play(seed).wrong), None)
+    assert seen is not None, f"{name}: not within {WITHIN[name]} schedules"
+
+
+def test_a_seed_says_all_that_happens():
+    """In processes with other hashes of texts, too, and whatever was played before."""
+    code = (
+        "import os, sys; from tests.simulation.schedule import play\n"
+        "print(*(play(int(seed)).digest for seed in sys.argv[1:]), flush=True); os._exit(0)"
+    )
+
+    def digests(*seeds: int, hashes: str) -> list[str]:
+        environment = os.environ | {"PYTHONHASHSEED": hashes, "PYTHONPATH": f"{REPOSITORY}/src:{REPOSITORY}"}
+        command = [sys.executable, "-c", code, *map(str, seeds)]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+        return ran.stdout.split()
+
+    seeds = range(3, 15)
+    one, other = digests(*seeds, hashes="1"), digests(*reversed(seeds), hashes="2")
+    assert one == other[::-1]
+    assert len(set(one)) == len(seeds)

@@ -1,0 +1,420 @@
+"""A Kafka sink that is exactly once, without Spark, on a real broker: repeats, other runs, refusals."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from tests.sinks.kafka_frames import COLUMNS, identity_of, prepared, sink_of, stage, stopping_at
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.sinks.kafka.client import library
+from watersmeet.sinks.kafka.records import Records
+from watersmeet.sinks.part_mark import Resumed
+from watersmeet.spec.model import Sink
+from watersmeet.spec.options.kafka import SINK_OURS
+from watersmeet.spec.options.kafka_delivery import client_settings
+from watersmeet.spec.options.names import sink_option_problems
+from watersmeet.spec.secrets import public
+
+real = pytest.mark.kafka
+ROWS = [(f"k{n}", None if n == 3 else f"v{n}") for n in range(8)]
+
+
+@pytest.fixture
+def topic(kafka_broker, request):
+    name = request.node.name.replace("[", "-").replace("]", "")
+    kafka_broker.create_topic(name, partitions=2)
+    return name
+
+
+@pytest.fixture
+def made(kafka_broker, topic, tmp_path):
+    """Makes sinks of a run each, and closes them."""
+    sinks = []
+
+    def make(owner="the job", *, begins=True, **options):
+        sink = sink_of(kafka_broker.bootstrap_servers, topic, **options)
+        sinks.append(sink)
+        return prepared(sink, tmp_path / "files", owner, begins=begins)
+
+    yield make
+    for sink in sinks:
+        sink.close()
+
+
+def publish(sink, tick, rows=ROWS, partitions=2, identity=None):
+    attempt = stage(sink, tick, rows, partitions)
+    sink.check("q", tick, identity or identity_of(tick))
+    return sink.publish("q", tick, attempt, identity or identity_of(tick))
+
+
+def refused(call):
+    with pytest.raises(EngineError) as raised:
+        call()
+    assert raised.value.hint
+    return raised.value
+
+
+def held(broker, topic):
+    return Counter((key, value) for _, key, value in broker.consume_all(topic))
+
+
+def times(count):
+    texts = [(key.encode(), None if value is None else value.encode()) for key, value in ROWS]
+    return Counter(dict.fromkeys(texts, count))
+
+
+@real
+def test_a_tick_that_is_repeated_comes_once_whatever_the_tasks(kafka_broker, topic, made, tmp_path):
+    sink = made()
+    assert not sink.has_part("q", 1)
+    assert publish(sink, 1, partitions=1)
+    assert sink.has_part("q", 1)
+    assert publish(sink, 1, partitions=5), "in the same run"
+    assert not publish(sink, 2, rows=[])
+    again = made()
+    assert again.has_part("q", 1, "the job")
+    again.resume(["q"], Resumed(0, True, {}))
+    # Of another number of tasks, and to the last digit not the same rows: what was published counts.
+    assert publish(again, 1, rows=ROWS[:5], partitions=3)
+    assert held(kafka_broker, topic) == times(1)
+    assert publish(again, 2)
+    assert held(kafka_broker, topic) == times(2)
+    error = refused(lambda: publish(again, 2, identity={"rows": "others"}))
+    assert error.code == "sink-of-another-tick"
+    assert "other rows" in error.message
+    assert held(kafka_broker, topic) == times(2)
+
+
+@real
+def test_staged_rows_go_with_the_tick(topic, made, tmp_path):
+    sink = made()
+    attempt = stage(sink, 1, ROWS, 3)
+    told = sink._staged[attempt, "q", 1]
+    assert all((tmp_path / "files" / name).stat().st_size for name, _ in told)
+    sink.publish("q", 1, attempt, identity_of(1))
+    assert not any((tmp_path / "files" / name).exists() for name, _ in told)
+    attempt = stage(sink, 2, ROWS, 3)
+    told = sink._staged[attempt, "q", 2]
+    sink.discard(attempt)
+    assert not any((tmp_path / "files" / name).exists() for name, _ in told)
+    assert refused(lambda: sink.publish("q", 2, attempt, identity_of(2))).code == "staged-rows-gone"
+
+
+@real
+@pytest.mark.parametrize("point", ["half-sent", "sent", "marked"])
+def test_an_attempt_that_wakes_up_after_its_repeat_sends_no_more(kafka_broker, topic, made, point):
+    """It slept within its transaction, while another run repeated the tick."""
+    slept = []
+
+    def sleep():
+        slept.append(point)
+        other = made()
+        other.resume(["q"], Resumed(0, True, {}))
+        assert publish(other, 1)
+        assert held(kafka_broker, topic) == times(1), "the open transaction is aborted: readers go on"
+        assert publish(other, 2)
+
+    zombie = made()
+    end = stopping_at(point, f"{topic}-ticks", 4, lambda: not slept and zombie_is_at_work, sleep)
+    zombie_is_at_work = False
+    try:
+        zombie._producing.close()  # its next producer is one that stops
+        zombie_is_at_work = True
+        error = refused(lambda: publish(zombie, 1))
+    finally:
+        end()
+    assert slept
+    assert error.code == "sink-taken"
+    assert held(kafka_broker, topic) == times(2)
+
+
+@real
+def test_what_another_run_commits_until_the_last_moment_counts(kafka_broker, topic, made):
+    """It commits as the repeat begins, right before it is fenced: the mark is read behind that."""
+    first, committed = made(), []
+    end = stopping_at(
+        "initialising", "", 0, lambda: not committed, lambda: committed.append(publish(first, 1))
+    )
+    try:
+        second = made()
+    finally:
+        end()
+    assert committed == [True]
+    second.resume(["q"], Resumed(0, True, {}))
+    assert publish(second, 1)
+    assert held(kafka_broker, topic) == times(1)
+
+
+@real
+def test_a_run_that_was_overtaken_before_it_began_its_transaction(kafka_broker, topic, made):
+    first, second = made(), made()
+    assert refused(lambda: publish(first, 1)).code == "sink-taken"
+    assert publish(second, 1)
+    assert refused(lambda: publish(first, 1)).code == "sink-taken"
+    assert publish(second, 2), "what the first one tried does not stop the other"
+    assert held(kafka_broker, topic) == times(2)
+
+
+@real
+def test_a_run_by_another_transactional_id_is_fenced_as_well(kafka_broker, topic, made):
+    first = made(**{"transactional.id": "one"})
+    slept = []
+
+    def sleep():
+        slept.append(1)
+        assert publish(made(**{"transactional.id": "two"}), 1)
+
+    publish(first, 0, rows=[])
+    first._producing.close()
+    end = stopping_at("sent", f"{topic}-ticks", 4, lambda: not slept, sleep)
+    try:
+        assert refused(lambda: publish(first, 1)).code == "sink-taken"
+    finally:
+        end()
+    assert held(kafka_broker, topic) == times(1)
+
+
+@real
+def test_what_the_checkpoint_and_the_topic_know_must_fit(kafka_broker, topic, made):
+    sink = made()
+    for tick in (1, 2, 3):
+        publish(sink, tick)
+    known = {"q": (3, identity_of(3))}
+    made().resume(["q"], Resumed(3, False, known))
+    made().resume(["q"], Resumed(2, True, {"q": (2, identity_of(2))}))
+    ahead = refused(lambda: made().resume(["q"], Resumed(2, False, {"q": (2, identity_of(2))})))
+    assert ahead.code == "sink-ahead"
+    assert "'begins_after_tick' = '2'" in ahead.hint
+    other = refused(lambda: made().resume(["q"], Resumed(3, False, {"q": (3, {"rows": "x"})})))
+    assert other.code == "sink-of-another-history"
+    assert (
+        refused(lambda: made().resume(["q"], Resumed(9, False, {"q": (9, identity_of(9))}))).code
+        == "sink-behind"
+    )
+    made("another job").resume(["q"], Resumed(0))
+    # The control topic is lost.
+    kafka_broker.delete_topic(f"{topic}-ticks")
+    behind = refused(lambda: made(begins=False).resume(["q"], Resumed(3, False, known)))
+    assert (behind.code, "'begins_after_tick' = '3'" in behind.hint) == ("sink-behind", True)
+    kafka_broker.delete_topic(f"{topic}-ticks")
+    began = refused(lambda: made(begins=False).resume(["q"], Resumed(0, True, {})))
+    assert (began.code, "tick 1, which was begun" in began.message) == ("sink-behind", True)
+    again = refused(lambda: made(begins=False).resume(["q"], Resumed(0, True, {})))
+    assert again.code == "sink-behind", "a run that was refused is none by which it could be told"
+    assert sink_of(kafka_broker.bootstrap_servers, topic).has_part("q", 4, "the job")
+    for tick in ("2", "3"):  # quiet ticks came after the last one with rows, and the next was begun
+        asked = sink_of(kafka_broker.bootstrap_servers, topic, begins_after_tick=tick)
+        assert asked.has_part("q", 4, "the job") == (tick == "2")
+    known = {"q": (2, identity_of(2))}
+    quiet = refused(lambda: made(begins=False).resume(["q"], Resumed(3, True, known)))
+    assert "'begins_after_tick' = '3'" in quiet.hint
+    early = refused(lambda: made(begins=False, begins_after_tick="2").resume(["q"], Resumed(3, True, known)))
+    assert (early.code, "tick 4, which was begun" in early.message) == ("sink-behind", True)
+    told = made(begins=False, begins_after_tick="3")
+    told.resume(["q"], Resumed(3, True, known))
+    publish(told, 4)
+    assert held(kafka_broker, topic) == times(4)
+
+
+@real
+def test_nobody_knows_of_a_control_topic_without_a_run(kafka_broker, topic, tmp_path):
+    assert sink_of(kafka_broker.bootstrap_servers, topic).has_part("q", 1, "another job"), "nor is it there"
+    sink = sink_of(kafka_broker.bootstrap_servers, topic)
+    prepared(sink, tmp_path, "another job")
+    sink.close()
+    asked = sink_of(kafka_broker.bootstrap_servers, topic)
+    assert asked.has_part("q", 1, "the job"), "there may be one"
+    assert not asked.has_part("q", 1, "another job")
+    assert not sink_of(kafka_broker.bootstrap_servers, topic, begins_after_tick="0").has_part(
+        "q", 1, "the job"
+    )
+
+
+@real
+def test_marks_outlive_what_compaction_takes(kafka_broker, topic, made):
+    """The control topic is compacted, and the last mark of each key is read behind many others."""
+    sink = made()
+    for tick in range(1, 40):
+        publish(sink, tick, rows=ROWS[:1])
+    policy = kafka_broker.config_of(f"{topic}-ticks")
+    assert policy["cleanup.policy"] == "compact"
+    records = kafka_broker.consume_all(f"{topic}-ticks")
+    assert len({key for _, key, _ in records}) == 2, "of the run and of its INSERT"
+    again = made()
+    again.resume(["q"], Resumed(39, False, {"q": (39, identity_of(39))}))
+    assert publish(again, 39)
+    assert len(kafka_broker.consume_all(topic)) == 39
+
+
+@real
+def test_a_control_topic_that_forgets_is_refused(kafka_broker, topic, made):
+    kafka_broker.create_topic("forgetful")
+    error = refused(lambda: made(**{"control.topic": "forgetful"}))
+    assert error.code == "control-topic"
+    assert "cleanup.policy is delete" in error.message
+
+
+@real
+def test_what_brokers_refuse_is_said_and_the_tick_is_not_there(kafka_broker, topic, made):
+    sink = made()
+    error = refused(lambda: publish(sink, 1, rows=[*ROWS, ("big", "x" * 2_000_000)]))
+    assert (error.code, "too large" in error.message) == ("sink-refused", True)
+    assert "'max.request.size'" in error.hint
+    assert held(kafka_broker, topic) == Counter()
+    assert publish(sink, 1), "and what fits goes on"
+    assert held(kafka_broker, topic) == times(1)
+    missing = refused(lambda: made(topic="not-there"))
+    assert (missing.code, 'there is no topic "not-there"' in missing.message) == ("topic-missing", True)
+    slow = refused(lambda: made(**{"transaction.timeout.ms": "90000000"}))
+    assert (slow.code, "transaction.max.timeout.ms" in slow.hint) == ("sink-refused", True)
+    with pytest.raises(SpecError, match=r"ssl\.ca\.location") as wrong:
+        made(
+            **{
+                "security.protocol": "SSL",
+                "ssl.ca.location": "/no/where.pem",
+                "ssl.key.password": "topsecret",
+            }
+        )
+    assert "topsecret" not in str(wrong.value)
+
+
+@real
+def test_brokers_that_are_not_there_are_said(tmp_path):
+    sink = sink_of("127.0.0.1:9", "x", wait="1 s")
+    began = time.monotonic()
+    error = refused(lambda: prepared(sink, tmp_path))
+    assert error.code == "sink-unreachable"
+    assert "refused" in error.message
+    assert time.monotonic() - began < 45
+
+
+@real
+def test_an_open_transaction_of_others_in_the_control_topic_is_waited_for(
+    kafka_broker, topic, made, tmp_path
+):
+    """Its mark may be of a tick that is committed behind it: readers of committed records stop before it."""
+    sink = made()
+    publish(sink, 1)
+    other = made("another job")
+    got = []
+
+    def meanwhile():
+        reader = threading.Thread(target=lambda: got.append(made().has_part("q", 1)))
+        reader.start()
+        reader.join(1.5)
+        assert not got
+        threads.append(reader)
+
+    threads: list[threading.Thread] = []
+    other._producing.close()
+    end = stopping_at(
+        "marked", f"{topic}-ticks", 4, lambda: not threads and not got, lambda: (end(), meanwhile())
+    )
+    publish(other, 1)
+    threads[0].join(30)
+    assert got == [True]
+
+
+def options_of(**options):
+    return Sink("a", "kafka", {"topic": "x", "bootstrap.servers": "x:1", **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"delivery": "twice"}, "'exactly-once' or 'at-least-once'"),
+        ({"delivery": "at-least-once", "wait": "1 s"}, "leave it out"),
+        ({"delivery": "at-least-once", "transactional.id": "x"}, "'exactly-once'"),
+        ({"id.header": "row-id"}, "'at-least-once'"),
+        ({"delivery": "at-least-once", "id.header": ""}, "'row-id'"),
+        ({"wait": "soon"}, "'10 min'"),
+        ({"begins_after_tick": "-1"}, "'begins_after_tick' = '5'"),
+        ({"control.topic": "x"}, "a topic of its own"),
+        ({"control.topic": "a b"}, "letters"),
+        ({"acks": "1"}, "'at-least-once'"),
+        ({"enable.idempotence": "false"}, "'true'"),
+        ({"transaction.timeout.ms": "a minute"}, "'60000'"),
+        ({"partitioner.class": "x"}, "Java's client would put them"),
+        ({"max.block.ms": "1"}, "'at-least-once'"),
+        ({"ssl.truststore.location": "t.jks"}, "'ssl.truststore.type' = 'PEM'"),
+        ({"ssl.truststore.location": "t.jks", "ssl.truststore.type": "JKS"}, "PEM"),
+        ({"ssl.keystore.location": "k.p12"}, "'ssl.keystore.type' = 'PKCS12'"),
+        ({"sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"}, "'sasl.username'"),
+        ({"sasl.usrname": "x"}, "sasl.username"),
+        ({"ssl.ca.locatoin": "x"}, "ssl.ca.location"),
+    ],
+)
+def test_options_are_checked_before_anything_starts(options, hint):
+    (refused,) = sink_option_problems(options_of(**options))
+    assert hint in refused.hint
+    assert 'Kafka sink "a"' in refused.message
+
+
+def test_settings_are_those_of_the_library():
+    jaas = (
+        """org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="a\\"b";"""
+    )
+    sink = options_of(**{
+        "kafka.security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas,
+        "ssl.truststore.type": "PEM", "ssl.truststore.location": "ca.pem", "max.request.size": "5",
+        "delivery": "exactly_once", "control.topic": "c", "key": "k", "kafka.my.own": "1",
+    })  # fmt: skip
+    assert sink_option_problems(sink) == []
+    settings = client_settings(sink.options, SINK_OURS)
+    assert settings == {
+        "bootstrap.servers": "x:1", "security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "me", "sasl.password": 'a"b', "ssl.ca.location": "ca.pem", "message.max.bytes": "5",
+        "my.own": "1",
+    }  # fmt: skip
+    assert 'a"b' not in repr(settings)
+    for name in ("sasl.password", "ssl.keystore.key", "ssl.key.pem", "sasl.oauthbearer.client.secret"):
+        assert public(name, "x") == "***"
+
+
+def test_prepare_without_an_owner_asks_no_broker():
+    sink = sink_of("127.0.0.1:9", "x")
+    sink.prepare(COLUMNS)
+    assert isinstance(sink._records, Records)
+    assert json.dumps(dict(sink.secrets)) == "{}"
+
+
+@real
+@pytest.mark.parametrize("records", range(8, 13))
+def test_the_mark_waits_for_room_as_well(kafka_broker, topic, made, records):
+    sink = made(**{"queue.buffering.max.messages": "10", "linger.ms": "100"})
+    assert publish(sink, 1, rows=[(f"k{n}", "v") for n in range(records)], partitions=1)
+    assert held(kafka_broker, topic).total() == records
+
+
+@real
+def test_a_record_that_the_client_cannot_hold_is_refused(topic, made):
+    sink = made(**{"queue.buffering.max.kbytes": "1"})
+    publish(sink, 1, rows=[("k", "small")])
+    assert "may hold" in refused(lambda: publish(sink, 2, rows=[("k", "x" * 5_000)])).message
+
+
+@real
+def test_what_the_client_said_long_ago_stops_nothing(kafka_broker, topic, made):
+    from confluent_kafka import KafkaError
+
+    sink = made()
+    sink._client._heard(KafkaError(KafkaError._AUTHENTICATION))
+    slept = threading.Event()
+
+    def fail():
+        slept.set()
+        raise library().KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    end = stopping_at("marked", f"{topic}-ticks", 4, lambda: not slept.is_set(), fail)
+    try:
+        sink._producing.close()
+        publish(sink, 1)
+    finally:
+        end()
+    assert slept.is_set()
+    assert held(kafka_broker, topic) == times(1)

@@ -1,0 +1,87 @@
+"""A job whose state is kept here in every format that was ever written, and what it puts out.
+
+python -m tests.state.formats.kept    writes the state in today's format, if there is none of it yet
+"""
+
+from __future__ import annotations
+
+import random
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import watersmeet
+from watersmeet.engine.local import LocalJob
+from watersmeet.state.manifest import load_newest
+from watersmeet.state.migrations import STATE_VERSION
+from watersmeet.state.store import MemoryStore, Store
+
+FOLDER = Path(__file__).parent
+KEPT_TICKS, ALL_TICKS = 14, 22
+JOB = (FOLDER / "job.sql").read_text()
+
+
+def rows_of(tick: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
+    """The tick's rows per source: seeded by its number, with NULLs, ties, late rows, wide texts."""
+    rng = random.Random(tick)
+    rows: dict[str, list[tuple[dict[str, Any], int]]] = {}
+    for name in ("a", "b", "c"):
+        rows[name] = [
+            (
+                {
+                    "k": rng.choice([None, 1, 2, 3, 4]),
+                    "v": rng.choice([None, "", "ä" * rng.randrange(20), f"{name}{tick}"]),
+                    "t": tick * 3 + rng.randrange(-6, 6),
+                },
+                1,
+            )
+            for _ in range(rng.randrange(8))
+        ]
+    for name in ("x", "y"):
+        rows[name] = [
+            ({"k": rng.randrange(6), "g": rng.choice([None, 0, 1, 2, 3]), "op": rng.choice("IIID")}, 1)
+            for _ in range(rng.randrange(4))
+        ]
+    return rows
+
+
+def opened(store: Store) -> LocalJob:
+    return LocalJob(watersmeet.plan_job(watersmeet.parse_job(JOB)), store)
+
+
+def run(job: LocalJob, until: int) -> list[dict[str, list[str]]]:
+    """What each of the next ticks puts out, per query, sorted."""
+    out = []
+    for tick in range(job.driver.tick + 1, until + 1):
+        rows = job.tick(rows_of(tick), clock_us=tick).rows
+        out.append({name: sorted(map(repr, of_query)) for name, of_query in rows.items()})
+    return out
+
+
+def kept(version: int) -> Path:
+    return FOLDER / f"{version}.zip"
+
+
+def unpacked(version: int, store: Store) -> None:
+    with zipfile.ZipFile(kept(version)) as file:
+        for name in file.namelist():
+            store.write(name, file.read(name))
+
+
+def main() -> None:
+    if kept(STATE_VERSION).exists():
+        raise SystemExit(
+            f"{kept(STATE_VERSION)} is there: states of a format that was written stay as they are"
+        )
+    store = MemoryStore()
+    run(opened(store), KEPT_TICKS)
+    manifest = load_newest(store)
+    assert manifest is not None
+    names = sorted(manifest.files()) + store.names("manifests")[-1:]
+    with zipfile.ZipFile(kept(STATE_VERSION), "w", zipfile.ZIP_DEFLATED) as file:
+        for name in names:
+            file.writestr(name, bytes(store.read(name)))
+
+
+if __name__ == "__main__":
+    main()

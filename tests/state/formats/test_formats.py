@@ -1,0 +1,82 @@
+"""States that earlier versions wrote, and one that a migration is planted for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.state.formats.kept import ALL_TICKS, FOLDER, KEPT_TICKS, kept, opened, run, unpacked
+from watersmeet.errors import StateError
+from watersmeet.state import migrations
+from watersmeet.state.manifest import load_newest, manifest_name
+from watersmeet.state.migrations import STATE_VERSION, migrated
+from watersmeet.state.sealed import sealed, unsealed
+from watersmeet.state.store import MemoryStore
+
+VERSIONS = sorted(int(file.stem) for file in FOLDER.glob("*.zip"))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    """What the job puts out in the ticks after those whose state is kept."""
+    return run(opened(MemoryStore()), ALL_TICKS)[KEPT_TICKS:]
+
+
+def test_all_formats_are_kept():
+    oldest = min(migrations.STEPS, default=STATE_VERSION)
+    assert list(range(oldest, STATE_VERSION + 1)) == VERSIONS, "python -m tests.state.formats.kept"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_job_goes_on_from_what_was_kept(version, uninterrupted):
+    store = MemoryStore()
+    unpacked(version, store)
+    job = opened(store)
+    assert job.driver.tick == KEPT_TICKS
+    assert run(job, ALL_TICKS) == uninterrupted
+    assert any(any(tick.values()) for tick in uninterrupted)
+
+
+def test_what_is_kept_has_rows_of_every_kind():
+    store = MemoryStore()
+    unpacked(VERSIONS[-1], store)
+    manifest = load_newest(store)
+    nodes = [node for query in manifest.queries.values() for node in query.nodes]
+    rows = [kept.stored for node in nodes for kept in node.arrangements.values()]
+    assert sum(count > 0 for count in rows) >= 12
+    assert any(live.marks for live in manifest.runs())
+    assert any(live.released for live in manifest.runs())
+    assert kept(VERSIONS[-1]).stat().st_size < 200_000
+
+
+def test_a_migration_is_gone_through(monkeypatch, uninterrupted):
+    """One of a format 7 that had another name for something."""
+    store = MemoryStore()
+    unpacked(STATE_VERSION, store)
+    name = manifest_name(KEPT_TICKS)
+    text = unsealed(name, bytes(store.read(name))).decode()
+    old = text.replace(f'"state_version":{STATE_VERSION}', '"state_version":7')
+    old = old.replace('"fingerprints":', '"prints":', 1)
+    store.delete(name)
+    store.create(name, sealed(name, old))
+    with pytest.raises(StateError) as refused:
+        load_newest(store)
+    assert refused.value.code == "state-version"
+
+    def renamed(manifest):
+        return {("fingerprints" if key == "prints" else key): value for key, value in manifest.items()}
+
+    monkeypatch.setattr(migrations.migrated, "__defaults__", ({7: renamed},))
+    assert run(opened(store), ALL_TICKS) == uninterrupted
+
+
+def test_steps_are_taken_in_order():
+    steps = {n: lambda manifest, n=n: {**manifest, "steps": [*manifest["steps"], n]} for n in (5, 6, 7)}
+    found = migrated({"state_version": 5, "steps": []}, steps)
+    assert found == {"state_version": STATE_VERSION, "steps": [5, 6, 7]}
+    for version, why in ((4, "reads formats 5 to 8"), (9, "newer version")):
+        with pytest.raises(StateError) as refused:
+            migrated({"state_version": version, "steps": []}, steps)
+        assert why in f"{refused.value.message} {refused.value.hint}"
+    assert json.loads(json.dumps(migrated({"x": 1}))) == {"x": 1}

@@ -1,0 +1,62 @@
+"""Which manifests stay, and with them all that they name, whatever was asked for when they were written."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.state.test_manifest import live, manifest
+from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.manifest import commit, load, manifest_name, manifest_names
+from watersmeet.state.store import MemoryStore
+
+
+def history(seed, ticks=40):
+    """Manifests whose runs come, stay for a while and go."""
+    rng = random.Random(seed)
+    runs = []
+    for tick in range(1, ticks + 1):
+        runs = [name for name in runs if rng.random() < 0.8]
+        runs += [f"runs/{tick}-{n}" for n in range(rng.randrange(3))]
+        yield manifest(tick, *(live(name) for name in runs))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("count", [2, 3, 7, 100])
+def test_kept_are_the_newest_ones_with_all_that_they_name(seed, count):
+    """Over restarts, too, of which each begins with what the last one left."""
+    rng, store, kept, before = random.Random(seed), MemoryStore(), None, []
+    for each in history(seed):
+        for name in each.files() - set(store.names("runs")):
+            store.write(name, b"x")
+        store.write(f"runs/attempt-{each.tick}", b"of an attempt that never committed")
+        each = commit(store, each)
+        before.append(each)
+        if kept is None or rng.random() < 0.3:
+            kept = KeptTicks(store, count)
+        assert kept.commit(each) == 0
+        assert manifest_names(store) == [manifest_name(m.tick) for m in before[-count:]]
+        assert set(store.names("runs")) == set().union(*(m.files() for m in before[-count:]))
+        assert [load(store, name) for name in manifest_names(store)] == before[-count:]
+
+
+def test_fewer_are_kept_once_fewer_are_asked_for_and_more_as_they_come():
+    store, counts = MemoryStore(), []
+    for each, count in zip(history(1, 12), [5] * 6 + [2] * 2 + [4] * 4, strict=True):
+        commit(store, each)
+        KeptTicks(store, count).commit(each)
+        counts.append(len(manifest_names(store)))
+    assert counts == [1, 2, 3, 4, 5, 5, 2, 2, 3, 4, 4, 4]
+
+
+def test_one_that_cannot_be_read_is_not_kept():
+    store = MemoryStore()
+    for each in history(2, 3):
+        commit(store, each)
+    store.delete(manifest_name(2))
+    store.create(manifest_name(2), b"damaged")
+    last = list(history(2, 4))[-1]
+    commit(store, last)
+    KeptTicks(store, 3).commit(last)
+    assert manifest_names(store) == [manifest_name(3), manifest_name(4)]
