@@ -28,7 +28,7 @@ from watersmeet.objects.setting import store_of
 from watersmeet.objects.tables_store import TablesStore
 from watersmeet.state.behind import EVERY, tick_of
 from watersmeet.state.kept_ticks import KeptTicks
-from watersmeet.state.manifest import Manifest, commit, load_newest, manifest_name, manifest_names
+from watersmeet.state.manifest import BEGUN, Manifest, commit, load_newest, manifest_name, manifest_names
 from watersmeet.state.store import LocalStore
 
 pytestmark = pytest.mark.postgres
@@ -297,9 +297,11 @@ def test_copies_go_on_as_the_original_would(ran, capsys, postgres, tmp_path, mon
 
 def test_it_goes_back(ran, capsys):
     ran.checkpoint.intend(Intent(8, 1, False))
-    ran.checkpoint.intend(Intent(6, 1, False))
+    left = f"{BEGUN}/{6:012d}.json"  # as a kill leaves it, between the manifest and its removal
+    ran.checkpoint.store.create(left, b'{"clock_us": 1, "end": false}')
     assert command("state", "restore", "job.sql", "--tick", "5", "--yes") == 0
     assert "a run that goes on elsewhere cannot commit" in capsys.readouterr().out
     assert [ran.checkpoint.intent(tick) for tick in (6, 8)] == [None, None]
+    assert not ran.checkpoint.store.has(left)
     assert ran.run(7) == {tick: out for tick, out in ran.out.items() if tick > 5}
     assert command("state", "check", "job.sql") == 0

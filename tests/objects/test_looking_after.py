@@ -13,7 +13,7 @@ from watersmeet.engine.local import LocalJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.objects.setting import store_of
 from watersmeet.state.kept_ticks import KeptTicks
-from watersmeet.state.manifest import load_newest, manifest_names
+from watersmeet.state.manifest import BEGUN, load_newest, manifest_names
 
 
 class Ran:
@@ -93,10 +93,12 @@ def test_copies_go_on_as_the_original_would(ran, capsys, bucket):
 
 def test_it_goes_back(ran, capsys):
     ran.checkpoint.intend(Intent(8, 1, False))
-    ran.checkpoint.intend(Intent(6, 1, False))
+    left = f"{BEGUN}/{6:012d}.json"  # as a kill leaves it, between the manifest and its removal
+    ran.checkpoint.store.create(left, b'{"clock_us": 1, "end": false}')
     assert command("state", "restore", "job.sql", "--tick", "5", "--yes") == 0
     assert "a run that goes on elsewhere cannot commit" in capsys.readouterr().out
     assert [ran.checkpoint.intent(tick) for tick in (6, 8)] == [None, None]
+    assert not ran.checkpoint.store.has(left)
     assert [name[-6:-5] for name in manifest_names(ran.checkpoint.store)] == ["4", "5"]
     assert ran.run(7) == {tick: out for tick, out in ran.out.items() if tick > 5}
     assert command("state", "check", "job.sql") == 0

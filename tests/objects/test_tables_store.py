@@ -322,7 +322,7 @@ def test_a_server_that_stands_still_is_given_up_and_nothing_comes_of_it_later(po
     monkeypatch.setattr(tables_store, "ANSWER_S", 1.0)
     store.check()
     impatient = TablesStore(TablesPlace(store.place.given, patience_s=0.3))
-    pid = backend(postgres, "state = 'idle'")
+    ((pid,),) = store._rows_of("ask", "SELECT pg_backend_pid()")
     os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(StateError, match="no answer"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import json
@@ -34,6 +35,17 @@ OWNER, ORIGIN = "job-1", {"rows": "of one tick"}
 NUMBER = itertools.count(1)
 
 
+_OPENED: list[PostgresSink] = []
+
+
+@pytest.fixture(autouse=True)
+def _close_what_a_test_leaves_open():
+    yield
+    while _OPENED:
+        with contextlib.suppress(WatersmeetError):
+            _OPENED.pop().close()
+
+
 @pytest.fixture
 def table(postgres):
     """A name that no other test has."""
@@ -42,7 +54,9 @@ def table(postgres):
 
 def sink_of(postgres, table, key=(), **options):
     spec = Sink("out", "postgres", {"url": postgres.url, "table": table, **options}, None, tuple(key))
-    return PostgresSink(spec)
+    sink = PostgresSink(spec)
+    _OPENED.append(sink)
+    return sink
 
 
 def prepared(postgres, table, columns, key=(), owner=OWNER, **options):
@@ -120,6 +134,7 @@ EVERY = {
 
 def test_values_of_every_type_arrive_as_they_are(postgres, table):
     columns = {name: kind for name, (kind, *_) in EVERY.items()}
+    before = postgres.staging()
     sink = prepared(postgres, table, columns)
     rows = pa.table({name: pa.array(values, kind) for name, (_, kind, values, *_) in EVERY.items()})
     assert put(sink, rows, 1)
@@ -132,9 +147,7 @@ def test_values_of_every_type_arrive_as_they_are(postgres, table):
         )
         assert said.strip() == type_
     sink.close()
-    assert "_watersmeet_" not in postgres.run(
-        "SELECT relname FROM pg_class WHERE relname ~ '_watersmeet_[0-9a-f]{16}'"
-    )
+    assert postgres.staging() <= before
 
 
 def test_nested_values_become_json_on_their_way_through_spark(postgres, table):
@@ -326,19 +339,19 @@ def test_a_run_that_lost_its_lock_is_fenced(postgres, table):
 
 
 def test_leftovers_of_this_target_alone_go(postgres, table):
+    of_others = postgres.staging()
     sink = prepared(postgres, table, {"n": "BIGINT"})
     other = prepared(postgres, f"{table}b", {"n": "BIGINT"})
     for used in (sink, other):
         stage(used, numbers(1), 1)
-    names = "SELECT relname FROM pg_class WHERE relname ~ '_watersmeet_[0-9a-f]{16}' ORDER BY 1"
-    assert len(postgres.run(names).split()) == 2
+    assert len(postgres.staging() - of_others) == 2
     (kept,) = [staging.table for staging in other._stages.values()]
     sink.server.close()  # as a kill does
     again = prepared(postgres, table, {"n": "BIGINT"})
-    assert postgres.run(names).split() == [kept]
+    assert postgres.staging() - of_others == {kept}
     again.close()
     other.close()
-    assert postgres.run(names).split() == []
+    assert postgres.staging() <= of_others
 
 
 def test_what_the_state_knows_is_compared(postgres, table):

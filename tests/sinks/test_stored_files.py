@@ -13,7 +13,7 @@ import pytest
 from obstore.store import S3Store
 from pyarrow import parquet
 
-from tests.support.s3 import FAULTS, KEYS, Proxy, make_bucket, s3_server
+from tests.support.s3 import FAULTS, KEYS, TIMEOUT_S, Proxy, make_bucket, s3_server
 from watersmeet import parse_job, plan_job
 from watersmeet.errors import EngineError, SpecError, WatersmeetError
 from watersmeet.objects import requests
@@ -29,6 +29,7 @@ COLUMNS = (Column("k", sql_type("BIGINT")), Column("v", sql_type("STRING")))
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 OWNER = "job-1"
 INSERT = "out b/ä_1"
+WAITS = {"timeout_s": 20.0, "patience_s": 60.0}
 
 
 class Killed(BaseException):
@@ -46,11 +47,10 @@ def _environment(monkeypatch):
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     patient = places.stored_place
-    short = {"timeout_s": 0.25, "patience_s": 6.0}
 
     def place(url, endpoint, region):
         made = patient(url, endpoint, region)
-        return Place(made.url, made.options, allow_http=made.allow_http, **short)
+        return Place(made.url, made.options, allow_http=made.allow_http, **WAITS)
 
     for where in ("watersmeet.sinks.stored.sink", "watersmeet.sinks.stored.stored_part"):
         monkeypatch.setattr(f"{where}.stored_place", place)
@@ -175,8 +175,10 @@ def test_a_run_that_slept_puts_nothing_over_another_s(server, bucket):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_requests_that_fail_on_the_way(server, bucket, fault):
+def test_requests_that_fail_on_the_way(server, fault, monkeypatch):
     """Each request in turn, and all of one cycle is right."""
+    if fault == "slow":
+        monkeypatch.setitem(WAITS, "timeout_s", TIMEOUT_S)
     with Proxy(server) as proxy:
         asked, at = itertools.count(), -1
 
@@ -184,7 +186,6 @@ def test_requests_that_fail_on_the_way(server, bucket, fault):
             return fault if next(asked) == at else None
 
         proxy.fault = fault_at
-        cycle = make_bucket(server)
         cycles = 0
         while True:
             asked, cycle = itertools.count(), make_bucket(server)
