@@ -6,7 +6,9 @@ import itertools
 import pickle
 import random
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -249,6 +251,28 @@ def test_a_put_that_meets_another_one_is_tried_again(endpoint, bucket):
         with pytest.raises(StateError, match="did not take") as raised:
             store.create("manifests/2", b"mine")
     assert raised.value.code == "store-away"
+
+
+def test_who_sleeps_in_the_middle_of_a_create_is_told_what_is_so_then(store, monkeypatch):
+    """What was in the way is gone by then, as after a run that was frozen for longer than requests are
+    repeated for."""
+    store.create("begun/1", b"of another")
+    client = store.place.client()
+
+    class Frozen:
+        def __getattr__(self, name):
+            return getattr(client, name)
+
+        def get(self, name):
+            with suppress(FileNotFoundError):
+                client.delete([name])
+            later = time.monotonic() + 10_000
+            monkeypatch.setattr(time, "monotonic", lambda: later)
+            return client.get(name)
+
+    monkeypatch.setattr(Place, "client", lambda _: Frozen())
+    assert store.create("begun/1", b"mine")
+    assert bytes(client.get("begun/1").bytes()) == b"mine"
 
 
 def test_of_many_deletes_one_that_is_missing_stops_none(store, monkeypatch):

@@ -23,6 +23,7 @@ from tests.simulation.schedule import Outcome, play
 
 CHUNK = 50
 MOST_WRONG = 5
+RARE = 3
 
 
 def command_for(seed: int) -> str:
@@ -35,22 +36,38 @@ def told(outcome: Outcome) -> str:
     return f"seed {outcome.seed}: {outcome.wrong}\n  again: {command_for(outcome.seed)}"
 
 
-def summary(schedules: int, counts: Counter[str], ended: Counter[str], seconds: float) -> str:
+def summary(
+    schedules: int,
+    counts: Counter[str],
+    ended: Counter[str],
+    struck: Counter[tuple[str, str]],
+    seconds: float,
+) -> str:
     """What happened, in words."""
     faults = {name[7:]: n for name, n in sorted(counts.items()) if name.startswith("fault: ")}
     lines = [
-        f"{schedules:,} schedules in {seconds:,.0f} s, {seconds / max(schedules, 1) * 1000:.0f} ms each",
+        f"{schedules:,} schedules in {seconds:,.0f} s, {schedules / max(seconds, 0.001):,.1f} per second",
         f"{counts['runs']:,} runs, {counts['ticks']:,} ticks, {counts['points']:,} points",
         f"{counts['crashes']:,} crashes, {counts['takeovers']:,} takeovers while another run slept, "
         f"{counts['sleeps']:,} sleeps, {counts['tasks run twice']:,} tasks run twice",
         f"{sum(faults.values()):,} faults: " + ", ".join(f"{n:,} {name}" for name, n in faults.items()),
+        f"{len(struck):,} pairs of a step and a fault, {sum(n < RARE for n in struck.values()):,} of them "
+        f"less than {RARE} times",
         "runs ended: " + ", ".join(f"{n:,} {name}" for name, n in ended.most_common()),
     ]
     return "\n".join(lines)
 
 
+def one_core(share: int | None = None) -> None:
+    """This process stays on one core: of its threads one runs at a time, and to wake one on another core
+    takes longer. ``share``: of several processes; None: by its id."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[(os.getpid() if share is None else share) % len(cores)]})
+
+
 def _chunk(seeds: range) -> list[Outcome]:
     gc.disable()
+    one_core()
     outcomes = [play(seed) for seed in seeds]
     gc.collect()
     return outcomes
@@ -76,6 +93,7 @@ def main() -> int:
 def _many(first: int, schedules: int, processes: int) -> int:
     print(f"seeds {first} to {first + schedules - 1}", flush=True)
     counts, ended, wrong, played = Counter[str](), Counter[str](), 0, 0
+    struck = Counter[tuple[str, str]]()
     began = time.monotonic()
     chunks = [range(s, min(s + CHUNK, first + schedules)) for s in range(first, first + schedules, CHUNK)]
     with multiprocessing.get_context("fork").Pool(processes) as pool:
@@ -85,13 +103,14 @@ def _many(first: int, schedules: int, processes: int) -> int:
                 counts += outcome.counts
                 counts["points"] += outcome.points
                 ended += outcome.ended
+                struck += outcome.struck
                 if outcome.wrong:
                     wrong += 1
                     print(told(outcome), flush=True)
             if wrong >= MOST_WRONG:
                 break
         pool.terminate()
-    print(summary(played, counts, ended, time.monotonic() - began))
+    print(summary(played, counts, ended, struck, time.monotonic() - began))
     print(f"{wrong} wrong" if wrong else "all right: nothing lost, nothing doubled, every late row counted")
     return int(bool(wrong))
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, GenericError
 
+from tests.simulation.steps import Aim, step_of
 from tests.simulation.world import Process, World
 from watersmeet.objects.requests import Place
 
@@ -24,19 +25,21 @@ FAULTS = ("unavailable", "reset", "done but refused", "lost", "late", "conflict"
 
 class Network:
     """What goes wrong with requests, to whatever service. ``rate``: of requests. ``away_until_us``: until
-    then nothing is answered."""
+    then nothing is answered. ``aims``: what goes wrong there."""
 
     def __init__(self, world: World, rate: float) -> None:
         self.world, self.rate = world, rate
         self.away_until_us = 0
+        self.aims: list[tuple[Aim, str]] = []
 
     def asked(self, what: str, request: Callable[[], Any], failed: Callable[[str], Exception]) -> Any:
         """The answer. ``request``: has its effect in one step. ``failed``: an error of the client's."""
         world = self.world
         world.point(f"before {what}")
-        fault = self._fault()
+        fault = self._fault(step_of(what))
         if fault is not None:
             world.counts[f"fault: {fault}"] += 1
+            world.struck[step_of(what), fault] += 1
             world.note(f"fault: {fault}")
         if fault == "unavailable":
             raise failed(UNAVAILABLE)
@@ -55,8 +58,11 @@ class Network:
             raise failed(UNAVAILABLE)
         return answer
 
-    def _fault(self) -> str | None:
+    def _fault(self, step: str) -> str | None:
         draw = self.world.random
+        for aim, fault in self.aims:
+            if aim.hits(step):
+                return fault
         if self.world.now_us < self.away_until_us:
             return "unavailable"
         return draw.choice(FAULTS) if self.rate and draw.random() < self.rate else None

@@ -16,6 +16,7 @@ from unittest.mock import patch
 from tests.simulation.files import SimulatedFiles
 from tests.simulation.table import SimulatedStorage
 from tests.simulation.world import SECOND_US, Threads, World
+from watersmeet.engine.driver import merge_policy
 
 
 class _Os:
@@ -82,6 +83,7 @@ def simulated(seed: int) -> Iterator[World]:
             "watersmeet.sinks.parquet_part.os": _Os(),
             "watersmeet.objects.store.ThreadPoolExecutor": Threads,
             "watersmeet.state.behind.ThreadPoolExecutor": Threads,
+            "watersmeet.engine.driver.merge_policy.FAN_IN": merge_policy.FAN_IN,
         }.items():
             patches.enter_context(patch(where, value))
         World.current = world

@@ -97,7 +97,7 @@ class Log:
     def __init__(self, draw: random.Random, side: str, changes: bool, *, late: bool = True) -> None:
         rows: list[tuple[Row, int]] = []
         first = {"l": 1_000, "r": 2_000}[side]
-        for number in range(draw.randrange(3, 12)):
+        for number in range(draw.randrange(2, 9)):
             back = draw.randrange(3) if draw.random() < 0.8 or not late else draw.randrange(3, 15)
             key = None if draw.random() < 0.05 else draw.choice(KEYS)
             row = {"t": 20 + 3 * number - back, "k": key, "v": number, "i": first + number}

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.table import SimulatedTable
 from tests.simulation.world import World
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.settling import ending
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.errors import StateError
-from watersmeet.sinks.lake.commits import Commit, Seen
+from watersmeet.sinks.lake.commits import Commit, Seen, committed, number_of
 from watersmeet.sinks.lake.lake_sink import LakeSink
 from watersmeet.state import manifest as manifests
 
@@ -104,10 +107,83 @@ def beginning_forgotten() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def passed_not_seen() -> Iterator[None]:
+    """Who begins a tick does not look whether others have committed it meanwhile."""
+    with patch.object(StoredJob, "_check_not_passed", lambda *_: None):
+        yield
+
+
+@contextmanager
+def repeated_with_other_files() -> Iterator[None]:
+    """A tick that the table has is put into it once more, when it is another attempt that publishes it."""
+
+    def again(table: Any, commit: Commit, put: Any, *of: Any) -> Any:
+        there = committed(table, commit, put, *of)
+        if there is not None and there.tick == commit.tick and there.attempt != number_of(commit.attempt):
+            put()
+            return None
+        return there
+
+    with patch("watersmeet.sinks.lake.lake_sink.committed", again):
+        yield
+
+
+@contextmanager
+def watermark_of_what_came_to_nothing() -> Iterator[None]:
+    """A run that repeats a tick begins with the watermarks to which an attempt before had moved them."""
+    advance, inputs = TickDriver.advance, TickDriver._inputs
+    moved: dict[tuple[int, int], Any] = {}
+
+    def key(driver: Any) -> tuple[int, int]:
+        return id(World.current), driver.tick + 1
+
+    def advanced(self: Any, start: Any, *of: Any, **named: Any) -> None:
+        advance(self, start, *of, **named)
+        moved[key(self)] = deepcopy(self._open.inputs)
+
+    def taken(self: Any, clock_us: int) -> Any:
+        return deepcopy(moved[key(self)]) if key(self) in moved else inputs(self, clock_us)
+
+    with patch.object(TickDriver, "advance", advanced), patch.object(TickDriver, "_inputs", taken):
+        yield
+
+
+@contextmanager
+def released_before_matched() -> Iterator[None]:
+    """In a tick that is repeated what is released goes before it is matched."""
+    repeat, work = TickDriver.repeat, QueryTick.work
+    repeated: set[tuple[int, str, int]] = set()
+
+    def key(tick: int) -> tuple[int, str, int]:
+        world = World.current
+        assert world is not None
+        assert world.fiber is not None
+        return id(world), world.fiber.process.name, tick
+
+    def repeats(self: Any) -> None:
+        repeat(self)
+        repeated.add(key(self.tick + 1))
+
+    def of_node(self: Any, number: int) -> Any:
+        made = work(self, number)
+        if key(self.tick) in repeated:
+            for side in made.sides:
+                side.old_limits = side.new_limits
+        return made
+
+    with patch.object(TickDriver, "repeat", repeats), patch.object(QueryTick, "work", of_node):
+        yield
+
+
 PLANTED: dict[str, Callable[[], Any]] = {
     "commit before publish": commit_before_publish,
     "mark after commit": mark_after_commit,
     "stale attempt accepted": stale_attempt_accepted,
     "fences ignored": fences_ignored,
     "beginning forgotten": beginning_forgotten,
+    "passed not seen": passed_not_seen,
+    "repeated with other files": repeated_with_other_files,
+    "watermark of what came to nothing": watermark_of_what_came_to_nothing,
+    "released before matched": released_before_matched,
 }

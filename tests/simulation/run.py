@@ -16,6 +16,7 @@ from tests.simulation.jobs import QUERIES, Log, plan_for
 from tests.simulation.world import Fiber, Killed, Process, Threads, World
 from tests.support.columns import column
 from tests.support.sinking import stage
+from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.driver import TickResult
 from watersmeet.engine.driver.settling import ending
 from watersmeet.engine.driver.settling.overtaken import unless_overtaken
@@ -30,6 +31,12 @@ from watersmeet.sinks.base import Sink
 from watersmeet.sinks.part_mark import Resumed
 
 Result = TypeVar("Result")
+
+TASKS = (1, 1, 2, 2, 4)
+"""So many a node has, drawn when a run begins, and now and then later."""
+
+FAN_INS = (2, 3, 8)
+"""So many runs of rows are merged into one."""
 
 SETTINGS = "settings"
 QUERY = "q"
@@ -97,12 +104,13 @@ class Run:
 
     def _execute(self) -> bool:
         plan, draw = plan_for(self.query), self.draw
+        merge_policy.FAN_IN = draw.choice(FAN_INS)
         stored = StoredJob(self.store)
         attempts = Attempts(self.world, self.trouble)
         job = LocalJob(
             plan,
             self.store,
-            partitions=draw.randrange(1, 4),
+            partitions=draw.choice(TASKS),
             placing=near_borders if self.near else None,
             clock_us=self.world.now_us,
             tasks=attempts,
@@ -129,7 +137,8 @@ class Run:
                 self.sink.close()
                 return True
             record = None
-            job.partitions = draw.randrange(1, 4)
+            if draw.random() < 0.5:
+                job.partitions = draw.choice(TASKS)
 
     def _planned(self, host: Mapping[str, Any]) -> dict[str, Any]:
         """What the next tick reads; the input ends when all is read."""

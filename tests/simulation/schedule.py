@@ -17,10 +17,11 @@ from typing import Any
 
 from pyarrow import parquet
 
-from tests.simulation.bucket import Bucket, Network, place_of
+from tests.simulation.bucket import FAULTS, Bucket, Network, place_of
 from tests.simulation.determinism import simulated
 from tests.simulation.jobs import QUERIES, Log, expected, on_time
 from tests.simulation.run import QUERY, Run, Trouble
+from tests.simulation.steps import Aim, aimed, requests, steps
 from tests.simulation.table import AwayError, SimulatedLakeSink, TableServer
 from tests.simulation.world import SECOND_US, Fiber, Process, StuckError, World
 from watersmeet.errors import WatersmeetError
@@ -37,11 +38,17 @@ OF_OTHERS = frozenset({"state-fenced", "sink-taken"})
 OF_SERVICES = frozenset({"store-away", "sink-failed"})
 """So a run may end when services are away, or fail."""
 
-MOST_RUNS = 7
+MOST_RUNS = 5
 """Then one runs alone, and nothing goes wrong any more."""
 
 _POINTS = 150
 """Of a run, about."""
+
+_AIMED = 5
+"""So many crashes and sleeps at most are drawn by the kind of the step first; others by its number."""
+
+_NAPS = (0.01, 1, 10, 300)
+"""Seconds."""
 
 
 class WrongError(AssertionError):
@@ -50,7 +57,8 @@ class WrongError(AssertionError):
 
 @dataclass
 class Outcome:
-    """Of a schedule. ``wrong``: what is; None: nothing. ``digest``: of all that happened."""
+    """Of a schedule. ``wrong``: what is; None: nothing. ``digest``: of all that happened. ``struck``: steps,
+    each with what went wrong there."""
 
     seed: int
     counts: Counter[str]
@@ -58,6 +66,7 @@ class Outcome:
     points: int
     wrong: str | None = None
     ended: Counter[str] = field(default_factory=Counter)
+    struck: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def play(seed: int, *, log: Callable[[str], None] | None = None) -> Outcome:
@@ -68,11 +77,11 @@ def play(seed: int, *, log: Callable[[str], None] | None = None) -> Outcome:
         wrong = None
         try:
             schedule.play()
-        except (WrongError, StuckError) as error:
+        except (WrongError, StuckError, WatersmeetError) as error:
             wrong = str(error)
         finally:
             schedule.clean_up()
-        return Outcome(seed, world.counts, world.digest, world.points, wrong, schedule.ended)
+        return Outcome(seed, world.counts, world.digest, world.points, wrong, schedule.ended, world.struck)
 
 
 class _Schedule:
@@ -83,12 +92,16 @@ class _Schedule:
         self.logs = {side: Log(draw, side, QUERIES[self.query].changes) for side in "lr"}
         self.folder = _folder() if draw.random() < 0.2 else None
         self.network = Network(world, draw.choice([0, 0, 0.01, 0.05]))
+        if self.network.rate:
+            asked = requests(self.folder is not None)
+            self.network.aims = [(aimed(draw, asked), draw.choice(FAULTS)) for _ in range(draw.randrange(9))]
         self.server = TableServer(self.network)
         self.bucket = Bucket()
         self.store_place = place_of(self.bucket, self.network)
         self.trouble = draw.choice([Trouble(), Trouble(0.1, 0.05), Trouble(0.4, 0.2)])
         self.crashes = draw.choice([0.3, 0.7, 0.95])
         self.sleepers = 0.0 if self.folder else draw.choice([0, 0.3, 0.7])
+        self.aims = self._aims()
         self.near = draw.random() < 0.2
         self.ended: Counter[str] = Counter()
         self.unexpected: list[str] = []
@@ -118,6 +131,7 @@ class _Schedule:
             if fiber.process.name.startswith("run"):
                 fiber.process.die()
         self.network.rate = self.network.away_until_us = 0
+        self.network.aims = []
         self.trouble, self.crashes, self.sleepers = Trouble(), 0.0, 0.0
         last = Process("run alone")
         fiber = world.spawn(last, partial(self._run, last))
@@ -128,12 +142,21 @@ class _Schedule:
 
     def _process(self) -> Process:
         draw = self.draw
-        crash_at = draw.randrange(1, _POINTS) if draw.random() < self.crashes else None
+        crash_at = draw.randrange(1, _POINTS) if draw.random() < self.crashes / 2 else None
         sleeps = {}
-        if draw.random() < self.sleepers:
-            sleeps = {draw.randrange(1, _POINTS): draw.choice([0.01, 1, 10, 300]) for _ in range(2)}
+        if draw.random() < self.sleepers / 2:
+            sleeps = {draw.randrange(1, _POINTS): draw.choice(_NAPS) for _ in range(2)}
         self.world.counts["runs"] += 1
-        return Process(f"run{self.world.counts['runs']}", crash_at, sleeps)
+        return Process(f"run{self.world.counts['runs']}", crash_at, sleeps, self.aims)
+
+    def _aims(self) -> list[tuple[Aim, float | None]]:
+        """Where runs are killed (None), or sleep."""
+        draw, kinds = self.draw, steps(self.folder is not None)
+        killed = [(aimed(draw, kinds), None) for _ in range(_AIMED) if draw.random() < self.crashes]
+        asleep = [
+            (aimed(draw, kinds), draw.choice(_NAPS)) for _ in range(_AIMED) if draw.random() < self.sleepers
+        ]
+        return [*killed, *asleep]
 
     def _await(self, process: Process, fiber: Fiber) -> None:
         """Until the run has ended, or another one begins beside it."""

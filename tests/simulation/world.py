@@ -11,9 +11,11 @@ import hashlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+from tests.simulation.steps import Aim, step_of
 
 SECOND_US = 1_000_000
 MOST_POINTS = 30_000
@@ -36,11 +38,13 @@ class Process:
         points: how many it has come to.
         crash_at: it is killed at this one.
         sleeps: at these it sleeps, for so many seconds.
+        aims: there it sleeps, too, or is killed (None). Of several processes: who comes there first.
     """
 
     name: str
     crash_at: int | None = None
     sleeps: dict[int, float] = field(default_factory=dict)
+    aims: Sequence[tuple[Aim, float | None]] = ()
     points: int = 0
     dead: bool = False
     asleep: bool = False
@@ -114,7 +118,8 @@ class Worker(threading.Thread):
 
 
 class World:
-    """See the module. ``now_us``: its clock. ``counts``: what happened, by kind."""
+    """See the module. ``now_us``: its clock. ``counts``: what happened, by kind. ``struck``: steps, each with
+    what went wrong there."""
 
     current: ClassVar[World | None] = None
 
@@ -122,6 +127,7 @@ class World:
         self.random = random.Random(seed)
         self.now_us = 1_000 * SECOND_US
         self.counts: Counter[str] = Counter()
+        self.struck: Counter[tuple[str, str]] = Counter()
         self.fibers: list[Fiber] = []
         self.fiber: Fiber | None = None
         self.points = 0
@@ -187,13 +193,16 @@ class World:
         self.points += 1
         process.points += 1
         self.note(what)
-        if process.points == process.crash_at:
+        step = step_of(what)
+        hit = [seconds for aim, seconds in process.aims if aim.hits(step)]
+        if process.points == process.crash_at or None in hit:
             self.kill(process, what)
             raise Killed
         self.now_us += 1 + self.random.randrange(2_000)
-        seconds = process.sleeps.pop(process.points, None)
+        seconds = hit[0] if hit else process.sleeps.pop(process.points, None)
         if seconds is not None:
             self.counts["sleeps"] += 1
+            self.struck[step, "sleep"] += 1
             self.note(f"sleeps {seconds:.1f} s")
             process.asleep = True
             self.sleep(seconds)
@@ -208,6 +217,7 @@ class World:
         """What it was about to do, or had done, is not told to it."""
         if not process.dead:
             self.counts["crashes"] += 1
+            self.struck[step_of(what), "crash"] += 1
             self.note(f"killed {process.name}: {what}")
             process.die()
 

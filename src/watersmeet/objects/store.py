@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -44,6 +44,10 @@ _PART = 32 << 20
 _CACHED = tuple(f"{folder}/" for folder in FOLDERS)
 """What goes by a name that no other content ever has. All else has to be what is there now: another machine
 may have removed it, and made it anew."""
+
+_CREATES = 2
+"""So often an object is created at once, when what was in its way is gone: whoever slept meanwhile has no
+patience left."""
 
 _PROBE = ".probe"
 _CLEARS = 5
@@ -136,14 +140,14 @@ class ObjectStore:
         def created(client: Client) -> bool:
             from obstore.exceptions import AlreadyExistsError
 
-            try:
-                client.put(name, data, mode="create", use_multipart=False)
-            except AlreadyExistsError:
+            for _ in range(_CREATES):
                 try:
-                    return bytes(client.get(name).bytes()) == data
-                except FileNotFoundError:  # deleted before it was read, or another put is under way (409)
-                    raise ConnectionError("something was in the way, and is not there") from None
-            return True
+                    client.put(name, data, mode="create", use_multipart=False)
+                    return True
+                except AlreadyExistsError:
+                    with suppress(FileNotFoundError):  # deleted before it was read
+                        return bytes(client.get(name).bytes()) == data
+            raise ConnectionError("something was in the way, and is not there")  # a put is under way (409)
 
         return asked(self.place, f'take "{name}"', created)
 
