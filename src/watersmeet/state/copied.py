@@ -7,6 +7,7 @@ the copy begins again with a newer one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from watersmeet.errors import StateError
 from watersmeet.state.manifest import (
@@ -20,6 +21,8 @@ from watersmeet.state.store import Store
 from watersmeet.state.whole import verify_files
 
 _ATTEMPTS = 8
+
+Read = TypeVar("Read")
 
 
 def copy_newest(source: Store, target: Store, on_begin: Callable[[Manifest], None]) -> Manifest:
@@ -38,22 +41,36 @@ def copy_newest(source: Store, target: Store, on_begin: Callable[[Manifest], Non
             code="not-empty",
             hint="name an empty place",
         )
+
+    def copy(manifest: Manifest) -> tuple[Manifest, bytes]:
+        on_begin(manifest)
+        sealed = bytes(source.read(manifest_name(manifest.tick)))
+        _copy_files(manifest, source, target)
+        return manifest, sealed
+
+    manifest, sealed = of_newest(source, copy)
+    verify_files(manifest, target)
+    name = manifest_name(manifest.tick)
+    target.create(name, sealed)
+    return load(target, name)
+
+
+def of_newest(source: Store, read: Callable[[Manifest], Read]) -> Read:
+    """What ``read`` makes of the newest manifest and the files that it names; of a newer one, if the job has
+    gone on meanwhile and removed them.
+
+    Raises:
+        StateError: there is no state in ``source``, it is damaged, or it goes on too fast.
+    """
     for _ in range(_ATTEMPTS):
         manifest = load_newest(source)
         if manifest is None:
             raise StateError("there is no state to copy: no tick was committed", code="no-state")
-        on_begin(manifest)
-        name = manifest_name(manifest.tick)
         try:
-            sealed = bytes(source.read(name))
-            _copy_files(manifest, source, target)
+            return read(manifest)
         except StateError:
-            if name in manifest_names(source)[-1:]:
+            if manifest_name(manifest.tick) in manifest_names(source)[-1:]:
                 raise
-            continue  # the job has gone on, and what was to be copied is gone
-        verify_files(manifest, target)
-        target.create(name, sealed)
-        return load(target, name)
     raise StateError(
         f"the job went on faster than its state could be copied, {_ATTEMPTS} times",
         code="state-moves-on",

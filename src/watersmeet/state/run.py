@@ -23,7 +23,7 @@ import re
 import uuid
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -278,6 +278,12 @@ def verify_run(store: Store, run: Run) -> None:
 def schema_of(store: Store, run: Run) -> pa.Schema:
     """The columns of a run's file. Raises: StateError when it is missing or not what the manifest says."""
     return _opened(store, run).schema
+
+
+def batches_of(store: Store, run: Run) -> Iterator[pa.RecordBatch]:
+    """All that a run's file holds. Raises: StateError when it is missing or not what was written."""
+    verify_run(store, run)
+    yield from batches_in(_opened(store, run))
 
 
 def _opened(store: Store, run: Run) -> pa.ipc.RecordBatchFileReader:

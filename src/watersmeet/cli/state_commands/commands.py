@@ -94,6 +94,18 @@ def copy(
 
 
 @app.command()
+def export(
+    job: Annotated[Path, typer.Argument(metavar="JOB.SQL", help="The job's statements.")],
+    to: Annotated[Path, typer.Argument(metavar="DIR", help="An empty directory, or a new one.")],
+    checkpoint: Directory = None,
+) -> None:
+    """Write the rows that a job retains as Parquet files, one per input. The job may be running."""
+    from watersmeet.cli.state_commands.export import exported
+
+    _print(exported(_place(job, checkpoint), to))
+
+
+@app.command()
 def restore(
     job: Of,
     tick: Annotated[int, typer.Option(min=1, help="To which to go back, of those that `state ls` shows.")],

@@ -20,7 +20,8 @@ from watersmeet.event_time import shown_time
 from watersmeet.names import input_of, is_ours
 from watersmeet.plan.explain.words import node_name, size_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.state.manifest import Manifest
+from watersmeet.plan.model.sides import joined_name
+from watersmeet.state.manifest import Arrangement, Manifest
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Kept:
     ``rows``: retained ones, or partial aggregates; ``most``: the most after any tick. ``files``, ``bytes``:
     of the runs with these rows, in which may be released ones, too; ``shared_bytes``: of those runs that
     another side has as well. ``shared_with``: these sides, as ``query/input``, and those of queries that keep
-    nothing themselves of the same rows.
+    nothing themselves of the same rows. ``times``: per event time no retained row has a lesser one than the
+    first or a greater one than the second; they are not told where the query's text is another one by now.
     """
 
     query: str
@@ -42,6 +44,7 @@ class Kept:
     bytes: int
     shared_bytes: int
     shared_with: tuple[str, ...]
+    times: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -91,6 +94,9 @@ class StateReport:
             if kept.shared_with and together not in said:
                 said.add(together)
                 yield f"{kept.name} is kept together with {', '.join(kept.shared_with)}"
+        for kept in self.kept:
+            for name, (least, most) in kept.times.items() if kept.rows else ():
+                yield f"{kept.name}: {name} from {least} to {most}"
         files = "1 file" if self.files == 1 else f"{self.files:,} files"
         yield f"together {size_of(self.bytes)} in {files}, each counted once"
         if self.differences:
@@ -123,6 +129,7 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
                 bytes=sum(sizes[name] for name in side.runs),
                 shared_bytes=sum(sizes[name] for name in shared),
                 shared_with=tuple(others),
+                times=_times(own, side),
             )
         )
     return StateReport(
@@ -146,6 +153,7 @@ class _Held(NamedTuple):
     rows: int
     most: int
     runs: frozenset[str]
+    spans: Mapping[str, tuple[float, int]]
 
     @property
     def name(self) -> str:
@@ -159,10 +167,45 @@ def _held(manifest: Manifest) -> Iterator[_Held]:
             for side, arrangement in node.arrangements.items():
                 if arrangement.runs or arrangement.most:
                     runs = frozenset(live.run.name for live in arrangement.runs)
-                    yield _Held(name, number, side, arrangement.stored, arrangement.most, runs)
+                    yield _Held(
+                        name, number, side, arrangement.stored, arrangement.most, runs, _spans(arrangement)
+                    )
             if node.table is not None:
                 runs = frozenset(run.name for run in node.table.runs)
-                yield _Held(name, number, "table", node.table.rows, node.table.rows, runs)
+                yield _Held(name, number, "table", node.table.rows, node.table.rows, runs, {})
+
+
+def _spans(kept: Arrangement) -> dict[str, tuple[float, int]]:
+    """Of all that the runs are measured by."""
+    spans: dict[str, tuple[float, int]] = {}
+    for live in kept.runs:
+        for name, (low, high) in live.run.spans.items() if live.stored else ():
+            least, most = spans.get(name, (low, high))
+            spans[name] = (max(min(least, low), kept.limits.get(name, low)), max(most, high))
+    return spans
+
+
+def _times(query: QueryPlan | None, held: _Held) -> dict[str, tuple[str, str]]:
+    """Per event time, if the plan says which these are."""
+    sides = () if query is None or held.node >= len(query.nodes) else query.nodes[held.node].sides
+    side = next((side for side in sides if side.name == held.side), None)
+    if side is None:
+        return {}
+    numbers = {
+        name
+        for i in side.inputs
+        for column in i.columns
+        if column.type.is_integer
+        for name in (column.name, joined_name(i.alias, column.name))
+    }
+    return {
+        name: (
+            shown_time(held.spans[name][0], name in numbers),
+            shown_time(held.spans[name][1], name in numbers),
+        )
+        for name in side.event_times
+        if name in held.spans
+    }
 
 
 def _taken(manifest: Manifest) -> dict[tuple[str, int, str], list[str]]:

@@ -209,7 +209,7 @@ def _side_shape(
             key=() if held.by_value else held.keys,
             columns=(
                 *(StoredColumn(name, origins[name].digest, origins[name].text) for name in plan.kept),
-                *(_null_column(name, origins[name]) for name in nullable),
+                *(null_column_of(name, origins[name]) for name in nullable),
             ),
         ),
         schema=pa.schema([schema.field(name) for name in plan.kept]),
@@ -246,7 +246,7 @@ def _sharing(own: SideShape, of_all: SideShape) -> SideShape:
     return replace(own, shared=of_all) if fit else own
 
 
-def _null_column(name: str, origin: Origin) -> StoredColumn:
+def null_column_of(name: str, origin: Origin) -> StoredColumn:
     return StoredColumn(null_column(name), digest_of(["null", origin.digest]), f"{origin.text} IS NULL")
 
 

@@ -1,0 +1,256 @@
+"""`state export`: the rows that a job retains, as Parquet files that DuckDB, Spark and others read.
+
+A file per side that keeps rows, and `INDEX`, which says what each holds. Rows that the state holds and that
+are released or deleted are not in them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from watersmeet.cli.state_commands.place import Place
+from watersmeet.engine.driver.opening.as_kept import as_kept
+from watersmeet.engine.driver.opening.changed_queries import Change
+from watersmeet.engine.driver.shape import null_column_of
+from watersmeet.engine.messages.shapes import null_column
+from watersmeet.errors import EngineError, SpecError, StateError
+from watersmeet.event_time import Watermark
+from watersmeet.names import input_of, is_computed, shown
+from watersmeet.plan.explain.words import node_name
+from watersmeet.plan.identity.origins import Origins, origins_of
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.plan.model.sides import SidePlan, joined_name
+from watersmeet.state.columns import StoredColumn, origins_in
+from watersmeet.state.copied import of_newest
+from watersmeet.state.manifest import LiveRun, Manifest
+from watersmeet.state.marks import MarkKind
+from watersmeet.state.retained import MATCHED, retained_rows
+from watersmeet.state.run import schema_of
+from watersmeet.state.store import Store
+
+INDEX = "index.json"
+MATCHES: tuple[MarkKind, ...] = ("matched", "count")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file. ``columns``: per column what it is; ``partial``: its rows are partial aggregates."""
+
+    file: str
+    query: str
+    node: str
+    input: str
+    rows: int
+    partial: bool
+    columns: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What is kept of one side; ``plan``: None where the job's text is another one by now."""
+
+    query: str
+    number: int
+    name: str
+    runs: Sequence[LiveRun]
+    limits: dict[str, Watermark]
+    plan: tuple[QueryPlan, NodePlan, SidePlan] | None
+
+    @property
+    def partial(self) -> bool:
+        return any(live.run.stands_for for live in self.runs)
+
+
+def exported(place: Place, to: Path) -> Iterator[str]:
+    """Write the files, all or none of them, and say which.
+
+    Args:
+        to: a directory that is empty, or not yet there.
+
+    Raises:
+        SpecError: ``place`` was named by its directory: what columns mean stands in the job's text.
+        StateError: there is no state, it is damaged, or ``to`` is not empty.
+        EngineError: the files cannot be written.
+    """
+    plan = _plan_of(place)
+    place.ticks()
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise StateError(f"{to} is not empty", code="not-empty", hint="name an empty place")
+    store = place.checkpoint.store
+    try:
+        to.absolute().parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=to.absolute().parent, prefix=f".{to.name}-"))
+        try:
+            tick, files = of_newest(store, lambda manifest: _written(store, manifest, plan, folder))
+            folder.chmod(0o755)
+            os.replace(folder, to)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise EngineError(
+            f"the rows cannot be written to {to}: {error.strerror}",
+            code="cannot-write",
+            hint="nothing was left there; name a place with room that may be written to",
+        ) from error
+    for file in files:
+        what = "partial aggregates" if file.partial else "rows"
+        yield f"{file.file}: {file.rows:,} {what} of {file.query}/{file.input} ({file.node})"
+    yield f"exported tick {tick:,} to {to}; {INDEX} says what columns are"
+
+
+def _plan_of(place: Place) -> JobPlan:
+    from watersmeet.engine.spark.job.inferring import Inferring
+    from watersmeet.front.sql import parse_job
+    from watersmeet.objects.setting import store_of
+    from watersmeet.plan.planner import plan_job
+
+    if place.text is None:
+        raise SpecError(
+            f"{place.named} is the directory of a state, which does not say what its columns are",
+            code="no-job",
+            hint="name the job's file, with --checkpoint DIR for a state that is elsewhere",
+        )
+    infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
+    return plan_job(parse_job(place.text, source_name=place.named, infer=infer))
+
+
+def _written(store: Store, manifest: Manifest, plan: JobPlan, folder: Path) -> tuple[int, list[Exported]]:
+    """The files of one tick, in ``folder``, in which may be those of an earlier one."""
+    for old in folder.iterdir():
+        old.unlink()
+    files = [_file(store, kept, folder, number) for number, kept in enumerate(_kept(manifest, plan), 1)]
+    index = {"tick": manifest.tick, "clock_us": manifest.clock_us, "files": [asdict(file) for file in files]}
+    (folder / INDEX).write_text(json.dumps(index, ensure_ascii=False, indent=1))
+    return manifest.tick, files
+
+
+def _kept(manifest: Manifest, plan: JobPlan) -> Iterator[_Kept]:
+    as_planned = as_kept(plan, manifest)
+    changed = Change.of(manifest, as_planned).changed
+    plans = {query.name: query for query in as_planned.queries if query.name not in changed}
+    for query, state in manifest.queries.items():
+        for number, node in enumerate(state.nodes):
+            sides = _sides(plans.get(query), number)
+            for name, own in node.arrangements.items():
+                runs = [live for live in own.runs if live.run.stands_for != 0]
+                if runs:
+                    yield _Kept(query, number, name, runs, own.limits, sides.get(name))
+            if node.table is not None and node.table.runs:
+                runs = [LiveRun(run=run) for run in node.table.runs]
+                table = next((side for side in sides.values() if side[2] in side[1].tables), None)
+                yield _Kept(query, number, "table", runs, {}, table)
+
+
+def _sides(query: QueryPlan | None, number: int) -> dict[str, tuple[QueryPlan, NodePlan, SidePlan]]:
+    if query is None or number >= len(query.nodes):
+        return {}
+    node = query.nodes[number]
+    return {side.name: (query, node, side) for side in (*node.sides, *node.tables)}
+
+
+def _file(store: Store, kept: _Kept, folder: Path, number: int) -> Exported:
+    stored = _columns(store, kept)
+    matches = next((kind for kind in MATCHES if any(kind in live.marks for live in kept.runs)), None)
+    kinds: dict[str, pa.DataType] = {}
+    for live in kept.runs:
+        schema = schema_of(store, live.run)
+        if kept.plan is None and not kept.limits.keys() <= set(schema.names):
+            raise StateError(
+                f'query "{kept.query}" is another one in the text than in the state: the event times of'
+                f' "{kept.name}" cannot be told',
+                code="changed-query",
+                hint="export with the text by which the job ran last",
+            )
+        held = origins_in(schema)
+        for column in stored:
+            if column.origin in held:
+                kinds.setdefault(column.name, schema.field(held[column.origin][0]).type)
+    times = _times(kept)
+    texts = _shown(stored, kinds)
+    title = input_of(kept.name)
+    name = f"{number:02d}-" + re.sub(r"[^A-Za-z0-9_.-]", "_", f"{kept.query}.{title}")[:80] + ".parquet"
+    fields = [
+        pa.field(texts[column], times.get(column, kind)) for column, kind in kinds.items() if column in texts
+    ]
+    if matches is not None:
+        fields.append(pa.field(MATCHED, pa.bool_() if matches == "matched" else pa.int32()))
+    schema, rows = pa.schema(fields), 0
+    with parquet.ParquetWriter(folder / name, schema, compression="zstd") as writer:
+        for live in kept.runs:
+            for batch in retained_rows(store, live, kept.limits, stored, matches):
+                writer.write_batch(_as_shown(batch, schema, {v: k for k, v in texts.items()}))
+                rows += batch.num_rows
+    meanings = {texts[column.name]: column.text for column in stored if column.name in texts}
+    node = f"node {kept.number + 1}" if kept.plan is None else node_name(kept.plan[0], kept.plan[1])
+    return Exported(name, kept.query, node, title, rows, kept.partial, meanings)
+
+
+def _columns(store: Store, kept: _Kept) -> list[StoredColumn]:
+    """Those that the plan keeps; all that there are, where it does not say so."""
+    if kept.plan is not None and not kept.partial:
+        query, node, side = kept.plan
+        origins: Origins = origins_of(query.nodes)[node.number, side.name]
+        own = [StoredColumn(name, origins[name].digest, origins[name].text) for name in side.kept]
+        return [*own, *(null_column_of(name, origins[name]) for name in side.nullable)]
+    there: dict[str, StoredColumn] = {}
+    for live in kept.runs:
+        for origin, names in origins_in(schema_of(store, live.run)).items():
+            there.setdefault(origin, StoredColumn(names[0], origin, shown(names[0])))
+    return list(there.values())
+
+
+def _times(kept: _Kept) -> dict[str, pa.DataType]:
+    """Per TIMESTAMP its type: an instant has a zone, whatever the state holds it as."""
+    if kept.plan is None:
+        return {}
+    side = kept.plan[2]
+    declared = {
+        name: str(column.type)
+        for i in side.inputs
+        for column in i.columns
+        for name in (column.name, joined_name(i.alias, column.name))
+    }
+    kinds = {"TIMESTAMP": pa.timestamp("us", "UTC"), "TIMESTAMP_NTZ": pa.timestamp("us")}
+    return {name: kinds[type_] for name, type_ in declared.items() if type_ in kinds}
+
+
+def _shown(stored: Sequence[StoredColumn], kinds: dict[str, pa.DataType]) -> dict[str, str]:
+    """Per column of the state the name it has in the file: computed ones that of what they are."""
+    nulls = {null_column(column.name) for column in stored}
+    taken = {column.name for column in stored}
+    names: dict[str, str] = {}
+    for column in stored:
+        if column.name in nulls or column.name not in kinds:
+            continue
+        name = column.text if is_computed(column.name) and column.text not in taken else shown(column.name)
+        names[column.name] = name if name not in names.values() else column.name
+    return names
+
+
+def _as_shown(batch: pa.RecordBatch, schema: pa.Schema, own: dict[str, str]) -> pa.RecordBatch:
+    """The rows with the columns of the file."""
+    arrays = []
+    for field in schema:
+        name = own.get(field.name, field.name)
+        if name not in batch.schema.names:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        array = batch.column(name)
+        if array.type != field.type:
+            array = array.cast(field.type)
+        if null_column(name) in batch.schema.names:
+            array = pc.if_else(batch.column(null_column(name)), pa.scalar(None, field.type), array)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
