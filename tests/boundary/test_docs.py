@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "watersmeet"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/architecture.md", ROOT / "docs/glossary.md"
 FIRST_QUERY = (ROOT / "docs" / "delivered.sql").read_text()
-GROUPS = {"state": ("show", "ls", "check", "gc", "copy", "restore")}
+GROUPS = {"state": ("show", "ls", "check", "gc", "copy", "export", "restore")}
 COMMANDS = (
     *("run", "explain", "preview", "stop", "reset", "replay", "demo"),
     *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
