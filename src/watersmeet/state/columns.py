@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from watersmeet.names import ours
+
 _ORIGIN = b"watersmeet.origin"
 
 
@@ -23,6 +25,11 @@ class StoredColumn:
     name: str
     origin: str
     text: str
+
+
+def null_column(name: str) -> str:
+    """The stored column that is TRUE where the event time ``name`` is NULL."""
+    return ours(f"null:{name}")
 
 
 def with_origins(schema: pa.Schema, columns: Sequence[StoredColumn]) -> pa.Schema:

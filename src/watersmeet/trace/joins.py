@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.messages.reports import NodeReport
-from watersmeet.engine.messages.shapes import CONTROL, NodeShape, SideShape, null_column
+from watersmeet.engine.messages.shapes import CONTROL, NodeShape, SideShape
 from watersmeet.engine.messages.work import SideWork, read_work
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.results import NO_ROWS
@@ -26,6 +26,7 @@ from watersmeet.names import DIFF, is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.state.columns import null_column
 from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import MarkKind, overlay, read_marks
 from watersmeet.state.run import OpenRun

@@ -23,7 +23,6 @@ from watersmeet.cli.state_commands.place import Place
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.shape import null_column_of
-from watersmeet.engine.messages.shapes import null_column
 from watersmeet.errors import EngineError, SpecError, StateError
 from watersmeet.event_time import Watermark
 from watersmeet.names import input_of, is_computed, shown
@@ -32,7 +31,7 @@ from watersmeet.plan.identity.origins import Origins, origins_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
-from watersmeet.state.columns import StoredColumn, origins_in
+from watersmeet.state.columns import StoredColumn, null_column, origins_in
 from watersmeet.state.copied import of_newest
 from watersmeet.state.manifest import LiveRun, Manifest
 from watersmeet.state.marks import MarkKind

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from watersmeet.engine.driver.kinds.registry import driver_of, kind_of
-from watersmeet.engine.messages.shapes import FeedShape, NodeShape, SideShape, null_column
+from watersmeet.engine.messages.shapes import FeedShape, NodeShape, SideShape
 from watersmeet.errors import EngineError
 from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
 from watersmeet.plan.conditions.conjuncts import text_of
@@ -18,7 +18,7 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, KeptBy, SidePlan
 from watersmeet.spec.model import OnIdle
 from watersmeet.state.beside import FoundBy
-from watersmeet.state.columns import StoredColumn
+from watersmeet.state.columns import StoredColumn, null_column
 from watersmeet.state.run import RunLayout
 from watersmeet.watermark.tracker import BranchRules
 

@@ -26,6 +26,7 @@ from watersmeet.kernel.partial import Partials
 from watersmeet.names import DIFF, ours
 from watersmeet.spec.limits import TASK_MEMORY
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, JoinKind, WindowKind
+from watersmeet.state.columns import null_column
 from watersmeet.state.run import RunLayout
 
 Strategy = Callable[[Any, Any], Iterator[pa.RecordBatch]]
@@ -104,11 +105,6 @@ class SideShape:
             pa.field(f.name, pa.int64() if f.name in self.layout.event_times else f.type) for f in self.schema
         ]
         return pa.schema([*fields, *(pa.field(null_column(name), pa.bool_()) for name in self.nullable)])
-
-
-def null_column(name: str) -> str:
-    """The stored column that is TRUE where the event time ``name`` is NULL."""
-    return ours(f"null:{name}")
 
 
 def place_of(side: Side) -> int:

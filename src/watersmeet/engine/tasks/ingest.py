@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.messages.reports import IngestReport
-from watersmeet.engine.messages.shapes import SideShape, null_column
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.tasks.aside import missed_columns
 from watersmeet.engine.tasks.diffs import standing_for, times_each
@@ -25,6 +25,7 @@ from watersmeet.event_time import Mask, Times, below
 from watersmeet.kernel.times import to_canonical
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
+from watersmeet.state.columns import null_column
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import Missed
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from watersmeet.engine.messages.shapes import SideShape, null_column
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.event_time import Side
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.plan.model.nodes import GroupedPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.state.columns import null_column
 
 
 def carried(node: NodePlan, shapes: Sequence[SideShape]) -> tuple[JoinedColumn, ...]:
