@@ -9,11 +9,9 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
 from tenacity import (
     RetryCallState,
@@ -24,8 +22,9 @@ from tenacity import (
     wait_random,
 )
 
-from watersmeet.awaited import GivenUp, Steps, Unanswered, awaited
+from watersmeet.awaited import GivenUp, Steps, awaited
 from watersmeet.errors import EngineError
+from watersmeet.postgres_errors import is_away, words
 
 Cursor = Any
 """Of `adbc_driver_postgresql.dbapi`."""
@@ -36,22 +35,6 @@ LOG = logging.getLogger("watersmeet.postgres")
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 10.0
 _LEAST_ANSWER_S = 60.0
 """An answer is waited for at least so long, however little patience there is: a server may be slow."""
-_AWAY = ("57P01", "57P02", "57P03", "57P05", "25P03", "40001", "40P01")
-"""The server goes or comes, ends sessions that are idle, or a transaction was in the way of another."""
-_AWAY_CLASSES = ("08", "53")
-_NO_CONNECTION = re.compile(
-    r"failed to connect|connection refused|closed the connection|no connection to the server|connection to"
-    r" server|connection not open|could not receive data|could not send data|ssl connection has been closed"
-    r"|connection reset|broken pipe|timed? ?out|eof detected|lost synchroni[sz]ation",
-    re.IGNORECASE,
-)
-_COMES_OR_GOES = re.compile(
-    r"starting up|shutting down|recovery|too many (clients|connections)|connection slots|terminat"
-    r"|crash of another|not yet accepting|limit exceeded",
-    re.IGNORECASE,
-)
-_IN_ROW = ("22", "23", "44", "P0", "21")
-"""Classes of SQLSTATE: a value, a constraint, a view's check, a trigger, two rows of one key."""
 
 
 def client() -> Any:
@@ -73,46 +56,6 @@ def client() -> Any:
 
 def _called(work: Callable[..., Result], args: Any, kwargs: Any, cancel: Any) -> Result:
     return work(*args, **kwargs)
-
-
-def is_away(error: BaseException) -> bool:
-    """Whether the server is away, or was for a moment: the same may work later."""
-    if isinstance(error, Unanswered):
-        return True
-    state = getattr(error, "sqlstate", None)
-    if not isinstance(error, client().Error):
-        return False
-    text = str(error)
-    if state and state != "00000":
-        return state in _AWAY or (state[:2] in _AWAY_CLASSES and state != "08P01")
-    if "FATAL" in text:  # a server that answers: a wrong password stays wrong
-        return _COMES_OR_GOES.search(text) is not None
-    return _NO_CONNECTION.search(text) is not None
-
-
-def refuses_row(error: BaseException) -> bool:
-    """Whether it is a row that the server did not take."""
-    return (getattr(error, "sqlstate", None) or "")[:2] in _IN_ROW
-
-
-def words(error: BaseException, url: str) -> str:
-    """What the server says, in one line, without the password."""
-    told = {name.decode(): value.decode(errors="replace") for name, value in getattr(error, "details", ())}
-    text = told.get("PG_DIAG_MESSAGE_PRIMARY")
-    if text is None:
-        text = str(error).partition("\n\nQuery was")[0]
-        text = re.sub(r"^[A-Z_]+: (\[libpq\] )?|\. SQLSTATE: \w+$", "", text.strip())
-    detail = told.get("PG_DIAG_MESSAGE_DETAIL")
-    line = " ".join(f"{text}{f' ({detail})' if detail else ''}".split())
-    return _without_password(line, url)
-
-
-def _without_password(text: str, url: str) -> str:
-    parts = urlsplit(url)
-    hidden = re.findall(r"password=([^&]*)", parts.query) + ([parts.password] if parts.password else [])
-    for secret in {form for one in hidden for form in (one, unquote(one)) if len(form) > 2}:
-        text = text.replace(secret, "***")
-    return text
 
 
 _IDLE: dict[tuple[int, str, str], Any] = {}

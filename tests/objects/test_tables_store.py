@@ -28,6 +28,7 @@ from watersmeet.objects.cache import Cache
 from watersmeet.objects.setting import store_of
 from watersmeet.objects.tables_place import TablesPlace
 from watersmeet.objects.tables_store import TablesStore
+from watersmeet.postgres_errors import words
 from watersmeet.spec.secrets import Secret
 
 pytestmark = pytest.mark.postgres
@@ -311,9 +312,7 @@ def test_a_commit_that_is_not_answered_is_given_up_and_unclear(
         with pytest.raises(client_module.client().Error) as timed_out:
             store.create_within(cursor, "manifests/1", b"another's")
         assert timed_out.value.sqlstate == "55P03"
-        said = tables_store._StateServer(store.place, "take it").away(
-            1, client_module.words(timed_out.value, "")
-        )
+        said = tables_store._StateServer(store.place, "take it").away(1, words(timed_out.value, ""))
     assert "another run holds it" in str(said)
     assert backend(postgres, waiting) == pid  # nobody cancelled it, which would have made it count
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from watersmeet.errors import SpecError
-from watersmeet.spec.options.postgres import ELSEWHERE, Database, database_of, url_of, url_problems
+from watersmeet.spec.options.postgres import ELSEWHERE, Database, database_of, hosts_of, url_of, url_problems
 from watersmeet.spec.secrets import Secret
 
 SCHEMES = ("postgresql", "postgres")
@@ -58,12 +58,15 @@ class TablesPlace:
 
     def __post_init__(self) -> None:
         for problem in url_problems("the store of the state", {"url": self.given}):
-            raise SpecError(problem.message, code="bad-store", hint=_EXAMPLE)
+            is_of_servers = "target_session_attrs" in f"{problem.message}{problem.hint}"
+            hint = problem.hint if is_of_servers else _EXAMPLE  # whose example has no pipeline
+            raise SpecError(problem.message, code="bad-store", hint=hint)
         parts = urlsplit(self.given.strip())
         told = parse_qsl(parts.query, keep_blank_values=True)
         pipelines = [value for name, value in told if name == PIPELINE]
         database = unquote(parts.path.lstrip("/"))
-        if not parts.hostname or not database or "/" in database:
+        hosts = hosts_of(self.given)
+        if not all(host for host, _ in hosts) or not database or "/" in database:
             raise SpecError(
                 "the store of the state names no server with a database on it",
                 code="bad-store",
@@ -76,12 +79,6 @@ class TablesPlace:
                 code="bad-store",
                 hint=_EXAMPLE,
             )
-        if "," in parts.netloc.rpartition("@")[2] and not _takes_writes(told):
-            raise SpecError(
-                "the store of the state names several servers, of which one may be a standby, or another's",
-                code="bad-store",
-                hint="name one, or add target_session_attrs=primary (or read-write)",
-            )
         if len(pipelines) != 1 or not _NAME.fullmatch(pipelines[0]):
             said = "two pipelines" if len(pipelines) > 1 else f'the pipeline "{"".join(pipelines)}"'
             raise SpecError(
@@ -93,14 +90,9 @@ class TablesPlace:
         pieces = parts.query.split("&")  # the others stay as they are written: "+" is no space to the client
         rest = "&".join(piece for piece in pieces if unquote(piece.partition("=")[0]) != PIPELINE)
         given = Secret(urlunsplit(parts._replace(query=rest)))
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        url = f"postgresql://{host}:{parts.port or 5432}/{quote(database)}?{PIPELINE}={pipelines[0]}"
+        servers = ",".join(f"{f'[{host}]' if ':' in host else host}:{port or 5432}" for host, port in hosts)
+        url = f"postgresql://{servers}/{quote(database)}?{PIPELINE}={pipelines[0]}"
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "client_url", url_of({"url": given}))
         object.__setattr__(self, PIPELINE, pipelines[0])
         object.__setattr__(self, "database", database_of(self.client_url))
-
-
-def _takes_writes(told: list[tuple[str, str]]) -> bool:
-    """The client goes to a server that does, of those that are named."""
-    return dict(told).get("target_session_attrs") in ("primary", "read-write")

@@ -21,7 +21,8 @@ import pyarrow as pa
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.tables_place import TablesPlace
-from watersmeet.postgres import Cursor, Server, client, is_away, rows_of, words
+from watersmeet.postgres import Cursor, Server, client, rows_of
+from watersmeet.postgres_errors import advice, is_away, words
 from watersmeet.state.damage import damaged, missing
 from watersmeet.state.manifest import FOLDERS
 
@@ -56,6 +57,13 @@ _CLEARS = 5
 _IN_THE_WAY = ("23505", "55P03")
 """An earlier attempt, which nobody had an answer of, was there before; or it still holds a row."""
 _NO_TABLES = ("42P01", "3F000")
+_DENIED = (
+    "authentication failed",
+    "no password",
+    "pg_hba.conf",
+    "not permitted to log in",
+    "permission denied",
+)
 _ONE_AT_A_TIME = 0x77617466
 """The lock under which the tables are made."""
 
@@ -412,7 +420,8 @@ class _StateServer(Server):
         return StateError(
             f"{self._place.url} did not {self._what} for {seconds:.0f} s: {said}",
             code="store-away",
-            hint="run again when it is back: the job goes on after its last whole tick",
+            hint="see that the URL names it, and run again when it is back: the job goes on after its last"
+            " whole tick",
         )
 
 
@@ -420,15 +429,17 @@ def told(place: TablesPlace, what: str, error: BaseException) -> StateError:
     """What the server refuses, as an error that says what to do."""
     said = f"{place.url} did not {what}: {words(error, place.client_url)}"
     state = getattr(error, "sqlstate", None) or ""
-    if state == "3D000" or ("does not exist" in said and "database" in said):
-        return StateError(said, code="no-database", hint="make the database, or see to its name")
-    if state[:2] == "28" or state == "42501" or "authentication failed" in said or "no password" in said:
+    if state == "42501":
         hint = (
             f"the job's user needs the right to make the schema {SCHEMA} (GRANT CREATE ON DATABASE), or to "
-            f"SELECT, INSERT and DELETE in {_FILES}; its password is in the URL, PGPASSWORD or ~/.pgpass"
+            f"SELECT, INSERT and DELETE in {_FILES}"
         )
         return StateError(said, code="store-denied", hint=hint)
-    return StateError(said, code="store-refused", hint="put right what the server says, and run again")
+    hint = advice(error) or "put right what the server says, and run again"
+    if state == "3D000" or ("does not exist" in said and "database" in said):
+        return StateError(said, code="no-database", hint=hint)
+    is_denied = state[:2] == "28" or any(denied in said for denied in _DENIED)
+    return StateError(said, code="store-denied" if is_denied else "store-refused", hint=hint)
 
 
 def _gone(place: TablesPlace) -> StateError:

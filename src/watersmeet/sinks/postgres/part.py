@@ -16,7 +16,8 @@ from typing import ClassVar
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres import Cursor, Server, is_away, refuses_row, words
+from watersmeet.postgres import Cursor, Server
+from watersmeet.postgres_errors import advice, is_away, refuses_row, words
 from watersmeet.sinks.base import StagedPart
 from watersmeet.sinks.postgres.types import staged_type_of
 
@@ -109,7 +110,7 @@ class PostgresPart:
             return EngineError(
                 f'rows of "{self.insert}" could not be staged (sink "{self.sink}"): {said}',
                 code="sink-failed",
-                hint="put right what the server says, and run again: the tick is repeated",
+                hint=advice(error) or "put right what the server says, and run again: the tick is repeated",
             )
         line = _LINE.search(str(error))
         number = int(line[1]) - 1 if line else 0

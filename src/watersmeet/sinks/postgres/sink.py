@@ -29,10 +29,9 @@ from watersmeet.postgres import (
     client,
     close_idle,
     quoted,
-    refuses_row,
     rows_of,
-    words,
 )
+from watersmeet.postgres_errors import advice, refuses_row, words
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,
@@ -425,7 +424,7 @@ class PostgresSink:
             return EngineError(
                 f'the table of sink "{self._spec.name}" cannot {what}: {said}',
                 code="sink-failed",
-                hint="put right what the server says, and run again",
+                hint=advice(error) or "put right what the server says, and run again",
             )
         details = dict(getattr(error, "details", ()))
         constraint = details.get(b"PG_DIAG_CONSTRAINT_NAME", b"").decode(errors="replace")

@@ -36,6 +36,11 @@ _PATIENT = {
 what they are sent as, whatever the database or the environment is set to."""
 
 
+_NO_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
+WRITABLE = ("primary", "read-write")
+"""Of ``target_session_attrs``: the client goes to a server that takes writes, of those that are named."""
+_READ_ONLY = ("standby", "read-only", "prefer-standby")
+
 ELSEWHERE = {"host", "hostaddr", "port", "dbname", "service"}
 """What a URL may say of a database apart from its place in it."""
 
@@ -85,8 +90,8 @@ def url_of(options: Mapping[str, str]) -> Secret:
 
 
 class Database(NamedTuple):
-    """One that a URL names, as it is written. ``port``, ``user`` None: the environment says it. ``options``:
-    what sessions are told, such as a role."""
+    """One that a URL names, as it is written. ``port``, ``user`` None: the environment says it; of several
+    servers ``host`` has all that is said, ports too. ``options``: what sessions are told, such as a role."""
 
     host: str
     port: int | None
@@ -99,10 +104,31 @@ def database_of(url: str) -> Database | None:
     """None: the URL leaves to the environment which one it is, or says it in another way."""
     parts = urlsplit(str.__str__(url).strip())
     told = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if not parts.hostname or not parts.path.strip("/") or told.keys() & ELSEWHERE:
+    hosts = hosts_of(url)
+    if not all(host for host, _ in hosts) or not parts.path.strip("/") or told.keys() & ELSEWHERE:
         return None
     user = told.get("user") if parts.username is None else unquote(parts.username)
-    return Database(parts.hostname, parts.port, unquote(parts.path[1:]), user, told.get("options"))
+    host, port = hosts[0] if len(hosts) == 1 else (",".join(f"{name}:{at or ''}" for name, at in hosts), None)
+    return Database(host, port, unquote(parts.path[1:]), user, told.get("options"))
+
+
+def hosts_of(url: str) -> list[tuple[str, int | None]]:
+    """The servers that a URL names, with their ports; None: none is said.
+
+    Raises:
+        ValueError: they are not written as hosts are.
+
+    >>> hosts_of("postgresql://me@one:5433,two/shop")
+    [('one', 5433), ('two', None)]
+    """
+    named = urlsplit(str.__str__(url).strip()).netloc.rpartition("@")[2]
+    found = []
+    for one in named.split(","):
+        parts = urlsplit(f"//{one}")
+        if parts.port is not None and parts.port < 1:
+            raise ValueError
+        found.append((parts.hostname or "", parts.port))
+    return found
 
 
 def place_of(options: Mapping[str, str]) -> str:
@@ -171,13 +197,42 @@ def url_problems(what: str, given: Mapping[str, str]) -> Iterator[SpecError]:
     )
     try:
         parts = urlsplit(given["url"].strip())
-        wrong = parts.scheme.lower() not in _SCHEMES or (parts.port is not None and parts.port < 1)
+        hosts = hosts_of(given["url"])
+        wrong = parts.scheme.lower() not in _SCHEMES
     except ValueError:
         wrong = True
-    if wrong or parts.netloc.count("@") > 1 or "@" in parts.path or "#" in given["url"]:
+    # The client looks for the "@" behind a password up to the first "/", not up to the first "?"
+    is_split = wrong or (not parts.path and "@" in parts.query)
+    if wrong or is_split or parts.netloc.count("@") > 1 or "@" in parts.path or "#" in given["url"]:
         yield SpecError(f"{what}: its 'url' is none of PostgreSQL's", code="wrong-option", hint=hint)
         return
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+    if _NO_ESCAPE.search(given["url"]):
+        yield SpecError(
+            f"{what}: in its 'url' a % begins no character: two digits of 0-9 and a-f follow it, and not 00",
+            code="wrong-option",
+            hint=hint,
+        )
+    if any("=" not in piece for piece in parts.query.split("&") if piece):
+        yield SpecError(
+            f"{what}: in its 'url' something behind the '?' has no '='",
+            code="wrong-option",
+            hint="parameters are written name=value, with & between them, and & in values as %26",
+        )
+    told = parse_qsl(parts.query, keep_blank_values=True)
+    wanted = dict(told).get("target_session_attrs", "any")
+    if wanted in _READ_ONLY:
+        yield SpecError(
+            f"{what} writes, and its 'url' says target_session_attrs={wanted}",
+            code="wrong-option",
+            hint="say target_session_attrs=read-write, or name the server that takes writes",
+        )
+    elif len(hosts) > 1 and wanted not in WRITABLE:
+        yield SpecError(
+            f"{what}: its 'url' names several servers, of which one may be a standby, or another's",
+            code="wrong-option",
+            hint="name one, or add target_session_attrs=read-write (or primary)",
+        )
+    for name, value in told:
         if name == "client_encoding" and value.lower().replace("-", "") != "utf8":
             yield SpecError(
                 f"{what}: texts are sent as UTF-8, and its 'url' says client_encoding={value}",

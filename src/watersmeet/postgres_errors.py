@@ -1,0 +1,202 @@
+"""What an error of the PostgreSQL client means: whether the server is away, what it says, and what to do.
+
+The client gives no SQLSTATE while it connects, and one text of all that it tried. In that text each address
+has a part of its own; names in double quotes are the user's, and say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+from watersmeet.awaited import Unanswered
+from watersmeet.errors import near_names
+
+_AWAY = ("57P01", "57P02", "57P03", "57P05", "25P03", "40001", "40P01")
+"""The server goes or comes, ends sessions that are idle, or a transaction was in the way of another."""
+_AWAY_CLASSES = ("08", "53")
+_NO_CONNECTION = re.compile(
+    r"connection refused|closed the connection|no connection to the server|connection to"
+    r" server|connection not open|could not receive data|could not send data|ssl connection has been closed"
+    r"|connection reset|broken pipe|timed? ?out|eof detected|lost synchroni[sz]ation",
+    re.IGNORECASE,
+)
+_COMES_OR_GOES = re.compile(
+    r"starting up|shutting down|recovery|too many (clients|connections)|connection slots|terminat"
+    r"|crash of another|not yet accepting|system is not accepting|limit exceeded"
+    # of poolers, which have no other word for a server that is away
+    r"|server login (has been failing|failed: FATAL: the database system)|no more connections allowed"
+    r"|query_wait_timeout|client_login_timeout|server_login_retry|cannot connect to server|conn crashed"
+    r"|pgbouncer is shutting down",
+    re.IGNORECASE,
+)
+_IN_ROW = ("22", "23", "44", "P0", "21")
+"""Classes of SQLSTATE: a value, a constraint, a view's check, a trigger, two rows of one key."""
+
+_CONNECTING = "Failed to connect: "
+_ADDRESS = re.compile(
+    r'connection to server (?:at|on socket) "([^"]*)"(?: \([^)]*\))?(?:, port (\d+))? failed: '
+)
+_NAME_SERVICE = re.compile(r"could not (translate host name|look up)|out of memory", re.IGNORECASE)
+"""The only thing that fails before a server is asked, and may pass."""
+_SSL_BREAKS = re.compile(r"SSL error: (unexpected eof|internal error|decryption|bad record)", re.IGNORECASE)
+
+_PARAMETERS = (
+    "user", "password", "host", "hostaddr", "port", "dbname", "passfile", "require_auth", "channel_binding",
+    "connect_timeout", "client_encoding", "options", "application_name", "keepalives", "keepalives_idle",
+    "keepalives_interval", "keepalives_count", "tcp_user_timeout", "sslmode", "sslcert", "sslkey",
+    "sslpassword", "sslcertmode", "sslrootcert", "sslcrl", "sslcrldir", "sslsni", "sslnegotiation",
+    "ssl_min_protocol_version", "ssl_max_protocol_version", "gssencmode", "krbsrvname", "service",
+    "target_session_attrs", "load_balance_hosts",
+)  # fmt: skip
+"""To say which one may be meant; whether one is known says the client."""
+
+_IN_THE_URL = (
+    "put the 'url' right: postgresql://user@host:5432/database?name=value&…, with the parameters of libpq; in"
+    " values % is written %25, and & %26"
+)
+_ADVICE: tuple[tuple[str, str], ...] = (
+    (
+        r"does not support SSL",
+        "the url asks for TLS (sslmode), and the server has none: turn it on there (ssl = on), or leave"
+        " sslmode out where the network is trusted",
+    ),
+    (
+        r"does not match host name|could not get server's host name",
+        "name the server in the url as its certificate does, or give it a certificate with that name; or"
+        " sslmode=verify-ca, which looks at the authority alone",
+    ),
+    (
+        r"root certificate|certificate verify failed",
+        "sslrootcert in the url names a file with the certificate of the authority that signed the server's,"
+        " on every machine that connects, workers too",
+    ),
+    (
+        r"alert (unknown ca|bad certificate|certificate)|client certificate|private key|certificate",
+        "sslcert and sslkey in the url name a certificate that the server's authority signed and its key, on"
+        " every machine that connects, workers too; the key is readable by its owner alone (chmod 600)",
+    ),
+    (
+        r"SSL error|sslmode|invalid response to|expected authentication request|gssencmode",
+        "see to host and port, that a PostgreSQL server answers there, and to what the url says of TLS",
+    ),
+    (
+        r"pg_hba\.conf",
+        "let the job's machines in, in pg_hba.conf of the server; if it says 'no encryption', it may ask for"
+        " TLS: sslmode=require in the url",
+    ),
+    (
+        r"no password supplied|password authentication failed|not permitted to log in|role .* does not exist"
+        r"|authentication|channel binding|SCRAM",
+        "see to user and password: in the url or the options beside it, or PGUSER, PGPASSWORD or ~/.pgpass in"
+        " each process, on workers too; and to the role on the server (LOGIN, VALID UNTIL)",
+    ),
+    (
+        r"database .* does not exist|no such database|not currently accepting",
+        "make the database (CREATE DATABASE), or see to its name in the url",
+    ),
+    (
+        r"permission denied for database",
+        "GRANT CONNECT ON DATABASE to the job's user; to make tables or schemas it needs CREATE, too",
+    ),
+    (
+        r"read-only transaction",
+        "the server is a standby, or its default is read-only: name the primary, or all servers with"
+        " target_session_attrs=read-write in the url: then the one that takes writes is found and waited for",
+    ),
+    (r"permission denied", "GRANT the job's user the right that the server names"),
+    (
+        r"invalid (integer )?value \S* ?for connection option",
+        _IN_THE_URL,
+    ),
+    (
+        r"configuration parameter|invalid value for parameter",
+        "see to 'options' in the url: the server does not take a setting there",
+    ),
+)
+_REFUSED = re.compile(
+    r"does not support SSL|SSL was required|certificate|private key|SSL error: |no password supplied"
+    r"|authentication|channel binding|SCRAM|invalid response to|invalid (integer )?value|invalid port"
+    r"|negotiation|sslmode|gssencmode",
+    re.IGNORECASE,
+)
+"""What a client says of a server that stays so."""
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the server is away, or was for a moment: the same may work later."""
+    if isinstance(error, Unanswered):
+        return True
+    if not hasattr(error, "sqlstate"):  # not the client's
+        return False
+    text = _unnamed(str(error))
+    state = error.sqlstate
+    if state and state != "00000":
+        if state == "08P01":  # the only one that poolers have
+            return _COMES_OR_GOES.search(text) is not None
+        return state in _AWAY or state[:2] in _AWAY_CLASSES
+    if _CONNECTING in text:
+        return _may_connect(str(error).partition(_CONNECTING)[2])
+    if "FATAL" in text:
+        return _COMES_OR_GOES.search(text) is not None
+    return _NO_CONNECTION.search(text) is not None
+
+
+def _may_connect(text: str) -> bool:
+    """Whether a server of those that were tried may let in later. One that answers with FATAL is the last."""
+    if "FATAL" in _unnamed(text):  # a server that answers: a wrong password stays wrong
+        return _COMES_OR_GOES.search(_unnamed(text[text.rindex("FATAL") :])) is not None
+    first, *tried = _ADDRESS.split(text)
+    if not tried:
+        return _NAME_SERVICE.search(_unnamed(first)) is not None
+    stays: dict[tuple[str, str], bool] = {}
+    for host, port, said in zip(*[iter(tried)] * 3, strict=True):  # a name has several addresses
+        stays[host, port] = stays.get((host, port), False) or _stays(_unnamed(said))
+    is_unknown = _NAME_SERVICE.search(_unnamed(text)) is not None
+    return is_unknown or not all(stays.values())
+
+
+def _stays(said: str) -> bool:
+    return _REFUSED.search(said) is not None and _SSL_BREAKS.search(said) is None
+
+
+def _unnamed(text: str) -> str:
+    """Without names: a database may be called "recovery"."""
+    return re.sub(r'"[^"]*"', '""', text)
+
+
+def refuses_row(error: BaseException) -> bool:
+    """Whether it is a row that the server did not take."""
+    return (getattr(error, "sqlstate", None) or "")[:2] in _IN_ROW
+
+
+def advice(error: BaseException) -> str | None:
+    """What to do about a server that does not let in, or a right that is lacking; None: nothing is known."""
+    text = str(error)
+    if _CONNECTING in text and _ADDRESS.search(text) is None and _NAME_SERVICE.search(text) is None:
+        if (named := re.search(r'invalid URI query parameter: "([^"]*)"', text)) is not None:
+            near = near_names(named[1], _PARAMETERS) or ""
+            return f"{near} {_IN_THE_URL}" if near.startswith("did") else _IN_THE_URL
+        return _IN_THE_URL
+    said = _unnamed(text)
+    return next((hint for pattern, hint in _ADVICE if re.search(pattern, said, re.IGNORECASE)), None)
+
+
+def words(error: BaseException, url: str) -> str:
+    """What the server says, in one line, without the password."""
+    told = {name.decode(): value.decode(errors="replace") for name, value in getattr(error, "details", ())}
+    text = told.get("PG_DIAG_MESSAGE_PRIMARY")
+    if text is None:
+        text = str(error).partition("\n\nQuery was")[0]
+        text = re.sub(r"^[A-Z_]+: (\[libpq\] )?|\. SQLSTATE: \w+$", "", text.strip())
+    detail = told.get("PG_DIAG_MESSAGE_DETAIL")
+    line = " ".join(f"{text}{f' ({detail})' if detail else ''}".split())
+    return _without_password(line, url)
+
+
+def _without_password(text: str, url: str) -> str:
+    parts = urlsplit(url)
+    hidden = re.findall(r"password=([^&]*)", parts.query) + ([parts.password] if parts.password else [])
+    for secret in {form for one in hidden for form in (one, unquote(one)) if len(form) > 2}:
+        text = text.replace(secret, "***")
+    return text
