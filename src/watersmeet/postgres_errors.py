@@ -77,6 +77,15 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         " every machine that connects, workers too; the key is readable by its owner alone (chmod 600)",
     ),
     (
+        r"unsupported startup parameter",
+        "a pooler does not take what the url says in 'options': leave it out, or name the server itself",
+    ),
+    (
+        r"statement pooling mode",
+        "the pooler ends a session with each statement: name the server itself, or a pooler with"
+        " pool_mode = session",
+    ),
+    (
         r"SSL error|sslmode|invalid response to|expected authentication request|gssencmode",
         "see to host and port, that a PostgreSQL server answers there, and to what the url says of TLS",
     ),
@@ -138,7 +147,7 @@ def is_away(error: BaseException) -> bool:
     if _CONNECTING in text:
         return _may_connect(str(error).partition(_CONNECTING)[2])
     if "FATAL" in text:
-        return _COMES_OR_GOES.search(text) is not None
+        return _COMES_OR_GOES.search(text.replace("server terminated abnormally", "")) is not None
     return _NO_CONNECTION.search(text) is not None
 
 
