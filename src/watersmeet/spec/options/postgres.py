@@ -122,13 +122,13 @@ def hosts_of(url: str) -> list[tuple[str, int | None]]:
     [('one', 5433), ('two', None)]
     """
     named = urlsplit(str.__str__(url).strip()).netloc.rpartition("@")[2]
-    found = []
+    hosts: list[tuple[str, int | None]] = []
     for one in named.split(","):
         parts = urlsplit(f"//{one}")
         if parts.port is not None and parts.port < 1:
             raise ValueError
-        found.append((parts.hostname or "", parts.port))
-    return found
+        hosts.append((parts.hostname or "", parts.port))
+    return hosts
 
 
 def place_of(options: Mapping[str, str]) -> str:
