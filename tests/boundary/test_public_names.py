@@ -21,6 +21,7 @@ EXPECTED = {
     "run",
     "LocalJob",
     "MemoryStore",
+    "Part",
     "Location",
     "WatersmeetError",
     "SpecError",

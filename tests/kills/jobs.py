@@ -120,7 +120,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=folder,
-                env=os.environ | {"PYTHONPATH": str(SOURCES)},
+                env=os.environ | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{folder}"},
                 start_new_session=True,
             )
         assert self.process.stdout is not None

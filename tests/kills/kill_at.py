@@ -26,6 +26,7 @@ from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.tick import Ticks
 from watersmeet.sinks.files import FileSink
+from watersmeet.sinks.function.sink import FunctionSink
 from watersmeet.sinks.kafka.sink import KafkaSink
 from watersmeet.sinks.postgres.sink import PostgresSink
 
@@ -46,7 +47,7 @@ def kill_at(point: str, tick: int) -> None:
     run, intend = Ticks.run, Checkpoint.intend
     advance, commit = TickDriver.advance, TickDriver.commit
     write, feed = SinkFrame.write, FeedFrame.run
-    publishes = {kind: kind.publish for kind in (FileSink, KafkaSink, PostgresSink)}
+    publishes = {kind: kind.publish for kind in (FileSink, FunctionSink, KafkaSink, PostgresSink)}
 
     def patched_run(self, reports, clock_us, *, end=False, **others):
         now["ending"], now["published"] = end, 0

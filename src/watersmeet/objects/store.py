@@ -22,7 +22,7 @@ from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.requests import Place, asked
 from watersmeet.state.damage import missing
-from watersmeet.state.manifest import FOLDERS, is_manifest
+from watersmeet.state.manifest import FOLDERS, PARTS, is_manifest
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
@@ -41,7 +41,7 @@ MOST_WAITING, MOST_WAITING_BYTES = 128, 256 << 20
 for."""
 
 _PART = 32 << 20
-_CACHED = tuple(f"{folder}/" for folder in FOLDERS)
+_CACHED = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
 """What goes by a name that no other content ever has. All else has to be what is there now: another machine
 may have removed it, and made it anew."""
 

@@ -24,7 +24,7 @@ from watersmeet.objects.tables_place import TablesPlace
 from watersmeet.postgres import Cursor, Server, client, rows_of
 from watersmeet.postgres_errors import advice, is_away, words
 from watersmeet.state.damage import damaged, missing
-from watersmeet.state.manifest import FOLDERS
+from watersmeet.state.manifest import FOLDERS, PARTS
 
 Answer = TypeVar("Answer")
 
@@ -42,7 +42,7 @@ DELETES_S = 5.0
 """So long a delete is tried: what is left is garbage, for which nobody waits."""
 
 _FILES = f"{SCHEMA}.{TABLE}"
-_CACHED = tuple(f"{folder}/" for folder in FOLDERS)
+_CACHED = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
 """What goes by a name that no other content ever has."""
 
 _BATCH_ROWS = 10_000

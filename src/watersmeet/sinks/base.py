@@ -15,7 +15,7 @@ This package imports no PySpark; a frame is only ever asked to write itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -131,11 +131,15 @@ class ArrowPart(Protocol):
 
 class Files(Protocol):
     """Where rows may wait within a tick, for all tasks and the driver: the store of the job's state. It can
-    be sent to tasks."""
+    be sent to tasks. See `state.store.Store`."""
 
     def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None: ...
 
+    def create(self, name: str, data: bytes) -> bool: ...
+
     def read(self, name: str) -> pa.Buffer: ...
+
+    def has(self, name: str) -> bool: ...
 
     def delete_all(self, names: Sequence[str]) -> int: ...
 
@@ -146,6 +150,22 @@ class StagesInState(Protocol):
 
     def stage_in(self, files: Files) -> None:
         """Stage rows there; called before `Sink.prepare`. Names begin as `staged_folder` says."""
+
+
+Numbered = Callable[["ArrowPart", int], list[StagedPart]]
+"""Lets tasks write the rows ``0, 1, …`` up to a number, each alone, with a part; what that said of each."""
+
+
+@runtime_checkable
+class CallsInTasks(Protocol):
+    """A sink that gives out rows within tasks when its tick is published, and not in one step."""
+
+    def call_in(self, tasks: Numbered, is_over: Callable[[int], bool]) -> None:
+        """Where it does so; called before `Sink.prepare`.
+
+        Args:
+            is_over: whether the state has come to a tick, by whichever run.
+        """
 
 
 def staged_folder(tick: int, attempt: str) -> str:
@@ -306,6 +326,23 @@ def check_unique_names(columns: Sequence[Column], sink: SinkSpec) -> None:
                 hint="name one of them with AS",
             )
         seen.add(column.name.lower())
+
+
+def check_key_is_there(columns: Sequence[Column], sink: SinkSpec) -> None:
+    """Raise if the result has not all columns of the sink's PRIMARY KEY."""
+    names = [column.name for column in columns]
+    for name in sink.primary_key:
+        if name not in names:
+            raise SpecError(
+                f'PRIMARY KEY of {sink.connector} sink "{sink.name}": the result has no column "{name}"',
+                code="unknown-column",
+                hint=near_names(name, names),
+            )
+
+
+def recorded_parts(tick: int, digest: str) -> str:
+    """The name in `Files` of what says how a tick is cut; it goes with later ticks."""
+    return f"parts/{tick:012d}-{digest}.json"
 
 
 def required_option(sink: SinkSpec, name: str, example: str) -> str:

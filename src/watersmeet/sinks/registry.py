@@ -29,6 +29,7 @@ CONNECTORS: dict[str, tuple[str, str]] = {
     "memory": ("watersmeet.sinks.memory", "MemorySink"),
     "delta": ("watersmeet.sinks.lake.delta", "DeltaSink"),
     "iceberg": ("watersmeet.sinks.lake.iceberg", "IcebergSink"),
+    "function": ("watersmeet.sinks.function.sink", "FunctionSink"),
 }
 """Connector, in lower case, or a kind of it -> (module, class or function)."""
 

@@ -59,6 +59,7 @@ _ALL = (
     Connector("memory", tables=True, tells_partitions=True, sinks=True),
     Connector("delta", ("deltalake",), sinks=True, unique_names=True, by_key=True),
     Connector("iceberg", sinks=True, unique_names=True, by_key=True),
+    Connector("function", sinks=True, unique_names=True, by_key=True),
     Connector("jdbc", tables=True, snapshot=True, refresh_us=_MINUTE_US),
 )  # fmt: skip
 

@@ -397,8 +397,8 @@ class Query:
 @dataclass(frozen=True)
 class Sink:
     """Where an INSERT goes. ``columns`` None: whatever the query gives. ``connector``: ``file``, ``kafka``,
-    ``delta``, ``postgres``, ``console``, ``memory``. ``primary_key``: the columns by which a row there takes
-    the place of another."""
+    ``delta``, ``iceberg``, ``postgres``, ``function``, ``console``, ``memory``. ``primary_key``: the columns
+    by which a row there takes the place of another."""
 
     name: str
     connector: str

@@ -35,7 +35,10 @@ BEGUN = "begun"
 """In a remote store: of what the next tick is made. Garbage when that is committed."""
 
 _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
-FOLDERS = ("runs", "marks", "aside", "work", merged_from.FOLDER, file_lists.FOLDER)
+PARTS = "parts"
+"""How a tick is cut for sinks that must not cut it otherwise when it is repeated. Its names come again, with
+other contents, when a job goes back to an earlier tick."""
+FOLDERS = ("runs", "marks", "aside", "work", PARTS, merged_from.FOLDER, file_lists.FOLDER)
 """Of a store, those whose files go when no kept manifest names them."""
 
 
@@ -226,6 +229,12 @@ def manifest_name(tick: int) -> str:
 def manifest_names(store: Store) -> list[str]:
     """The manifests that there are, oldest first. Files of other names in their folder are nobody's."""
     return [name for name in store.names(_FOLDER) if is_manifest(name)]
+
+
+def has_come_to(store: Store, tick: int) -> bool:
+    """Whether there is a manifest of the tick, or of a later one."""
+    names = manifest_names(store)
+    return bool(names) and names[-1] >= manifest_name(tick)
 
 
 def is_manifest(name: str) -> bool:

@@ -11,7 +11,7 @@ from watersmeet.cli.state_commands.ticks import tick_of
 from watersmeet.engine.spark.checkpoint.rebuild import put_aside
 from watersmeet.errors import StateError, counted
 from watersmeet.objects.setting import store_of
-from watersmeet.state.manifest import load, manifest_name
+from watersmeet.state.manifest import PARTS, load, manifest_name
 from watersmeet.state.whole import verify_files
 
 
@@ -62,7 +62,8 @@ class Restoring:
                 raise StateError(
                     "a run of the job has gone on meanwhile", code="state-moves-on", hint="stop it first"
                 )
-            left = store.delete_all(store.names("work"))  # of a tick after those that have gone
+            # of a tick after those that have gone
+            left = store.delete_all([*store.names("work"), *store.names(PARTS)])
             if left:
                 raise StateError(
                     f"{counted(left, 'file')} of the tick that was interrupted could not be removed",
@@ -101,6 +102,7 @@ def _of_sinks(place: Place) -> Iterator[str]:
         return
     from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.front.sql import parse_job
+    from watersmeet.sinks.base import CallsInTasks
     from watersmeet.sinks.registry import make_sink
 
     infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
@@ -108,7 +110,12 @@ def _of_sinks(place: Place) -> Iterator[str]:
     for sink in {insert.sink.name: insert.sink for insert in job.inserts if not insert.is_index}.values():
         if sink.traits.files:
             means = "run once with --set-aside-newer-parts, which moves its later parts out of sight"
-        elif make_sink(sink).idempotent:
+        elif isinstance(made := make_sink(sink), CallsInTasks):
+            means = (
+                "what the function was given of later ticks stays, and other rows come under their numbers:"
+                " take them away by job, INSERT and tick"
+            )
+        elif made.idempotent:
             means = "it has the rows of later ticks: restore it to the same moment, or the run is refused"
         else:
             means = "what later ticks put out stays there, and goes out again"

@@ -15,6 +15,7 @@ from watersmeet.sinks.base import (
     Frame,
     KeyedRecords,
     Schema,
+    check_key_is_there,
     check_unique_names,
     chosen_format,
     columns_of,
@@ -56,7 +57,7 @@ class Records:
         check_unique_names(columns, self._spec)
         if self._format in KEYED:
             check_written(self._spec, "json", columns)
-            self._check_key([column.name for column in columns])
+            check_key_is_there(columns, self._spec)
             return
         check_written(self._spec, self._format, columns)
         self._expressions([(c.name, c.type) for c in columns])
@@ -67,15 +68,6 @@ class Records:
             return frame
         key, value = self._expressions([(c.name, c.type) for c in columns_of(frame.schema)])
         return frame.selectExpr(*([f"{key} AS key"] if key else []), f"{value} AS value")
-
-    def _check_key(self, names: list[str]) -> None:
-        for name in self._spec.primary_key:
-            if name not in names:
-                raise SpecError(
-                    f'PRIMARY KEY of kafka sink "{self._spec.name}": the result has no column "{name}"',
-                    code="unknown-column",
-                    hint=near_names(name, names),
-                )
 
     def _expressions(self, columns: list[tuple[str, SqlType]]) -> tuple[str | None, str]:
         """The record's key and value as Spark SQL."""

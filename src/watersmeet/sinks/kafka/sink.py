@@ -39,6 +39,7 @@ from watersmeet.sinks.kafka.records import Records
 from watersmeet.sinks.kafka.sent import SentSink
 from watersmeet.sinks.kafka.staged import KafkaPart, records_in
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, newer_parts
+from watersmeet.sinks.staged_rows import Staged, staged_in
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.kafka import SINK_OURS
 from watersmeet.spec.options.kafka_delivery import (
@@ -89,7 +90,7 @@ class KafkaSink:
         self._producing: Producing | None = None
         self._has_all = False
         self._last: dict[str, tuple[int, Identity]] = {}
-        self._staged: dict[tuple[str, str, int], list[tuple[str, int]]] = {}
+        self._staged: dict[tuple[str, str, int], list[Staged]] = {}
 
     @property
     def keyed(self) -> KeyedRecords | None:
@@ -163,9 +164,7 @@ class KafkaSink:
         return None
 
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        self._staged[attempt, insert, tick] = [
-            (str(name), int(rows)) for part in parts for name, rows in part["files"]
-        ]
+        self._staged[attempt, insert, tick] = staged_in(parts)
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         return sum(rows for _, rows in self._staged[attempt, insert, tick])

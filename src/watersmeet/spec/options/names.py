@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options import kafka, lake, postgres
+from watersmeet.spec.options import function, kafka, lake, postgres
 from watersmeet.spec.options.targets import shared_targets
 
 JDBC = (
@@ -39,7 +39,8 @@ def source_option_problems(source: Source) -> list[SpecError]:
 
 
 def sink_option_problems(sink: Sink) -> list[SpecError]:
-    """The same of a sink that prints, writes to Kafka or PostgreSQL, or keeps rows in memory."""
+    """The same of a sink that prints, writes to Kafka or PostgreSQL, calls a function, or keeps rows in
+    memory."""
     if sink.connector == "kafka":
         return list(kafka.sink_problems(sink))
     if sink.connector == "delta":
@@ -48,6 +49,8 @@ def sink_option_problems(sink: Sink) -> list[SpecError]:
         return list(postgres.sink_problems(sink))
     if sink.connector == "iceberg":
         return lake.iceberg_problems(sink)
+    if sink.connector == "function":
+        return list(function.sink_problems(sink))
     if sink.connector not in ("console", "memory"):
         return []
     what, own = f'{sink.connector} sink "{sink.name}"', _CONSOLE if sink.connector == "console" else ()

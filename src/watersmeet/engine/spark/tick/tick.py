@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,9 +31,11 @@ from watersmeet.engine.spark.tick.together import joint_of
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.sinks.base import Sink, StagesInState
+from watersmeet.sinks.base import ArrowPart, CallsInTasks, Sink, StagedPart, StagesInState
+from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.options.spark_settings import FIXED
+from watersmeet.state.manifest import has_come_to
 
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 """The one such setting that says nothing else than what tasks write anyway."""
@@ -163,6 +166,7 @@ class Ticks:
     def may_be_out(self, owner: str, *, set_aside: bool) -> list[str]:
         """Sinks that have rows of the next tick, which an earlier run began, in words; without those where
         these will be set aside. ``owner``: of the state."""
+        self._lend_state()
         problems = []
         for sink in self._outputs.sinks:
             for insert in self._outputs.inserts_of(sink):
@@ -175,10 +179,16 @@ class Ticks:
         return problems
 
     def _lend_state(self) -> None:
-        """Sinks that have no place of their own for staged rows get one."""
+        """Sinks that have no place of their own for staged rows get one; those that call out, tasks."""
         for sink in self._outputs.sinks:
             if isinstance(sink, StagesInState):
                 sink.stage_in(self.driver.store)
+            if isinstance(sink, CallsInTasks):
+                sink.call_in(self._numbered, partial(has_come_to, self.driver.store))
+
+    def _numbered(self, part: ArrowPart, count: int) -> list[StagedPart]:
+        """See `Numbered`."""
+        return staged_by_tasks(self._spark.range(0, count, 1, count), part)
 
     def run(
         self,

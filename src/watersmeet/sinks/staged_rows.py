@@ -1,0 +1,96 @@
+"""Rows of a tick until they go out: files beside the job's state, written by tasks.
+
+Names say the tick, so that those of attempts that were killed are removed with what else ticks leave.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+from watersmeet.sinks.base import Files, StagedPart
+
+_FILE_BYTES, _FILE_ROWS = 32 << 20, 500_000
+
+Staged = tuple[str, int]
+"""A file, and how many rows it has."""
+
+
+@dataclass(frozen=True)
+class RowsPart:
+    """Stages rows as they are.
+
+    Args:
+        files: where to.
+        folder: how names of the files begin.
+        lasting: they are read after a crash, too.
+
+    What it tells: ``files``, a list of [name, rows]; see `staged_in`.
+    """
+
+    files: Files = field(repr=False)
+    folder: str
+    lasting: bool = False
+
+    def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> StagedPart:
+        """Stage all rows of a partition, in order."""
+        return {"files": [self._file(piece) for piece in _pieces(rows)]}
+
+    def _file(self, batches: Sequence[pa.RecordBatch]) -> list[object]:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        name = f"{self.folder}{uuid.uuid4().hex}.arrow"
+        self.files.write(name, sink.getvalue(), lasting=self.lasting)
+        return [name, sum(batch.num_rows for batch in batches)]
+
+
+def staged_in(parts: Sequence[StagedPart]) -> list[Staged]:
+    """The files that `RowsPart` told of, in the order of the parts."""
+    return [(str(name), int(rows)) for part in parts for name, rows in part["files"]]
+
+
+def schema_in(files: Files, name: str) -> pa.Schema:
+    """The columns of a staged file."""
+    return pa.ipc.open_stream(files.read(name)).schema
+
+
+def batches_in(files: Files, name: str, rows: int, sink: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a staged file, in order.
+
+    Raises:
+        EngineError: it has not the rows that it had.
+    """
+    there = 0
+    for batch in pa.ipc.open_stream(files.read(name)):
+        there += batch.num_rows
+        yield batch
+    if there != rows:
+        raise EngineError(
+            f'of {rows:,} staged rows {there:,} are in {name} (sink "{sink}"); nothing was published',
+            code="staged-rows-gone",
+            hint="please report this; run again: the tick is repeated",
+        )
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    held: list[pa.RecordBatch] = []
+    for batch in _cut(batches):
+        held.append(batch)
+        if sum(b.nbytes for b in held) >= _FILE_BYTES or sum(b.num_rows for b in held) >= _FILE_ROWS:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of very wide rows, in some that are as large as a file may be, about."""
+    for batch in batches:
+        step = max(1, min(_FILE_ROWS, batch.num_rows * _FILE_BYTES // max(batch.nbytes, 1)))
+        yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))

@@ -1,0 +1,152 @@
+"""Whole jobs into a user's function: rows that come, changes, rows by their keys; and what fails."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.engine.spark.running import until_caught_up
+from watersmeet.errors import EngineError, SpecError
+
+pytestmark = pytest.mark.spark
+
+FUNCTIONS = '''
+"""Each part becomes a file, which takes the place of one that is there."""
+import json, os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+HERE = Path({folder!r})
+
+
+def put(part, rows):
+    name = f"{{part.insert}}-{{part.tick}}-{{part.number}}"
+    with (HERE / "calls").open("a") as calls:
+        told = [part.job, part.insert, part.tick, part.number, part.parts, part.rows, os.getpid()]
+        calls.write(json.dumps(told) + "\\n")
+    if (HERE / "fails").exists() and part.number == part.parts - 1:
+        raise SystemExit("not now")
+    if (HERE / "lazy").exists():
+        return
+    if (HERE / "dies").exists():
+        (HERE / "dies").unlink()
+        os._exit(7)
+    staged = HERE / f".{{name}}-{{os.getpid()}}"
+    pq.write_table(rows.read_all(), staged)
+    os.replace(staged, HERE / "given" / f"{{name}}.parquet")
+'''
+
+JOB = """
+CREATE TABLE c (id BIGINT, name STRING, d INT)
+    WITH ('connector' = 'file', 'path' = '{folder}/c', 'format' = 'json', 'diff.column' = 'd');
+CREATE TABLE o (nr BIGINT, c BIGINT, d INT)
+    WITH ('connector' = 'file', 'path' = '{folder}/o', 'format' = 'json', 'diff.column' = 'd');
+CREATE SINK keyed (nr BIGINT, name STRING, PRIMARY KEY (nr) NOT ENFORCED)
+    WITH ('connector' = 'function', 'function' = '{module}:put');
+CREATE SINK changes WITH ('connector' = 'function', 'function' = '{module}:put');
+SET output_mode = changelog;
+INSERT INTO keyed SELECT o.nr, c.name FROM o LEFT JOIN c ON o.c = c.id;
+INSERT INTO changes SELECT o.nr, c.name FROM o LEFT JOIN c ON o.c = c.id;
+"""
+
+
+class Given:
+    """A job in a folder, and what its function was given."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        (folder / "given").mkdir()
+        (folder / f"{name}.py").write_text(FUNCTIONS.format(folder=str(folder)))
+        self.text = JOB.format(folder=folder, module=name)
+
+    def write(self, table: str, tick: int, rows: list[dict[str, Any]]) -> None:
+        (self.folder / table).mkdir(exist_ok=True)
+        (self.folder / table / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    @property
+    def calls(self) -> list[list[Any]]:
+        return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
+
+    def rows(self, insert: str) -> list[dict[str, Any]]:
+        return [
+            row
+            for file in sorted((self.folder / "given").glob(f"{insert}-*.parquet"))
+            for row in pq.read_table(file).to_pylist()
+        ]
+
+
+@pytest.fixture
+def given(tmp_path, request, monkeypatch):
+    """Workers find the module, whatever their folder."""
+    name = f"given_{abs(hash(request.node.name)):x}"
+    given = Given(tmp_path, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    request.getfixturevalue("spark").sparkContext.addPyFile(str(tmp_path / f"{name}.py"))
+    given.write("c", 1, [{"id": 1, "name": "Ada", "d": 1}])
+    given.write("o", 1, [{"nr": nr, "c": nr % 2, "d": 1} for nr in range(8)])
+    return given
+
+
+def test_changes_and_rows_by_their_keys(spark, given, tmp_path):
+    until_caught_up(spark, given.text, tmp_path / "state")
+    given.write("c", 2, [{"id": 1, "name": "Ada", "d": -1}, {"id": 1, "name": "Eve", "d": 1}])
+    given.write("o", 2, [{"nr": 0, "c": 0, "d": -1}])
+    until_caught_up(spark, given.text, tmp_path / "state")
+    net: dict[tuple[int, str | None], int] = {}
+    for row in given.rows("changes"):
+        assert set(row) == {"nr", "name", "_diff", "_tick"}
+        net[row["nr"], row["name"]] = net.get((row["nr"], row["name"]), 0) + row["_diff"]
+    expected = {(nr, "Eve" if nr % 2 else None) for nr in range(1, 8)}
+    assert {row: n for row, n in net.items() if n} == dict.fromkeys(expected, 1)
+    keyed: dict[int, str | None] = {}
+    for row in given.rows("keyed"):
+        if row["_deleted"]:
+            del keyed[row["nr"]]
+        else:
+            keyed[row["nr"]] = row["name"]
+    assert set(keyed.items()) == expected
+    jobs = {job for job, *_ in given.calls}
+    assert [len(job) > 8 for job in jobs] == [True]
+    assert len({tuple(call[:4]) for call in given.calls}) == len(given.calls), "each part once"
+    assert all(pid != os.getpid() for *_, pid in given.calls), "in workers, not in the driver"
+
+
+@pytest.mark.parametrize(("file", "code"), [("fails", "function-failed"), ("lazy", "function-left-rows")])
+def test_a_failed_tick_is_repeated_with_the_same_parts(spark, given, tmp_path, file, code):
+    (tmp_path / file).touch()
+    with pytest.raises(EngineError, match=code) as caught:
+        until_caught_up(spark, given.text, tmp_path / "state", partitions=3)
+    assert "\n" not in caught.value.message
+    if file == "fails":
+        assert "SystemExit: not now (" in caught.value.message
+    first = [call[:6] for call in given.calls]
+    assert len({tuple(call) for call in first}) == len(first), "a call that failed is not tried again at once"
+    (tmp_path / file).unlink()
+    until_caught_up(spark, given.text, tmp_path / "state", partitions=1)
+    again = [call[:6] for call in given.calls[len(first) :]]
+    assert all(call in again for call in first)
+    assert sorted(row["nr"] for row in given.rows("changes")) == [*range(8)]
+    assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]
+
+
+def test_a_worker_that_dies_is_tried_again_with_the_same_part(spark, given, tmp_path):
+    (tmp_path / "dies").touch()
+    try:
+        until_caught_up(spark, given.text, tmp_path / "state")
+    except EngineError:  # with one attempt per task the tick fails, and is repeated
+        until_caught_up(spark, given.text, tmp_path / "state")
+    assert sorted(row["nr"] for row in given.rows("changes")) == [*range(8)]
+    assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]
+
+
+def test_a_function_that_is_not_there_is_refused_before_the_state_is_made(spark, given, tmp_path):
+    with pytest.raises(SpecError, match="no-function"):
+        until_caught_up(spark, given.text.replace(":put", ":get"), tmp_path / "state")
+    assert not (tmp_path / "state").exists()
