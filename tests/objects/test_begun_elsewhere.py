@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun
-from watersmeet.errors import StateError
+from watersmeet.errors import EngineError, StateError
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import Manifest, commit, load_newest, manifest_name
 
@@ -133,3 +135,16 @@ def test_a_store_that_lost_the_state_does_not_begin_the_job_anew(checkpoint, sto
     assert raised.value.code == "state-lost"
     assert (checkpoint.spark / "commits" / "0").exists()
     assert newest.tick == 1
+
+
+def test_a_run_whose_next_tick_another_one_began_is_told_of_that(checkpoint, store):
+    """And not that its sink is ahead, as after a restore from a copy; what it began itself is no other's."""
+    newest = next_manifest(store)
+    driver = SimpleNamespace(store=store, manifest=newest)
+    ahead = EngineError("ahead", code="sink-ahead")
+    begun = Begun(checkpoint)
+    assert begun.told(ahead, driver) is ahead
+    Begun(checkpoint).remember(newest, host(1, "of another run"))()
+    assert begun.told(ahead, driver).code == "state-fenced"
+    begun.remember(newest, host(1, "of another run"))()
+    assert begun.told(ahead, driver) is ahead

@@ -94,13 +94,18 @@ class Run:
     draw: random.Random
     near: bool = False
     job: Any = None
+    is_anew: bool = False
+    """Nobody has begun the next tick, as far as it knows."""
 
     def execute(self) -> bool:
         """Raises: WatersmeetError. Whether the input has ended."""
         try:
             return self._execute()
         except WatersmeetError as error:
-            raise unless_overtaken(error, None if self.job is None else self.job.driver) from None
+            driver = None if self.job is None else self.job.driver
+            raise unless_overtaken(
+                error, driver, StoredJob(self.store).begun if self.is_anew else None
+            ) from None
 
     def _execute(self) -> bool:
         plan, draw = plan_for(self.query), self.draw
@@ -121,6 +126,7 @@ class Run:
             return True
         follows = "" if manifest is None else manifest.writer
         record = stored.begun(driver.tick + 1, follows)
+        self.is_anew = record is None
         driver.settings = SETTINGS
         if record is not None:
             driver.repeat()
@@ -130,6 +136,7 @@ class Run:
         self.sink.resume([QUERY], Resumed(driver.tick, record is not None, parts))
         while True:
             before = driver.manifest
+            self.is_anew = False
             record = record or self._planned({} if before is None else before.host)
             self._tick(stored, record, "" if before is None else before.writer)
             if record["end"]:

@@ -73,7 +73,7 @@ def play(seed: int, *, log: Callable[[str], None] | None = None) -> Outcome:
     """Play the schedule of this seed."""
     with simulated(seed) as world:
         world.log = log
-        schedule = _Schedule(world, seed)
+        schedule = Schedule(world, seed)
         wrong = None
         try:
             schedule.play()
@@ -84,7 +84,7 @@ def play(seed: int, *, log: Callable[[str], None] | None = None) -> Outcome:
         return Outcome(seed, world.counts, world.digest, world.points, wrong, schedule.ended, world.struck)
 
 
-class _Schedule:
+class Schedule:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         draw = self.draw = random.Random(f"schedule {seed}")
@@ -122,7 +122,7 @@ class _Schedule:
             if self.finished:
                 break
             process = self._process()
-            fiber = world.spawn(process, partial(self._run, process))
+            fiber = world.spawn(process, partial(self.run, process))
             if draw.random() < 0.05 and self.network.rate:
                 self.network.away_until_us = world.now_us + draw.choice([20, 200]) * SECOND_US
             self._await(process, fiber)
@@ -134,7 +134,7 @@ class _Schedule:
         self.network.aims = []
         self.trouble, self.crashes, self.sleepers = Trouble(), 0.0, 0.0
         last = Process("run alone")
-        fiber = world.spawn(last, partial(self._run, last))
+        fiber = world.spawn(last, partial(self.run, last))
         world.wait(lambda: fiber.done)
         if not self.finished:
             self.unexpected.append(f"a run alone did not come to the end: {fiber.error!r}")
@@ -168,7 +168,7 @@ class _Schedule:
             return
         world.wait(lambda: fiber.done)
 
-    def _run(self, process: Process) -> None:
+    def run(self, process: Process) -> None:
         """One run, to its end, and how it ended."""
         self.runs = [other for other in self.runs if not other.dead]
         if self.runs:

@@ -61,3 +61,22 @@ def test_what_is_no_such_error_or_cannot_be_looked_into_stays():
 
     store.names = away
     assert unless_overtaken(lost, driver(own, store)) is lost
+
+
+def test_a_tick_that_another_run_has_put_out_and_not_committed_is_no_copy_that_was_restored():
+    """The sink has it, and the manifests do not yet say that anybody went on."""
+    empty, store, asked = MemoryStore(), MemoryStore(), []
+
+    def somebody(tick, writer):
+        asked.append((tick, writer))
+        return {"offsets": "of another"}
+
+    own = commit(store, manifest(BEFORE))
+    for one in (driver(None, empty), driver(own, store)):
+        assert unless_overtaken(ahead(), one, lambda *_: None).code == "sink-ahead"
+        told = unless_overtaken(ahead(), one, somebody)
+        assert told.code == "state-fenced"
+        assert "another run of the job has begun tick" in told.message
+    assert asked == [(1, ""), (BEFORE + 1, own.writer)]
+    lost = missing("runs/x")
+    assert unless_overtaken(lost, driver(own, store), somebody) is lost

@@ -7,6 +7,8 @@ restore anything then: what is wrong is that two runs are at work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.errors import StateError, WatersmeetError
 from watersmeet.state.manifest import manifest_name, manifest_names, writer_of
@@ -15,25 +17,41 @@ _LOOKS_LIKE = frozenset({"state-missing", "sink-ahead"})
 """Codes of errors that being overtaken may come as."""
 
 
-def unless_overtaken(error: Exception, driver: TickDriver | None) -> Exception:
-    """The error with which a run is to end: ``error``, unless others have committed meanwhile. ``driver``:
-    the run's, which has the manifest that it goes on from; None: it had none yet."""
+Begun = Callable[[int, str], object | None]
+"""With what a tick was begun by who goes on from the manifest of that writer, if it was."""
+
+
+def unless_overtaken(error: Exception, driver: TickDriver | None, begun: Begun | None = None) -> Exception:
+    """The error with which a run is to end: ``error``, unless others have committed meanwhile, or put rows of
+    the next tick out, which is still to be committed.
+
+    Args:
+        driver: the run's, which has the manifest that it goes on from; None: it had none yet.
+        begun: tells of the next tick; None: the run knew, before it asked its sinks, that it was begun, or
+            began it itself.
+    """
     if driver is None or not isinstance(error, WatersmeetError) or error.code not in _LOOKS_LIKE:
         return error
     store, own = driver.store, driver.manifest
+    tick, is_begun = 0 if own is None else own.tick, False
     try:
+        if begun is not None and error.code == "sink-ahead":  # before the manifests: one takes its place
+            is_begun = begun(tick + 1, "" if own is None else own.writer) is not None
         names = manifest_names(store)
-        if not names:
+        if not names and not is_begun:
             return error
-        is_newest = own is not None and names[-1] == manifest_name(own.tick)
-        if own is not None and is_newest and writer_of(store, own.tick) in (own.writer, None):
+        is_newest = own is not None and bool(names) and names[-1] == manifest_name(own.tick)
+        if is_begun:
+            gone_on = f"begun tick {tick + 1}"
+        elif own is not None and is_newest and writer_of(store, own.tick) in (own.writer, None):
             return error
+        else:
+            gone_on = f'gone on ("{names[-1]}")'
     except StateError:
         return error
-    tick = 0 if own is None else own.tick
     return StateError(
-        f'another run of the job has gone on meanwhile ("{names[-1]}"), and this one is at tick {tick}: it '
-        "is stopped, and nothing is lost",
+        f"another run of the job has {gone_on} meanwhile, and this one is at tick {tick}: it is stopped, and "
+        "nothing is lost",
         code="state-fenced",
         hint="only one run of a job may use a store at a time; stop the other one, then run again",
     )

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.changed_sources import are_others
+from watersmeet.engine.driver.settling.overtaken import unless_overtaken
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.rebuild import (
     BATCH,
@@ -86,6 +88,7 @@ class Begun:
         self._checkpoint = checkpoint
         self._tick = 0
         self._planned: int | None = None
+        self._is_known = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="begun")
         self.is_due = False
 
@@ -100,12 +103,18 @@ class Begun:
             return []
         self._checkpoint.check_not_lost()
         begun = self._checkpoint.stored_job.begun(tick, _writer(manifest))
+        self._is_known = begun is not None
         self._planned = int(begun[BATCH]) if begun is not None and OFFSETS in begun else None
         self.is_due = begun is not None and OFFSETS in begun
         if manifest is not None and are_others(manifest, plan):
             return []
         said = fitted(self._checkpoint, batch_in(manifest), begun, plan, interval)
         return [] if said is None else [said]
+
+    def told(self, error: Exception, driver: TickDriver | None) -> Exception:
+        """The error with which the run is to end; see `unless_overtaken`."""
+        stored = self._checkpoint.stored_job
+        return unless_overtaken(error, driver, None if stored is None or self._is_known else stored.begun)
 
     def forget(self) -> None:
         """The run's first tick is made of something else than it was begun with, and nothing of it is out."""
@@ -122,7 +131,7 @@ class Begun:
     def remember(self, after: Manifest | None, host: Mapping[str, Any]) -> Callable[[], None]:
         """Remember that the tick ``after`` that manifest's is made of a batch. What is given waits until that
         is stored."""
-        self.is_due = False
+        self.is_due, self._is_known = False, True
         if self._checkpoint.stored_job is None:
             return lambda: None
         tick = 1 if after is None else after.tick + 1
@@ -131,6 +140,7 @@ class Begun:
 
     def intend(self, after: Manifest | None, intent: Intent) -> None:
         """Remember that the tick ``after`` that manifest's is one of our own."""
+        self._is_known = True
         self._checkpoint.intend(intent, _writer(after))
 
     def intent(self, after: Manifest | None) -> Intent | None:

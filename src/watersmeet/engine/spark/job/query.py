@@ -22,7 +22,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
-from watersmeet.engine.driver.settling.overtaken import unless_overtaken
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun
 from watersmeet.engine.spark.checkpoint.rebuild import BATCH, COMPACT_INTERVAL, OFFSETS, TOPICS
@@ -491,7 +490,7 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
         try:
             return started.execute()
         except Exception as error:
-            raise unless_overtaken(readable_error(error), getattr(started, "driver", None)) from None
+            raise started.begun.told(readable_error(error), getattr(started, "driver", None)) from None
         finally:
             started._failure = None
 
