@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres lint types test test-fast check simulate chaos cluster demo bench docs clean
+.PHONY: help setup jars postgres lint types audit test test-fast check simulate chaos cluster demo bench docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ lint: setup ## ruff: rules and format
 
 types: setup ## mypy, strict, of the package and the benchmarks
 	@scripts/types
+
+audit: setup ## known vulnerabilities of the locked versions, where a list of them can be reached
+	@scripts/audit
 
 test: setup jars postgres ## all tests, with Spark, a real Kafka broker, PostgreSQL and real kills
 	@scripts/test
