@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from watersmeet.errors import SqlError, WatersmeetError
@@ -15,6 +17,19 @@ TABLE = "CREATE TABLE t (a INT, s TIMESTAMP, WATERMARK FOR s AS s) TYPE Memory;\
 def viewed(views: int) -> str:
     later = "".join(f"CREATE VIEW v{n + 1} AS SELECT a + a AS a, s FROM v{n};\n" for n in range(views))
     return f"{TABLE}CREATE VIEW v0 AS SELECT a, s FROM t;\n{later}SELECT a FROM v{views};"
+
+
+def seconds_to_read(columns: int) -> float:
+    listed = ", ".join(f"c{number} BIGINT" for number in range(columns))
+    before = time.process_time()
+    job = parse_job(TABLE.replace("a INT", f"a INT, {listed}") + "SELECT * FROM t;")
+    assert len(job.inserts[0].query.outputs) == columns + 2
+    return time.process_time() - before
+
+
+def test_ten_thousand_columns_take_ten_times_as_long_as_a_thousand():
+    seconds_to_read(10)
+    assert seconds_to_read(10_000) < 40 * seconds_to_read(1_000), "each is compared with all others"
 
 
 def test_views_that_double_each_other_are_refused(monkeypatch):

@@ -122,7 +122,7 @@ class FileSink:
             raise EngineError(
                 f'sink "{self._spec.name}" cannot write to {self._path}: {error.strerror or error}',
                 code="sink-not-writable",
-                hint="give a directory that exists or can be made, and that you may write to",
+                hint="give a directory that exists or can be made, that you may write to, with room in it",
             ) from error
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
@@ -236,7 +236,9 @@ class FileSink:
             return there
         except OSError as error:
             raise EngineError(
-                f'sink "{self._spec.name}" could not publish tick {tick}: {error}', code="sink-failed"
+                f'sink "{self._spec.name}" could not publish tick {tick}: {error}',
+                code="sink-failed",
+                hint="see to the disk (room, rights) and run again: the tick is repeated",
             ) from error
 
     def discard(self, attempt: str) -> None:

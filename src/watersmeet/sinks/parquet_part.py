@@ -18,6 +18,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import parquet
 
+from watersmeet.sinks.on_disk import refusals_told
+
+_HINT = "make room there (or see to the rights) and run again: the tick is repeated"
+
 
 def can_write(schema: pa.Schema) -> bool:
     """Whether Spark's own files would hold the same types: plain ones only."""
@@ -37,13 +41,16 @@ class ParquetPart:
         texts = [field.name for field in schema if pa.types.is_string(field.type)]
         try:
             for batch in rows:
-                if writer is None:
-                    writer = parquet.ParquetWriter(
-                        staged, schema, compression="snappy", use_dictionary=texts or False
-                    )
-                writer.write_batch(batch)
+                with refusals_told(self.folder, _HINT):
+                    if writer is None:
+                        writer = parquet.ParquetWriter(
+                            staged, schema, compression="snappy", use_dictionary=texts or False
+                        )
+                    writer.write_batch(batch)
         finally:
             if writer is not None:
-                writer.close()
+                with refusals_told(self.folder, _HINT):
+                    writer.close()
         if writer is not None:
-            os.replace(staged, os.path.join(self.folder, f"part-{partition:05d}.parquet"))
+            with refusals_told(self.folder, _HINT):
+                os.replace(staged, os.path.join(self.folder, f"part-{partition:05d}.parquet"))

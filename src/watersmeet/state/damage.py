@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from watersmeet.errors import StateError
 
 _RESTORE = "restore the state directory from a copy, or start anew with an empty checkpoint directory"
@@ -22,3 +26,12 @@ def not_written(path: str, problem: str) -> StateError:
         code="state-not-written",
         hint="make room (or see to the rights) and run again: the job goes on after its last whole tick",
     )
+
+
+@contextmanager
+def written(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the file system refuses within is told as that ``path`` cannot be written. Raises: StateError."""
+    try:
+        yield
+    except OSError as error:
+        raise not_written(os.fspath(path), error.strerror or str(error)) from None

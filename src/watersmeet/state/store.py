@@ -16,7 +16,7 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from watersmeet.durable import AT_ONCE, make_folders, sync
 from watersmeet.errors import StateError
-from watersmeet.state.damage import missing, not_written
+from watersmeet.state.damage import missing, not_written, written
 
 STAGED = ".tmp"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
@@ -88,7 +88,7 @@ class _Waiting:
             try:
                 synced.result()
             except OSError as error:
-                raise not_written(path, str(error)) from None
+                raise not_written(path, error.strerror or str(error)) from None
 
 
 class LocalStore:
@@ -129,20 +129,22 @@ class LocalStore:
                 view = view[os.write(handle, view) :]
             if lasting:
                 os.fsync(handle)
-        except OSError as error:
-            os.unlink(staged)
-            raise not_written(path, str(error)) from None
+        except OSError:
+            with suppress(OSError):  # what failed is told; a later run sweeps
+                os.unlink(staged)
+            raise
         finally:
             os.close(handle)
         return staged
 
     def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
         path, waiting = self._path(name), self._waiting if lasting else None
-        os.rename(self._stage(path, data, lasting=lasting and waiting is None), path)
-        if waiting is not None:
-            waiting.add(path)
-        elif lasting:
-            sync(os.path.dirname(path))
+        with written(path):
+            os.rename(self._stage(path, data, lasting=lasting and waiting is None), path)
+            if waiting is not None:
+                waiting.add(path)
+            elif lasting:
+                sync(os.path.dirname(path))
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -159,14 +161,15 @@ class LocalStore:
 
     def create(self, name: str, data: bytes) -> bool:
         path = self._path(name)
-        staged = self._stage(path, data)
-        try:
-            os.link(staged, path)
-        except FileExistsError:
-            return False
-        finally:
-            os.unlink(staged)
-        sync(os.path.dirname(path))
+        with written(path):
+            staged = self._stage(path, data)
+            try:
+                os.link(staged, path)
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(staged)
+            sync(os.path.dirname(path))
         return True
 
     def read(self, name: str) -> pa.Buffer:
@@ -214,16 +217,17 @@ class LocalStore:
                 continue
 
     def check(self) -> None:
-        make_private(self.root)
         path = os.path.join(self.root, ".probe")
-        staged = self._stage(path, b"")
+        with written(path):
+            make_private(self.root)
+            staged = self._stage(path, b"")
         linked = f"{staged}.link"
         try:
             os.link(staged, linked)
             os.unlink(linked)
         except OSError as error:
             if error.errno == errno.ENOSPC:
-                raise not_written(linked, str(error)) from None
+                raise not_written(linked, error.strerror or str(error)) from None
             raise StateError(
                 f"the file system of {self.root} makes no hard links ({error.strerror}); by them a job makes "
                 "sure that no other run commits the same tick",

@@ -26,10 +26,16 @@ class Running:
         job = parse_job(text)
         plan = plan_job(job)
         self.ticks: list[TickResult] = []
+        also = settings.get("on_tick")
+
+        def told(tick: TickResult, seconds: float, parts: Any) -> None:
+            self.ticks.append(tick)
+            if also is not None:
+                also(tick, seconds, parts)
+
         asked = RunSettings(
             str(checkpoint),
-            on_tick=lambda tick, _, __: self.ticks.append(tick),
-            **{"partitions": 2, **settings},
+            **{"partitions": 2, **settings, "on_tick": told},
         )
         hold_fixed(spark, plan.queries[0].options.time_zone)  # that of another test's job may be left
         self._run = JobRun(

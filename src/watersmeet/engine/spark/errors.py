@@ -7,7 +7,7 @@ may quote values of rows: what stands behind the first error condition in it is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from watersmeet.engine.spark.carried import carried
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD
@@ -27,6 +27,13 @@ _FRAGMENT = re.compile(r"^== SQL [^\n]*==\n([^\n]*)\n( *\^+)", re.MULTILINE)
 _PARQUET = re.compile(
     r"(?:reading file (?P<file>.+?)\. )?Data type mismatches when reading Parquet column"
     r" \[(?P<column>[^\]]*)\]\. Expected Spark type (?P<declared>.+?), actual Parquet type (?P<has>.+?)\. "
+)
+_DISK = re.compile(
+    r"(?P<path>/[^\n]*?)(?:: No space left on device| \((?P<why>No space left on device|Disk quota exceeded"
+    r"|Read-only file system)\))"
+)
+_WRITTEN_TO = re.compile(
+    r"Task failed while writing rows to (?:file:)?(?P<path>/[^\n]*?)(?:/_attempts\b|\. |\n|$)"
 )
 _MOST_CHARACTERS = 20_000
 """Of one exception's text are read for words: values of rows in it may be long."""
@@ -56,10 +63,10 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
     ),
     ("UnknownTopicOrPartition", "topic-missing", "a Kafka topic or partition is not there any more", None),
     (
-        "No space left on device",
-        "disk-full",
-        "the disk is full",
-        "make room and run again: the tick is repeated",
+        "org.apache.kafka.common.errors.TimeoutException",
+        "kafka-unreachable",
+        "a Kafka broker does not answer",
+        "nothing of this tick was put out, and the state is whole: run again when it does",
     ),
     (
         "java.lang.OutOfMemoryError",
@@ -118,6 +125,23 @@ def _known(text: str, where: str) -> EngineError | None:
             f" {parquet['has']} in {parquet['file'] or 'a Parquet file'}",
             code="column-type",
             hint="declare it as the file has it and cast in a view, or write the file with the declared type",
+        )
+    disk = _DISK.search(text)
+    if disk is not None and disk.start() <= end and disk["why"] == "Read-only file system":
+        return EngineError(
+            f"{where}{disk['path']} cannot be written: its file system is read-only",
+            code="disk-not-writable",
+            hint="make it writable and run again: the tick is repeated",
+        )
+    if any(0 <= text.find(sign) <= end for sign in ("No space left on device", "Disk quota exceeded")):
+        to = disk if disk is not None and disk.start() <= end else _WRITTEN_TO.search(text)
+        place = (
+            "where the job writes (sinks, checkpoint, spark.local.dir)" if to is None else f"at {to['path']}"
+        )
+        return EngineError(
+            f"{where}the disk is full {place}",
+            code="disk-full",
+            hint="make room and run again: the tick is repeated",
         )
     for sign, code, message, hint in _KNOWN:
         if 0 <= text.find(sign) <= end:
@@ -181,6 +205,12 @@ def fragments_of(error: BaseException) -> list[str]:
         for line, carets in _FRAGMENT.findall(text[:_MOST_CHARACTERS])
     ]
     return list(dict.fromkeys(fragments))
+
+
+def says(error: BaseException, signs: Iterable[str]) -> bool:
+    """Whether one of the signs is in what an exception or one of its causes says."""
+    texts = _texts(error)
+    return any(sign in text[:_MOST_CHARACTERS] for sign in signs for text in texts)
 
 
 def _texts(error: BaseException) -> list[str]:

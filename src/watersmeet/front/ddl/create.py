@@ -49,9 +49,10 @@ Called with the source so far, and the texts of its WATERMARK clauses, for peopl
 @dataclass
 class _Columns:
     """A column list being read; ``watermarks``: column as written, its lag (None: 0), where it stands;
-    ``clauses``: their texts. ``keys``: the PRIMARY KEYs."""
+    ``clauses``: their texts. ``keys``: the PRIMARY KEYs. ``names``: of the columns, in lower case."""
 
     columns: list[Column] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
     watermarks: list[tuple[str, exp.Expression | None, int]] = field(default_factory=list)
     clauses: list[str] = field(default_factory=list)
     keys: list[KeyClause] = field(default_factory=list)
@@ -209,8 +210,9 @@ def _column_list(cursor: Cursor) -> _Columns:
 def _column(cursor: Cursor, before: _Columns) -> Column:
     start = cursor.offset
     name = cursor.name("a column name")
-    if any(column.name.lower() == name.lower() for column in before.columns):
+    if name.lower() in before.names:
         raise cursor.text.error(f'column "{name}" is declared twice', "duplicate-column", start)
+    before.names.add(name.lower())
     if cursor.looks_at("AS"):
         hint = "compute it in a view: CREATE VIEW … AS SELECT …, expression AS " + name
         raise cursor.text.not_supported(f'the computed column "{name}" is', start, hint)

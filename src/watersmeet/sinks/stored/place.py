@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from pyarrow import parquet
 from watersmeet.errors import EngineError, StateError
 from watersmeet.objects.requests import TIMEOUT_S, Place, asked
 from watersmeet.objects.store import AT_ONCE
+from watersmeet.sinks.on_disk import refusals_told
 
 LARGEST = 5 << 30
 """Bytes that a store takes in one put, which alone can be made to depend on there being nothing yet."""
@@ -182,18 +182,13 @@ def footer_of(place: Place, name: str) -> parquet.FileMetaData | None:
         return None
 
 
-@contextmanager
-def on_disk() -> Iterator[None]:
-    """What this machine's disk refuses, told as that. Raises: EngineError."""
-    try:
-        yield
-    except OSError as error:
-        raise EngineError(
-            f"{tempfile.gettempdir()} cannot be written: {error.strerror or error}",
-            code="disk-full" if error.errno == errno.ENOSPC else "disk-not-writable",
-            hint="make room there, or let the variable TMPDIR name another directory, then run again: the "
-            "tick is repeated",
-        ) from None
+def on_disk() -> AbstractContextManager[None]:
+    """What this machine's disk refuses within, told as that. Raises: EngineError."""
+    return refusals_told(
+        tempfile.gettempdir(),
+        "make room there, or let the variable TMPDIR name another directory, then run again: the tick is "
+        "repeated",
+    )
 
 
 @contextmanager

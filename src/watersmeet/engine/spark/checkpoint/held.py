@@ -23,7 +23,7 @@ class Hold:
     """A lock that is held until `release`. ``run``: an id that no other has.
 
     Raises:
-        OSError: the file cannot be made.
+        OSError: the file cannot be made or written.
         EngineError: the file system does not lock files.
         StateError: another run holds it.
     """
@@ -33,8 +33,6 @@ class Hold:
         self._handle = os.open(root / "lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
             _lock(self._handle)
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, self.run.encode(), 0)
         except OSError as error:
             os.close(self._handle)
             if error.errno != errno.EWOULDBLOCK:
@@ -49,6 +47,12 @@ class Hold:
                 code="checkpoint-locked",
                 hint="stop it first, or give this job a directory of its own: --checkpoint DIR",
             ) from None
+        try:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, self.run.encode(), 0)
+        except OSError:
+            os.close(self._handle)
+            raise
 
     def release(self) -> None:
         os.close(self._handle)

@@ -33,6 +33,11 @@ QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS = "query_id", "batch", "offsets", "sou
 COMPACT_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
 
 
+def ends_in(host: Mapping[str, Any]) -> list[str] | None:
+    """Spark's text per source of the job, in the plan's order; None: no batch was read yet."""
+    return str(host[OFFSETS]).split("\n")[2:] if OFFSETS in host else None
+
+
 def offsets_in(host: Mapping[str, Any]) -> Offsets:
     """The offsets of the batch that a manifest was made by."""
     return Offsets.of(int(host[BATCH]), str(host[OFFSETS]))

@@ -9,19 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.durable import sync
-from watersmeet.state.damage import damaged
+from watersmeet.state.damage import damaged, written
 from watersmeet.state.sealed import sealed, unsealed
 from watersmeet.state.store import FILE_MODE, STAGED
 
 
 def write_value(path: Path, value: Any) -> None:
-    """Put ``value`` in place of what is there; durable when it returns."""
+    """Put ``value`` in place of what is there; durable when it returns. Raises: StateError."""
+    with written(path):
+        _put(path, sealed(path.name, json.dumps(value)))
+
+
+def _put(path: Path, data: bytes) -> None:
     staged = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{STAGED}")
     handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         with open(handle, "wb") as file:
             os.fchmod(file.fileno(), FILE_MODE)
-            file.write(sealed(path.name, json.dumps(value)))
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(staged, path)

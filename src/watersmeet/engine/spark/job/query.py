@@ -24,7 +24,7 @@ from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun
-from watersmeet.engine.spark.checkpoint.rebuild import BATCH, COMPACT_INTERVAL, OFFSETS, TOPICS
+from watersmeet.engine.spark.checkpoint.rebuild import BATCH, COMPACT_INTERVAL, TOPICS, ends_in
 from watersmeet.engine.spark.checkpoint.restart import (
     batch_in,
     check_checkpoint,
@@ -39,6 +39,7 @@ from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.job.settings import RunResult, RunSettings
 from watersmeet.engine.spark.job.signals import stopped_by_signals
+from watersmeet.engine.spark.job.waiting import Waiting
 from watersmeet.engine.spark.job.words import in_words
 from watersmeet.engine.spark.job.zone_rules import check_zone
 from watersmeet.engine.spark.sources import generator
@@ -65,8 +66,6 @@ _POLL_S = 0.2
 
 _GRACE_S = 4.0
 """When a stop has waited so long for the tick in hand, it looks whether a broker is away."""
-
-_STILL_STOPPING = "failed to stop within"
 
 
 class _Stopping(Exception):
@@ -171,8 +170,8 @@ class JobRun:
             aside = self.settings.set_aside_newer_parts
             self._note(*self.ticks.prepare(owner, pending=pending, set_aside=aside))
             if self.settings.on_start is not None:
-                offsets = self._host[OFFSETS].split("\n")[2:] if self._host else None
-                self.settings.on_start(self.driver.waiting(_now_us(), self.brokers.to_be_read(offsets)))
+                rows = self.brokers.to_be_read(ends_in(self._host))
+                self.settings.on_start(self.driver.waiting(_now_us(), rows))
             if repeated is not None:
                 self.begun.intend(self.driver.manifest, repeated)  # it may have been forgotten just now
                 self._own_tick(repeated)
@@ -252,7 +251,8 @@ class JobRun:
         with self._heartbeat():
             while not self._stop.is_set():
                 self._stream_once(self._reports)
-                if not self.settings.until_caught_up or not self._generators_have_more():
+                more = generator.have_more(self.plan.sources, ends_in(self._host) or [])
+                if not (self.settings.until_caught_up and more):  # a pass takes one batch of a generator
                     break
         if self.settings.until_caught_up:
             self._read_tables()
@@ -289,17 +289,20 @@ class JobRun:
         else:
             writer = writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds")
         make_private(self.checkpoint.spark)
-        query = self._query = writer.start()
+        query, waiting = writer.start(), Waiting(self.brokers.silent, self._note)
+        self._query = query
         try:
             while not self._stop.is_set():
                 if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
                     return
+                waiting.look(bool(self.topics) and query.status["isTriggerActive"])
                 self.files.look_if_due()
                 self._stop_if_asked()
             self._end_between_ticks(query)
         except Exception as error:
             if not isinstance(self._failure, _Stopping):
-                raise readable_error(self._failure or error) from None
+                in_short = readable_error(self._failure or error)
+                raise self.topics.told(in_short, self._topics, ends_in(self._host)) from None
         finally:
             if query.isActive and not self._left_behind:
                 self._stop.set()
@@ -314,7 +317,7 @@ class JobRun:
         try:
             query.stop()
         except Exception as error:
-            if _STILL_STOPPING not in str(error):
+            if "failed to stop within" not in str(error):
                 raise
             self._left_behind = True  # its thread waits for a broker; it can begin no tick
 
@@ -386,13 +389,13 @@ class JobRun:
 
     def _backlog(self, host: Mapping[str, Any]) -> Backlog:
         """What is not read yet, as far as it is known."""
-        sources = self.plan.sources
         behind = {name: (count, "files") for name, count in self.files.behind(self._reading).items()}
-        if self._query is not None and OFFSETS in host and any(source.traits.log for source in sources):
+        offsets = ends_in(host)
+        if self._query is not None and offsets is not None and self.topics:
             progress: Any = self._query._jsq.lastProgress()
             report = None if progress is None else str(progress.json())
-            offsets = host[OFFSETS].split("\n")[2:]
-            behind |= {name: (count, "rows") for name, count in rows_behind(report, sources, offsets).items()}
+            rows = rows_behind(report, self.plan.sources, offsets)
+            behind |= {name: (count, "rows") for name, count in rows.items()}
         return behind
 
     def _intended(self, *, end: bool) -> Intent:
@@ -429,7 +432,8 @@ class JobRun:
 
     def _unread(self, names: Collection[str], host: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         """The partitions of these sources that have rows which ``host``'s batch did not read."""
-        return self.brokers.unread(names, host[OFFSETS].split("\n")[2:]) if OFFSETS in host else {}
+        offsets = ends_in(host)
+        return {} if offsets is None else self.brokers.unread(names, offsets)
 
     def _batch_is_due(self) -> bool:
         """Whether Spark has planned a batch that is no tick yet: a killed run may have put out part of it."""
@@ -468,11 +472,6 @@ class JobRun:
             thread.join()
         if self._failure is not None and not isinstance(self._failure, _Stopping):
             raise readable_error(self._failure) from None
-
-    def _generators_have_more(self) -> bool:
-        """A pass over what is available takes one batch of a generator; bounded ones go on to their end."""
-        offsets = self._host[OFFSETS].split("\n")[2:] if OFFSETS in self._host else []
-        return generator.have_more(self.plan.sources, offsets)
 
 
 def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outputs) -> RunResult:

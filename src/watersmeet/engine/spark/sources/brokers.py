@@ -17,6 +17,8 @@ from watersmeet.spec.model import Source
 
 ADMIN_TIMEOUT_MS = 15_000
 LOOK_TIMEOUT_MS = 2_000
+ANSWER_TIMEOUT_MS = 4_000
+"""After which it is said that brokers do not answer."""
 
 Offsets = dict[tuple[str, int], int]
 """(topic, partition) -> the offset of the first row that was not read."""
@@ -36,6 +38,17 @@ class Brokers:
     def away(self) -> bool:
         """Whether one of the brokers does not answer."""
         return any(_not_empty(self._spark, source) is None for source in self._kafka(self._sources))
+
+    def silent(self) -> dict[str, list[str]]:
+        """Of which none answers, whatever topics it has: servers -> names of the sources."""
+        by_servers: dict[str, list[Source]] = {}
+        for source in self._kafka(self._sources):
+            by_servers.setdefault(kafka.servers_of(source), []).append(source)
+        return {
+            servers: [source.name for source in sources]
+            for servers, sources in by_servers.items()
+            if not _answers(self._spark, sources[0])
+        }
 
     def unread(self, names: Collection[str], offsets: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Of the sources so named, those partitions that have rows behind what was read; see `unread`.
@@ -154,6 +167,23 @@ def unread(spark: SparkSession, source: Source, offsets: str) -> tuple[str, ...]
         return tuple(_names(source, behind | dict.fromkeys(new, 0)))
     except Exception:
         return tuple(_names(source, read))
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(0))
+
+
+def _answers(spark: SparkSession, source: Source) -> bool:
+    jvm: Any = spark.sparkContext._jvm
+    try:
+        asked = properties(jvm, source, ANSWER_TIMEOUT_MS)
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(asked)
+    except Exception:
+        return False
+    try:
+        admin.describeCluster().clusterId().get()
+    except Exception:
+        return False
+    else:
+        return True
     finally:
         admin.close(jvm.java.time.Duration.ofSeconds(0))
 

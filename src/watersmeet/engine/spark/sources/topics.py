@@ -16,11 +16,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from watersmeet.engine.spark.sources import brokers, kafka
-from watersmeet.errors import EngineError
+from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.spec.model import Source
 
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What brokers without ids of topics (before Kafka 2.8) give."""
+
+_GONE = ("topic-missing", "offsets-expired")
+"""Codes of what Spark says when it cannot read rows any more; the brokers know more of it."""
 
 TopicIds = dict[str, dict[str, str]]
 """Source -> topic -> id."""
@@ -126,6 +129,25 @@ class Topics:
             if error is not None:
                 losses.append(Loss(source.name, error, json.dumps(go_on, separators=(",", ":"))))
         return losses
+
+    def told(
+        self,
+        error: WatersmeetError,
+        seen: Mapping[str, Mapping[str, str]],
+        offsets: Sequence[str] | None,
+    ) -> WatersmeetError:
+        """``error``, or what the brokers know of it where Spark could not read rows: topics, and how many.
+        Arguments as of `losses`; None: nothing was read yet."""
+        if error.code not in _GONE:
+            return error
+        try:
+            if offsets is None:
+                self.check(seen)
+            else:
+                accepted(self.losses(seen, offsets), ())
+        except WatersmeetError as more:
+            return more
+        return error
 
     def _described(self, source: Source) -> dict[str, tuple[str, list[int]]]:
         """Topic -> its id and partitions. Asked again for a while when a broker does not answer."""
