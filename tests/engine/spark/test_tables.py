@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,33 @@ def test_postgres(spark, folder, postgres):
     job = parse_job(text.replace("{refresh}", "off"))
     plan = plan_job(job)
     assert postgres.password not in f"{job!r} {plan!r}"
+
+
+def test_a_database_that_is_away_is_waited_for(spark, folder, postgres, caplog):
+    postgres.run(
+        "CREATE TABLE away (id int, name text, since date); INSERT INTO away VALUES (1, 'Ann', NULL)"
+    )
+    table = f"""
+    CREATE TABLE customers (id BIGINT, name STRING, since DATE) WITH ('connector' = 'jdbc',
+      'url' = '{postgres.jdbc_url}', 'dbtable' = 'away', 'user' = 'watersmeet',
+      'password' = '{postgres.password}', 'refresh' = '1 millisecond');
+    """
+    folder.orders(1)
+    folder.orders(1)
+    started = threading.Timer(1.5, postgres.start)
+
+    def goes() -> None:
+        postgres.run("UPDATE away SET name = 'Ada'")
+        postgres.stop()
+        started.start()
+
+    try:
+        run_changing(spark, folder.text(ORDERS, table, INSERT), folder, [goes])
+    finally:
+        started.join()
+    assert folder.result() == Counter({("1", "Ann", None): 1, ("2", "Ada", None): 1})
+    assert 'table "customers": the database is away' in caplog.text
+    assert postgres.password not in caplog.text
 
 
 def test_postgres_is_not_as_declared(spark, folder, postgres):

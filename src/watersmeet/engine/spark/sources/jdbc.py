@@ -5,12 +5,15 @@ Columns are found by name and cast to their declared types. Passwords go to the 
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.errors import readable_error, says
 from watersmeet.engine.spark.sources.frames import check_columns
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
@@ -24,6 +27,25 @@ _DRIVERS = {
     "jdbc:mariadb:": ("org.mariadb.jdbc.Driver", "org.mariadb.jdbc:mariadb-java-client:3.5.3"),
 }
 """Per beginning of the URL, the driver's class and where Maven has it."""
+
+WAIT_S = 90.0
+"""So long a database may be away that a tick asks."""
+
+_AWAY = (
+    "The connection attempt failed",
+    "Connection refused",
+    "refused. Check that the hostname and port are correct",
+    "Connection reset",
+    "This connection has been closed",
+    "An I/O error occurred while sending to the backend",
+    "terminating connection due to",
+    "the database system is",  # starting up, shutting down, in recovery mode
+    "Communications link failure",
+)
+
+LOG = logging.getLogger("watersmeet.jdbc")
+
+_Read = TypeVar("_Read")
 
 _NO_DRIVER = ("No suitable driver", "ClassNotFoundException", "ClassNotFound")
 
@@ -94,6 +116,23 @@ def reader_options(source: Source) -> dict[str, str]:
 
 def _driver(url: str) -> tuple[str, str] | None:
     return next((driver for start, driver in _DRIVERS.items() if url.startswith(start)), None)
+
+
+def when_back(source: Source, read: Callable[[], _Read]) -> _Read:
+    """What ``read`` gives. While the database of a job that runs is away it is asked again, `WAIT_S` at most,
+    with a warning per attempt. Raises: what ``read`` raises."""
+    if not source.traits.snapshot:
+        return read()
+    began, pause_s = time.monotonic(), 0.5
+    while True:
+        try:
+            return read()
+        except Exception as error:
+            if time.monotonic() - began + pause_s > WAIT_S or not says(error, _AWAY):
+                raise
+            LOG.warning('table "%s": the database is away; asked again in %.1f s', source.name, pause_s)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 10.0)
 
 
 def readable(source: Source, error: Exception) -> WatersmeetError:

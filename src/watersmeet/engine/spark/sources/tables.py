@@ -191,7 +191,7 @@ class SparkTable:
         for attempt in range(1, ATTEMPTS + 1):
             before = self.table.version()
             try:
-                return self._copied(side, store, tick, placing)
+                return jdbc.when_back(self.source, lambda: self._copied(side, store, tick, placing))
             except Exception as error:
                 if attempt == ATTEMPTS or before == self.table.version():
                     raise _unreadable(self.source, error) from None
@@ -245,7 +245,7 @@ class SparkSnapshot:
                 return None
             problem: Exception | None = None
             try:
-                runs = self._copied(sides, store, tick, placing)
+                runs = jdbc.when_back(self.source, lambda: self._copied(sides, store, tick, placing))
             except Exception as error:
                 problem = error
             after = self._files()
