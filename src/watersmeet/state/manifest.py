@@ -19,6 +19,7 @@ from watersmeet.errors import StateError
 from watersmeet.event_time import NEVER, Watermark
 from watersmeet.state import file_lists, merged_from
 from watersmeet.state.damage import damaged
+from watersmeet.state.heavy import HeavyKey
 from watersmeet.state.marks import Marks
 from watersmeet.state.merged_from import MergedFrom
 from watersmeet.state.migrations import STATE_VERSION, check_version, migrated
@@ -59,6 +60,13 @@ class LiveRun(Record):
     def stored(self) -> int:
         """Rows of the run that are not released."""
         return self.run.rows - self.released
+
+    @property
+    def heavy(self) -> Iterator[HeavyKey]:
+        """The heaviest keys, each with about how many rows that are not released: as if of each as great a
+        share were."""
+        for told in self.run.heavy:
+            yield told.model_copy(update={"rows": told.rows * self.stored // self.run.rows})
 
     @property
     def retained(self) -> int:

@@ -32,9 +32,9 @@ def rows_by_bucket(runs: Iterable[LiveRun]) -> dict[int, tuple[int, str]]:
     rows it is taken that the keys have as great a share as of all."""
     heavy: dict[int, tuple[int, str]] = {}
     for live in runs:
-        for told in live.run.heavy:
+        for told in live.heavy:
             rows, key = heavy.get(told.bucket, (0, told.key))
-            heavy[told.bucket] = rows + told.rows * live.stored // live.run.rows, key
+            heavy[told.bucket] = rows + told.rows, key
     return heavy
 
 

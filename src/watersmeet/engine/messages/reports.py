@@ -43,7 +43,8 @@ class SideReport(Record):
     ``inserted``: new runs that are kept instead of the side's own; ``missing``: some rows that were deleted
     but are not there; ``least``: per event time over the retained rows of the runs that this task answers
     for; ``broken``: files with the texts of records that are no rows; ``candidates``: how many look-ups into
-    this side would find by each index, about; ``cursors``: per run, see `LiveRun`."""
+    this side would find by each index, about; ``cursors``: per run, see `LiveRun`. ``together``: other tasks
+    may tell marks of the same rows, too."""
 
     released: dict[str, int] = Field(default_factory=dict)
     released_rows: dict[str, int] = Field(default_factory=dict)
@@ -56,6 +57,7 @@ class SideReport(Record):
     missing: list[str] = Field(default_factory=list)
     broken: list[PadFile] = Field(default_factory=list)
     cursors: dict[str, dict[str, int]] = Field(default_factory=dict)
+    together: bool = False
 
 
 class FeedReport(Record):
@@ -70,11 +72,23 @@ class FeedReport(Record):
     aside: list[PadFile] = Field(default_factory=list)
 
 
+class SplitKey(Record):
+    """A key whose rows all tasks shared in the tick: as its users write it, of which side, and about which
+    share of the node's work it was."""
+
+    side: str
+    key: str
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.key} ({self.share:.0%} of the work)"
+
+
 class NodeReport(Record):
     """Of one task of a node. ``fed``: for a node whose rows go to another one; ``fed_by_path``: per path;
     ``fed_abroad``: per place in other queries to which all rows go.
     ``rows_out``: rows that left the task, before the query's last filter. ``least_out``: per watermark key
-    the least time among them."""
+    the least time among them. ``split``: keys whose rows all tasks shared (the first task tells)."""
 
     partition: int
     sides: list[SideReport]
@@ -84,6 +98,7 @@ class NodeReport(Record):
     rows_out: int = 0
     matches: int = 0
     least_out: dict[str, int] = Field(default_factory=dict)
+    split: list[SplitKey] = Field(default_factory=list)
 
     def side(self, side: Side) -> SideReport:
         return self.sides[place_of(side)]

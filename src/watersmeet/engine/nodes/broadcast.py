@@ -10,6 +10,8 @@ its row leaves in this tick, or moves to a merged run where others cannot mark i
 that they may have found it by: the tick's new rows of the spread side, and for a new row the old ones, too.
 Those are few rows: the ones that nobody knew a match of, and that this task has found none for.
 
+Of hot keys (`engine.nodes.spread`) one side is broadcast likewise: only rows of these are asked for.
+
 By a SEMI join whose left side is broadcast a row leaves with its first match, and only one task may say that
 it is the first: there the owner looks its rows up in all rows of the other side (`existence`).
 """
@@ -35,9 +37,36 @@ from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.match.pairs import find
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import reordered, together
+from watersmeet.kernel.slots import TIME_BITS
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.marks import MarkWriter, read_marks
 from watersmeet.state.run import sort_rows
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All ``rows`` of a side that a task looks through: its own, and those that others own. ``near``: the
+    rows of the other side that may match the latter; ``buckets``: the upper halves of their hashes (None:
+    any)."""
+
+    rows: SideSlice
+    near: Cut
+    buckets: frozenset[int] | None = None
+
+    def around(self, piece: RunSlice) -> RunSlice:
+        """The piece of these rows in which a task's own one is."""
+        return next(
+            other
+            for other in [*self.rows.old, *self.rows.new_runs]
+            if other.name == piece.name and other.start <= piece.start and piece.stop <= other.stop
+        )
+
+    def shared(self, piece: RunSlice, rows: Rows) -> Rows:
+        """Of rows of a task's own piece those that other tasks look through, too."""
+        if self.buckets is None:
+            return rows
+        buckets = np.array(sorted(self.buckets))
+        return rows[np.isin(piece.rows.slots[rows] >> np.int64(TIME_BITS), buckets)]
 
 
 @dataclass(frozen=True)
@@ -48,23 +77,23 @@ class _Asked:
     rows: Rows
 
 
-def all_rows(shape: JoinShape, share: Share, side: Side, of_old: Cut | None = None) -> SideSlice:
-    """A side, whole. ``of_old``: of its live runs only these rows."""
+def all_rows(shape: JoinShape, share: Share, side: Side) -> SideSlice:
+    """A side, whole."""
     everything = Everything()
-    return SideSlice(shape.side(side), share.work.side(side), share.store, of_old or everything, everything)
+    return SideSlice(shape.side(side), share.work.side(side), share.store, everything, everything)
 
 
 def settle(
-    shape: JoinShape, share: Share, side: Side, own: SideSlice, whole: SideSlice, marks: MarkWriter
+    shape: JoinShape, share: Share, side: Side, own: SideSlice, whole: Whole, marks: MarkWriter
 ) -> None:
     """Make the marks of ``own`` right for rows that leave in this tick or are merged. What was found of any
     rows of the broadcast ``side`` (the marks of ``whole``) goes to ``marks``."""
-    for piece, rows in whole.matched_new():
+    share.report.side(side).together = True
+    for piece, rows in whole.rows.matched_new():
         piece.mark_matched(rows)
     merged = own.work.merged_away()
-    whole_pieces = {piece.name: piece for piece in [*whole.old, *whole.new_runs]}
-    for name, piece in whole_pieces.items():
-        if piece.touched and name not in merged:
+    for piece in [*whole.rows.old, *whole.rows.new_runs]:
+        if piece.touched and piece.name not in merged:
             _report(share, piece, marks)
     asked: dict[bool, list[_Asked]] = {}
     for pieces, is_new in ((own.old, False), (own.new_runs, True)):
@@ -76,35 +105,43 @@ def settle(
                 rows = np.sort(own.released(piece, is_new=is_new))
             if not len(rows):
                 continue
-            matched = piece.marks("matched")
-            if whole_pieces[piece.name].touched:
-                matched |= whole_pieces[piece.name].marks("matched")[piece.start : piece.stop]
-            unknown = rows[~matched[rows]]
+            matched, around = piece.marks("matched"), whole.around(piece)
+            if around.touched:
+                first = piece.start - around.start
+                matched |= around.marks("matched")[first : first + len(matched)]
+            unknown = whole.shared(piece, rows[~matched[rows]])
             if len(unknown):
                 asked[is_new].append(_Asked(piece, unknown))
-    _ask(shape, share, side, own, asked[False], asked[True])
+    _ask(shape, share, side, own, whole.near, asked[False], asked[True])
     for piece in own.old:
         if piece.name in merged and piece.marks("matched").any():
             piece.touched.add("matched")  # they go with the rows
 
 
 def _report(share: Share, piece: RunSlice, marks: MarkWriter) -> None:
-    """The marks of a whole run that this task adds to those that are stored."""
+    """The marks of a whole piece that this task adds to those that are stored."""
     stored = read_marks(share.store, "matched", piece.live.marks.get("matched", ()), piece.start, piece.stop)
     added = piece.marks("matched") & ~stored
     rows = np.flatnonzero(added)
     if len(rows):
         first, end = int(rows[0]), int(rows[-1]) + 1
-        marks.add(piece.name, "matched", first, added[first:end])
+        marks.add(piece.name, "matched", piece.start + first, added[first:end])
 
 
 def _ask(
-    shape: JoinShape, share: Share, side: Side, own: SideSlice, old: Sequence[_Asked], new: Sequence[_Asked]
+    shape: JoinShape,
+    share: Share,
+    side: Side,
+    own: SideSlice,
+    near: Cut,
+    old: Sequence[_Asked],
+    new: Sequence[_Asked],
 ) -> None:
     """Mark those of the rows that have a match."""
     if not old and not new:
         return
-    other = all_rows(shape, share, side.other, None if new else Nothing())
+    work = share.work.side(side.other)
+    other = SideSlice(shape.side(side.other), work, share.store, near if new else Nothing(), near)
     for asked, pieces in ((old, other.new_runs), (new, [*other.new_runs, *other.old])):
         if not asked or not pieces:
             continue

@@ -16,17 +16,19 @@ import pyarrow as pa
 from watersmeet.engine.messages.reports import NodeReport, SideReport, lower
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.nodes.asof import AsofTask
-from watersmeet.engine.nodes.broadcast import all_rows, settle
+from watersmeet.engine.nodes.broadcast import Whole, all_rows, settle
 from watersmeet.engine.nodes.changelog import run_changelog
 from watersmeet.engine.nodes.dealing import deal
 from watersmeet.engine.nodes.existence import first_matches, mark_gone
 from watersmeet.engine.nodes.orders import choose_orders
 from watersmeet.engine.nodes.ranges import matches_by_range, owned, reach_of
+from watersmeet.engine.nodes.spread.cuts import spread
+from watersmeet.engine.nodes.spread.hot import hot_keys
 from watersmeet.engine.tasks.matches import Sought, put_matches
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import count, least_alive, pad, pad_files
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, NewRows, SideSlice
+from watersmeet.engine.tasks.slice import Everything, HashRange, NewRows, SideSlice
 from watersmeet.engine.tasks.taking_over import take_over
 from watersmeet.event_time import Side
 from watersmeet.kernel.match.pairs import Search
@@ -38,20 +40,26 @@ from watersmeet.state.run import OpenRun
 
 
 def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
-    """Joined and padded rows of the share: of its hash range; of a range of values, where there is no key; of
-    a part of one side and all of the other, where that is broadcast."""
+    """Joined and padded rows of the share: of its hash range, and of a part of each hot key; of a range of
+    values, where there is no key; of a part of one side and all of the other, where that is broadcast."""
     if shape.changelog:
         dealt = deal(shape, share)
         _choose_orders(shape, dealt.own, dealt.near, share.report)
         yield from run_changelog(shape, share, dealt)
         return
-    reach = whole = None
-    if shape.broadcast is not None and share.partitions > 1:
+    reach = None
+    wholes: Mapping[Side, Whole] = {}
+    hot = hot_keys(shape, share.work, share.partitions)
+    if hot:
+        slices, wholes = spread(shape, share, hot)
+        if share.partition == 0:
+            share.report.split = [key.told(shape) for key in hot]
+    elif shape.broadcast is not None and share.partitions > 1:
         slices = owned(shape, share)
         if shape.broadcast is Side.LEFT and shape.kind is JoinKind.SEMI:
             reach = {side: all_rows(shape, share, side) for side in Side}
         else:
-            whole = all_rows(shape, share, shape.broadcast)
+            wholes = {shape.broadcast: Whole(all_rows(shape, share, shape.broadcast), Everything())}
     elif shape.left.layout.by_value:
         slices = owned(shape, share)
         if share.partitions > 1:
@@ -61,9 +69,9 @@ def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
         slices = {
             side: SideSlice(shape.side(side), share.work.side(side), share.store, own, own) for side in Side
         }
-    looked_up = slices if whole is None or shape.broadcast is None else {**slices, shape.broadcast: whole}
+    looked_up = {**slices, **{side: whole.rows for side, whole in wholes.items()}}
     _choose_orders(shape, looked_up, reach, share.report)
-    yield from _run_append(shape, share, slices, looked_up, reach)
+    yield from _run_append(shape, share, slices, wholes, reach)
 
 
 def _choose_orders(
@@ -85,15 +93,16 @@ def _run_append(
     shape: JoinShape,
     share: Share,
     slices: dict[Side, SideSlice],
-    looked_up: dict[Side, SideSlice],
+    wholes: Mapping[Side, Whole],
     reach: Mapping[Side, SideSlice] | None,
 ) -> Iterator[pa.RecordBatch]:
     """Match, then release, pad and merge what the task owns.
 
     Args:
         slices: what the task owns.
-        looked_up: the same, or all of a broadcast side.
+        wholes: the sides of which it looks through rows that others own, too.
     """
+    looked_up = {**slices, **{side: whole.rows for side, whole in wholes.items()}}
     report, asof = share.report, share.work.asof
     if asof is not None:
         yield from AsofTask(shape, slices, asof, report).run()
@@ -107,8 +116,8 @@ def _run_append(
     for side in Side:
         own, marks = slices[side], writers[side]
         leaves = side is Side.LEFT and shape.kind is JoinKind.SEMI
-        if looked_up[side] is not own:
-            settle(shape, share, side, own, looked_up[side], marks)
+        if side in wholes:
+            settle(shape, share, side, own, wholes[side], marks)
         elif asof is None:
             _settle_new(own, leaves, report.side(side))
         if asof is None:

@@ -45,17 +45,19 @@ def merge_runs(own: SideSlice, tick: int, marks: MarkWriter, combine: Combine | 
     Args:
         combine: of runs of partial aggregates, which have no marks but ``gone``.
     """
-    by_name: dict[str, RunSlice] = {piece.name: piece for piece in own.old}
+    by_name: dict[str, list[RunSlice]] = {}
+    for piece in own.old:
+        by_name.setdefault(piece.name, []).append(piece)
     merged = []
     for names in own.work.merges:
-        pieces = [by_name[name] for name in names if name in by_name]
+        pieces = [piece for name in names for piece in by_name.get(name, ())]
         group = _group(tick, names)
         if pieces and combine is not None:
             merged += list(_combined(own, pieces, group, combine))
         elif pieces:
             merged += list(_merge(own, pieces, tick, group, marks))
     for names in own.work.shared_merges:
-        pieces = [by_name[name] for name in names if name in by_name]
+        pieces = [piece for name in names for piece in by_name.get(name, ())]
         if pieces:
             merged += list(_merge(own, pieces, tick, _group(tick, names), marks, names))
     return merged

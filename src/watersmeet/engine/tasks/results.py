@@ -145,7 +145,8 @@ def least_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideReport) 
                 piece.is_gone,
                 cursors.get(column, 0),
             )
-            report.cursors.setdefault(piece.name, {})[column] = place
+            passed = report.cursors.setdefault(piece.name, {})
+            passed[column] = min(place, passed.get(column, place))  # of a run there may be several pieces
             if least_time is not None:
                 lower(report.least, column, least_time)
 

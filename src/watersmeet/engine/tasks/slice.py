@@ -3,7 +3,7 @@ tick's new rows, and the marks of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -54,6 +54,10 @@ class Cut:
     def of(self, rows: SortedRows) -> tuple[int, int]:
         """The half-open range of positions."""
         return 0, len(rows)
+
+    def parts(self, rows: SortedRows) -> Sequence[tuple[int, int]]:
+        """The same as several ranges, ascending and apart, where it is more than one."""
+        return [self.of(rows)]
 
     def picked(self, rows: SortedRows) -> Picked | None:
         """Of the rows in that range, if not all of them (None) belong to the task, which do."""
@@ -355,7 +359,8 @@ class NewRows:
 
 
 class SideSlice:
-    """See the module. ``old``: slices of the live runs with rows here; ``new_runs``: of this tick's.
+    """See the module. ``old``: slices of the live runs with rows here, of some several (`Cut.parts`);
+    ``new_runs``: of this tick's.
 
     Args:
         of_old, of_new: which rows of the live runs, and of this tick's.
@@ -382,9 +387,9 @@ class SideSlice:
             if cut.misses(live.run):
                 continue
             opened = OpenRun.open(self.store, live.run, self.task.layout)
-            start, stop = cut.of(opened.sorted_rows)
-            if start < stop:
-                yield RunSlice(self.store, live, opened, start, stop, hidden, cut)
+            for start, stop in cut.parts(opened.sorted_rows):
+                if start < stop:
+                    yield RunSlice(self.store, live, opened, start, stop, hidden, cut)
 
     def _merge_new(self) -> NewRows | None:
         if not self.new_runs:

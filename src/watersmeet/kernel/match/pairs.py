@@ -24,6 +24,7 @@ from watersmeet.kernel.match.overflow import Spans, leaves_type, may_leave_type,
 from watersmeet.kernel.match.prefixes import with_prefix
 from watersmeet.kernel.match.probe import Rows, expand, ranges
 from watersmeet.kernel.ordinals import ordinals_to_reals
+from watersmeet.kernel.slots import BUCKET_MASK, TIME_MASK
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.names import ours
@@ -219,6 +220,15 @@ def _ranges(
             return None
         if stop - skipped < len(needles):
             needles = needles.part(skipped, stop)
+    elif needles.places is None and not (needles.by_value or rows.by_value or rows.prefixed):
+        # of a part of a run only its own hashes are asked for
+        first, last = rows.slots[0] & BUCKET_MASK, rows.slots[-1] | TIME_MASK
+        start = int(np.searchsorted(needles.slots, first, side="left"))
+        stop = int(np.searchsorted(needles.slots, last, side="right"))
+        if start >= stop:
+            return None
+        if stop - start < len(needles) // 2:
+            skipped, needles = start, needles.part(start, stop)
     places = _places(condition, needles, side, rows)
     return None if places is None else (skipped, *places)
 

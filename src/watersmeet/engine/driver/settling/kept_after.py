@@ -37,10 +37,11 @@ def kept_after(
     merged_away = work.merged_away()
     old = [] if work.replaced else [live for live in work.runs if live.run.name not in merged_away]
     old += [LiveRun(run=live.run) for live in work.taken_over]
-    shape, place = side.shape, side.place
+    shape = side.shape
     if not shape.kept_anew:
         old += [LiveRun(run=run) for run in work.new_runs]
-    layout = shape.stored[place].layout
+    layout = shape.stored[side.place].layout
+    together = any(report.together for report in reports)
     runs: list[LiveRun] = []
     by_several: dict[tuple[str, MarkKind], list[Segment]] = {}
     for live in old:
@@ -56,8 +57,7 @@ def kept_after(
             for kind, segments in report.marks.get(live.run.name, {}).items():
                 told_marks.setdefault(kind, []).extend(segments)
         for kind, of_tick in told_marks.items():
-            by_all = kind == "matched" and shape.is_broadcast(place) and len(reports) > 1
-            if by_all or overlap(of_tick):
+            if (kind == "matched" and together) or overlap(of_tick):
                 by_several[live.run.name, kind] = of_tick
             else:
                 marks[kind] = overlay(marks.get(kind, ()), of_tick)
@@ -88,7 +88,7 @@ def kept_after(
         retained=sum(live.retained for live in runs),
         most=max(before.most, sum(live.stored for live in runs)),
         paces=dict(side.paces),
-        columns=[column.origin for column in layout.columns] if shape.stored[place].changes else [],
+        columns=[column.origin for column in layout.columns] if shape.stored[side.place].changes else [],
     )
 
 

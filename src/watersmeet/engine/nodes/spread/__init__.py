@@ -1,0 +1,1 @@
+"""Work of a join that tasks share otherwise than by hashes alone."""

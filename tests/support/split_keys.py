@@ -1,0 +1,50 @@
+"""For tests: every key of which a tick has rows counts as hot, however few they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from watersmeet.engine.messages.shapes import JoinShape
+from watersmeet.engine.messages.work import NodeWork
+from watersmeet.engine.nodes import join
+from watersmeet.engine.nodes.spread import hot
+from watersmeet.kernel.slots import TIME_BITS, Slots
+from watersmeet.state import run
+from watersmeet.state.heavy import HeavyKey, key_told
+
+
+@dataclass
+class Splits:
+    """The keys that tasks found hot, of all nodes and ticks."""
+
+    keys: list[hot.HotKey] = field(default_factory=list)
+
+
+def split_every_key(monkeypatch: pytest.MonkeyPatch) -> Splits:
+    """From now on runs that are written tell all their keys, and each is split."""
+    splits = Splits()
+
+    def all_keys(slots: Slots, batch: pa.RecordBatch, key: Sequence[str]) -> tuple[HeavyKey, ...]:
+        if not key:
+            return ()
+        buckets, first, rows = np.unique(slots >> np.int64(TIME_BITS), return_index=True, return_counts=True)
+        return tuple(
+            HeavyKey(bucket=bucket, rows=count, key=key_told(batch, key, place))
+            for bucket, place, count in zip(buckets.tolist(), first.tolist(), rows.tolist(), strict=True)
+        )
+
+    def told(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[hot.HotKey, ...]:
+        found = hot.hot_keys(shape, work, partitions)
+        splits.keys += found
+        return found
+
+    monkeypatch.setattr(run, "heavy_keys_in", all_keys)
+    monkeypatch.setattr(hot, "OF_A_TASK", 0.0)
+    monkeypatch.setattr(hot, "LEAST_WORK", 0.0)
+    monkeypatch.setattr(join, "hot_keys", told)
+    return splits
