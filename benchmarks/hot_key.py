@@ -103,7 +103,7 @@ def measured(kind: str, way: Way, rows: Rows, ticks: int, tasks: int) -> tuple[n
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.hot_key", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hot_key", description="A join with a hot key")
     parser.add_argument("--rows", type=int, default=50_000, help="of the large side, per tick")
     parser.add_argument("--ticks", type=int, default=6)
     parser.add_argument("--kind", choices=("inner", "left", "right", "full"), default="right")
@@ -127,8 +127,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 outputs.append(out)
             total, share = seconds.sum(), seconds.sum(axis=0).max() / seconds.sum()
             print(
-                f"{tasks} tasks, {way.name}: {sum(out):,} rows out, {total:.2f} CPU s in all, the busiest task"
-                f" has {share:.0%}; longest {longest[-1]:.2f} s"
+                f"{tasks} tasks, {way.name}: {sum(out):,} rows out, {total:.2f} CPU s in all, the busiest"
+                f" task has {share:.0%}; longest {longest[-1]:.2f} s"
             )
         if asked.share < 1:
             before, after = longest[0] / longest[2], longest[1] / longest[2]

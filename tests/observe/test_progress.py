@@ -18,6 +18,7 @@ from watersmeet.observe.progress import (
     JsonProgress,
     LiveProgress,
     PlainProgress,
+    SplitKey,
     TickReport,
 )
 
@@ -187,6 +188,17 @@ def test_what_is_not_read_yet_is_said_where_it_is_known():
     assert TickReport(1, 0.5, (), {}, {}, backlog=backlog | {"b": Backlog(7, "rows")}).behind == (
         "1,203 files + 7 rows"
     )
+
+
+def test_a_key_that_tasks_share_is_told_of_once():
+    split = (SplitKey("k = 7", 0.31),)
+    report = TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, split_keys=split),), {}, {})
+    out = io.StringIO()
+    plain = PlainProgress(out)
+    plain.update(report)
+    plain.update(report)
+    said = "o: key split over all tasks, 31% of the work: k = 7"
+    assert [line for line in out.getvalue().splitlines() if "split" in line] == [said]
 
 
 def test_a_hot_key_is_told_of_once_when_it_has_become_hot():

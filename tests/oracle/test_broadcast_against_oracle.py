@@ -20,8 +20,7 @@ from tests.support.random_unions import random_union_case
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.settling import kept_after
 from watersmeet.engine.local import replay
-from watersmeet.engine.messages.shapes import JoinShape
-from watersmeet.engine.nodes import broadcast
+from watersmeet.engine.nodes import broadcast, join
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
@@ -90,7 +89,13 @@ LEFT_OF_TWO = {
 @pytest.mark.parametrize("broken", [None, "marks are not united", "owners do not ask"])
 def test_what_could_go_wrong_is_seen(broken, monkeypatch):
     if broken == "marks are not united":
-        monkeypatch.setattr(JoinShape, "is_broadcast", lambda self, place: False)
+        settle = broadcast.settle
+
+        def as_if_alone(shape, share, side, *more):
+            settle(shape, share, side, *more)
+            share.report.side(side).together = False
+
+        monkeypatch.setattr(join, "settle", as_if_alone)
         monkeypatch.setattr(kept_after, "overlap", lambda of_tick: False)
     if broken == "owners do not ask":
         monkeypatch.setattr(broadcast, "_ask", lambda *found: None)

@@ -13,6 +13,7 @@ from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
 from watersmeet.observe.held import Held, Waiting
 from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, TickReport
+from watersmeet.observe.progress import SplitKey as SplitKeyTold
 from watersmeet.plan.model.job import JobPlan
 
 
@@ -39,6 +40,8 @@ class QueryResult(Protocol):
     def missing_deletes(self) -> Sequence[tuple[str, str]]: ...
     @property
     def heavy(self) -> Mapping[str, Sequence[KeyShare]]: ...
+    @property
+    def split(self) -> Mapping[str, Sequence[SplitKey]]: ...
 
 
 class KeyShare(Protocol):
@@ -48,6 +51,15 @@ class KeyShare(Protocol):
     def key(self) -> str: ...
     @property
     def rows(self) -> int: ...
+    @property
+    def share(self) -> float: ...
+
+
+class SplitKey(Protocol):
+    """A key whose rows all tasks shared in a tick."""
+
+    @property
+    def key(self) -> str: ...
     @property
     def share(self) -> float: ...
 
@@ -149,6 +161,9 @@ def report_of(
                     heavy_keys=tuple(
                         HeavyKey(told.key, told.rows, told.share)
                         for told in query_result.heavy.get(alias, ())
+                    ),
+                    split_keys=tuple(
+                        SplitKeyTold(told.key, told.share) for told in query_result.split.get(alias, ())
                     ),
                 )
             )

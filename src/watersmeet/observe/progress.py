@@ -42,6 +42,14 @@ class HeavyKey:
 
 
 @dataclass(frozen=True)
+class SplitKey:
+    """A key that had so great a share of a join's work in the tick that all tasks shared its rows."""
+
+    key: str
+    share: float
+
+
+@dataclass(frozen=True)
 class InputReport:
     """One input alias of one insert; counters are since the job's first tick but for ``rows_in`` and
     ``late_in``, which are of this tick. ``rows_total``: all rows that came in.
@@ -49,7 +57,7 @@ class InputReport:
     ``watermarks``: per event-time column; ``late_by``: how late the late rows were, likewise; ``held_by``:
     the silent partitions that hold a watermark back; ``idle``: all its partitions are idle;
     ``missing_deletes``: some of the rows that this tick was to delete and that were not there, as JSON;
-    ``heavy_keys``: of what is kept, the heaviest first.
+    ``heavy_keys``: of what is kept, the heaviest first; ``split_keys``: see `SplitKey`.
     """
 
     name: str
@@ -67,6 +75,7 @@ class InputReport:
     rows_total: int = 0
     missing_deletes: tuple[str, ...] = ()
     heavy_keys: tuple[HeavyKey, ...] = ()
+    split_keys: tuple[SplitKey, ...] = ()
 
     @property
     def standstill(self) -> str | None:
@@ -154,10 +163,11 @@ class _Quiet:
 
 
 class _HotKeys:
-    """Tells of hot keys, of each once."""
+    """Tells of hot keys, and of those that tasks share, of each once."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str, str]] = set()
+        self._split: set[tuple[str, str]] = set()
 
     def told(self, report: TickReport) -> list[str]:
         """A line for each key that has become hot."""
@@ -168,6 +178,12 @@ class _HotKeys:
                     continue
                 self._told.add((row.name, heavy.key))
                 lines.append(f"{row.name}: hot key, {heavy.share:.0%} of {row.retained:,} rows: {heavy.key}")
+            for split in row.split_keys:
+                if (row.name, split.key) not in self._split:
+                    self._split.add((row.name, split.key))
+                    lines.append(
+                        f"{row.name}: key split over all tasks, {split.share:.0%} of the work: {split.key}"
+                    )
         return lines
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from watersmeet.engine.messages.reports import IngestReport
+from watersmeet.engine.messages.reports import IngestReport, NodeReport, lower
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.watermark.lateness import LateBy, summed
 
@@ -65,3 +65,11 @@ def ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str
                 if what != "kept":
                     counts[alias][what] = counts[alias].get(what, 0) + rows
     return counts
+
+
+def least_out(reports: Iterable[NodeReport]) -> dict[str, int]:
+    """Per watermark key the least time of the rows that left a node."""
+    least: dict[str, int] = {}
+    for key, time in (item for report in reports for item in report.least_out.items()):
+        lower(least, key, time)
+    return least

@@ -1,11 +1,12 @@
-"""Which keys of what is kept have the most rows, by what the runs tell (`state.heavy`): for people, and for
-whoever deals work to tasks."""
+"""Which keys of what is kept have the most rows, by what the runs tell (`state.heavy`), and which of them
+tasks shared: for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from watersmeet.engine.messages.reports import NodeReport, SplitKey
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.engine.tasks.told import key_as_written
 from watersmeet.state.manifest import LiveRun, NodeState
@@ -60,3 +61,12 @@ def shares_by_side(
         if side.name in node.arrangements
     }
     return {name: told for name, told in shares.items() if told}
+
+
+def split_by_side(reports: Iterable[NodeReport]) -> Mapping[str, tuple[SplitKey, ...]]:
+    """The keys that all tasks shared in a tick, per side that tells of them, those with most work first."""
+    keys: dict[str, list[SplitKey]] = {}
+    for report in reports:
+        for key in report.split:
+            keys.setdefault(key.side, []).append(key)
+    return {name: tuple(sorted(told, key=lambda key: -key.share)) for name, told in keys.items()}

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.asof_limits import in_order
-from watersmeet.engine.driver.counts import added, ingest_counts, late_total
-from watersmeet.engine.driver.heavy import shares_by_side
+from watersmeet.engine.driver.counts import added, ingest_counts, late_total, least_out
+from watersmeet.engine.driver.heavy import shares_by_side, split_by_side
 from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming, Outgoing
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
@@ -280,10 +280,7 @@ class QueryTick:
         abroad = zip(*(report.fed_abroad for report in node_reports), strict=True)
         self._fed_abroad[number] = [list(reports_of_place) for reports_of_place in abroad]
         self._matches += sum(report.matches for report in node_reports)
-        least_out: dict[str, int] = {}
-        for key, time in (item for report in node_reports for item in report.least_out.items()):
-            lower(least_out, key, time)
-        self._least_out.append(least_out)
+        self._least_out.append(least_out(node_reports))
         self._missing += [
             (side.name, row)
             for report in node_reports
@@ -367,6 +364,7 @@ class QueryTick:
             missing_deletes=tuple(self._missing),
             late=after.late,
             heavy=shares_by_side(self.shapes, self.nodes),
+            split=split_by_side(report for reports in self._reports.values() for report in reports),
         )
 
     def held(self) -> dict[str, int]:

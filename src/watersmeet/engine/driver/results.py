@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.advances import AdvanceBack
 from watersmeet.engine.driver.heavy import KeyShare
+from watersmeet.engine.messages.reports import SplitKey
 from watersmeet.event_time import Watermark
 from watersmeet.watermark.holding import Holding
 from watersmeet.watermark.lateness import LateBy
@@ -22,7 +23,8 @@ class QueryResult:
     partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle;
     ``advances_back``: explicit advances that were below their watermarks (see `Options.lenient`);
     ``missing_deletes``: some of the rows that were to be deleted and were not there, as (alias, JSON of the
-    columns that the query keeps). ``heavy``: the heaviest keys of what is kept, per side that has some.
+    columns that the query keeps). ``heavy``: the heaviest keys of what is kept, per side that has some;
+    ``split``: the keys that all tasks shared in this tick, per side that tells of them.
     ``rows_out``: rows that went to the sink in this tick, ``total_rows_out``: since the start."""
 
     risen_watermarks: Mapping[str, Watermark]
@@ -41,3 +43,4 @@ class QueryResult:
     idle: tuple[str, ...] = ()
     advances_back: tuple[AdvanceBack, ...] = ()
     heavy: Mapping[str, tuple[KeyShare, ...]] = field(default_factory=dict)
+    split: Mapping[str, tuple[SplitKey, ...]] = field(default_factory=dict)

@@ -373,6 +373,7 @@ class SideSlice:
         self.cut = of_old
         self.old = list(self._slices(work.runs, of_old))
         self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs], of_new))
+        self._released: dict[str, Rows] = {}
 
     @cached_property
     def new(self) -> NewRows | None:
@@ -457,5 +458,7 @@ class SideSlice:
 
     def released(self, piece: RunSlice, *, is_new: bool) -> Rows:
         """Rows of the slice that this tick's limits release, by number within the slice."""
-        before: dict[str, Watermark] = {} if is_new else self.work.old_limits
-        return piece.own(piece.run.newly_released(before, self.work.new_limits))
+        if piece.name not in self._released:
+            before: dict[str, Watermark] = {} if is_new else self.work.old_limits
+            self._released[piece.name] = piece.run.newly_released(before, self.work.new_limits)
+        return piece.own(self._released[piece.name])

@@ -16,7 +16,8 @@ def spread_lines(query: QueryPlan, join: JoinPlan) -> Iterator[str]:
     if join.broadcast is not None:
         yield from (_broadcast_changes if join.changes else _broadcast)(join, join.broadcast)
     elif join.keys:
-        yield "by ranges of the key's hash"
+        splits = not (join.changes or join.asof is not None or join.left_to_spark)
+        yield "by ranges of the key's hash" + (", a hot key's rows over all tasks" if splits else "")
     elif join.asof is not None:
         yield "one task: without an equality key every row may be the nearest one of any other"
     elif join.by_value:
