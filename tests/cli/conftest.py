@@ -54,6 +54,7 @@ def tick(number: int, **account: int) -> SimpleNamespace:
         idle=(),
         missing_deletes=(),
         heavy={},
+        split={},
     )
     return SimpleNamespace(tick=number, queries={"q": query}, rows_in={"a": counts["in"]})
 
