@@ -143,3 +143,12 @@ def test_many_that_add_read_and_evict_get_nothing_wrong(cache):
     with ThreadPoolExecutor(6) as threads:
         assert sum(threads.map(use, range(6))) > 60
     assert sum(file.stat().st_size for file in files(cache)) <= cache.limit * 1.3
+
+
+def test_what_is_of_one_tick_goes_with_it(tmp_path):
+    cache = Cache("here", root=str(tmp_path / "cache"))
+    names = ["work/passing-3-a-b.arrow", "work/3-a-0-0.json", "runs/a-1.arrow"]
+    for name in names:
+        cache.add(name, pa.py_buffer(b"content"))
+    cache.drop_of_a_tick([*names, "work/passing-3-never.arrow"])
+    assert [cache.read(name) is not None for name in names] == [False, True, True]

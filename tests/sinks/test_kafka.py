@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
@@ -10,8 +11,12 @@ from collections import Counter
 import pytest
 
 from tests.sinks.kafka_frames import COLUMNS, identity_of, prepared, sink_of, stage, stopping_at
-from watersmeet.errors import EngineError, SpecError
-from watersmeet.sinks.kafka.client import library
+from watersmeet.errors import EngineError, SeveralErrors, SpecError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.sinks.kafka import producing
+from watersmeet.sinks.kafka.client import Client, library
+from watersmeet.sinks.kafka.producing import Producing
 from watersmeet.sinks.kafka.records import Records
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.spec.model import Sink
@@ -19,6 +24,7 @@ from watersmeet.spec.options.kafka import SINK_OURS
 from watersmeet.spec.options.kafka_delivery import client_settings
 from watersmeet.spec.options.names import sink_option_problems
 from watersmeet.spec.secrets import public
+from watersmeet.state.store import LocalStore
 
 real = pytest.mark.kafka
 ROWS = [(f"k{n}", None if n == 3 else f"v{n}") for n in range(8)]
@@ -177,6 +183,142 @@ def test_a_run_by_another_transactional_id_is_fenced_as_well(kafka_broker, topic
     finally:
         end()
     assert held(kafka_broker, topic) == times(1)
+
+
+@real
+def test_two_runs_by_other_ids_that_begin_at_once(kafka_broker, topic, made, monkeypatch):
+    """The other one begins, and sends, when this one has read the control topic and not said that it has the
+    sink."""
+    made().close()
+    note, begun = Producing._note, []
+
+    def later(self, **told):
+        if not begun:
+            begun.append(None)
+            begun[0] = made(**{"transactional.id": "other"})
+            assert publish(begun[0], 1)
+        note(self, **told)
+
+    monkeypatch.setattr(Producing, "_note", later)
+    sink = made(begins=False, **{"transactional.id": "own"})
+    sink.resume(["q"], Resumed(0, True, {}))
+    assert publish(sink, 1)
+    assert held(kafka_broker, topic) == times(1)
+    assert refused(lambda: publish(begun[0], 2)).code == "sink-taken"
+    assert publish(sink, 2)
+    assert held(kafka_broker, topic) == times(2)
+
+
+@real
+def test_a_run_that_another_one_passes_while_it_begins_is_refused(kafka_broker, topic, made, monkeypatch):
+    note, begun = Producing._note, []
+
+    def sooner(self, **told):
+        note(self, **told)
+        if not begun:
+            begun.append(None)
+            begun[0] = made(**{"transactional.id": "other"})
+
+    monkeypatch.setattr(Producing, "_note", sooner)
+    assert refused(lambda: made(**{"transactional.id": "own"})).code == "sink-taken"
+    assert publish(begun[0], 1)
+    assert held(kafka_broker, topic) == times(1)
+
+
+@real
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_sink_that_was_renamed_fences_the_old_run(kafka_broker, topic, made, tmp_path, is_open):
+    old = made()
+    publish(old, 1)
+
+    def renamed():
+        sink = sink_of(kafka_broker.bootstrap_servers, topic)
+        sink._spec = dataclasses.replace(sink._spec, name="renamed")
+        sink._client.sink = "renamed"
+        prepared(sink, tmp_path / "files", begins=False)
+        sink.resume(["q"], Resumed(1, False, {"q": (1, identity_of(1))}))
+        assert publish(sink, 2)
+        return sink
+
+    slept = []
+    end = stopping_at(
+        "sent" if is_open else "initialising",
+        f"{topic}-ticks",
+        4,
+        lambda: not slept,
+        lambda: slept.append(None) or slept.append(renamed()),
+    )
+    try:
+        old._producing.close()
+        assert refused(lambda: publish(old, 2)).code == "sink-taken"
+    finally:
+        end()
+    assert held(kafka_broker, topic) == times(2)
+    assert publish(slept[1], 3)
+    slept[1].close()
+
+
+@real
+def test_two_sinks_of_a_run_over_one_topic_let_each_other_be(kafka_broker, topic, tmp_path):
+    store = LocalStore(tmp_path)
+    for run in range(2):
+        sinks = []
+        for name in ("one", "two"):
+            sink = sink_of(kafka_broker.bootstrap_servers, topic)
+            sink._spec = dataclasses.replace(sink._spec, name=name)
+            sink._client.sink = name
+            store = store if name == "two" else LocalStore(tmp_path)
+            sink.stage_in(store)
+            sink.prepare(COLUMNS, "the job")
+            sink.resume([], Resumed(run, False, {}))
+            assert sink._has_all
+            sinks.append(sink)
+        first = sinks[0]._producing._producer
+        for sink, insert in zip(sinks, ("q", "r"), strict=True):
+            attempt = stage(sink, run + 1, ROWS, 2)
+            sink._staged[attempt, insert, run + 1] = sink._staged.pop((attempt, "q", run + 1))
+            assert sink.publish(insert, run + 1, attempt, identity_of(run + 1))
+        assert sinks[0]._producing._producer is first, "it was not fenced"
+        for sink in sinks:
+            sink.close()
+    assert held(kafka_broker, topic) == times(4)
+
+
+@real
+def test_a_mark_that_is_gone_is_not_taken_for_a_tick_that_never_came(kafka_broker, topic, made):
+    """Of the first tick with rows, which is repeated: the state knows of none. Its mark is deleted, and the
+    records of runs stay."""
+    sink = made()
+    publish(sink, 1)
+    made(begins=False).close()  # a run that began, and was killed
+    control = sink._producing.control
+    kafka_broker.produce(control.name, [(0, control.tick_record("q", 1, {})[0].decode(), None)])
+    error = refused(lambda: made(begins=False).resume(["q"], Resumed(0, True, {})))
+    assert error.code == "sink-behind"
+    again = refused(lambda: made(begins=False).resume(["q"], Resumed(0, True, {})))
+    assert again.code == "sink-behind"
+    assert held(kafka_broker, topic) == times(1)
+
+
+@real
+def test_a_topic_that_not_all_brokers_know_yet_is_waited_for(kafka_broker, topic, made, monkeypatch):
+    sink, transaction, tries = made(), Producing._transaction, []
+
+    def unknown(self, *told):
+        tries.append(1)
+        if len(tries) < 3:
+            raise library().KafkaException(
+                library().KafkaError(library().KafkaError.UNKNOWN_TOPIC_OR_PART, "not yet")
+            )
+        transaction(self, *told)
+
+    monkeypatch.setattr(Producing, "_transaction", unknown)
+    assert publish(sink, 1)
+    assert len(tries) == 3
+    assert held(kafka_broker, topic) == times(1)
+    monkeypatch.setattr(producing, "_KNOWN_S", 0.0)
+    tries.clear()
+    assert refused(lambda: publish(sink, 2)).code == "sink-refused"
 
 
 @real
@@ -381,6 +523,50 @@ def test_prepare_without_an_owner_asks_no_broker():
     sink.prepare(COLUMNS)
     assert isinstance(sink._records, Records)
     assert json.dumps(dict(sink.secrets)) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("options", "kbytes"),
+    [
+        ({}, "65536"),
+        ({"message.max.bytes": str(100 << 20)}, str(200 << 10)),
+        ({"queue.buffering.max.kbytes": "9"}, None),
+    ],
+)
+def test_what_the_client_holds_is_bounded(options, kbytes, monkeypatch):
+    client, told = Client(options, "a"), {}
+    monkeypatch.setattr(client, "_made", lambda kind, more: told.update(more))
+    client.producer()
+    assert told.get("queue.buffering.max.kbytes") == kbytes
+
+
+TOPICS = """
+CREATE TABLE a (id BIGINT, t BIGINT, WATERMARK FOR t AS t)
+    WITH ('connector' = 'kafka', 'topic' = 'in,_watersmeet_ticks', 'bootstrap.servers' = 'x:1,y:1');
+CREATE SINK one WITH ('connector' = 'kafka',
+    'topic' = 'o', 'bootstrap.servers' = 'y:1', 'transactional.id' = 'i');
+CREATE SINK two WITH ('connector' = 'kafka', 'topic' = 'p', 'bootstrap.servers' = 'y:1',
+    'kafka.transactional.id' = 'i', 'control.topic' = 'o');
+CREATE SINK far WITH ('connector' = 'kafka',
+    'topic' = 'o', 'bootstrap.servers' = 'z:1', 'transactional.id' = 'i');
+CREATE SINK own WITH ('connector' = 'kafka', 'topic' = '_watersmeet_ticks', 'bootstrap.servers' = 'q:1');
+INSERT INTO one SELECT id FROM a;
+INSERT INTO two SELECT id FROM a;
+INSERT INTO far SELECT id FROM a;
+INSERT INTO own SELECT id FROM a;
+"""
+
+
+def test_topics_and_ids_that_must_be_apart_are_refused_at_once():
+    with pytest.raises(SeveralErrors) as caught:
+        plan_job(parse_job(TOPICS))
+    told = {error.message.split(",")[0]: error.code for error in caught.value.errors}
+    assert told == {
+        '"a" reads the topic "_watersmeet_ticks"': "control-topic",
+        '"one" writes to the topic "o"': "control-topic",
+        '"own" writes to the topic "_watersmeet_ticks"': "control-topic",
+        '"one" and "two" have one transactional.id': "shared-transactional-id",
+    }
 
 
 @real

@@ -17,6 +17,7 @@ import os
 import tempfile
 import uuid
 import zlib
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ LEAST_BYTES = 1 << 20
 _SUFFIX = ".object"
 _STAGED = ".tmp"
 _STALE_S = 3600.0
+_OF_A_TICK = "work/passing-"
 _SEAL_BYTES = 20
 _MOST_COMPARED = 10_000
 _compared: dict[str, int] = {}
@@ -113,6 +115,12 @@ class Cache:
     def drop(self, name: str) -> None:
         with suppress(OSError):
             os.unlink(self._path(name))
+
+    def drop_of_a_tick(self, names: Iterable[str]) -> None:
+        """Drop those among ``names`` that nobody reads after their tick. Others go when room is needed."""
+        for name in names:
+            if name.startswith(_OF_A_TICK):
+                self.drop(name)
 
     def _is_private(self) -> bool:
         """Whether the directory is there, ours, and for nobody else. Raises: OSError."""

@@ -185,6 +185,8 @@ class ObjectStore:
         self._delete([name])
 
     def delete_all(self, names: Sequence[str]) -> int:
+        if self.cache is not None:
+            self.cache.drop_of_a_tick(names)
         ordered = [name for name in names if is_manifest(name)]
         rest = [name for name in names if not is_manifest(name)]
         try:

@@ -271,6 +271,8 @@ class TablesStore:
 
     def delete_all(self, names: Sequence[str]) -> int:
         """In one transaction: all go, or none."""
+        if self.cache is not None:
+            self.cache.drop_of_a_tick(names)
         try:
             self._asked(
                 "delete files",

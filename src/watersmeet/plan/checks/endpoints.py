@@ -48,7 +48,7 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
     errors = check_sources(queries)
     errors += [error for sink in written for error in sink_option_problems(sink)]
     errors += [error for sink in sinks for error in sink_problems(sink)]
-    errors += shared_target_problems(written)
+    errors += shared_target_problems(written, [source for source, _ in _read(queries)])
     errors += [
         PlanError(
             f'{name} = {sink.name}: its rows have no key, and "{sink.name}" has a PRIMARY KEY',

@@ -14,6 +14,7 @@ LOG = logging.getLogger("watersmeet.sinks.kafka")
 _LIBRARY_LOG = logging.getLogger("watersmeet.sinks.kafka.librdkafka")
 _LIBRARY_LOG.setLevel(logging.CRITICAL + 1)  # all that matters of what it says comes as errors, too
 
+_QUEUE = "queue.buffering.max.kbytes"
 _LARGEST = "1048576"
 """Of a record, in bytes: as Kafka's own client has it."""
 
@@ -28,6 +29,15 @@ _REFUSED = frozenset({
     "INVALID_CONFIG", "INVALID_REPLICATION_FACTOR", "INVALID_PARTITIONS", "SECURITY_DISABLED",
 })  # fmt: skip
 """Errors that stay when the same is tried again. All others may pass."""
+
+_MAY_COME = frozenset({
+    "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION",
+})  # fmt: skip
+"""Those among them that brokers give of a topic that was made a moment ago, until all of them know it."""
+
+_QUEUE_KBYTES = 64 << 10
+"""Of records that are on their way the client holds so many, unless it is said otherwise; librdkafka's own
+default is a gigabyte, for each sink."""
 
 _HINTS = {
     "MSG_SIZE_TOO_LARGE": "leave the row out, or let it through: 'max.request.size' of the sink and"
@@ -75,10 +85,17 @@ class Client:
 
     def producer(self, **more: Any) -> Any:
         largest = self._settings.get("message.max.bytes", _LARGEST)
-        return self._made(library().Producer, {**more, "message.max.bytes": largest})
+        more = {**more, "message.max.bytes": largest}
+        if _QUEUE not in self._settings:  # there is room for two records at least
+            needed = 2 * int(largest) // 1024 if str(largest).isdigit() else 0
+            more[_QUEUE] = str(max(_QUEUE_KBYTES, needed))
+        return self._made(library().Producer, more)
 
     def consumer(self, **more: Any) -> Any:
-        of_producers = ("acks", "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms")
+        of_producers = (
+            "acks", "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms", _QUEUE,
+            "queue.buffering.max.messages",
+        )  # fmt: skip
         return self._made(library().Consumer, more, without=of_producers)
 
     def admin(self) -> Any:
@@ -120,11 +137,13 @@ class Client:
         if self._said is None or error.name() in _REFUSED:
             self._said = error
 
-    def refusal(self, error: BaseException, failed: Sequence[Any] = ()) -> EngineError | None:
+    def refusal(
+        self, error: BaseException, failed: Sequence[Any] = (), *, soon: bool = False
+    ) -> EngineError | None:
         """What is said of an error that stays; None: the same may work later. ``failed``: of records that
-        were not delivered."""
+        were not delivered. ``soon``: a topic may be so new that not all brokers know it."""
         for one in (*failed, _error_in(error), self._said):
-            if one is not None and one.name() in _REFUSED:
+            if one is not None and one.name() in _REFUSED and not (soon and one.name() in _MAY_COME):
                 return EngineError(
                     f'rows could not be sent (sink "{self.sink}"): {self.words(one)}',
                     code="sink-refused",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,20 +31,37 @@ _CONFIG = {
 
 @dataclass(frozen=True)
 class Run:
-    """A run that took the sink, and by which transactional id it sends."""
+    """A run that took the sink, and by which transactional id it sends. ``unfenced``: ids of runs before
+    it, which it may not have come to fence."""
 
     run: str
     transactional_id: str
+    unfenced: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset({self.transactional_id, *self.unfenced})
 
 
 @dataclass
 class Marks:
     """What the control topic says of one sink of a job: per INSERT the last tick that came; the last run.
-    ``has_all``: a run was let go on by it, so that a tick that it does not have was not sent."""
+    ``has_all``: a run was let go on by it, so that a tick that it does not have was not sent.
+
+    ``others``: what is said of the last runs of sinks by other names that send to the topic; ``every``: the
+    runs of this one, as far as they are told of; ``ticks_before``: the last ticks that the last run saw.
+    """
 
     ticks: dict[str, tuple[int, Identity]] = field(default_factory=dict)
     run: Run | None = None
     has_all: bool = False
+    others: dict[str, dict[str, Any]] = field(default_factory=dict)
+    every: dict[str, Run] = field(default_factory=dict)
+    ticks_before: dict[str, int] = field(default_factory=dict)
+
+    def lacks(self) -> bool:
+        """Whether marks are gone that were there when the last run began: others may be, too."""
+        return any(self.ticks.get(insert, (0,))[0] < tick for insert, tick in self.ticks_before.items())
 
 
 @dataclass(frozen=True)
@@ -66,10 +83,21 @@ class Control:
         """Key and value that say that the tick came."""
         return self._key(insert=insert), _bytes({"tick": tick, "identity": dict(identity)})
 
-    def run_record(self, run: Run, *, has_all: bool) -> tuple[bytes, bytes]:
-        """Key and value that say that the run is at work; ``has_all``: see `Marks`."""
-        value = {"run": run.run, "transactional.id": run.transactional_id, "has_all": has_all}
+    def run_record(self, run: Run, marks: Marks, *, has_all: bool) -> tuple[bytes, bytes]:
+        """Key and value that say that the run is at work, which read ``marks``; ``has_all``: see `Marks`."""
+        value = {
+            "run": run.run,
+            "transactional.id": run.transactional_id,
+            "unfenced": sorted(run.unfenced),
+            "has_all": has_all,
+            "ticks": {insert: tick for insert, (tick, _) in marks.ticks.items()},
+        }
         return self._key(sink=self.client.sink), _bytes(value)
+
+    def taken_record(self, run: Run, sink: str, value: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """Key and value that say that what a sink of another name is told of itself, ``value``, holds no
+        more for the run that it was told of."""
+        return self._key(sink=sink), _bytes({**value, "run": run.run})
 
     def _key(self, **names: str) -> bytes:
         return _bytes({"owner": self.owner, "topic": self.topic, **names})
@@ -156,6 +184,7 @@ class Control:
                     elif error.code() != library().KafkaError._PARTITION_EOF:
                         raise library().KafkaException(error)
                     elif message.offset() >= end:
+                        marks.has_all = marks.has_all and not marks.lacks()
                         return marks
                 if time.monotonic() - last_heard > _REQUEST_S:
                     raise library().KafkaException(library().KafkaError(library().KafkaError._TIMED_OUT))
@@ -177,16 +206,33 @@ class Control:
 
     def _take(self, marks: Marks, message: Any) -> None:
         try:
-            key, value = json.loads(message.key()), json.loads(message.value())
-        except (TypeError, ValueError):  # a tombstone, or none of ours
+            key = json.loads(message.key())
+            value = None if message.value() is None else json.loads(message.value())
+        except (TypeError, ValueError):  # none of ours
             return
         if not isinstance(key, dict) or (key.get("owner"), key.get("topic")) != (self.owner, self.topic):
             return
+        if value is None:  # somebody deleted it
+            self._forget(marks, key)
+            return
         if "insert" in key:
             marks.ticks[key["insert"]] = int(value["tick"]), dict(value["identity"])
+            return
+        if key.get("sink") != self.client.sink:
+            marks.others[str(key.get("sink"))] = value
+            return
+        marks.run = run_in(value)
+        marks.every[marks.run.run] = marks.run
+        marks.has_all = value.get("has_all") is not False
+        marks.ticks_before = {insert: int(tick) for insert, tick in value.get("ticks", {}).items()}
+
+    def _forget(self, marks: Marks, key: Mapping[str, Any]) -> None:
+        if "insert" in key:
+            marks.ticks.pop(key["insert"], None)
         elif key.get("sink") == self.client.sink:
-            marks.run = Run(value["run"], value["transactional.id"])
-            marks.has_all = value.get("has_all") is not False
+            marks.run, marks.has_all = None, False
+        else:
+            marks.others.pop(str(key.get("sink")), None)
 
     def _await(self, condition: Callable[[], bool], wait_s: float = _REQUEST_S) -> None:
         until = time.monotonic() + wait_s
@@ -199,6 +245,11 @@ class Control:
                     hint="brokers give up what a client left after its transaction.timeout.ms: run again",
                 )
             time.sleep(_PAUSE_S)
+
+
+def run_in(value: Mapping[str, Any]) -> Run:
+    """The run that a record tells of."""
+    return Run(value["run"], value["transactional.id"], tuple(value.get("unfenced", ())))
 
 
 def _bytes(value: object) -> bytes:

@@ -4,24 +4,32 @@ A client that begins initialises the transactional id: whatever an older client 
 aborted, and the older client sends no more. Then it reads the control topic to its end, and only then does it
 send. Where a transaction fails, or nobody knows whether it was committed, all of that is done anew: so what
 the control topic says then is what came of it.
+
+Runs by other ids, of this sink or of one by another name that sent to the topic, are fenced by a run that
+begins: it says first that it has the sink, then fences all that it reads of, then reads what they sent. So of
+two that begin at once one finds that the other one has it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from watersmeet.errors import EngineError
 from watersmeet.sinks.kafka.client import LOG, Client, library
-from watersmeet.sinks.kafka.control import Control, Marks, Run
+from watersmeet.sinks.kafka.control import Control, Marks, Run, run_in
 
 Record = tuple[bytes | None, bytes | None]
 """Key and value."""
 
 _REQUEST_S, _METADATA_S = 30.0, 5.0
-_MADE_S = 2.0
+_MADE_S = 5.0
 """So soon brokers that make topics by themselves have made one."""
+_KNOWN_S = 10.0
+"""So soon all brokers know of a topic that was made."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _POLLED = 2_000
 """So many records are sent before it is asked which failed."""
@@ -44,28 +52,46 @@ class Producing:
         self._slow = 0
         self.marks = Marks()
 
-    def begin(self, wait_s: float) -> bool:
+    def begin(self, wait_s: float, beside: Collection[str] = ()) -> bool:
         """Take the sink for this run, and make the control topic if need be; whether that has all ticks that
         earlier runs sent. If it has not, a run that begins later is told the same, until `go_on`.
 
+        Args:
+            beside: runs of other sinks of the job, which go on.
+
         Raises:
-            EngineError: the brokers do not answer, or refuse it.
+            EngineError: the brokers do not answer, or refuse it, or another run has begun meanwhile.
         """
-        had: list[bool] = []
+        older, had = set[str](), list[bool]()
 
         def take() -> None:
             self.control.ensure()
             self._initialise()
             self._find_topic(self._producer)
-            last = self.marks.run
-            if last is not None and last.transactional_id != self._run.transactional_id:
-                self._fence(last.transactional_id)
-                self.marks = self.control.read(_REQUEST_S)
-            had.append(self.marks.has_all)
-            self._note(has_all=had[0])
+            before = self.marks
+            others = {sink: told for sink, told in before.others.items() if told["run"] not in beside}
+            for run in (before.run, *map(run_in, others.values())):
+                older.update(() if run is None else run.ids)
+            had.append(before.has_all)
+            self._note(has_all=before.has_all, unfenced=older - {self._run.transactional_id}, others=others)
+            self._read_on()
+            for run in self.marks.every.values():
+                older.update(run.ids if run.run not in before.every else ())
+            unfenced = older - {self._run.transactional_id}
+            if unfenced:
+                for transactional_id in sorted(unfenced):
+                    self._fence(transactional_id)
+                self._read_on()
+                self._note(has_all=before.has_all)
 
         self._tried(take, wait_s)
-        return had[0]
+        return had[-1]
+
+    def _read_on(self) -> None:
+        """What the control topic says now. Raises: EngineError, when another run has begun."""
+        self.marks = self.control.read(self._timeout_ms / 1000 + _REQUEST_S)
+        if self.marks.run != self._run:
+            raise self._taken()
 
     def go_on(self, wait_s: float) -> None:
         """From now on the control topic has all ticks that are sent. Raises: EngineError as `begin`."""
@@ -79,9 +105,18 @@ class Producing:
 
         self._tried(note, wait_s)
 
-    def _note(self, *, has_all: bool) -> None:
-        record = self.control.run_record(self._run, has_all=has_all)
-        self._transaction(self._producer, iter(()), record)
+    def _note(
+        self,
+        *,
+        has_all: bool,
+        unfenced: Collection[str] = (),
+        others: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:
+        """``others``: what is told of sinks by other names, whose runs this one takes the place of."""
+        run = replace(self._run, unfenced=tuple(sorted(unfenced)))
+        records = [self.control.taken_record(run, sink, told) for sink, told in others.items()]
+        records.append(self.control.run_record(run, self.marks, has_all=has_all))
+        self._transaction(self._producer, iter(()), records)
 
     def look(self, wait_s: float) -> Marks:
         """What the control topic says when nothing is on its way any more; no run is noted."""
@@ -122,7 +157,7 @@ class Producing:
                     return
             began = time.monotonic()
             try:
-                self._transaction(self._producer, records(), mark)
+                self._transaction(self._producer, records(), [mark])
             except library().KafkaException:
                 if (time.monotonic() - began) * 1000 >= self._timeout_ms:
                     self._slow += 1
@@ -180,7 +215,7 @@ class Producing:
         if error is not None:
             self._failed.append(error)
 
-    def _transaction(self, producer: Any, records: Iterator[Record], mark: Record) -> None:
+    def _transaction(self, producer: Any, records: Iterator[Record], marks: Sequence[Record]) -> None:
         self._failed.clear()
         producer.begin_transaction()
         topic, send = self.control.topic, self._sender(producer)
@@ -190,8 +225,7 @@ class Producing:
                 producer.poll(0)
                 if self._failed:
                     break
-        key, value = mark
-        if not self._failed:
+        for key, value in marks if not self._failed else ():
             send(self.control.name, value, key, partition=0)
         producer.commit_transaction(max(_REQUEST_S, self._timeout_ms / 1000))
 
@@ -219,9 +253,9 @@ class Producing:
                 return work()
             except library().KafkaException as error:
                 self._client.listen()
-                refusal = self._client.refusal(error, self._failed)
-                text = self._client.last_words(error)
                 away_s = time.monotonic() - away_since
+                refusal = self._client.refusal(error, self._failed, soon=away_s + pause_s < _KNOWN_S)
+                text = self._client.last_words(error)
                 self.close()
                 if refusal is not None:
                     raise refusal from None

@@ -12,11 +12,12 @@ Rows of others in the topic stay as they are, and a topic need not be this job's
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from watersmeet.errors import EngineError
 from watersmeet.sinks.base import (
@@ -54,6 +55,9 @@ from watersmeet.spec.options.kafka_delivery import (
 
 _FIRST_WAIT_S = 30.0
 """Brokers are waited for no longer before the first tick."""
+
+_RUNS: MutableMapping[Files, set[str]] = WeakKeyDictionary()
+"""By where they stage: what sinks of one run of a job call theirs."""
 
 _RESTORE = (
     "restore the checkpoint and the topics from copies of one moment, or start anew with an empty checkpoint"
@@ -110,7 +114,9 @@ class KafkaSink:
             return
         wait_s = min(self._wait_s, _FIRST_WAIT_S)
         producing = self._made(owner)
-        self._has_all = producing.begin(wait_s)
+        beside = _RUNS.setdefault(self._there(), set())
+        beside.add(self._run)
+        self._has_all = producing.begin(wait_s, beside)
         self._last = dict(producing.marks.ticks)
         self._producing = producing
 

@@ -9,6 +9,7 @@ from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options import function, kafka, lake, postgres
 from watersmeet.spec.options.targets import shared_targets
+from watersmeet.spec.options.topics_apart import mixed_topics
 
 JDBC = (
     "url", "dbtable", "query", "prepareQuery", "user", "password", "driver", "partitionColumn", "lowerBound",
@@ -57,9 +58,10 @@ def sink_option_problems(sink: Sink) -> list[SpecError]:
     return [_unknown(what, name, own) for name in sink.options if name not in own]
 
 
-def shared_target_problems(sinks: Iterable[Sink]) -> list[SpecError]:
-    """A problem for every two sinks that write to one target."""
-    return list(shared_targets(sink for sink in sinks if not sink_option_problems(sink)))
+def shared_target_problems(sinks: Iterable[Sink], sources: Iterable[Source] = ()) -> list[SpecError]:
+    """A problem for every two sinks that write to one target, and for topics that are to be kept apart."""
+    right = [sink for sink in sinks if not sink_option_problems(sink)]
+    return [*shared_targets(right), *mixed_topics(right, sources)]
 
 
 def _of_source(source: Source) -> Iterator[SpecError]:
