@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from tests.support.ticks import plan_of, stream
+from tests.support.ticks import job_of, stream
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.planner import plan_job
 
 Row = dict[str, Any]
 Rows = Sequence[Row]
@@ -83,11 +84,23 @@ QUERIES: dict[str, Query] = {
 }
 
 
+ALIKE = ("inner", "left", "full")
+"""Queries whose rows have the same columns."""
+
+INSERTS = ("q", "p")
+"""Names of the inserts of a job, as many as it has."""
+
+
 @cache
-def plan_for(name: str) -> JobPlan:
-    query = QUERIES[name]
-    options = {"output_mode": "changelog"} if query.changes else {}
-    return plan_of(query.sql, {"l": stream(LAG), "r": stream(LAG)}, **options)
+def plan_for(names: tuple[str, ...]) -> JobPlan:
+    """Of a job with an insert for each of these queries, named as `INSERTS`."""
+    jobs = []
+    for name in names:
+        query = QUERIES[name]
+        options = {"output_mode": "changelog"} if query.changes else {}
+        jobs.append(job_of(query.sql, {"l": stream(LAG), "r": stream(LAG)}, **options))
+    inserts = [replace(job.inserts[0], name=name) for name, job in zip(INSERTS, jobs, strict=False)]
+    return plan_job(replace(jobs[0], inserts=tuple(inserts)))
 
 
 class Log:

@@ -40,6 +40,25 @@ def commit_before_publish() -> Iterator[None]:
 
 
 @contextmanager
+def second_sink_after_commit() -> Iterator[None]:
+    """Of several inserts the last one is published when the manifest is there."""
+
+    def end_tick(driver: Any, staged: Any, attempt: str, *, host: Any, told: Any) -> Any:
+        result = driver.conclude()
+        identity = driver.identify(told)
+        before = staged[: max(1, len(staged) - 1)]
+        for sink, insert in before:
+            sink.publish(insert, result.tick, attempt, identity)
+        driver.commit(host, [insert for _, insert in staged])
+        for sink, insert in staged[len(before) :]:
+            sink.publish(insert, result.tick, attempt, identity)
+        return result
+
+    with patch.object(ending, "end_tick", end_tick):
+        yield
+
+
+@contextmanager
 def mark_after_commit() -> Iterator[None]:
     """The table takes the rows in one step, and the tick they are of in the next."""
 
@@ -178,6 +197,7 @@ def released_before_matched() -> Iterator[None]:
 
 PLANTED: dict[str, Callable[[], Any]] = {
     "commit before publish": commit_before_publish,
+    "second sink after commit": second_sink_after_commit,
     "mark after commit": mark_after_commit,
     "stale attempt accepted": stale_attempt_accepted,
     "fences ignored": fences_ignored,

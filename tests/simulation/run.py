@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tests.simulation.jobs import QUERIES, Log, plan_for
+from tests.simulation.jobs import INSERTS, QUERIES, Log, plan_for
 from tests.simulation.world import Fiber, Killed, Process, Threads, World
 from tests.support.columns import column
 from tests.support.sinking import stage
@@ -39,7 +39,6 @@ FAN_INS = (2, 3, 8)
 """So many runs of rows are merged into one."""
 
 SETTINGS = "settings"
-QUERY = "q"
 _TOLD = ("batch", "offsets", "clock_us", "end")
 
 
@@ -82,13 +81,14 @@ def _sent(value: Any) -> Any:
 
 @dataclass
 class Run:
-    """One run of the job, until its input has ended. ``logs``: what there is to be read. ``sink``: its own.
-    ``draw``: by which it decides what to read. ``near``: hashes of keys are next to the borders of tasks."""
+    """One run of the job, until its input has ended. ``logs``: what there is to be read. ``sinks``: its own,
+    per insert. ``draw``: by which it decides what to read. ``near``: hashes of keys are next to the borders
+    of tasks."""
 
     world: World
-    query: str
+    queries: tuple[str, ...]
     store: ObjectStore
-    sink: Sink
+    sinks: Mapping[str, Sink]
     logs: Mapping[str, Log]
     trouble: Trouble
     draw: random.Random
@@ -108,7 +108,7 @@ class Run:
             ) from None
 
     def _execute(self) -> bool:
-        plan, draw = plan_for(self.query), self.draw
+        plan, draw = plan_for(self.queries), self.draw
         merge_policy.FAN_IN = draw.choice(FAN_INS)
         stored = StoredJob(self.store)
         attempts = Attempts(self.world, self.trouble)
@@ -131,9 +131,12 @@ class Run:
         if record is not None:
             driver.repeat()
         driver.owner = stored.owner(None if manifest is None else manifest.owner)
-        self.sink.prepare([column(name, "BIGINT") for name in columns_of(self.query)], driver.owner)
+        for insert, query in zip(INSERTS, self.queries, strict=False):
+            self.sinks[insert].prepare([column(name, "BIGINT") for name in columns_of(query)], driver.owner)
         parts = {} if manifest is None else {n: (p.tick, p.identity) for n, p in manifest.parts.items()}
-        self.sink.resume([QUERY], Resumed(driver.tick, record is not None, parts))
+        for sink in self._each():
+            inserts = [insert for insert, own in self.sinks.items() if own is sink]
+            sink.resume(inserts, Resumed(driver.tick, record is not None, parts))
         while True:
             before = driver.manifest
             self.is_anew = False
@@ -141,11 +144,15 @@ class Run:
             self._tick(stored, record, "" if before is None else before.writer)
             if record["end"]:
                 driver.kept.close()
-                self.sink.close()
+                for sink in self._each():
+                    sink.close()
                 return True
             record = None
             if draw.random() < 0.5:
                 job.partitions = draw.choice(TASKS)
+
+    def _each(self) -> list[Sink]:
+        return list({id(sink): sink for sink in self.sinks.values()}.values())
 
     def _planned(self, host: Mapping[str, Any]) -> dict[str, Any]:
         """What the next tick reads; the input ends when all is read."""
@@ -170,21 +177,25 @@ class Run:
         rows = {side: self.logs[side].rows[begin:end] for side, (begin, end) in offsets.items()}
         host = {name: record[name] for name in _TOLD}
         told = {"offsets": record["offsets"], "settings": SETTINGS}
-        columns = columns_of(self.query)
-        nothing = pa.schema([(name, pa.int64()) for name in columns]).empty_table()
+        queries = dict(zip(INSERTS, self.queries, strict=False))
 
         def put_out(start: TickStart, outputs: Mapping[str, tuple[list[str], pa.Table]]) -> TickResult:
             self.world.point("before it is staged")
             try:
-                names, table = outputs.get(QUERY, (list(columns), nothing))
-                stage(self.sink, QUERY, start, names, table, job.partitions, job._tasks.run)
+                for insert, query in queries.items():
+                    names, table = outputs.get(insert) or _nothing(columns_of(query))
+                    sink = self.sinks[insert]
+                    stage(sink, insert, start, names, table, job.partitions, job._tasks.run)
+                    self.world.point(f"staged of {insert}")
             except Killed:
                 raise
             except BaseException:
-                self.sink.discard(start.attempt)
+                for sink in self._each():
+                    sink.discard(start.attempt)
                 raise
             self.world.point("staged")
-            return ending.end_tick(job.driver, [(self.sink, QUERY)], start.attempt, host=host, told=told)
+            staged = [(self.sinks[insert], insert) for insert in queries]
+            return ending.end_tick(job.driver, staged, start.attempt, host=host, told=told)
 
         job.tick(
             rows,
@@ -195,6 +206,10 @@ class Run:
         )
         self.world.counts["ticks"] += 1
         self.world.point("ticked")
+
+
+def _nothing(columns: tuple[str, ...]) -> tuple[list[str], pa.Table]:
+    return list(columns), pa.schema([(name, pa.int64()) for name in columns]).empty_table()
 
 
 def columns_of(query: str) -> tuple[str, ...]:

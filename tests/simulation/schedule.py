@@ -19,8 +19,8 @@ from pyarrow import parquet
 
 from tests.simulation.bucket import FAULTS, Bucket, Network, place_of
 from tests.simulation.determinism import simulated
-from tests.simulation.jobs import QUERIES, Log, expected, on_time
-from tests.simulation.run import QUERY, Run, Trouble
+from tests.simulation.jobs import ALIKE, INSERTS, QUERIES, Log, expected, on_time
+from tests.simulation.run import Run, Trouble
 from tests.simulation.steps import Aim, aimed, requests, steps
 from tests.simulation.table import AwayError, SimulatedLakeSink, TableServer
 from tests.simulation.world import SECOND_US, Fiber, Process, StuckError, World
@@ -46,6 +46,9 @@ _POINTS = 150
 
 _AIMED = 5
 """So many crashes and sleeps at most are drawn by the kind of the step first; others by its number."""
+
+_TWO_INSERTS = 0.15
+"""Of schedules: jobs with two, half of them into one sink."""
 
 _NAPS = (0.01, 1, 10, 300)
 """Seconds."""
@@ -88,14 +91,22 @@ class Schedule:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         draw = self.draw = random.Random(f"schedule {seed}")
-        self.query = draw.choice(list(QUERIES))
-        self.logs = {side: Log(draw, side, QUERIES[self.query].changes) for side in "lr"}
+        self.queries: tuple[str, ...] = (draw.choice(list(QUERIES)),)
+        self.is_one_sink = True
+        if draw.random() < _TWO_INSERTS:
+            self.queries = (draw.choice(ALIKE), draw.choice(ALIKE))
+            self.is_one_sink = draw.random() < 0.5
+        self.changes = QUERIES[self.queries[0]].changes
+        self.logs = {side: Log(draw, side, self.changes) for side in "lr"}
         self.folder = _folder() if draw.random() < 0.2 else None
         self.network = Network(world, draw.choice([0, 0, 0.01, 0.05]))
         if self.network.rate:
             asked = requests(self.folder is not None)
             self.network.aims = [(aimed(draw, asked), draw.choice(FAULTS)) for _ in range(draw.randrange(9))]
         self.server = TableServer(self.network)
+        self.servers = [self.server]
+        if not self.is_one_sink:
+            self.servers.append(TableServer(self.network, "lake/other", self.server.files))
         self.bucket = Bucket()
         self.store_place = place_of(self.bucket, self.network)
         self.trouble = draw.choice([Trouble(), Trouble(0.1, 0.05), Trouble(0.4, 0.2)])
@@ -108,7 +119,8 @@ class Schedule:
         self.finished = False
         self.runs: list[Process] = []
         self.overlapped: set[str] = set()
-        world.note(f"{self.query} into {'files' if self.folder else 'a table'}, {self.trouble}")
+        into = "files" if self.folder else "a table"
+        world.note(f"{' and '.join(self.queries)} into {into} ({len(self.servers)}), {self.trouble}")
 
     def play(self) -> None:
         self.world.run(Process("supervisor"), self._supervise)
@@ -174,9 +186,10 @@ class Schedule:
         if self.runs:
             self.overlapped |= {process.name, *(other.name for other in self.runs)}
         self.runs.append(process)
-        sink = self._sink(process)
+        each = [self._sink(process, place) for place in range(len(self.servers))]
+        sinks = {INSERTS[number]: each[self._place(number)] for number in range(len(self.queries))}
         run = Run(
-            self.world, self.query, ObjectStore(self.store_place), sink, self.logs, self.trouble,
+            self.world, self.queries, ObjectStore(self.store_place), sinks, self.logs, self.trouble,
             random.Random(self.draw.random()), self.near,
         )  # fmt: skip
         try:
@@ -208,10 +221,14 @@ class Schedule:
     def _faults(self) -> int:
         return sum(count for name, count in self.world.counts.items() if name.startswith("fault: "))
 
-    def _sink(self, process: Process) -> Sink:
+    def _place(self, number: int) -> int:
+        """Of an insert, by its number: where its rows go."""
+        return 0 if self.is_one_sink else number
+
+    def _sink(self, process: Process, place: int) -> Sink:
         if self.folder is None:
-            return SimulatedLakeSink(SinkSpec("out", "delta", {"path": "lake"}), self.server)
-        sink = FileSink(SinkSpec("out", "file", {"path": str(self.folder / "out")}))
+            return SimulatedLakeSink(SinkSpec("out", "delta", {"path": "lake"}), self.servers[place])
+        sink = FileSink(SinkSpec("out", "file", {"path": str(self.folder / f"out{place}")}))
         process.on_death.append(sink.close)  # the lock goes with the process
         return sink
 
@@ -229,17 +246,21 @@ class Schedule:
             ends = [0, *(end for _, end in parts)]
             if [begin for begin, _ in parts] != ends[:-1] or ends[-1] != len(self.logs[side].rows):
                 raise WrongError(f"{side} was read in the parts {parts}")
-        wanted = expected(self.query, self.logs, cuts)
-        got = self._result()
-        if got != wanted:
-            raise WrongError(
-                f"{self.query}: lost {dict(wanted - got)}, too many {dict(got - wanted)}, cut at {cuts}"
-            )
-        account = manifest.queries[QUERY].account
-        for alias, side in (("l", "l"), ("r", "r"), ("s", "r")):
-            late = on_time(self.logs[side], cuts[side])[1]
-            if alias in account and account[alias].get("late", 0) != late:
-                raise WrongError(f"{late} rows of {alias} were late, and {account[alias]} were counted")
+        for place in range(len(self.servers)):
+            queries = [query for number, query in enumerate(self.queries) if self._place(number) == place]
+            wanted = sum((expected(query, self.logs, cuts) for query in queries), Counter[tuple[Any, ...]]())
+            got = self._result(place)
+            if got != wanted:
+                lost, more = dict(wanted - got), dict(got - wanted)
+                raise WrongError(f"{' and '.join(queries)}: lost {lost}, too many {more}, cut at {cuts}")
+        for insert, query in zip(INSERTS, self.queries, strict=False):
+            account = manifest.queries[insert].account
+            for alias, side in (("l", "l"), ("r", "r"), ("s", "r")):
+                late = on_time(self.logs[side], cuts[side])[1]
+                if alias in account and account[alias].get("late", 0) != late:
+                    raise WrongError(
+                        f"{query}: {late} rows of {alias} were late, and {account[alias]} counted"
+                    )
 
     def _cuts(self, side: str) -> list[tuple[int, int]]:
         """In which parts a source was read, as the first manifest of each tick says."""
@@ -247,20 +268,21 @@ class Schedule:
         hosts = [json.loads(unsealed(name, self.bucket.created[name]))["host"] for name in ticks]
         return [tuple(json.loads(host["offsets"])[side]) for host in hosts]
 
-    def _result(self) -> Counter[tuple[Any, ...]]:
+    def _result(self, place: int) -> Counter[tuple[Any, ...]]:
         if self.folder is None:
-            gone = sorted(set(self.server.named) - self.server.files.keys())
+            server = self.servers[place]
+            gone = sorted(set(server.named) - server.files.keys())
             if gone:
                 raise WrongError(f"the table has files that are gone: {gone}")
-            rows = self.server.rows()
+            rows = server.rows()
         else:
             rows = [
                 tuple(row.values())
-                for file in sorted((self.folder / "out").glob("*/*.parquet"))
+                for file in sorted((self.folder / f"out{place}").glob("*/*.parquet"))
                 if file.parent.name[0] != "_"
                 for row in parquet.read_table(file, partitioning=None).to_pylist()
             ]
-        if not QUERIES[self.query].changes:
+        if not self.changes:
             return Counter(rows)
         total: Counter[tuple[Any, ...]] = Counter()
         for *row, diff, _ in rows:

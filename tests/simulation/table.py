@@ -29,6 +29,7 @@ class TableServer:
     """What is stored: files, and which of them the table has."""
 
     network: Network
+    place: str = "lake/table"
     files: dict[str, bytes] = field(default_factory=dict)
     version: int = 0
     named: list[str] = field(default_factory=list)
@@ -88,11 +89,11 @@ class SimulatedStorage:
 class SimulatedTable:
     """A run's view of the table."""
 
-    place = data = "lake/table"
     widened = False
 
     def __init__(self, server: TableServer) -> None:
         self._server = server
+        self.place = self.data = server.place
         self._seen = -1
         SimulatedStorage.server = server
         self.storage = SimulatedStorage()

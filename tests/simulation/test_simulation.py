@@ -25,6 +25,7 @@ SHARES, SCHEDULES = 8, 250
 
 WITHIN = {
     "commit before publish": 60,
+    "second sink after commit": 300,
     "mark after commit": 300,
     "stale attempt accepted": 60,
     "fences ignored": 800,

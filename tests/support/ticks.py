@@ -10,6 +10,7 @@ from watersmeet.engine.local import LocalJob, StepOutput
 from watersmeet.front.case_file import case_job
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.spec.model import Job
 
 QUERY = "q"
 
@@ -39,6 +40,11 @@ def stream(lag: int | None = 0, columns: Mapping[str, str] | None = None, **more
 
 def plan_of(query: str, streams: Mapping[str, Any] | None = None, **options: Any) -> JobPlan:
     """A plan over streams ``l`` and ``r`` unless others are given."""
+    return plan_job(job_of(query, streams, **options))
+
+
+def job_of(query: str, streams: Mapping[str, Any] | None = None, **options: Any) -> Job:
+    """The job of `plan_of`."""
     declared = {"l": stream(), "r": stream()} if streams is None else streams
     case: dict[str, Any] = {
         "case": "test",
@@ -47,7 +53,7 @@ def plan_of(query: str, streams: Mapping[str, Any] | None = None, **options: Any
         "options": options,
         "steps": [],
     }
-    return plan_job(case_job(case))
+    return case_job(case)
 
 
 def arriving(**streams: Sequence[Mapping[str, Any]]) -> Rows:
