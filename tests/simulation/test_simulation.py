@@ -37,6 +37,9 @@ WITHIN = {
 }
 """So many schedules show a planted bug."""
 
+MENDED = (9242,)
+"""What these have found is told of in the changelog, and has tests of its own."""
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _threads():
@@ -69,6 +72,13 @@ def test_whatever_fails_rows_come_out_once(seed, share):
     faults = {name for name in counts if name.startswith("fault: ")}
     assert len(faults) == 6, faults
     assert {"state-fenced", "sink-taken"} <= ended.keys()
+
+
+@pytest.mark.parametrize("number", MENDED)
+def test_what_a_schedule_has_found_stays_mended(number):
+    """As far as its points are still the same."""
+    outcome = play(number)
+    assert outcome.wrong is None, told(outcome)
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -16,6 +16,7 @@ from watersmeet.state.manifest import (
     commit,
     load_newest,
     manifest_name,
+    manifest_names,
 )
 from watersmeet.state.marks import Segment
 from watersmeet.state.run import Run
@@ -109,6 +110,31 @@ def test_nor_can_one_that_is_many_ticks_behind():
     with pytest.raises(StateError, match="another process"):
         commit(store, manifest(4))
     assert store.names("manifests") == [manifest_name(7)]
+
+
+@pytest.mark.parametrize("remote", [True, False])
+@pytest.mark.parametrize("tick", [1, 2])
+def test_one_that_slept_since_its_manifest_was_created_leaves_it_to_who_went_on_from_it(tick, remote):
+    """It comes to look whether it was far behind when the next tick is committed, and older ones are gone."""
+
+    class Sleeping(MemoryStore):
+        is_remote = remote
+
+        def create(self, name, data):
+            created = super().create(name, data)
+            if name == manifest_name(tick):
+                own = load_newest(self)
+                commit(self, manifest(tick + 1, follows=own.writer))
+                if tick > 1:
+                    self.delete(manifest_name(tick - 1))
+            return created
+
+    store = Sleeping()
+    follows = commit(store, manifest(tick - 1)).writer if tick > 1 else ""
+    commit(store, manifest(tick, follows=follows))
+    assert manifest_names(store) == [manifest_name(tick), manifest_name(tick + 1)]
+    with pytest.raises(StateError, match="another process"):
+        commit(store, manifest(tick))
 
 
 def refused(store):

@@ -318,6 +318,10 @@ def writer_of(store: Store, tick: int) -> str | None:
     Raises:
         StateError: it is damaged, or the store does not answer.
     """
+    return _told_by(store, tick, "writer")
+
+
+def _told_by(store: Store, tick: int, field: str) -> str | None:
     name = manifest_name(tick)
     try:
         data = bytes(store.read(name))
@@ -327,7 +331,7 @@ def writer_of(store: Store, tick: int) -> str | None:
         raise
     text, what = unsealed(name, data), f'manifest "{name}"'
     try:
-        return str(json.loads(text).get("writer", ""))
+        return str(json.loads(text).get(field, ""))
     except (ValueError, AttributeError) as error:
         raise damaged(what, f"it is not what a manifest holds ({error})") from None
 
@@ -368,7 +372,7 @@ def commit(store: Store, manifest: Manifest) -> Manifest:
     name = manifest_name(manifest.tick)
     stored = manifest.model_copy(update={"writer": manifest.writer or uuid.uuid4().hex})
     created = store.create(name, sealed(name, stored.model_dump_json()))
-    if created and _is_far_behind(store, manifest):
+    if created and _is_far_behind(store, stored):
         store.delete(name)
         created = False
     if not created:
@@ -383,8 +387,11 @@ def commit(store: Store, manifest: Manifest) -> Manifest:
 def _is_far_behind(store: Store, manifest: Manifest) -> bool:
     """Whether another process is so far ahead that it has deleted this tick's manifest, so that it could be
     created, or has gone back and on. Manifests are deleted oldest first: in the first case the one before is
-    gone, too, in the second it is another's."""
+    gone, too, in the second it is another's. Where the next manifest follows this one, others have seen it
+    and gone on from it before this process came to look: it is to stay."""
     if store.is_remote and manifest.tick > 1:
         before = writer_of(store, manifest.tick - 1)
-        return before is None or bool(manifest.follows and before != manifest.follows)
-    return manifest_names(store)[-1] != manifest_name(manifest.tick)
+        is_behind = before is None or bool(manifest.follows and before != manifest.follows)
+    else:
+        is_behind = manifest_names(store)[-1:] != [manifest_name(manifest.tick)]
+    return is_behind and _told_by(store, manifest.tick + 1, "follows") != manifest.writer
