@@ -1,4 +1,4 @@
-"""The benchmark of hot keys runs: one task has all the work without the hint, and its share with it."""
+"""The benchmark of hot keys runs, and all ways put out the same. By the hash one task has all the work."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ import re
 from benchmarks import hot_key
 
 
-def test_both_ways_put_out_the_same(capsys):
-    assert hot_key.main(["--rows", "2000", "--ticks", "3", "--kind", "full", "--tasks", "3"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [re.match(r"3 tasks, (.*?): [\d,]+ rows out", line)[1] for line in lines] == [
-        "by the key's hash",
-        "BROADCAST",
+def test_all_ways_put_out_the_same(capsys):
+    asked = ["--rows", "20000", "--ticks", "3", "--kind", "full", "--tasks", "3"]
+    assert hot_key.main(asked) == 0
+    told = [
+        re.match(r"3 tasks, (.*?): ([\d,]+) rows out.* the busiest task has (\d+)%", line)
+        for line in capsys.readouterr().out.splitlines()
     ]
+    assert [match[1] for match in told] == ["by the key's hash", "split", "BROADCAST"]
+    assert {match[2] for match in told} != {"0"}
+    assert int(told[0][3]) > 80 > int(told[1][3])
+
+
+def test_a_key_with_a_share_beside_others(capsys):
+    asked = ["--rows", "20000", "--ticks", "2", "--share", "0.3", "--small", "3", "--tasks", "2"]
+    assert hot_key.main(asked) == 0
+    assert "against no hot key" in capsys.readouterr().out
