@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -187,6 +188,24 @@ def test_partitions_that_are_added_between_runs(spark, kafka_broker, tmp_path):
     job.send(*range(10, 30), partitions=5)
     job.run()
     assert read() == Counter(range(30))
+
+
+def test_many_partitions_are_read_without_waiting_for_more(spark, kafka_broker, tmp_path):
+    """Each of Spark's tasks would wait half a second, as long as brokers wait for rows unless told otherwise."""
+    name, partitions = "bad-many", 24
+    kafka_broker.create_topic(name, partitions=partitions * 2)
+    text = JOB.format(servers=kafka_broker.bootstrap_servers, name=name, more="")
+    took: list[float] = []
+
+    def told(_: object, __: float, parts: Mapping[str, float]) -> None:
+        took.append(parts["ingest"])
+
+    for number in range(3):
+        rows = range(number * partitions, (number + 1) * partitions)
+        kafka_broker.produce(name, [(n % partitions, None, json.dumps({"k": n, "t": n})) for n in rows])
+        Running(spark, text, tmp_path / "state", until_caught_up=True, on_tick=told).to_the_end()
+    assert read() == Counter(range(3 * partitions))
+    assert min(took) < partitions / 2 * 0.5, took
 
 
 def test_records_of_another_shape_in_the_middle(spark, kafka_broker, tmp_path):
