@@ -191,7 +191,7 @@ def test_partitions_that_are_added_between_runs(spark, kafka_broker, tmp_path):
 
 
 def test_many_partitions_are_read_without_waiting_for_more(spark, kafka_broker, tmp_path):
-    """Each of Spark's tasks would wait half a second, as long as brokers wait for rows unless told otherwise."""
+    """Else each of Spark's tasks waits half a second, as long as brokers wait for rows by default."""
     name, partitions = "bad-many", 24
     kafka_broker.create_topic(name, partitions=partitions * 2)
     text = JOB.format(servers=kafka_broker.bootstrap_servers, name=name, more="")
@@ -210,7 +210,7 @@ def test_many_partitions_are_read_without_waiting_for_more(spark, kafka_broker, 
 
 def test_records_of_another_shape_in_the_middle(spark, kafka_broker, tmp_path):
     """A field more is not read; one less is NULL, an event time that is NULL is counted; a value of another
-    type makes the record a broken one, which is counted and kept; texts take any value, as JSON writes it."""
+    type makes the record broken, which is counted and kept; texts take any value, as JSON writes it."""
     job = Job(spark, kafka_broker, tmp_path, "bad-shapes")
     records = [
         '{"k": 1, "v": "a", "t": 1}',

@@ -39,8 +39,8 @@ _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
 FORMATS = ("json", "csv", "raw", DEBEZIUM, UPSERT)
 OFFSETS_PER_TICK = 500_000
 FETCH_WAIT_MS = "20"
-"""How long a broker waits for rows that are not there: only those that are there are asked for. By Kafka's own
-500 each task of a partition took half a second."""
+"""How long a broker waits for rows that are not there: only those that are there are asked for. By Kafka's
+own 500 each task of a partition took half a second."""
 
 _SPARKS = {name.lower(): name for name in READER}
 
