@@ -24,7 +24,7 @@ from watersmeet.errors import EngineError, SpecError, WatersmeetError
 from watersmeet.names import DELETED, SHOWN_DIFF, SHOWN_TICK
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.postgres import ledger, part
-from watersmeet.sinks.postgres import sink as postgres_sink
+from watersmeet.sinks.postgres import lock as postgres_lock
 from watersmeet.sinks.postgres.sink import PostgresSink
 from watersmeet.sinks.registry import part_from, plain_part
 from watersmeet.spec.model import Sink
@@ -303,7 +303,7 @@ def test_staged_rows_that_are_gone_are_missed(postgres, table):
 def test_the_table_is_one_jobs(postgres, table, monkeypatch):
     sink = prepared(postgres, table, {"n": "BIGINT"})
     put(sink, numbers(1), 1)
-    monkeypatch.setattr(postgres_sink, "_LOCK_WAIT_S", 0.3)
+    monkeypatch.setattr(postgres_lock, "_LOCK_WAIT_S", 0.3)
     with pytest.raises(EngineError, match="another run is writing"):
         prepared(postgres, table, {"n": "BIGINT"})
     monkeypatch.undo()

@@ -21,6 +21,7 @@ import pyarrow as pa
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.tables_place import TablesPlace
+from watersmeet.objects.tables_sql import AS_MADE, FILES, ISOLATION, MADE, SCHEMA, SESSION, TABLE, WRITING
 from watersmeet.postgres import Cursor, Server, client, rows_of
 from watersmeet.postgres_errors import advice, is_away, words
 from watersmeet.state.damage import damaged, missing
@@ -28,7 +29,6 @@ from watersmeet.state.manifest import FOLDERS, PARTS
 
 Answer = TypeVar("Answer")
 
-SCHEMA, TABLE = "watersmeet_state", "files"
 PART_BYTES = 8 << 20
 """Of a file that are in one row."""
 
@@ -41,7 +41,6 @@ ANSWER_S = 60.0
 DELETES_S = 5.0
 """So long a delete is tried: what is left is garbage, for which nobody waits."""
 
-_FILES = f"{SCHEMA}.{TABLE}"
 _CACHED = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
 """What goes by a name that no other content ever has."""
 
@@ -66,32 +65,6 @@ _DENIED = (
 )
 _ONE_AT_A_TIME = 0x77617466
 """The lock under which the tables are made."""
-
-_SESSION = """SELECT set_config(name, wanted, false) FROM pg_settings JOIN (VALUES
-    ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3'),
-    ('tcp_user_timeout', '60000'), ('lock_timeout', '20s'), ('idle_in_transaction_session_timeout', '0'),
-    ('default_transaction_isolation', 'read committed'),
-    ('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
-      ELSE current_setting('synchronous_commit') END)) AS ours (name, wanted) USING (name)"""
-"""A machine that is gone holds nothing for long, and what was confirmed is on the disk."""
-
-_MADE = (
-    f'CREATE TABLE {_FILES} (pipeline text COLLATE "C", name text COLLATE "C", part integer,'
-    " size bigint NOT NULL, content bytea NOT NULL, PRIMARY KEY (pipeline, name, part))",
-    f"ALTER TABLE {_FILES} ALTER COLUMN content SET STORAGE EXTERNAL",  # runs hold little that compresses
-)
-_AS_MADE = f"""SELECT wrong, mending FROM pg_class AS c, LATERAL (VALUES
-    (c.relpersistence <> 'p', 'is UNLOGGED: a crash of the server empties it',
-      'ALTER TABLE {_FILES} SET LOGGED'),
-    (NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid
-        AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = 3
-        AND (SELECT array_agg(a.attname::text ORDER BY a.attname) FROM pg_attribute AS a
-          WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey::int2[]))
-          = ARRAY['name', 'part', 'pipeline']),
-      'has no PRIMARY KEY (pipeline, name, part): of two runs each could commit the same tick',
-      'ALTER TABLE {_FILES} ADD PRIMARY KEY (pipeline, name, part)')) AS seen (is_so, wrong, mending)
-    WHERE c.oid = '{_FILES}'::regclass AND is_so"""
-"""What is wrong with the table that is there, and what mends it."""
 
 _GIVEN = "SELECT json_array_elements_text($2::json)"
 """Names, which are one parameter."""
@@ -163,7 +136,7 @@ class TablesStore:
                 self._remove(cursor, list(files))
             cursor.adbc_ingest(TABLE, self._rows(files), mode="append", db_schema_name=SCHEMA)
 
-        self._asked(f'take "{next(iter(files))}"', put)
+        self._asked(f'take "{next(iter(files))}"', put, writes=True)
         if self.cache is not None:
             for name, content in files.items():
                 self._remember(name, content)
@@ -194,12 +167,14 @@ class TablesStore:
     def create(self, name: str, data: bytes) -> bool:
         """As `Store.create`. Raises: StateError when nobody can say whether it was stored; then it may still
         appear."""
-        return self._asked(f'take "{name}"', lambda cursor: self.create_within(cursor, name, data))
+        return self._asked(
+            f'take "{name}"', lambda cursor: self.create_within(cursor, name, data), writes=True
+        )
 
     def create_within(self, cursor: Cursor, name: str, data: bytes) -> bool:
         """The same in a transaction, with which it comes to be. The tables are there."""
         pieces = [data[first : first + PART_BYTES] for first in range(0, max(len(data), 1), PART_BYTES)]
-        sql = f"""INSERT INTO {_FILES} VALUES ($1, $2, $3::bigint, $4::bigint, $5)
+        sql = f"""INSERT INTO {FILES} VALUES ($1, $2, $3::bigint, $4::bigint, $5)
             ON CONFLICT DO NOTHING RETURNING 1"""
         for part, piece in enumerate(pieces):
             if not rows_of(cursor, sql, self.place.pipeline, name, part, len(data), piece):
@@ -223,7 +198,7 @@ class TablesStore:
 
     def _content(self, cursor: Cursor, name: str) -> pa.Buffer | None:
         """What is stored; None: nothing. Raises: StateError where a part of it is gone."""
-        sql = f"""SELECT size, content FROM {_FILES} WHERE pipeline = $1 AND name = $2
+        sql = f"""SELECT size, content FROM {FILES} WHERE pipeline = $1 AND name = $2
             AND part >= $3::bigint AND part < $4::bigint ORDER BY part"""
         content, filled, part = None, 0, 0
         while content is None or filled < content.size:
@@ -249,11 +224,11 @@ class TablesStore:
     def has(self, name: str) -> bool:
         if self._held and name in self._held:
             return True
-        sql = f"SELECT 1 FROM {_FILES} WHERE pipeline = $1 AND name = $2 LIMIT 1"
+        sql = f"SELECT 1 FROM {FILES} WHERE pipeline = $1 AND name = $2 LIMIT 1"
         return bool(self._rows_of(f'say whether there is "{name}"', sql, self.place.pipeline, name))
 
     def names(self, folder: str) -> list[str]:
-        sql = f"""SELECT name FROM {_FILES}
+        sql = f"""SELECT name FROM {FILES}
             WHERE pipeline = $1 AND part = 0 AND name >= $2 AND name < $3 ORDER BY 1"""
         begin, end = f"{folder}/", f"{folder}0"  # "0" comes after "/"
         rows = self._rows_of(f'list "{folder}"', sql, self.place.pipeline, begin, end)
@@ -266,7 +241,11 @@ class TablesStore:
 
     def delete(self, name: str) -> None:
         self._asked(
-            f'delete "{name}"', lambda cursor: self._remove(cursor, [name]), empty=None, wait_s=DELETES_S
+            f'delete "{name}"',
+            lambda cursor: self._remove(cursor, [name]),
+            empty=None,
+            wait_s=DELETES_S,
+            writes=True,
         )
 
     def delete_all(self, names: Sequence[str]) -> int:
@@ -279,13 +258,14 @@ class TablesStore:
                 lambda cursor: self._remove(cursor, names),
                 empty=None,
                 wait_s=DELETES_S,
+                writes=True,
             )
         except StateError:
             return len(names)
         return 0
 
     def _remove(self, cursor: Cursor, names: Sequence[str]) -> None:
-        sql = f"DELETE FROM {_FILES} WHERE pipeline = $1 AND name IN ({_GIVEN})"
+        sql = f"DELETE FROM {FILES} WHERE pipeline = $1 AND name IN ({_GIVEN})"
         cursor.execute(sql, parameters=(self.place.pipeline, json.dumps(list(names))))
 
     def clear(self, folders: Collection[str], last: str) -> None:
@@ -294,11 +274,11 @@ class TablesStore:
         given = (self.place.pipeline, json.dumps(sorted(folders)), last)
 
         def removed(cursor: Cursor) -> None:
-            cursor.execute(f"DELETE FROM {_FILES} WHERE {there}", parameters=given)
+            cursor.execute(f"DELETE FROM {FILES} WHERE {there}", parameters=given)
 
         for _ in range(_CLEARS):
-            self._asked("delete what it holds", removed, empty=None)
-            left = f"SELECT name FROM {_FILES} WHERE {there} LIMIT 1"
+            self._asked("delete what it holds", removed, empty=None, writes=True)
+            left = f"SELECT name FROM {FILES} WHERE {there} LIMIT 1"
             names = self._rows_of("list what it holds", left, *given)
             if not names:
                 return self.delete(last)
@@ -314,15 +294,15 @@ class TablesStore:
     def check(self) -> None:
         """A probe is put, refused and taken away: the rights are there, and nothing drops rows in silence.
         And the table is as it was made: a crash leaves its rows, and one name is there once."""
-        for wrong, mending in self._rows_of("say what its table is", _AS_MADE):
-            raise StateError(f"{self.place.url}: {_FILES} {wrong}", code="store-refused", hint=mending)
+        for wrong, mending in self._rows_of("say what its table is", AS_MADE):
+            raise StateError(f"{self.place.url}: {FILES} {wrong}", code="store-refused", hint=mending)
         name = f".probe-{uuid.uuid4().hex}"
         put, refused = self.create(name, b"1"), not self.create(name, b"2")
         content = bytes(self.read(name))
         self.delete(name)
         if not put or not refused or content != b"1" or self.has(name):
             raise StateError(
-                f"{self.place.url} does not keep rows of {_FILES} as they are put",
+                f"{self.place.url} does not keep rows of {FILES} as they are put",
                 code="store-refused",
                 hint="see to the rules and triggers of that table: it is to have none",
             )
@@ -334,6 +314,7 @@ class TablesStore:
         *,
         empty: Answer | _Needed = _NEEDED,
         wait_s: float | None = None,
+        writes: bool = False,
     ) -> Answer:
         """Do ``work`` in a transaction, tried again while what is wrong may pass.
 
@@ -341,14 +322,22 @@ class TablesStore:
             what: it in words, for errors.
             empty: the answer where there are no tables yet; else they are made.
             wait_s: for how long it is tried, where that is less than the place's patience.
+            writes: what is done is to last, and waits for whoever holds its rows.
 
         Raises:
             StateError: it was refused for good, or the server was away for too long.
         """
         server = _StateServer(self.place, what)
+
+        def write(cursor: Cursor) -> Answer:
+            cursor.execute(ISOLATION)
+            rows_of(cursor, WRITING)
+            return work(cursor)
+
+        asked = write if writes else work
         try:
             try:
-                answer = server.run(work, wait_s)
+                answer = server.run(asked, wait_s)
             except client().Error as error:
                 if error.sqlstate not in _NO_TABLES:
                     raise
@@ -357,7 +346,7 @@ class TablesStore:
                 if not isinstance(empty, _Needed):
                     return empty
                 server.run(_make_tables)
-                answer = server.run(work, wait_s)
+                answer = server.run(asked, wait_s)
         except client().Error as error:
             raise told(self.place, what, error) from None
         finally:
@@ -386,6 +375,7 @@ class TablesWithin(TablesStore):
         *,
         empty: Answer | _Needed = _NEEDED,
         wait_s: float | None = None,
+        writes: bool = False,
     ) -> Answer:
         """Raises: the client's errors, and `_InTheWay`."""
         return work(self._cursor)
@@ -434,7 +424,7 @@ def told(place: TablesPlace, what: str, error: BaseException) -> StateError:
     if state == "42501":
         hint = (
             f"the job's user needs the right to make the schema {SCHEMA} (GRANT CREATE ON DATABASE), or to "
-            f"SELECT, INSERT and DELETE in {_FILES}"
+            f"SELECT, INSERT and DELETE in {FILES}"
         )
         return StateError(said, code="store-denied", hint=hint)
     hint = advice(error) or "put right what the server says, and run again"
@@ -446,7 +436,7 @@ def told(place: TablesPlace, what: str, error: BaseException) -> StateError:
 
 def _gone(place: TablesPlace) -> StateError:
     return StateError(
-        f"{place.url}: {_FILES} was there, and is gone: somebody dropped it, or put another"
+        f"{place.url}: {FILES} was there, and is gone: somebody dropped it, or put another"
         " database in its place",
         code="store-refused",
         hint="restore the database; or, to begin anew, run again, and state that is lacking is said",
@@ -454,7 +444,7 @@ def _gone(place: TablesPlace) -> StateError:
 
 
 def _begin_session(cursor: Cursor) -> None:
-    rows_of(cursor, _SESSION)
+    rows_of(cursor, SESSION)
 
 
 _seen: set[str] = set()
@@ -463,7 +453,7 @@ _seen: set[str] = set()
 
 def _see_tables(cursor: Cursor, place: TablesPlace) -> None:
     if place.url not in _seen:
-        rows_of(cursor, f"SELECT FROM {_FILES} LIMIT 0")
+        rows_of(cursor, f"SELECT FROM {FILES} LIMIT 0")
         _seen.add(place.url)
 
 
@@ -473,7 +463,7 @@ def _make_tables(cursor: Cursor) -> None:
         cursor.execute(f"CREATE SCHEMA {SCHEMA}")
     there = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2"
     if not rows_of(cursor, there, SCHEMA, TABLE):
-        for sql in _MADE:
+        for sql in MADE:
             cursor.execute(sql)
 
 

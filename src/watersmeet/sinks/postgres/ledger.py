@@ -106,20 +106,22 @@ class Ledger:
                 f" '{target}'",
             )
 
-    def fence(self, cursor: Cursor, owner: str, run: str) -> None:
-        """Until the end of the transaction no other run takes the target.
+    def fence(self, cursor: Cursor, owner: str, run: str) -> int:
+        """Until the end of the transaction no other run takes the target. The session's number.
 
         Raises:
             EngineError: one has taken it.
         """
         sql = f"UPDATE {self._named(OWNERS)} SET run = run WHERE target = $1 AND owner = $2 AND run = $3"
-        if not rows_of(cursor, f"{sql} RETURNING 1", self.table, owner, run):
+        held = rows_of(cursor, f"{sql} RETURNING pg_backend_pid()", self.table, owner, run)
+        if not held:
             raise EngineError(
                 f'{self.place} is another run\'s by now (sink "{self.sink}"): nothing was published',
                 code="sink-taken",
                 hint=f"was {self._named(OWNERS)} changed, or the job started twice? Stop whatever else writes"
                 " there, and run again: the tick is repeated",
             )
+        return int(held[0][0])
 
     def ticks(self, cursor: Cursor) -> dict[tuple[str, int], Identity]:
         """All that it knows of, by insert and tick."""

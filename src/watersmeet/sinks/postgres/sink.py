@@ -15,7 +15,6 @@ by the number of rows. They stay for a run, and those of earlier runs are droppe
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,6 +46,7 @@ from watersmeet.sinks.base import (
 from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
 from watersmeet.sinks.postgres.ledger import Ledger
+from watersmeet.sinks.postgres.lock import pooled, session_of, take_lock
 from watersmeet.sinks.postgres.moving import Pieces, Stage, move, refused_row
 from watersmeet.sinks.postgres.part import PostgresPart
 from watersmeet.sinks.postgres.target import (
@@ -63,8 +63,6 @@ from watersmeet.spec.options.postgres import database_of, is_logged, sink_proble
 
 _FIRST_WAIT_S = 30
 """A server is waited for no longer before the first tick."""
-_LOCK_WAIT_S = 10.0
-"""For so long the session of a run that was killed may hold its lock."""
 
 
 class PostgresSink:
@@ -84,6 +82,7 @@ class PostgresSink:
         self._run = uuid.uuid4().hex
         self._owner: str | None = None
         self._is_locked = False
+        self._session = 0  # the server's number of it
         self._ledger: Ledger | None = None
         self._target: Target | None = None
         self.server = Server(self._url, spec.name, wait_of(spec.options), self._opened)
@@ -219,7 +218,10 @@ class PostgresSink:
         return bool(self._do(look, "be asked"))
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
-        self._do(lambda cursor: self._is_there(cursor, insert, tick, identity), "be asked")
+        def look(cursor: Cursor) -> bool:
+            return self._is_there(cursor, insert, tick, identity, is_own=True)
+
+        self._do(look, "be asked")
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         def show(cursor: Cursor) -> bool:
@@ -296,29 +298,29 @@ class PostgresSink:
         """A new connection: the server notices it if this machine is gone, and lets go of what it holds. One
         that took another's place: the lock, if it is to be had."""
         cursor.execute(_PATIENT)
+        self._session = session_of(cursor)
         if self._is_locked and self._ledger is not None:
             rows_of(cursor, "SELECT pg_try_advisory_lock($1)", self._ledger.lock)
 
     def _lock(self, ledger: Ledger) -> None:
         """Raises: EngineError when another run holds the target."""
-        until = time.monotonic() + _LOCK_WAIT_S
-        asked = "SELECT pg_try_advisory_lock($1)"
-        while not self._do(lambda cursor: rows_of(cursor, asked, ledger.lock)[0][0], "be asked"):
-            if time.monotonic() > until:
-                raise EngineError(
-                    f'another run is writing to {ledger.place} (sink "{self._spec.name}")',
-                    code="sink-in-use",
-                    hint="give each job, and each sink of it, a table of its own; an old run of this job has"
-                    " to be stopped",
-                )
-            time.sleep(0.2)
+        beside = Server(self._url, self._spec.name, _FIRST_WAIT_S, lambda cursor: None)
+        try:
+            take_lock(self.server, beside, ledger.lock, ledger.place, self._spec.name)
+        except Exception as error:
+            raise self._failed(error, "be asked") from None
         self._is_locked = True
 
-    def _is_there(self, cursor: Cursor, insert: str, tick: int, identity: Identity) -> bool:
-        """Whether the target has the tick. Raises: EngineError as `check`."""
+    def _is_there(
+        self, cursor: Cursor, insert: str, tick: int, identity: Identity, *, is_own: bool = False
+    ) -> bool:
+        """Whether the target has the tick. ``is_own``: the cursor is of this sink's session, and not another
+        sink's. Raises: EngineError as `check`."""
         ledger = self._there()
         if self._owner is not None:
-            ledger.fence(cursor, self._owner, self._run)
+            session = ledger.fence(cursor, self._owner, self._run)
+            if is_own and session != self._session:
+                raise pooled(self._spec.name)
         before, stored = ledger.ticks_to(cursor, insert, tick)
         confirmed = max((had for had in self._had.get(insert, ()) if had < tick), default=None)
         if confirmed is not None and (before is None or before < confirmed):

@@ -1,0 +1,69 @@
+"""The lock by which a second run is refused before it begins: an advisory lock of the driver's session.
+
+Behind a pooler that gives each transaction another session the lock would be the pooler's: it would stay when
+the run is over, and two runs could have it. Such a pooler is refused, where it is noticed: by a second
+connection that is given the session of the first one, or by a session that has become another in mid-run.
+"""
+
+from __future__ import annotations
+
+import time
+
+from watersmeet.errors import EngineError
+from watersmeet.postgres import Cursor, Server, rows_of
+
+_LOCK_WAIT_S = 10.0
+"""For so long the session of a run that was killed may hold its lock."""
+
+
+def session_of(cursor: Cursor) -> int:
+    """The number of the server's process."""
+    ((number,),) = rows_of(cursor, "SELECT pg_backend_pid()")
+    return int(number)
+
+
+def take_lock(server: Server, beside: Server, lock: int, place: str, sink: str) -> None:
+    """Take the lock in the session of ``server``.
+
+    Args:
+        beside: another connection to the same server, which is closed again.
+
+    Raises:
+        EngineError: another run has it, or a pooler is in between.
+    """
+    until = time.monotonic() + _LOCK_WAIT_S
+    asked = "SELECT pg_try_advisory_lock($1), pg_backend_pid()"
+    while True:
+        is_taken, session = server.run(lambda cursor: rows_of(cursor, asked, lock)[0])
+        if is_taken:
+            break
+        if time.monotonic() > until:
+            raise EngineError(
+                f'another run is writing to {place} (sink "{sink}")',
+                code="sink-in-use",
+                hint="give each job, and each sink of it, a table of its own; an old run of this job has"
+                " to be stopped",
+            )
+        time.sleep(0.2)
+
+    def is_shared(cursor: Cursor) -> bool:
+        if session_of(cursor) != session:
+            return False
+        rows_of(cursor, "SELECT pg_advisory_unlock($1)", lock)
+        return True
+
+    try:
+        if beside.run(is_shared):
+            raise pooled(sink)
+    finally:
+        beside.close()
+
+
+def pooled(sink: str) -> EngineError:
+    """What is said of such a pooler."""
+    return EngineError(
+        f'the server of sink "{sink}" is reached by a pooler that gives each transaction another session: a'
+        " run's lock would be in one that is not its own",
+        code="sink-pooled",
+        hint="name the server itself in the url, or a pooler with pool_mode = session; nothing was published",
+    )
