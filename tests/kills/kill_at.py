@@ -8,6 +8,8 @@ TICK counts from 1; the end of input is the tick that follows its intent, whatev
     half-published  of two sinks the first one shows the tick
     untold          all sinks show it but the one that says that it is complete
     published       all sinks show it, no manifest has it
+    joint-moved     the transaction of rows, state and offsets has done all, and is not committed
+    joint-answered  it is committed, and nobody has been told
     committed       the manifest has it, Spark's checkpoint does not
     caught-up       before the end of input is intended
     intended        behind it, before its tick
@@ -23,6 +25,7 @@ import sys
 from watersmeet.cli.main import main
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.tick import together
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.tick import Ticks
 from watersmeet.sinks.files import FileSink
@@ -47,6 +50,7 @@ def kill_at(point: str, tick: int) -> None:
     run, intend = Ticks.run, Checkpoint.intend
     advance, commit = TickDriver.advance, TickDriver.commit
     write, feed = SinkFrame.write, FeedFrame.run
+    publish_together = together.publish_together
     publishes = {kind: kind.publish for kind in (FileSink, FunctionSink, KafkaSink, PostgresSink)}
 
     def patched_run(self, reports, clock_us, *, end=False, **others):
@@ -91,7 +95,20 @@ def kill_at(point: str, tick: int) -> None:
         if point == "committed" and is_time(self.tick):
             die()
 
+    def patched_together(sinks, number, attempt, identity, then):
+        def then_die(cursor, inserts):
+            made = then(cursor, inserts)
+            if point == "joint-moved" and is_time(number):
+                die()
+            return made
+
+        made = publish_together(sinks, number, attempt, identity, then_die)
+        if point == "joint-answered" and is_time(number):
+            die()
+        return made
+
     Ticks.run = patched_run
+    together.publish_together = patched_together
     Checkpoint.intend = patched_intend
     TickDriver.advance, TickDriver.commit = patched_advance, patched_commit
     SinkFrame.write, FeedFrame.run = patched_write, patched_feed
