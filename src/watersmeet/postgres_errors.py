@@ -146,15 +146,15 @@ def is_away(error: BaseException) -> bool:
         return state in _AWAY or state[:2] in _AWAY_CLASSES
     if _CONNECTING in text:
         return _may_connect(str(error).partition(_CONNECTING)[2])
-    if "FATAL" in text:
+    if "FATAL:" in text:  # and not PGRES_FATAL_ERROR
         return _COMES_OR_GOES.search(text.replace("server terminated abnormally", "")) is not None
     return _NO_CONNECTION.search(text) is not None
 
 
 def _may_connect(text: str) -> bool:
     """Whether a server of those that were tried may let in later. One that answers with FATAL is the last."""
-    if "FATAL" in _unnamed(text):  # a server that answers: a wrong password stays wrong
-        return _COMES_OR_GOES.search(_unnamed(text[text.rindex("FATAL") :])) is not None
+    if "FATAL:" in _unnamed(text):  # a server that answers: a wrong password stays wrong
+        return _COMES_OR_GOES.search(_unnamed(text[text.rindex("FATAL:") :])) is not None
     first, *tried = _ADDRESS.split(text)
     if not tried:
         return _NAME_SERVICE.search(_unnamed(first)) is not None
