@@ -53,7 +53,7 @@ def test_each_row_is_one_tasks(seed, case):
 
 def told_by(query: str, keys: list[int], tasks: int, monkeypatch, **options) -> list[tuple[str, float]]:
     """The keys that a tick of the left rows, one per key told, and one right row per key is split by."""
-    monkeypatch.setattr(hot, "LEAST_WORK", 1000.0)
+    monkeypatch.setattr(hot, "LEAST_WORK", 100.0)
     plan = plan_of(query, {"l": stream(100), "r": stream(100)}, **options)
     job = LocalJob(plan, MemoryStore(), partitions=tasks)
     left = [{"i": key, "t": n % 10} for n, key in enumerate(keys)]

@@ -26,8 +26,8 @@ OF_A_TASK = 1 / 2
 """A key with more of the work than this share of what a task is to do is split."""
 OF_A_ROW = 8.0
 """Looking a row up, or merging it, costs about as much as so many pairs."""
-LEAST_WORK = 100_000.0
-"""Of less work, in pairs, no key is split."""
+LEAST_WORK = 50_000.0
+"""A key is split where each task's part of it is more than this, in pairs: less costs more than it helps."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def hot_keys(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[HotKey,
         pairs += met
         costs[bucket] = OF_A_ROW * (sum(new.values()) + merged) + met
     total = pairs + OF_A_ROW * sum(rows.all_new + rows.all_merged for rows in of.values())
-    least = max(total * OF_A_TASK / partitions, LEAST_WORK)
+    least = max(total * OF_A_TASK / partitions, LEAST_WORK * partitions)
     return tuple(
         _hot(shape, of, bucket, costs[bucket] / total) for bucket in sorted(costs) if costs[bucket] > least
     )
