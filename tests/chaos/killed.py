@@ -28,7 +28,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.simulation import run as runs
-from tests.simulation.jobs import QUERIES, Log, expected
+from tests.simulation.jobs import INSERTS, QUERIES, Log, expected
 from tests.sinks.lake.lake_tables import Delta, Iceberg
 from tests.support import sinking
 from tests.support.s3 import store_at
@@ -117,9 +117,9 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     points.after(drivers, "commit", "committed")
     one = runs.Run(
         points,
-        job.query,
+        (job.query,),
         _store(job),
-        sink,
+        {INSERTS[0]: sink},
         job.logs(),
         runs.Trouble(),
         random.Random(),  # type: ignore[arg-type]
