@@ -22,29 +22,31 @@ from pathlib import Path
 
 from tests.chaos.killed import POINTS, SINKS, STORES, Job, forked
 from tests.simulation.jobs import QUERIES
+from tests.support.kafka import KafkaBroker
 from tests.support.postgres import Postgres
 from tests.support.s3 import KEYS, make_bucket
 
 IMPORTED = (
     "deltalake", "deltalake.transaction", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "duckdb",
     "obstore", "adbc_driver_postgresql.dbapi", "watersmeet.sinks.files", "watersmeet.sinks.lake.delta",
-    "watersmeet.sinks.lake.iceberg", "watersmeet.sinks.postgres.sink",
+    "watersmeet.sinks.lake.iceberg", "watersmeet.sinks.postgres.sink", "watersmeet.sinks.kafka.sink",
+    "watersmeet.sinks.stored.sink", "watersmeet.sinks.function.sink", "watersmeet.objects.tables_store",
 )  # fmt: skip
 
 _S3 = "from tests.support.s3 import s3_server\nwith s3_server() as at: print(at, flush=True); input()"
 
 
 @contextmanager
-def servers() -> Iterator[tuple[str, str, str]]:
-    """Endpoint and bucket of an S3 server in a process of its own, and the URL of PostgreSQL."""
+def servers() -> Iterator[tuple[str, str, str, str]]:
+    """Endpoint and bucket of an S3 server in a process of its own, the URL of PostgreSQL, Kafka's servers."""
     os.environ.update(KEYS)
     pipe = subprocess.PIPE
     s3 = subprocess.Popen([sys.executable, "-c", _S3], stdin=pipe, stdout=pipe, text=True)
     try:
-        with Postgres() as postgres:
+        with Postgres() as postgres, KafkaBroker() as kafka:
             assert s3.stdout is not None
             endpoint = s3.stdout.readline().strip()
-            yield endpoint, make_bucket(endpoint), postgres.url
+            yield endpoint, make_bucket(endpoint), postgres.url, kafka.bootstrap_servers
     finally:
         s3.kill()
         s3.communicate()
@@ -74,7 +76,7 @@ def main() -> int:
     print("seed", asked.seed)
     draw, began = random.Random(asked.seed), time.monotonic()
     table, wrong = Counter[tuple[str, str]](), 0
-    with servers() as (endpoint, bucket, url), tempfile.TemporaryDirectory() as folder:
+    with servers() as places, tempfile.TemporaryDirectory() as folder:
         for store in STORES:
             for sink in SINKS:
                 for query in QUERIES:
@@ -84,9 +86,7 @@ def main() -> int:
                             continue
                         place = Path(folder) / f"j{table.total()}-{name}"
                         place.mkdir()
-                        job = Job(
-                            str(place), query, sink, store, draw.randrange(1 << 32), endpoint, bucket, url
-                        )
+                        job = Job(str(place), query, sink, store, draw.randrange(1 << 32), *places)
                         again = (draw.choice(POINTS), 1)
                         kills, said = killed_at(job, [(point, 1 + draw.randrange(2)), again])
                         table[store, sink] += kills

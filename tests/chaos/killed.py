@@ -23,32 +23,44 @@ import signal
 import traceback
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pyarrow as pa
+from obstore.store import S3Store
+from pyarrow import parquet
 
 from tests.simulation import run as runs
 from tests.simulation.jobs import INSERTS, QUERIES, Log, expected
 from tests.sinks.lake.lake_tables import Delta, Iceberg
 from tests.support import sinking
+from tests.support.kafka import consume_all
 from tests.support.s3 import store_at
+from tests.support.tables import tables_at
 from watersmeet.engine.driver import driver as drivers
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
+from watersmeet.sinks.base import CallsInTasks, StagesInState
+from watersmeet.sinks.by_tasks import numbered_here
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.state.manifest import has_come_to
 from watersmeet.state.store import LocalStore
 
 POINTS = ("begun", "read", "node", "half-staged", "staged", "checked", "published", "committed", "ticked")
-SINKS = ("file", "delta", "iceberg", "postgres")
-"""Another sink that is exactly once has its place here, and in `_spec` and `_rows`."""
-STORES = ("directory", "objects")
-"""The same of stores: here, and in `_store`."""
+SINKS = ("file", "stored", "delta", "iceberg", "postgres", "kafka", "function")
+"""``stored``: files in the object store. Another sink that is exactly once has its place here, and in `_spec`
+and `_rows`."""
+STORES = ("directory", "objects", "tables")
+"""``tables``: of PostgreSQL. The same of stores: here, and in `_store`."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job in a folder of its own. ``place``: endpoint and bucket of the store, URL of the server."""
+    """A job in a folder of its own. ``endpoint``, ``bucket``: of the object store; ``url``: of PostgreSQL;
+    ``servers``: of Kafka."""
 
     folder: str
     query: str
@@ -58,6 +70,7 @@ class Job:
     endpoint: str = ""
     bucket: str = ""
     url: str = ""
+    servers: str = ""
 
     @property
     def name(self) -> str:
@@ -105,6 +118,8 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     """To the end of the input, or until it is killed at the ``tick``-th such point. Raises: AssertionError
     when what is there at the end is wrong."""
     random.seed()
+    os.chdir(job.folder)
+    store = _store(job)
     points, sink = _Points(random.randrange(1 << 30), at, tick), make_sink(_spec(job))
     runs.Threads = _Inline  # type: ignore[misc, assignment]
     points.after(StoredJob, "begin", "begun")
@@ -115,10 +130,16 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     points.after(type(sink), "check", "checked")
     points.after(type(sink), "publish", "published")
     points.after(drivers, "commit", "committed")
+    if isinstance(sink, StagesInState):
+        sink.stage_in(store)
+    if isinstance(sink, CallsInTasks):
+        sink.call_in(numbered_here, partial(has_come_to, store))
+    if job.sink == "kafka":
+        _make_topic(job)
     one = runs.Run(
         points,
         (job.query,),
-        _store(job),
+        store,
         {INSERTS[0]: sink},
         job.logs(),
         runs.Trouble(),
@@ -155,15 +176,48 @@ def forked(job: Job, at: str | None = None, tick: int = 1) -> str | None:
 def _store(job: Job) -> Any:
     if job.store == "objects":
         return store_at(job.endpoint, job.bucket, job.name, timeout_s=20.0, patience_s=60.0)
+    if job.store == "tables":
+        return tables_at(job.url, job.name)
     return LocalStore(f"{job.folder}/state")
 
 
 def _spec(job: Job) -> SinkSpec:
     if job.sink == "file":
         return SinkSpec("out", "file", {"path": f"{job.folder}/out"})
+    if job.sink == "stored":
+        place = {"path": f"s3://{job.bucket}/{job.name}-out", "endpoint": job.endpoint}
+        return SinkSpec("out", "file", place | {"region": "us-east-1"})
     if job.sink == "postgres":
         return SinkSpec("out", "postgres", {"url": job.url, "table": job.name})
+    if job.sink == "kafka":
+        topics = {"topic": job.name, "control.topic": f"{job.name}-ticks"}
+        short = {"wait": "60 s", "transaction.timeout.ms": "5000"}
+        return SinkSpec("out", "kafka", {"bootstrap.servers": job.servers, **topics, **short})
+    if job.sink == "function":
+        return SinkSpec("out", "function", {"function": "tests.chaos.given:put"})
     return SinkSpec("out", job.sink, _table(job).options)
+
+
+def _objects(job: Job) -> list[pa.BufferReader]:
+    """The parts that readers of ``path/*/*.parquet`` see."""
+    options = {"endpoint": job.endpoint, "region": "us-east-1", "client_options": {"allow_http": True}}
+    client = S3Store(job.bucket, prefix=f"{job.name}-out", **options)
+    names = [entry["path"].split("/") for batch in client.list() for entry in batch]
+    seen = [n for n in names if len(n) == 2 and n[0][0] != "_" and n[1].endswith(".parquet")]
+    return [pa.BufferReader(bytes(client.get("/".join(name)).bytes())) for name in seen]
+
+
+def _make_topic(job: Job) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topic = NewTopic(job.name, num_partitions=2, replication_factor=1)
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    try:
+        admin.create_topics([topic])[job.name].result(30)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 def _table(job: Job) -> Delta | Iceberg:
@@ -185,6 +239,14 @@ def _rows(job: Job) -> list[tuple[Any, ...]]:
 
         files = [*Path(job.folder).glob("out/*/*.parquet")]
         return duckdb.sql(f"FROM read_parquet('{job.folder}/out/*/*.parquet')").fetchall() if files else []
+    if job.sink in ("stored", "function"):
+        files = _objects(job) if job.sink == "stored" else [*Path(job.folder).glob("given/*.parquet")]
+        tables = [parquet.read_table(file) for file in files]
+        return [row for table in tables for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
+    if job.sink == "kafka":
+        names = runs.columns_of(job.query)
+        records = [json.loads(value or b"") for _, _, value in consume_all(job.servers, job.name)]
+        return [tuple(record.get(name) for name in names) for record in records]
     if job.sink == "postgres":
         from adbc_driver_postgresql import dbapi
 

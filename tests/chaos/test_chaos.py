@@ -12,7 +12,7 @@ from tests.chaos.killed import POINTS, SINKS, STORES, Job, forked
 from tests.simulation.jobs import QUERIES
 from tests.simulation.planted import PLANTED
 
-pytestmark = [pytest.mark.kill, pytest.mark.postgres]
+pytestmark = [pytest.mark.kill, pytest.mark.postgres, pytest.mark.kafka]
 
 KILLS = 20
 

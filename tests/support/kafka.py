@@ -53,6 +53,50 @@ def broker_jars() -> Path:
     return folder
 
 
+def consume_all(servers: str, topic: str) -> list[Record]:
+    """All committed records that the topic holds at the time of the call, by partition and offset."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": f"watersmeet-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 50,
+        }
+    )
+    try:
+        described = consumer.list_topics(topic, timeout=30).topics[topic]
+        if described.error is not None:
+            raise KafkaException(described.error)
+        open_partitions = set(described.partitions)
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in sorted(open_partitions)])
+        found: dict[int, list[Record]] = {partition: [] for partition in sorted(open_partitions)}
+        last_heard = time.monotonic()
+        while open_partitions:
+            messages = consumer.consume(10_000, timeout=0.2)
+            if messages:
+                last_heard = time.monotonic()
+            elif time.monotonic() - last_heard > 30:
+                raise WatersmeetError(f"reading topic {topic} came to a halt", code="kafka-broker")
+            for message in messages:
+                partition = message.partition()
+                error = message.error()
+                if error is None:
+                    # nothing behind the end that was seen first: the topic may be growing
+                    if partition is not None and partition in open_partitions:
+                        found[partition].append((partition, message.key(), message.value()))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    open_partitions.discard(partition)
+                else:
+                    raise KafkaException(error)
+    finally:
+        consumer.close()
+    return [record for records in found.values() for record in records]
+
+
 class KafkaBroker:
     """One broker, which is also its own controller.
 
@@ -238,47 +282,8 @@ class KafkaBroker:
             )
 
     def consume_all(self, topic: str) -> list[Record]:
-        """All committed records that the topic holds at the time of the call, by partition and offset."""
-        from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
-
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                "group.id": f"watersmeet-{uuid.uuid4()}",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 50,
-            }
-        )
-        try:
-            described = consumer.list_topics(topic, timeout=30).topics[topic]
-            if described.error is not None:
-                raise KafkaException(described.error)
-            open_partitions = set(described.partitions)
-            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in sorted(open_partitions)])
-            found: dict[int, list[Record]] = {partition: [] for partition in sorted(open_partitions)}
-            last_heard = time.monotonic()
-            while open_partitions:
-                messages = consumer.consume(10_000, timeout=0.2)
-                if messages:
-                    last_heard = time.monotonic()
-                elif time.monotonic() - last_heard > 30:
-                    raise WatersmeetError(f"reading topic {topic} came to a halt", code="kafka-broker")
-                for message in messages:
-                    partition = message.partition()
-                    error = message.error()
-                    if error is None:
-                        # nothing behind the end that was seen first: the topic may be growing
-                        if partition is not None and partition in open_partitions:
-                            found[partition].append((partition, message.key(), message.value()))
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        open_partitions.discard(partition)
-                    else:
-                        raise KafkaException(error)
-        finally:
-            consumer.close()
-        return [record for records in found.values() for record in records]
+        """See `consume_all`."""
+        return consume_all(self.bootstrap_servers, topic)
 
     @property
     def _properties(self) -> Path:
