@@ -34,7 +34,7 @@ check: lint types test-fast docs ## what to run before a commit
 simulate: setup ## 20,000 simulated schedules of crashes, sleepers and faults (SEED=number: that one again)
 	@SEED=$(SEED) scripts/simulate
 
-chaos: setup jars postgres ## some 700 real kills of jobs without a JVM, and 54 of jobs on Spark
+chaos: setup jars postgres ## real kills: of 945 jobs without a JVM, two each, and 54 of jobs on Spark
 	@scripts/chaos
 
 cluster: setup ## a cluster whose machines come and go, with only an S3 server in common

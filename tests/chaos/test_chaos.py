@@ -28,6 +28,7 @@ def places():
 def test_jobs_that_are_killed_come_to_the_batch_answer(places, tmp_path, seed):
     draw, kills, jobs = random.Random(seed), 0, 0
     combinations = [(store, sink) for store in STORES for sink in SINKS]
+    draw.shuffle(combinations)
     while kills < KILLS:
         store, sink = combinations[jobs % len(combinations)]
         folder = tmp_path / f"ci{jobs}"
