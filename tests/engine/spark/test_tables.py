@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -238,7 +239,16 @@ def test_a_database_that_is_away_is_waited_for(spark, folder, postgres, caplog):
     """
     folder.orders(1)
     folder.orders(1)
-    started = threading.Timer(1.5, postgres.start)
+    said = 'table "customers": the database is away'
+
+    def comes_back() -> None:
+        for _ in range(600):
+            if said in caplog.text:
+                break
+            time.sleep(0.1)
+        postgres.start()
+
+    started = threading.Thread(target=comes_back)
 
     def goes() -> None:
         postgres.run("UPDATE away SET name = 'Ada'")
@@ -250,7 +260,7 @@ def test_a_database_that_is_away_is_waited_for(spark, folder, postgres, caplog):
     finally:
         started.join()
     assert folder.result() == Counter({("1", "Ann", None): 1, ("2", "Ada", None): 1})
-    assert 'table "customers": the database is away' in caplog.text
+    assert said in caplog.text
     assert postgres.password not in caplog.text
 
 
