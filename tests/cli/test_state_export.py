@@ -97,6 +97,44 @@ def test_times_are_times_and_computed_columns_say_what_they_are(watersmeet, tmp_
     assert {"a.k", "b.t", "UPPER(`x y`)"} < set(read["#1"][1])
 
 
+NAMED = """
+CREATE TABLE a (k STRING, `_MATCHED` STRING, t BIGINT, WATERMARK FOR t AS t - 5)
+  WITH ('connector' = 'file', 'path' = 'in/a');
+CREATE TABLE b (k STRING, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in/b');
+CREATE TABLE out WITH ('connector' = 'file', 'path' = 'out');
+INSERT INTO out SELECT a.k, a.`_MATCHED`, b.t FROM a
+LEFT JOIN b ON a.k || 'X' = b.k AND a.k || 'x' = lower(b.k) AND b.t BETWEEN a.t AND a.t + 10;
+"""
+
+
+def test_no_column_takes_the_place_of_another_one(watersmeet, tmp_path, monkeypatch):
+    """Not in DuckDB and Spark either, who tell no cases apart."""
+    monkeypatch.chdir(tmp_path)
+    Path("job.sql").write_text(NAMED)
+    job = LocalJob(package.plan_job(package.parse_job(NAMED)), LocalStore(".watersmeet/job/state"))
+    a = [({"k": k, "_MATCHED": said, "t": 1}, 1) for k, said in (("1", "user's"), ("2", None))]
+    job.tick({"a": a, "b": [({"k": "1X", "t": 1}, 1)]}, clock_us=1)
+    assert watersmeet("state", "export", "job.sql", "seen").status == 0
+    _, read = exported()
+    rows, columns, file = read["a"]
+    assert len({column.lower() for column in columns}) == len(columns) == 6
+    assert columns[:4] == ["k", "_MATCHED", "t", "k || 'X'"]
+    assert rows == Counter([("1", "user's", 1, "1X", "1x", True), ("2", None, 1, "2X", "2x", False)])
+    assert (file["matched"], columns[-1]) == ("__matched", "__matched")
+    assert set(file["columns"]) == set(columns[:-1])
+    assert read["b"][2]["matched"] == "_matched"
+
+
+def test_a_link_may_say_where_to(watersmeet, ran):
+    Path("there").mkdir()
+    Path("link").symlink_to("there")
+    Path("to-come").symlink_to("not/yet/there")
+    for place in ("link", "to-come"):
+        assert watersmeet("state", "export", "job.sql", place).status == 0
+        assert Path(place).is_symlink()
+        assert exported(place)[0]["tick"] == 9
+
+
 def test_what_stands_in_the_way(watersmeet, ran):
     Path("full").mkdir()
     Path("full/x").touch()
@@ -108,6 +146,8 @@ def test_what_stands_in_the_way(watersmeet, ran):
     assert (refused.status, "name the job's file" in refused.err) == (2, True)
     refused = watersmeet("state", "export", "job.sql", "/proc/seen")
     assert (refused.status, "cannot be written to /proc/seen" in refused.err) == (2, True)
+    refused = watersmeet("state", "export", "job.sql", "x" * 300)
+    assert (refused.status, "File name too long" in refused.err) == (2, True)
     Path("job.sql").write_text(JOB.replace("LEFT JOIN", "JOIN"))
     assert watersmeet("state", "export", "job.sql", "empty/in/it").status == 0
     newest = load_newest(ran.checkpoint.store)
@@ -120,7 +160,7 @@ def test_what_stands_in_the_way(watersmeet, ran):
     refused = watersmeet("state", "export", "job.sql", "seen")
     assert (refused.status, "is damaged" in refused.err) == (2, True)
     assert not Path("seen").exists()
-    assert [path.name for path in Path().iterdir() if path.name.startswith(".seen")] == []
+    assert [path.name for path in Path().iterdir() if path.name.startswith(".export")] == []
 
 
 def test_a_job_that_goes_on_is_exported_as_of_one_tick(watersmeet, ran, monkeypatch):

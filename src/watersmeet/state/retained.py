@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from watersmeet.event_time import Mask, Watermark
 from watersmeet.kernel.batches import take_rows
+from watersmeet.names import ours
 from watersmeet.state.beside import order_of_times
 from watersmeet.state.columns import StoredColumn, origins_in
 from watersmeet.state.manifest import LiveRun
@@ -17,7 +18,7 @@ from watersmeet.state.marks import MarkKind, read_marks
 from watersmeet.state.run import batches_of
 from watersmeet.state.store import Store
 
-MATCHED = "_matched"
+MATCHED = ours("matched")
 """Whether a row has had a match, or how many it has."""
 
 _ROWS, _BYTES = 1 << 16, 1 << 26

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from watersmeet.cli.state_commands.place import Place
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.shape import null_column_of
-from watersmeet.errors import EngineError, SpecError, StateError
+from watersmeet.errors import EngineError, SpecError, StateError, counted
 from watersmeet.event_time import Watermark
 from watersmeet.names import input_of, is_computed, shown
 from watersmeet.plan.explain.words import node_name
@@ -40,12 +40,15 @@ from watersmeet.state.run import schema_of
 from watersmeet.state.store import Store
 
 INDEX = "index.json"
+SHOWN_MATCHED = "_matched"
+"""`MATCHED` in the files, where no column of the rows is called so."""
 MATCHES: tuple[MarkKind, ...] = ("matched", "count")
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A file. ``columns``: per column what it is; ``partial``: its rows are partial aggregates."""
+    """A file. ``columns``: per column what it is; ``matched``: the column that says whether a row has had a
+    match, or how many; ``partial``: its rows are partial aggregates."""
 
     file: str
     query: str
@@ -54,6 +57,7 @@ class Exported:
     rows: int
     partial: bool
     columns: dict[str, str]
+    matched: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,16 +89,16 @@ def exported(place: Place, to: Path) -> Iterator[str]:
     """
     plan = _plan_of(place)
     place.ticks()
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise StateError(f"{to} is not empty", code="not-empty", hint="name an empty place")
-    store = place.checkpoint.store
+    store, target = place.checkpoint.store, Path(os.path.realpath(to))  # a link stays one
     try:
-        to.absolute().parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=to.absolute().parent, prefix=f".{to.name}-"))
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise StateError(f"{to} is not empty", code="not-empty", hint="name an empty place")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=".export-"))
         try:
             tick, files = of_newest(store, lambda manifest: _written(store, manifest, plan, folder))
             folder.chmod(0o755)
-            os.replace(folder, to)
+            os.replace(folder, target)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
@@ -104,8 +108,8 @@ def exported(place: Place, to: Path) -> Iterator[str]:
             hint="nothing was left there; name a place with room that may be written to",
         ) from error
     for file in files:
-        what = "partial aggregates" if file.partial else "rows"
-        yield f"{file.file}: {file.rows:,} {what} of {file.query}/{file.input} ({file.node})"
+        what = counted(file.rows, "partial aggregate" if file.partial else "row")
+        yield f"{file.file}: {what} of {file.query}/{file.input} ({file.node})"
     yield f"exported tick {tick:,} to {to}; {INDEX} says what columns are"
 
 
@@ -131,7 +135,7 @@ def _written(store: Store, manifest: Manifest, plan: JobPlan, folder: Path) -> t
         old.unlink()
     files = [_file(store, kept, folder, number) for number, kept in enumerate(_kept(manifest, plan), 1)]
     index = {"tick": manifest.tick, "clock_us": manifest.clock_us, "files": [asdict(file) for file in files]}
-    (folder / INDEX).write_text(json.dumps(index, ensure_ascii=False, indent=1))
+    (folder / INDEX).write_text(json.dumps(index, ensure_ascii=False, indent=1), "utf-8")
     return manifest.tick, files
 
 
@@ -183,17 +187,20 @@ def _file(store: Store, kept: _Kept, folder: Path, number: int) -> Exported:
     fields = [
         pa.field(texts[column], times.get(column, kind)) for column, kind in kinds.items() if column in texts
     ]
+    own, matched = {text: column for column, text in texts.items()}, None
     if matches is not None:
-        fields.append(pa.field(MATCHED, pa.bool_() if matches == "matched" else pa.int32()))
+        matched = _free(SHOWN_MATCHED, own)
+        own[matched] = MATCHED
+        fields.append(pa.field(matched, pa.bool_() if matches == "matched" else pa.int32()))
     schema, rows = pa.schema(fields), 0
     with parquet.ParquetWriter(folder / name, schema, compression="zstd") as writer:
         for live in kept.runs:
             for batch in retained_rows(store, live, kept.limits, stored, matches):
-                writer.write_batch(_as_shown(batch, schema, {v: k for k, v in texts.items()}))
+                writer.write_batch(_as_shown(batch, schema, own))
                 rows += batch.num_rows
     meanings = {texts[column.name]: column.text for column in stored if column.name in texts}
     node = f"node {kept.number + 1}" if kept.plan is None else node_name(kept.plan[0], kept.plan[1])
-    return Exported(name, kept.query, node, title, rows, kept.partial, meanings)
+    return Exported(name, kept.query, node, title, rows, kept.partial, meanings, matched)
 
 
 def _columns(store: Store, kept: _Kept) -> list[StoredColumn]:
@@ -226,23 +233,32 @@ def _times(kept: _Kept) -> dict[str, pa.DataType]:
 
 
 def _shown(stored: Sequence[StoredColumn], kinds: dict[str, pa.DataType]) -> dict[str, str]:
-    """Per column of the state the name it has in the file: computed ones that of what they are."""
+    """Per column of the state the name it has in the file: computed ones that of what they are. No two are
+    the same to those who tell no cases apart."""
     nulls = {null_column(column.name) for column in stored}
-    taken = {column.name for column in stored}
-    names: dict[str, str] = {}
-    for column in stored:
-        if column.name in nulls or column.name not in kinds:
-            continue
-        name = column.text if is_computed(column.name) and column.text not in taken else shown(column.name)
-        names[column.name] = name if name not in names.values() else column.name
-    return names
+    there = [column for column in stored if column.name not in nulls and column.name in kinds]
+    names = {column.name: column.name for column in there if not is_computed(column.name)}
+    for column in there:
+        if column.name not in names:
+            taken = {name.lower() for name in names.values()}
+            name = column.text if column.text.lower() not in taken else shown(column.name)
+            names[column.name] = _free(name, taken)
+    return {column.name: names[column.name] for column in there}
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, with more underscores in front if it is ``taken``, in any case."""
+    lower = {other.lower() for other in taken}
+    while name.lower() in lower:
+        name = f"_{name}"
+    return name
 
 
 def _as_shown(batch: pa.RecordBatch, schema: pa.Schema, own: dict[str, str]) -> pa.RecordBatch:
     """The rows with the columns of the file."""
     arrays = []
     for field in schema:
-        name = own.get(field.name, field.name)
+        name = own[field.name]
         if name not in batch.schema.names:
             arrays.append(pa.nulls(batch.num_rows, field.type))
             continue
