@@ -34,6 +34,11 @@ CHAIN = (
     "SELECT l.i AS li, r.i AS ri, s.i AS si FROM l {kind} JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 40 AND"
     " l.t + 25 {kind} JOIN s ON s.k = l.k AND s.t BETWEEN l.t - 20 AND l.t + 20"
 )
+FROM_ABOVE = (
+    "SELECT l.i AS li, r.i AS ri, s.i AS si FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 64 AND l.t + 70"
+    " JOIN s ON s.k = r.k AND s.t BETWEEN r.t - 4 AND r.t + 8 AND s.t >= l.t - 2"
+)
+"""Rows of ``l`` and ``r`` are released by bounds of the join above, where they may still match each other."""
 SELF = "SELECT l.i AS li, m.i AS mi FROM l {kind} JOIN l m ON l.k = m.k AND m.t BETWEEN l.t - 20 AND l.t"
 HOT_TASKS = (3, 2, 1, 5, 2)
 
@@ -140,6 +145,12 @@ def test_every_tick_is_as_of_one_task(streams: Streams, kind: str, on: str, spli
 @pytest.mark.parametrize("kind", ["INNER", "LEFT", "FULL"])
 def test_chains(streams: Streams, kind: str, splits: Splits) -> None:
     assert split_as_unsplit(CHAIN.format(kind=kind), "lrs", streams)
+    assert splits.keys
+
+
+def test_rows_that_come_below_limits_from_above_match(streams: Streams, splits: Splits) -> None:
+    """In their own tick: what they match counts as matched, though its owner found that out by asking."""
+    assert split_as_unsplit(FROM_ABOVE, "lrs", streams)
     assert splits.keys
 
 

@@ -371,8 +371,12 @@ class SideSlice:
         self.work = work
         self.store = store
         self.cut = of_old
-        self.old = list(self._slices(work.runs, of_old))
-        self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs], of_new))
+        hidden: dict[str, Watermark] = {}
+        if task.hides_released:
+            hidden = {c: limit for c, limit in work.old_limits.items() if limit > NEVER}
+        self.old = list(self._slices(work.runs, of_old, hidden))
+        # a row is matched in the tick in which it arrives, though it be below the limits
+        self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs], of_new, {}))
         self._released: dict[str, Rows] = {}
 
     @cached_property
@@ -380,10 +384,7 @@ class SideSlice:
         """This tick's rows, merged."""
         return self._merge_new()
 
-    def _slices(self, runs: list[LiveRun], cut: Cut) -> Iterator[RunSlice]:
-        hidden: dict[str, Watermark] = {}
-        if self.task.hides_released:
-            hidden = {c: limit for c, limit in self.work.old_limits.items() if limit > NEVER}
+    def _slices(self, runs: list[LiveRun], cut: Cut, hidden: Mapping[str, Watermark]) -> Iterator[RunSlice]:
         for live in runs:
             if cut.misses(live.run):
                 continue
