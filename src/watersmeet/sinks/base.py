@@ -15,6 +15,7 @@ This package imports no PySpark; a frame is only ever asked to write itself.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -343,6 +344,17 @@ def check_key_is_there(columns: Sequence[Column], sink: SinkSpec) -> None:
 def recorded_parts(tick: int, digest: str) -> str:
     """The name in `Files` of what says how a tick is cut; it goes with later ticks."""
     return f"parts/{tick:012d}-{digest}.json"
+
+
+def recorded_inserts(files: Files, names: Iterable[str], tick: int) -> list[tuple[str, str]]:
+    """Of which sinks and INSERTs, by name, there are such records of a tick, those that the job has no more
+    among them. ``names``: of all records."""
+    told = [
+        json.loads(bytes(files.read(name)))
+        for name in names
+        if name.startswith(recorded_parts(tick, "")[:-5])
+    ]
+    return [(str(one["sink"]), str(one["insert"])) for one in told]
 
 
 def required_option(sink: SinkSpec, name: str, example: str) -> str:

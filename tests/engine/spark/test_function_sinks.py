@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import EngineError, SpecError, StateError
 
 pytestmark = pytest.mark.spark
 
@@ -133,6 +133,26 @@ def test_a_failed_tick_is_repeated_with_the_same_parts(spark, given, tmp_path, f
     again = [call[:6] for call in given.calls[len(first) :]]
     assert all(call in again for call in first)
     assert sorted(row["nr"] for row in given.rows("changes")) == [*range(8)]
+    assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]
+
+
+@pytest.mark.parametrize("what", ["renamed", "no function"])
+def test_rows_that_are_out_do_not_come_again_by_another_name(spark, given, tmp_path, what):
+    """What a sink was called cannot be left to those that are there now."""
+    (tmp_path / "fails").touch()
+    with pytest.raises(EngineError, match="function-failed"):
+        until_caught_up(spark, given.text, tmp_path / "state", partitions=3)
+    (tmp_path / "fails").unlink()
+    first = len(given.calls)
+    changed = given.text.replace("keyed", "by_key")
+    if what == "no function":
+        start, end = given.text.index(" (nr BIGINT, name"), given.text.index("CREATE SINK changes")
+        changed = f"{given.text[:start]} WITH ('connector' = 'memory');\n{given.text[end:]}"
+    with pytest.raises(StateError, match="interrupted-tick") as caught:
+        until_caught_up(spark, changed, tmp_path / "state")
+    assert '"keyed": there is a part of tick 1 (function sink "keyed")' in caught.value.message
+    assert len(given.calls) == first
+    until_caught_up(spark, given.text, tmp_path / "state")
     assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]
 
 

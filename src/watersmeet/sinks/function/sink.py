@@ -180,7 +180,8 @@ class FunctionSink:
 
     def _cut(self, insert: str, tick: int, identity: Identity, staged: list[Staged]) -> list[Staged]:
         """Record the parts, if nobody has by now; those that are recorded."""
-        told = json.dumps({"identity": dict(identity), "parts": staged})
+        names = {"sink": self._spec.name, "insert": insert}
+        told = json.dumps({**names, "identity": dict(identity), "parts": staged})
         if self._there().create(self._record(insert, tick), told.encode()):
             if self._is_over(tick):
                 raise EngineError(

@@ -31,11 +31,18 @@ from watersmeet.engine.spark.tick.together import joint_of
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.sinks.base import ArrowPart, CallsInTasks, Sink, StagedPart, StagesInState
+from watersmeet.sinks.base import (
+    ArrowPart,
+    CallsInTasks,
+    Sink,
+    StagedPart,
+    StagesInState,
+    recorded_inserts,
+)
 from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.options.spark_settings import FIXED
-from watersmeet.state.manifest import has_come_to
+from watersmeet.state.manifest import PARTS, has_come_to
 
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 """The one such setting that says nothing else than what tasks write anyway."""
@@ -164,10 +171,10 @@ class Ticks:
         ]
 
     def may_be_out(self, owner: str, *, set_aside: bool) -> list[str]:
-        """Sinks that have rows of the next tick, which an earlier run began, in words; without those where
-        these will be set aside. ``owner``: of the state."""
+        """Sinks that have rows of the next tick, which an earlier run began, in words, functions that the job
+        names no more among them; without those where these will be set aside. ``owner``: of the state."""
         self._lend_state()
-        problems = []
+        problems, called = [], set[str]()
         for sink in self._outputs.sinks:
             for insert in self._outputs.inserts_of(sink):
                 if not sink.idempotent:
@@ -176,6 +183,11 @@ class Ticks:
                     continue
                 elif sink.has_part(insert, self.driver.tick + 1, owner):
                     problems.append(f'"{insert}": there is a part of tick {self.driver.tick + 1}')
+                    called |= {insert} if isinstance(sink, CallsInTasks) else set()
+        store, following = self.driver.store, self.driver.tick + 1
+        for name, insert in recorded_inserts(store, store.names(PARTS), following):
+            if insert not in called:  # the job was renamed there, or has another sink by that name
+                problems.append(f'"{insert}": there is a part of tick {following} (function sink "{name}")')
         return problems
 
     def _lend_state(self) -> None:
