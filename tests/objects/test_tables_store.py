@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -588,3 +589,25 @@ def test_a_place_is_the_same_whoever_asks():
         TablesPlace(Secret(f"postgresql://{who}db/shop?pipeline=a")) for who in ("me:word@", "you:other@")
     )
     assert one.url == two.url == "postgresql://db:5432/shop?pipeline=a"
+
+
+def test_transactions_are_of_their_own_isolation_and_durable_whatever_the_role_says(postgres, store):
+    store.check()
+    role = "ALTER ROLE watersmeet"
+    for setting in ("default_transaction_isolation = serializable", "synchronous_commit = off"):
+        postgres.run(f"{role} SET {setting}")
+    try:
+        client_module.close_idle(store.place.client_url, "state")
+
+        def asked(cursor):
+            names = ("transaction_isolation", "synchronous_commit", "lock_timeout")
+            return [
+                client_module.rows_of(cursor, f"SELECT current_setting('{name}')")[0][0] for name in names
+            ]
+
+        for _ in range(2):
+            assert store._asked("ask", asked, writes=True) == ["read committed", "on", "20s"]
+            assert store.create(f"manifests/{uuid.uuid4().hex}", b"x")
+    finally:
+        postgres.run(f"{role} RESET ALL")
+        client_module.close_idle(store.place.client_url, "state")

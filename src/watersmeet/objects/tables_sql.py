@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from watersmeet.postgres import Cursor, client
+
 SCHEMA, TABLE = "watersmeet_state", "files"
 FILES = f"{SCHEMA}.{TABLE}"
 
@@ -11,11 +13,35 @@ SESSION = """SELECT set_config(name, wanted, false) FROM pg_settings JOIN (VALUE
 """A machine that is gone holds nothing for long."""
 
 ISOLATION = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-WRITING = """SELECT set_config('lock_timeout', '20s', true),
-    set_config('idle_in_transaction_session_timeout', '0', true),
-    set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
-      ELSE current_setting('synchronous_commit') END, true)"""
-"""Of a transaction, for a pooler may give each another session: what was confirmed is on the disk."""
+OTHER_ISOLATION = "WS001"
+WRITING = f"""DO $$ BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+      RAISE EXCEPTION 'another isolation' USING ERRCODE = '{OTHER_ISOLATION}';
+    END IF;
+    SET LOCAL lock_timeout = '20s';
+    SET LOCAL idle_in_transaction_session_timeout = 0;
+    IF current_setting('synchronous_commit') = 'off' THEN SET LOCAL synchronous_commit = on; END IF;
+END $$"""
+"""Of a transaction, for a pooler may give each another session: what was confirmed is on the disk. Where it
+ends with `OTHER_ISOLATION`, `ISOLATION` has to be said before: not always, for each statement costs messages
+to the server and back."""
+
+_isolated: set[str] = set()
+"""Of this process: places where `ISOLATION` has to be said."""
+
+
+def begin_writing(cursor: Cursor, url: str) -> None:
+    """Begin a transaction that writes at a place. Raises: the client's Error with `OTHER_ISOLATION`, once for
+    a place: it is begun again."""
+    if url in _isolated:
+        cursor.execute(ISOLATION)
+    try:
+        cursor.execute(WRITING)
+    except client().Error as error:
+        if error.sqlstate == OTHER_ISOLATION:
+            _isolated.add(url)
+        raise
+
 
 MADE = (
     f'CREATE TABLE {FILES} (pipeline text COLLATE "C", name text COLLATE "C", part integer,'

@@ -21,7 +21,16 @@ import pyarrow as pa
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.tables_place import TablesPlace
-from watersmeet.objects.tables_sql import AS_MADE, FILES, ISOLATION, MADE, SCHEMA, SESSION, TABLE, WRITING
+from watersmeet.objects.tables_sql import (
+    AS_MADE,
+    FILES,
+    MADE,
+    OTHER_ISOLATION,
+    SCHEMA,
+    SESSION,
+    TABLE,
+    begin_writing,
+)
 from watersmeet.postgres import Cursor, Server, client, rows_of
 from watersmeet.postgres_errors import advice, is_away, words
 from watersmeet.state.damage import damaged, missing
@@ -330,8 +339,7 @@ class TablesStore:
         server = _StateServer(self.place, what)
 
         def write(cursor: Cursor) -> Answer:
-            cursor.execute(ISOLATION)
-            rows_of(cursor, WRITING)
+            begin_writing(cursor, self.place.url)
             return work(cursor)
 
         asked = write if writes else work
@@ -339,6 +347,8 @@ class TablesStore:
             try:
                 answer = server.run(asked, wait_s)
             except client().Error as error:
+                if error.sqlstate == OTHER_ISOLATION:
+                    return self._asked(what, work, empty=empty, wait_s=wait_s, writes=writes)
                 if error.sqlstate not in _NO_TABLES:
                     raise
                 if self.place.url in _seen:
