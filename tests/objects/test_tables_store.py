@@ -304,7 +304,7 @@ def test_a_commit_that_is_not_answered_is_given_up_and_unclear(
         impatient.create("manifests/1", b"mine")
     assert 1.0 < time.monotonic() - began < 4
     assert raised.value.code == "store-away"
-    assert "the server has not answered to COMMIT" in caplog.text
+    assert "the server has not answered to COMMIT" in "\n".join(caplog.messages)
     waiting = "wait_event = 'SyncRep'"
     pid = backend(postgres, waiting)
     with client_module.client().connect(postgres.url) as connection, connection.cursor() as cursor:
