@@ -60,6 +60,8 @@ MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per joi
 MaxBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed per join (20 GB).")]
 MaxPerKey = Annotated[str | None, typer.Option(help="Retained rows allowed per key of a join's side.")]
 MaxOutput = Annotated[str | None, typer.Option(help="Rows that a query may put out in a tick.")]
+MaxJobRows = Annotated[str | None, typer.Option(help="Retained rows allowed in the whole job.")]
+MaxJobBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed in the whole job (100 GB).")]
 TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
 NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
 TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
@@ -127,6 +129,8 @@ def run(
     max_bytes: MaxBytes = None,
     max_rows_per_key: MaxPerKey = None,
     max_output_per_tick: MaxOutput = None,
+    max_job_rows: MaxJobRows = None,
+    max_job_bytes: MaxJobBytes = None,
     max_task_memory: TaskMemory = None,
     null_time: NullTime = None,
     time_zone: TimeZone = None,
@@ -176,6 +180,8 @@ def run(
         max_bytes=max_bytes,
         max_rows_per_key=max_rows_per_key,
         max_output_per_tick=max_output_per_tick,
+        max_job_rows=max_job_rows,
+        max_job_bytes=max_job_bytes,
         max_task_memory=max_task_memory,
         null_time=null_time,
         time_zone=time_zone,
@@ -216,6 +222,9 @@ def explain(
     output_mode: Mode = None,
     plan: Plan = None,
     max_rows: MaxRows = None,
+    max_bytes: MaxBytes = None,
+    max_job_rows: MaxJobRows = None,
+    max_job_bytes: MaxJobBytes = None,
     max_task_memory: TaskMemory = None,
     null_time: NullTime = None,
     time_zone: TimeZone = None,
@@ -240,6 +249,9 @@ def explain(
         output_mode=output_mode,
         plan=plan,
         max_rows=max_rows,
+        max_bytes=max_bytes,
+        max_job_rows=max_job_rows,
+        max_job_bytes=max_job_bytes,
         max_task_memory=max_task_memory,
         null_time=null_time,
         time_zone=time_zone,

@@ -14,6 +14,7 @@ from watersmeet.plan import rules
 from watersmeet.plan.arranged import MayShare, with_arranged
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
 from watersmeet.plan.checks.one_row import has_one_row_per
+from watersmeet.plan.checks.source_limits import check_source_limits
 from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.mode import with_mode
@@ -51,7 +52,7 @@ def plan_job(job: Job) -> JobPlan:
     """The plan of all INSERTs of ``job``. Raises PlanError, or SeveralErrors with the problems of all; of
     several INSERTs each problem names its own."""
     plans: list[QueryPlan] = []
-    errors = check_endpoints(job)
+    errors = [*check_endpoints(job), *check_source_limits(job)]
     for insert in job.inserts:
         plan, problems = _plan(insert.name, insert.sink, insert.query, job.options)
         errors += (

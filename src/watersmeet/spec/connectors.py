@@ -90,6 +90,7 @@ def connector_of(name: str) -> Connector:
 
 OF_ALL_SOURCES = (
     "idle_timeout", "on_idle", "max_ahead", "partitions", "rows_per_second", "refresh",
+    "max_rows", "max_bytes",
     "op.column", "op.insert", "op.delete", "diff.column", "sequence_by", "tombstones", "changes",
 )  # fmt: skip
 """What any source may say; none of these is left among a source's options once it has been read."""

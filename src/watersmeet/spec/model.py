@@ -21,9 +21,12 @@ from sqlglot import exp
 
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import NOWHERE, Connector, connector_of
-from watersmeet.spec.limits import TASK_MEMORY
+from watersmeet.spec.job_options import NullTime as NullTime
+from watersmeet.spec.job_options import Options as Options
+from watersmeet.spec.job_options import OutputMode as OutputMode
+from watersmeet.spec.job_options import PlanChoice as PlanChoice
+from watersmeet.spec.job_options import WatermarkRule as WatermarkRule
 from watersmeet.spec.ranking import Ranking
-from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import SqlType
 
 Expr = exp.Expression
@@ -67,8 +70,9 @@ class Source:
     ``primary_key``: changes go by it, and records are no rows of the table yet (`plan.nodes.keyed`).
     ``compared``: it is read as a whole, again and again, and changes by what it held before and holds now.
     ``partitions`` are the declared ones (see `first_partitions`). ``rows_per_second``: how many
-    are expected, for forecasts alone. ``refresh_us``: read as a table, it is looked at no more often; None:
-    as its connector has it.
+    are expected, for forecasts alone. ``max_rows``, ``max_bytes``: of its rows, how many all queries
+    together may retain, and bytes of their files. ``refresh_us``: read as a table, it is looked at no more
+    often; None: as its connector has it.
     """
 
     name: str
@@ -83,6 +87,8 @@ class Source:
     is_table: bool = False
     changes: bool = False
     rows_per_second: float | None = None
+    max_rows: int | None = None
+    max_bytes: int | None = None
     refresh_us: int | None = None
     change_column: ChangeColumn | None = None
     primary_key: PrimaryKey | None = None
@@ -240,12 +246,6 @@ class JoinKind(Enum):
     def is_asof(self) -> bool:
         """Every left row meets one right row at most: the nearest."""
         return self in (JoinKind.ASOF, JoinKind.ASOF_LEFT)
-
-
-class PlanChoice(Enum):
-    AUTO = "auto"
-    CASCADE = "cascade"
-    DELTA = "delta"
 
 
 class Clause(Enum):
@@ -437,55 +437,6 @@ class Insert:
         return self.sink.is_nowhere
 
 
-class WatermarkRule(Enum):
-    TIGHT = "tight"
-    LIMIT = "limit"
-
-
-class OutputMode(Enum):
-    """What a query puts out: rows that are final (EMIT FINAL), or changes of its result (EMIT CHANGES)."""
-
-    APPEND = "append"
-    CHANGELOG = "changelog"
-
-
-class NullTime(Enum):
-    """What a row whose event time is NULL does: it is dropped and counted, or fails the job."""
-
-    COUNT = "count"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True)
-class Options:
-    """The semantics' options. ``allowed_lateness``: µs for queries over TIMESTAMP or DATE times, plain units
-    for integer times. ``max_rows``, ``max_bytes``: retained rows, and bytes in files, allowed per join,
-    ``max_rows_per_key``: per key of a side, ``max_output_per_tick``: rows out in a tick; None: no limit.
-    ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
-    watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
-    and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and intervals of fixed
-    length do not depend on it. ``output_mode``: that of queries that say none themselves; None: what their
-    sources allow. Of a planned query it is its own."""
-
-    watermark_rule: WatermarkRule = WatermarkRule.TIGHT
-    allowed_lateness: int = 0
-    output_mode: OutputMode | None = None
-    plan: PlanChoice = PlanChoice.AUTO
-    max_rows: int | None = None
-    max_bytes: int | None = None
-    max_rows_per_key: int | None = None
-    max_output_per_tick: int | None = None
-    null_time: NullTime = NullTime.COUNT
-    max_task_memory: int = TASK_MEMORY
-    time_zone: str = UTC
-    lenient: bool = False
-
-    @property
-    def mode(self) -> OutputMode:
-        """That of a planned query."""
-        return self.output_mode or OutputMode.APPEND
-
-
 @dataclass(frozen=True)
 class Job:
     """All that one file asks for. ``settings``: the SETs that are neither options nor known to watersmeet, as
@@ -493,7 +444,7 @@ class Job:
     broken_output, …), as strings. ``explains``: the queries of EXPLAIN statements."""
 
     inserts: tuple[Insert, ...]
-    options: Options = Options()
+    options: Options = field(default_factory=Options)
     settings: Mapping[str, str] = field(default_factory=dict)
     run: Mapping[str, str] = field(default_factory=dict)
     explains: tuple[Query, ...] = ()

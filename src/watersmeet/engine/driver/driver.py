@@ -31,6 +31,7 @@ from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
+from watersmeet.engine.driver.settling.job_limits import check_job_limits
 from watersmeet.engine.driver.shape import job_shapes, tracker_rules
 from watersmeet.engine.driver.sharing import incomplete_runs, sharing_of
 from watersmeet.engine.driver.small import MOST_MATCHES, SMALL_ROWS
@@ -184,8 +185,7 @@ class TickDriver:
                 rules = self._rules[query.name][side.name]
                 for number, branch in side.sources:
                     if branch.source.name in partitions:
-                        names = tuple(partitions[branch.source.name])
-                        rules[number] = replace(rules[number], partitions=names)
+                        rules[number] = replace(rules[number], partitions=(*partitions[branch.source.name],))
 
     @property
     def tick(self) -> int:
@@ -430,13 +430,12 @@ class TickDriver:
         """What the tick has come to, when all nodes are settled; nothing is stored yet.
 
         Raises:
-            EngineError: a promise of a watermark is broken (see `monotony`): a bug.
+            EngineError: a limit of the job was reached; or (a bug) a promise is broken (see `monotony`).
         """
         tick = self._current()
         states: dict[str, QueryState] = {}
         results: dict[str, QueryResult] = {}
-        clock_us = tick.start.clock_us
-        holdings = _holding(self.plan.queries, tick.inputs, self._rules, clock_us)
+        holdings = _holding(self.plan.queries, tick.inputs, self._rules, tick.start.clock_us)
         for name, query in tick.queries.items():
             states[name], result = query.result()
             results[name] = replace(
@@ -445,9 +444,10 @@ class TickDriver:
                 idle=tuple(alias for alias, state in query.every_input.items() if state.idle),
                 advances_back=tick.advances_back[name],
             )
+        check_job_limits(self.plan, self.shapes, states)
         tick.manifest = Manifest(
             tick=tick.start.tick,
-            clock_us=clock_us,
+            clock_us=tick.start.clock_us,
             fingerprints={query.name: query.fingerprint for query in self.plan.queries},
             sources=[source.name for source in self.plan.sources],
             places={source.name: place_of(source) for source in self.plan.sources},

@@ -388,6 +388,8 @@ def _source(
         is_table=changes and not times,
         changes=changes,
         rows_per_second=fields.rows_per_second,
+        max_rows=fields.max_rows,
+        max_bytes=fields.max_bytes,
         refresh_us=fields.refresh_us,
         change_column=change,
         primary_key=key,

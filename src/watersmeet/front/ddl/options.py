@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from watersmeet.errors import SqlError
+from watersmeet.front.ddl.amounts import ROWS_HINT, bytes_hint, bytes_in, is_none, rows_in
 from watersmeet.front.ddl.durations import duration_us
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.connectors import connector_of
@@ -40,6 +41,8 @@ class SourceFields:
     sequence_by: str | None = None
     tombstones: Tombstones | None = None
     changes: str | None = None
+    max_rows: int | None = None
+    max_bytes: int | None = None
 
 
 def source_fields(options: Mapping[str, str], connector: str, error: OptionError) -> SourceFields:
@@ -56,6 +59,8 @@ def source_fields(options: Mapping[str, str], connector: str, error: OptionError
         named.get("sequence_by"),
         Tombstones(_duration("tombstones", named, None, error)) if "tombstones" in named else None,
         _changes(named.get("changes"), error),
+        _most("max_rows", named, rows_in, ROWS_HINT, error),
+        _most("max_bytes", named, bytes_in, bytes_hint(), error),
     )
 
 
@@ -160,6 +165,17 @@ def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionErro
     value = _above_zero(written)
     if value is None:
         raise error(f"option 'rows_per_second' is '{written}'", "a number above zero, such as '5000'")
+    return value
+
+
+def _most(
+    name: str, named: Mapping[str, str], read: Callable[[str], int | None], hint: str, error: OptionError
+) -> int | None:
+    """A limit; None: there is none."""
+    written = named.get(name, "none")
+    value = read(written)
+    if value is None and not is_none(written):
+        raise error(f"option '{name}' is '{written}'", hint)
     return value
 
 

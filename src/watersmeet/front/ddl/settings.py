@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlglot.tokens import TokenType
 
 from watersmeet.errors import Location, SqlError, near_names
+from watersmeet.front.ddl.amounts import ROWS_HINT, bytes_hint, bytes_in, is_none, rows_in
 from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.text.tokens import Cursor
 from watersmeet.spec.limits import LEAST_KEPT_TICKS, LEAST_TASK_MEMORY, MOST_KEPT_TICKS
@@ -35,10 +35,14 @@ OPTIONS = (
     "max_bytes",
     "max_rows_per_key",
     "max_output_per_tick",
+    "max_job_rows",
+    "max_job_bytes",
     "null_time",
     "max_task_memory",
     "time_zone",
 )
+_ROWS = ("max_rows", "max_rows_per_key", "max_output_per_tick", "max_job_rows")
+_BYTES = ("max_bytes", "max_job_bytes")
 RUN_SETTINGS = (
     "checkpoint",
     "partitions",
@@ -94,15 +98,12 @@ class Settings:
             self.options = replace(self.options, null_time=_one_of(NullTime, name, value, location))
         elif name == "time_zone":
             self.options = replace(self.options, time_zone=_time_zone(value, location))
-        elif name == "max_rows":
-            self.options = replace(self.options, max_rows=_most_rows(name, value, location))
-        elif name == "max_rows_per_key":
-            self.options = replace(self.options, max_rows_per_key=_most_rows(name, value, location))
-        elif name == "max_output_per_tick":
-            self.options = replace(self.options, max_output_per_tick=_most_rows(name, value, location))
-        elif name == "max_bytes":
-            most = None if _is_none(value) else _bytes(name, value, location, least=1)
-            self.options = replace(self.options, max_bytes=most)
+        elif name in _ROWS:
+            rows: dict[str, Any] = {name: _most_rows(name, value, location)}
+            self.options = replace(self.options, **rows)
+        elif name in _BYTES:
+            size: dict[str, Any] = {name: _most_bytes(name, value, location)}
+            self.options = replace(self.options, **size)
         elif name == "max_task_memory":
             self.options = replace(self.options, max_task_memory=_bytes(name, value, location))
         elif name == "allowed_lateness":
@@ -182,41 +183,22 @@ def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None)
     raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
 
 
-def _is_none(value: str) -> bool:
-    return value.strip().lower() in ("none", "off", "unlimited")
-
-
 def _most_rows(name: str, value: str, location: Location | None) -> int | None:
-    if _is_none(value):
-        return None
-    if not value.strip().isdecimal() or int(value) == 0:
-        raise SqlError(
-            f"{name} is '{value}'",
-            code="bad-setting",
-            hint="it can be a whole number above zero, or 'none'",
-            location=location,
-        )
-    return int(value)
+    rows = rows_in(value)
+    if rows is None and not is_none(value):
+        raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=ROWS_HINT, location=location)
+    return rows
 
 
-_UNITS = {"": 1, "B": 1} | {
-    f"{letter}{i}B": 1 << 10 * power for power, letter in enumerate("KMGT", 1) for i in ("", "I")
-}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B|[KMGT]|)")
+def _most_bytes(name: str, value: str, location: Location | None) -> int | None:
+    return None if is_none(value) else _bytes(name, value, location, least=1)
 
 
 def _bytes(name: str, value: str, location: Location | None, least: int = LEAST_TASK_MEMORY) -> int:
-    """``512 MB``, ``2g``, ``1073741824``; a kilobyte has 1,024 bytes, as Spark's have."""
-    match = _SIZE.fullmatch(value.strip().upper())
-    unit = "" if match is None else match[2] + "B" if match[2] in tuple("KMGT") and match[2] else match[2]
-    if match is not None and int(float(match[1]) * _UNITS[unit]) >= least:
-        return int(float(match[1]) * _UNITS[unit])
-    raise SqlError(
-        f"{name} is '{value}'",
-        code="bad-setting",
-        hint=f"a size{f' of at least {least >> 20} MB' if least > 1 else ''}, such as '512 MB' or '2 GB'",
-        location=location,
-    )
+    size = bytes_in(value, least)
+    if size is None:
+        raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=bytes_hint(least), location=location)
+    return size
 
 
 def read_set(cursor: Cursor) -> tuple[str, str, Location]:

@@ -38,6 +38,8 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("Source", "name"): "is in the setting's name",
     ("Source", "options"): _ELSEWHERE,
     ("Source", "rows_per_second"): "for forecasts; " + _RESULT,
+    ("Source", "max_rows"): _PATIENCE,
+    ("Source", "max_bytes"): _PATIENCE,
     ("Source", "refresh_us"): "the copy of a table that a tick meets is written down with the tick",
     ("Sink", "name"): "is in the setting's name",
     ("Sink", "options"): _ELSEWHERE,

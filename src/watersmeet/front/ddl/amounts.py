@@ -1,0 +1,40 @@
+"""Numbers of rows and sizes, as settings and options write them."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"": 1, "B": 1} | {
+    f"{letter}{i}B": 1 << 10 * power for power, letter in enumerate("KMGT", 1) for i in ("", "I")
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B|[KMGT]|)")
+
+ROWS_HINT = "it can be a whole number above zero, or 'none'"
+
+
+def is_none(written: str) -> bool:
+    return written.strip().lower() in ("none", "off", "unlimited")
+
+
+def rows_in(written: str) -> int | None:
+    """A whole number above zero; None for any other text."""
+    return int(written) if written.strip().isdecimal() and int(written) else None
+
+
+def bytes_in(written: str, least: int = 1) -> int | None:
+    """``512 MB``, ``2g``, ``1073741824``; a kilobyte has 1,024 bytes, as Spark's have. None: it is less, or
+    no size.
+
+    >>> bytes_in("2 KB"), bytes_in("1.5k"), bytes_in("0"), bytes_in("many")
+    (2048, 1536, None, None)
+    """
+    match = _SIZE.fullmatch(written.strip().upper())
+    if match is None:
+        return None
+    unit = match[2] + "B" if match[2] in tuple("KMGT") and match[2] else match[2]
+    size = int(float(match[1]) * _UNITS[unit])
+    return size if size >= least else None
+
+
+def bytes_hint(least: int = 1) -> str:
+    return f"a size{f' of at least {least >> 20} MB' if least > 1 else ''}, such as '512 MB' or '2 GB'"

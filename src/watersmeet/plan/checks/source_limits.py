@@ -1,0 +1,28 @@
+"""Limits of a source's rows are refused where they could not be told from those of others."""
+
+from __future__ import annotations
+
+from watersmeet.errors import PlanError
+from watersmeet.spec.model import Job
+
+
+def check_source_limits(job: Job) -> list[PlanError]:
+    """Of a UNION ALL the rows of all branches are kept together."""
+    united = {
+        (source.name, i.alias)
+        for insert in job.inserts
+        for query in insert.query.every
+        for i in query.inputs
+        if len(i.branches) > 1
+        for source in i.sources
+        if source.max_rows is not None or source.max_bytes is not None
+    }
+    return [
+        PlanError(
+            f'"{source}" has a limit of its own (max_rows or max_bytes), and is a branch of the UNION ALL'
+            f' "{alias}", whose rows are kept together: which of them are of "{source}" is not told apart',
+            code="limit-in-union",
+            hint="leave it out, and SET max_rows or max_job_rows",
+        )
+        for source, alias in sorted(united)
+    ]

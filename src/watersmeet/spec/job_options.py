@@ -1,0 +1,67 @@
+"""The options of a job that say what its queries mean, and its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from watersmeet.spec.limits import TASK_MEMORY
+from watersmeet.spec.time_zones import UTC
+
+
+class PlanChoice(Enum):
+    AUTO = "auto"
+    CASCADE = "cascade"
+    DELTA = "delta"
+
+
+class WatermarkRule(Enum):
+    TIGHT = "tight"
+    LIMIT = "limit"
+
+
+class OutputMode(Enum):
+    """What a query puts out: rows that are final (EMIT FINAL), or changes of its result (EMIT CHANGES)."""
+
+    APPEND = "append"
+    CHANGELOG = "changelog"
+
+
+class NullTime(Enum):
+    """What a row whose event time is NULL does: it is dropped and counted, or fails the job."""
+
+    COUNT = "count"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The semantics' options. ``allowed_lateness``: µs for queries over TIMESTAMP or DATE times, plain units
+    for integer times. ``max_rows``, ``max_bytes``: retained rows, and bytes in files, allowed per join,
+    ``max_rows_per_key``: per key of a side, ``max_output_per_tick``: rows out in a tick, ``max_job_rows``,
+    ``max_job_bytes``: retained rows and bytes of all queries together; None: no limit.
+    ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
+    watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
+    and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and intervals of fixed
+    length do not depend on it. ``output_mode``: that of queries that say none themselves; None: what their
+    sources allow. Of a planned query it is its own."""
+
+    watermark_rule: WatermarkRule = WatermarkRule.TIGHT
+    allowed_lateness: int = 0
+    output_mode: OutputMode | None = None
+    plan: PlanChoice = PlanChoice.AUTO
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    max_rows_per_key: int | None = None
+    max_output_per_tick: int | None = None
+    max_job_rows: int | None = None
+    max_job_bytes: int | None = None
+    null_time: NullTime = NullTime.COUNT
+    max_task_memory: int = TASK_MEMORY
+    time_zone: str = UTC
+    lenient: bool = False
+
+    @property
+    def mode(self) -> OutputMode:
+        """That of a planned query."""
+        return self.output_mode or OutputMode.APPEND

@@ -1,0 +1,151 @@
+"""Limits of what all queries of a job keep together: of one source, and of all."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.engine.local import LocalJob
+from watersmeet.errors import EngineError, PlanError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.state.store import MemoryStore
+
+DECLARED = """
+CREATE TABLE a (k STRING, t BIGINT, n BIGINT, WATERMARK FOR t AS t - 0) WITH ('connector' = 'memory'{a});
+CREATE TABLE b (k STRING, t BIGINT, n BIGINT, WATERMARK FOR t AS t - 0) WITH ('connector' = 'memory'{b});
+CREATE SINK x WITH ('connector' = 'memory');
+CREATE SINK y WITH ('connector' = 'memory');
+"""
+JOIN = "FROM a l {} JOIN b r ON l.k = r.k AND r.t BETWEEN l.t - {} AND l.t + 50;"
+ONE = "INSERT INTO x SELECT l.n AS m, r.n " + JOIN.format("LEFT", 50)
+SHARED = ONE + "INSERT INTO y SELECT r.n, l.n AS m " + JOIN.format("", 40)
+
+
+def planned(queries, *, a="", b="", settings=""):
+    options = [f", {each}" if each else "" for each in (a, b)]
+    return plan_job(parse_job(settings + DECLARED.format(a=options[0], b=options[1]) + queries))
+
+
+def rows(count, first=0, key="k"):
+    return [({"k": key, "t": 1, "n": number}, 1) for number in range(first, first + count)]
+
+
+def kept(job):
+    """What two queries keep, of their shared files."""
+    return [
+        {name: side.stored for name, side in query.nodes[0].arrangements.items()}
+        for query in job.driver.manifest.queries.values()
+    ]
+
+
+@pytest.mark.parametrize("queries", [ONE, SHARED])
+def test_a_source_may_keep_as_many_rows_as_it_says(queries):
+    """Rows that two queries keep in the same files are counted once."""
+    job = LocalJob(planned(queries, a="'max_rows' = '5'"), MemoryStore())
+    job.tick({"a": rows(5), "b": rows(9)})
+    assert all(each["l"] == 5 for each in kept(job))
+    with pytest.raises(EngineError) as raised:
+        job.tick({"a": rows(1, 5)})
+    assert raised.value.code == "max-rows"
+    assert '6 rows of "a" are retained (l' in str(raised.value)
+    assert "more than 'max_rows' of CREATE … \"a\" = 5" in str(raised.value)
+    assert raised.value.hint
+    assert job.driver.tick == 1
+
+
+def test_rows_that_queries_keep_in_files_of_their_own_are_counted_for_each():
+    other = (
+        "INSERT INTO y SELECT r.n, l.n AS m FROM a l JOIN b r ON l.n = r.n AND r.t BETWEEN l.t AND l.t + 9;"
+    )
+    for most, fails in ((9, True), (10, False)):
+        job = LocalJob(planned(ONE + other, a=f"'max_rows' = '{most}'"), MemoryStore())
+        if fails:
+            with pytest.raises(
+                EngineError, match=r'10 rows of "a" are retained \(l in "x": 5, l in "y": 5\)'
+            ):
+                job.tick({"a": rows(5)})
+        else:
+            job.tick({"a": rows(5)})
+
+
+def test_released_rows_are_not_counted():
+    job = LocalJob(planned(SHARED, a="'max_rows' = '5'", settings="SET max_job_rows = 6;"), MemoryStore())
+    for tick in range(6):
+        row = {"k": "k", "t": 1000 * tick, "n": 1}
+        job.tick({"a": [(row, 1)] * 5, "b": [(row, 1)]})
+
+
+@pytest.mark.parametrize("queries", [ONE, SHARED])
+def test_the_job_may_keep_as_many_rows_as_it_says(queries):
+    job = LocalJob(planned(queries, settings="SET max_job_rows = 8;"), MemoryStore())
+    job.tick({"a": rows(5), "b": rows(3)})
+    with pytest.raises(EngineError) as raised:
+        job.tick({"b": rows(1)})
+    assert raised.value.code == "max-rows"
+    assert "9 rows in the whole job are retained" in str(raised.value)
+    assert "more than max_job_rows = 8" in str(raised.value)
+    again = LocalJob(planned(queries, settings="SET max_job_rows = 9;"), job.store)
+    again.tick({"b": rows(1)})
+
+
+@pytest.mark.parametrize("which", ["source", "job"])
+def test_bytes_in_files_are_counted_once(which):
+    store = MemoryStore()
+    LocalJob(planned(SHARED), store).tick({"a": rows(50), "b": rows(3)})
+    names = [name for name in store.names("runs") if which == "job" or ".l-" in name]
+    size = sum(store.read(name).size for name in names)
+
+    def limited(most):
+        if which == "job":
+            return planned(SHARED, settings=f"SET max_job_bytes = {most};")
+        return planned(SHARED, a=f"'max_bytes' = '{most}'")
+
+    LocalJob(limited(size), store).tick({})
+    with pytest.raises(EngineError, match=r"in files .*more than") as raised:
+        LocalJob(limited(size - 1), store).tick({})
+    assert raised.value.code == "max-bytes"
+
+
+def test_files_that_are_merged_are_not_counted_twice():
+    """Who shares them has those before for one tick more."""
+    settings = "SET max_job_rows = 400;"
+    job = LocalJob(planned(SHARED, settings=settings, a="'max_rows' = '300'"), MemoryStore())
+    merged = 0
+    for tick in range(30):
+        job.tick({"a": rows(10, 10 * tick), "b": rows(3)})
+        runs = [live for live in job.driver.manifest.runs() if live.merged_from is not None]
+        merged += len(runs)
+    assert merged, "nothing was merged"
+    with pytest.raises(EngineError, match='301 rows of "a"'):
+        job.tick({"a": rows(1)})
+
+
+def test_the_heaviest_keys_are_named():
+    job = LocalJob(planned(ONE, settings="SET max_job_rows = 100;"), MemoryStore())
+    with pytest.raises(EngineError, match=r"heaviest keys: of l k = .hot. has about 101 rows"):
+        job.tick({"a": rows(101, key="hot")})
+
+
+def test_tables_as_of_the_tick_count(tmp_path):
+    for most, fails in ((2, True), (3, False)):
+        (tmp_path / "t.json").write_text('{"k": "k", "v": 1}\n' * 3)
+        table = f"""
+            CREATE TABLE t (k STRING, v BIGINT)
+              WITH ('connector' = 'file', 'path' = '{tmp_path}', 'format' = 'json', 'max_rows' = '{most}');
+            INSERT INTO x SELECT a.n, t.v FROM a JOIN t FOR SYSTEM_TIME AS OF a.t ON a.k = t.k;"""
+        job = LocalJob(planned(table), MemoryStore())
+        if fails:
+            with pytest.raises(EngineError, match='3 rows of "t" are retained'):
+                job.tick({"a": rows(1)})
+        else:
+            assert len(job.tick({"a": rows(1)}).rows["x"]) == 3
+
+
+def test_a_branch_of_a_union_has_no_limit_of_its_own():
+    union = """
+        CREATE VIEW u AS SELECT k, t, n FROM a UNION ALL SELECT k, t, n FROM b;
+        INSERT INTO x SELECT l.n FROM u l JOIN b r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + 5;"""
+    with pytest.raises(PlanError, match='"a" has a limit of its own') as raised:
+        planned(union, a="'max_rows' = '5'")
+    assert raised.value.code == "limit-in-union"
+    planned(union)
