@@ -17,6 +17,7 @@ from watersmeet.plan.checks.one_row import has_one_row_per
 from watersmeet.plan.checks.source_limits import check_source_limits
 from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.delta.recounted import by_counts
+from watersmeet.plan.explain.limits import with_limit_warnings
 from watersmeet.plan.mode import with_mode
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import FoldedQuery, JobPlan, KeyRows, QueryPlan
@@ -62,7 +63,7 @@ def plan_job(job: Job) -> JobPlan:
             plans.append(replace(plan, of_sink=warnings_of(job, insert)))
     raise_all(errors)
     apart = tuple(plans)
-    return JobPlan(with_arranged(with_shared(with_taken(apart, _with_more))), apart)
+    return with_limit_warnings(JobPlan(with_arranged(with_shared(with_taken(apart, _with_more))), apart))
 
 
 def taking(plan: JobPlan, may_take: MayTake, may_share: MayShare) -> JobPlan:

@@ -13,6 +13,7 @@ from watersmeet.plan.explain.durations import distance, duration
 from watersmeet.plan.explain.flow import flow_lines
 from watersmeet.plan.explain.groups import group_sections, table_sections
 from watersmeet.plan.explain.joins import join_sections
+from watersmeet.plan.explain.limits import job_limit_lines, limit_lines
 from watersmeet.plan.explain.lookups import lookup_sections
 from watersmeet.plan.explain.rankings import ranking_sections
 from watersmeet.plan.explain.snapshots import compared_lines, snapshot_sections
@@ -55,9 +56,10 @@ from watersmeet.spec.time_zones import UTC
 
 def explain(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> str:
     """The queries of a job, one after the other; ends with a newline. ``measured``: by a run, per query."""
-    return "\n".join(
-        explain_query(query, (measured or {}).get(query.name), plan.queries) for query in plan.queries
-    )
+    texts = [explain_query(query, (measured or {}).get(query.name), plan.queries) for query in plan.queries]
+    of_job: Sections = [("Limits of sources and of the job", list(job_limit_lines(plan, measured)))]
+    texts += ["\n".join(laid_out(of_job)) + "\n"] if of_job[0][1] else []
+    return "\n".join(texts)
 
 
 def explain_query(
@@ -93,6 +95,7 @@ def explain_query(
         (after, [] if query.where is None else [plain(text_of(as_written(query, query.where)))]),
         ("Watermark flow (in parentheses: how far behind the clock at most)", list(flow_lines(query))),
         *state_sections(query, measured),
+        ("Limits", list(limit_lines(query, measured.sides if measured is not None else None))),
         ("Rows that are kept once for several inputs", list(shared_lines(query))),
         ("Rows that are made and kept once for several queries", list(taken_lines(query, queries))),
         (
@@ -222,6 +225,10 @@ def _options(query: QueryPlan) -> Iterator[str]:
         yield f"at most {options.max_rows_per_key} rows of one key in state, of sides that have one"
     if options.max_output_per_tick is not None:
         yield f"at most {options.max_output_per_tick} rows out in a tick"
+    if options.max_job_rows is not None:
+        yield f"at most {options.max_job_rows} rows in the state of the whole job"
+    if options.max_job_bytes is not None:
+        yield f"at most {size_of(options.max_job_bytes)} of files in the state of the whole job"
 
 
 __all__ = ["explain", "explain_query"]

@@ -1,0 +1,141 @@
+"""What a plan is expected to keep, beside the limits that are set: numbers, by the forecasts of its sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.plan.order.forecast import (
+    SideForecast,
+    arranged_forecasts,
+    side_forecasts,
+    window_forecasts,
+)
+from watersmeet.plan.order.measured import MeasuredQuery, MeasuredSide
+from watersmeet.spec.model import Source
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A limit and what is kept at most by the rates that are known.
+
+    ``limit``: its name; ``most``: its value, rows or (``in_bytes``) a size; ``amount``: of all sides whose
+    rates are known; ``unknown``: the others, by their titles. ``reached``: the event time, in µs, that has
+    to pass until the limit is come to; None: it is not, or times are integers.
+    """
+
+    limit: str
+    most: int
+    in_bytes: bool
+    amount: float
+    unknown: tuple[str, ...]
+    reached: float | None
+
+    @property
+    def holds(self) -> bool | None:
+        """None: that cannot be said."""
+        if self.amount > self.most:
+            return False
+        return None if self.unknown else True
+
+
+def node_limits(
+    query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
+) -> list[tuple[NodePlan, list[Expected]]]:
+    """Of each node that keeps rows of streams the limits that are set for each, and what it is to keep."""
+    rows, nbytes = query.options.max_rows, query.options.max_bytes
+    return [
+        (
+            node,
+            [*_rows("max_rows", rows, sides), *_bytes("max_bytes", nbytes, sides)],
+        )
+        for node, sides in _forecasts(query, measured)
+    ]
+
+
+def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> list[Expected]:
+    """Of the limits of sources, and of those of the job. Rows that several sides keep in the same files are
+    counted once."""
+    by_files: dict[str, SideForecast] = {}
+    for query in plan.queries:
+        run = (measured or {}).get(query.name, MeasuredQuery()).sides
+        for node, sides in _forecasts(query.alone, run):
+            sharers = {side.name: side.sharers for side in query.nodes[node.number].sides}
+            for forecast in sides:
+                if forecast.side.name not in sharers:
+                    continue  # another query runs the join
+                files = (sharers[forecast.side.name] or (f"{query.name}/{forecast.side.name}",))[0]
+                before = by_files.get(files)
+                if before is None or (before.expected or 0.0) < (forecast.expected or 0.0):
+                    by_files[files] = forecast
+    every = list(by_files.values())
+    expected: list[Expected] = []
+    for source in _limited(plan):
+        of_source = [side for side in every if source.name in (b.source.name for _, b in side.side.sources)]
+        expected += _rows(f"'max_rows' of \"{source.name}\"", source.max_rows, of_source)
+        expected += _bytes(f"'max_bytes' of \"{source.name}\"", source.max_bytes, of_source)
+    options = plan.queries[0].options
+    expected += _rows("max_job_rows", options.max_job_rows, every)
+    return [*expected, *_bytes("max_job_bytes", options.max_job_bytes, every)]
+
+
+def _forecasts(
+    query: QueryPlan, measured: Mapping[str, MeasuredSide] | None
+) -> list[tuple[NodePlan, Sequence[SideForecast]]]:
+    """Of all nodes that keep rows of streams, each with its sides."""
+    return [
+        *side_forecasts(query, measured),
+        *arranged_forecasts(query, measured),
+        *((node, [forecast]) for node, forecast in window_forecasts(query, measured)),
+    ]
+
+
+def _limited(plan: JobPlan) -> list[Source]:
+    sources = {
+        branch.source.name: branch.source
+        for query in plan.queries
+        for node in query.nodes
+        for side in node.sides
+        for _, branch in side.sources
+    }
+    return [s for s in sources.values() if s.max_rows is not None or s.max_bytes is not None]
+
+
+def _rows(limit: str, most: int | None, sides: Iterable[SideForecast]) -> list[Expected]:
+    own = [side for side in sides if side.side.copy_of is None]
+    return [] if most is None else [_expected(limit, most, False, [(side, 1.0) for side in own])]
+
+
+def _bytes(limit: str, most: int | None, sides: Iterable[SideForecast]) -> list[Expected]:
+    if most is None:
+        return []
+    return [_expected(limit, most, True, [(side, float(side.row.bytes)) for side in sides])]
+
+
+def _expected(limit: str, most: int, in_bytes: bool, sides: Sequence[tuple[SideForecast, float]]) -> Expected:
+    """``sides``: each with what one of its rows counts."""
+    paces = [
+        (side.in_time, (side.rows_per_unit or 0.0) * weight, side.kept or 0)
+        for side, weight in sides
+        if side.expected is not None
+    ]
+    amount = sum(rate * kept for _, rate, kept in paces)
+    reached = None
+    if amount > most and all(in_time for in_time, _, _ in paces):
+        reached = _when([(rate, kept) for _, rate, kept in paces], most)
+    unknown = tuple(dict.fromkeys(side.side.title for side, _ in sides if side.expected is None))
+    return Expected(limit, most, in_bytes, amount, unknown, reached)
+
+
+def _when(growing: Sequence[tuple[float, int]], most: float) -> float:
+    """When so much is kept: each grows at its rate until rows of it begin to go, and is then as large as it
+    gets. Together they get larger than ``most``."""
+    full, passed = 0.0, 0.0
+    for kept in sorted({kept for _, kept in growing}):
+        rate = sum(own for own, until in growing if until >= kept)
+        if full + rate * (kept - passed) > most:
+            return passed + (most - full) / rate
+        full, passed = full + rate * (kept - passed), float(kept)
+    return passed
