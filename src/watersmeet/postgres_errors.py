@@ -30,7 +30,7 @@ _COMES_OR_GOES = re.compile(
     r"|pgbouncer is shutting down",
     re.IGNORECASE,
 )
-_IN_ROW = ("22", "23", "44", "P0", "21")
+IN_ROW = ("22", "23", "44", "P0", "21")
 """Classes of SQLSTATE: a value, a constraint, a view's check, a trigger, two rows of one key."""
 
 _CONNECTING = "Failed to connect: "
@@ -176,7 +176,23 @@ def _unnamed(text: str) -> str:
 
 def refuses_row(error: BaseException) -> bool:
     """Whether it is a row that the server did not take."""
-    return (getattr(error, "sqlstate", None) or "")[:2] in _IN_ROW
+    return (state_of(error) or "")[:2] in IN_ROW
+
+
+def state_of(error: BaseException) -> str | None:
+    """The SQLSTATE of the client's error; None: it has none."""
+    return getattr(error, "sqlstate", None) or None
+
+
+def constraint_of(error: BaseException) -> str:
+    """The name of the constraint that was violated; empty: it was none that the server names."""
+    details = dict(getattr(error, "details", ()))
+    return str(details.get(b"PG_DIAG_CONSTRAINT_NAME", b"").decode(errors="replace"))
+
+
+def is_told(error: BaseException) -> bool:
+    """Whether the server says itself which row it is."""
+    return b"PG_DIAG_MESSAGE_DETAIL" in dict(getattr(error, "details", ()))
 
 
 def advice(error: BaseException) -> str | None:

@@ -291,7 +291,7 @@ def _io():
 def test_staged_rows_that_are_gone_are_missed(postgres, table):
     sink = prepared(postgres, table, {"n": "BIGINT"})
     stage(sink, numbers(1, 2), 1)
-    (staging,) = sink._stages.values()
+    (staging,) = sink._stages.tables.values()
     postgres.run(f"DELETE FROM {staging.sql} WHERE c0 = 1")
     with pytest.raises(EngineError, match="of 2 staged rows 1 are in") as caught:
         sink.publish("q", 1, "a", ORIGIN)
@@ -345,7 +345,7 @@ def test_leftovers_of_this_target_alone_go(postgres, table):
     for used in (sink, other):
         stage(used, numbers(1), 1)
     assert len(postgres.staging() - of_others) == 2
-    (kept,) = [staging.table for staging in other._stages.values()]
+    (kept,) = [staging.table for staging in other._stages.tables.values()]
     sink.server.close()  # as a kill does
     again = prepared(postgres, table, {"n": "BIGINT"})
     assert postgres.staging() - of_others == {kept}
@@ -457,8 +457,8 @@ def test_a_tick_that_comes_while_another_job_asks_keeps_it_out(postgres, table):
 
 def test_staging_tables_without_rows_are_left_alone(postgres, table, monkeypatch):
     sink = prepared(postgres, table, {"n": "BIGINT"})
-    quietly, emptied = sink._quietly, []
-    monkeypatch.setattr(sink, "_quietly", lambda sql: emptied.append(sql) or quietly(sql))
+    quietly, emptied = sink._stages._quietly, []
+    monkeypatch.setattr(sink._stages, "_quietly", lambda sql: emptied.append(sql) or quietly(sql))
     for tick, rows in enumerate([(), (1,), (), ()], 1):
         put(sink, numbers(*rows), tick)
         put(sink, numbers(), tick, insert="r")

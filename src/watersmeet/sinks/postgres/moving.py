@@ -26,6 +26,7 @@ class Stage:
         names: of the columns in the target.
         types: of the staged values.
         key: of the target; then behind the others is a column that says that a key has no row any more.
+        unstaged: a second table, for rows that cannot be staged as they are.
     """
 
     schema: str
@@ -33,19 +34,32 @@ class Stage:
     names: tuple[str, ...]
     types: tuple[str, ...]
     key: tuple[str, ...] = ()
+    unstaged: str | None = None
 
     @property
     def sql(self) -> str:
         return f"{quoted(self.schema)}.{quoted(self.table)}"
 
+    @property
+    def unstaged_sql(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.unstaged or '')}"
+
+    @property
+    def tables(self) -> list[str]:
+        """Its tables, in SQL."""
+        return [self.sql] if self.unstaged is None else [self.sql, self.unstaged_sql]
+
     def make(self, cursor: Cursor, *, logged: bool) -> None:
         """Make it, if it is not there."""
         columns = ", ".join(f"{column_of(number)} {type_}" for number, type_ in enumerate(self.types))
         kind = "" if logged else "UNLOGGED "
-        cursor.execute(
-            f"CREATE {kind}TABLE IF NOT EXISTS {self.sql} ({columns}, {PART} bigint)"
-            " WITH (autovacuum_enabled = false)"
-        )
+        for table, told in zip(
+            self.tables, (columns, "record text, reason text, sqlstate text"), strict=False
+        ):
+            cursor.execute(
+                f"CREATE {kind}TABLE IF NOT EXISTS {table} ({told}, {PART} bigint)"
+                " WITH (autovacuum_enabled = false)"
+            )
 
     def _values(self, target: Target) -> list[str]:
         return [casted(column_of(n), target.types[name]) for n, name in enumerate(self.names)]
@@ -70,9 +84,23 @@ class Stage:
         key = ", ".join(map(quoted, self.key))
         return f"{sql} WHERE NOT s.{column_of(len(self.names))} ON CONFLICT ({key}) DO {action}"
 
+    def inserted(self, cursor: Cursor, target: Target, source: str) -> int:
+        """Do that; how many rows the target took."""
+        counted = f"WITH moved AS ({self.insertion(target, source)} RETURNING 1) SELECT count(*) FROM moved"
+        return int(rows_of(cursor, counted)[0][0])
+
     def source(self, pieces: Pieces) -> str:
         """The rows that count, as part of a statement."""
-        return f"(SELECT * FROM {self.sql} WHERE {_within(pieces)})"
+        return f"(SELECT * FROM {self.sql} WHERE {within(pieces)})"
+
+    def dropped(self, target: Target, sink: str) -> EngineError:
+        """What is said when the target takes fewer rows than there are, and refuses none."""
+        return EngineError(
+            f'the table {target.sql} took fewer rows than were put there (sink "{sink}"): a trigger or a'
+            " rule drops the others. Nothing of the tick was published",
+            code="sink-refused-row",
+            hint="leave such rows out of the query, or drop the trigger, and run again: the tick is repeated",
+        )
 
 
 def move(cursor: Cursor, stage: Stage, target: Target, pieces: Pieces, sink: str) -> None:
@@ -81,29 +109,28 @@ def move(cursor: Cursor, stage: Stage, target: Target, pieces: Pieces, sink: str
     Raises:
         EngineError: rows are gone, there are more than were staged, or the table drops some.
     """
-    sql = f"SELECT {PART}, count(*) FROM {stage.sql} WHERE {_within(pieces)} GROUP BY {PART}"
-    staged = dict(rows_of(cursor, sql))
-    if staged != dict(pieces):
-        wanted, there = sum(rows for _, rows in pieces), sum(staged.values())
-        raise EngineError(
-            f'of {wanted:,} staged rows {there:,} are in {stage.sql} (sink "{sink}"); nothing was published',
-            code="staged-rows-gone",
-            hint="a server that crashes empties unlogged tables. Run again: the tick is repeated. With"
-            " 'staging' = 'logged' staged rows outlive a crash",
-        )
+    check_staged(cursor, stage.sql, pieces, sink)
     source = stage.source(pieces)
     if stage.key:
         cursor.execute(stage.removal(target, source))
         cursor.execute(stage.insertion(target, source))
         return
-    inserted = f"WITH moved AS ({stage.insertion(target, source)} RETURNING 1) SELECT count(*) FROM moved"
-    ((moved,),) = rows_of(cursor, inserted)
-    if moved != sum(staged.values()):
+    moved = stage.inserted(cursor, target, source)
+    if moved != sum(rows for _, rows in pieces):
+        raise stage.dropped(target, sink)
+
+
+def check_staged(cursor: Cursor, table: str, pieces: Pieces, sink: str) -> None:
+    """Raises: EngineError, when not all rows are there that were staged."""
+    sql = f"SELECT {PART}, count(*) FROM {table} WHERE {within(pieces)} GROUP BY {PART}"
+    staged = dict(rows_of(cursor, sql))
+    if staged != dict(pieces):
+        wanted, there = sum(rows for _, rows in pieces), sum(staged.values())
         raise EngineError(
-            f'of {sum(staged.values()):,} rows the table {target.sql} took {moved:,} (sink "{sink}"): a'
-            " trigger or a rule drops the others. Nothing of the tick was published",
-            code="sink-refused-row",
-            hint="leave such rows out of the query, or drop the trigger, and run again: the tick is repeated",
+            f'of {wanted:,} staged rows {there:,} are in {table} (sink "{sink}"); nothing was published',
+            code="staged-rows-gone",
+            hint="a server that crashes empties unlogged tables. Run again: the tick is repeated. With"
+            " 'staging' = 'logged' staged rows outlive a crash",
         )
 
 
@@ -117,7 +144,7 @@ def refused_row(server: Server, stage: Stage, target: Target, pieces: Pieces) ->
 
     def part(first: int, rows: int) -> str:
         order = f"ORDER BY {PART}, ctid OFFSET {first} LIMIT {rows}"
-        return f"(SELECT * FROM {stage.sql} WHERE {_within(pieces)} {order})"
+        return f"(SELECT * FROM {stage.sql} WHERE {within(pieces)} {order})"
 
     def is_taken(first: int, rows: int) -> bool:
         def insert(cursor: Cursor) -> None:
@@ -144,5 +171,6 @@ def refused_row(server: Server, stage: Stage, target: Target, pieces: Pieces) ->
     return shown_row(pa.Table.from_arrays(texts, names=list(stage.names)), 0)
 
 
-def _within(pieces: Iterable[tuple[int, int]]) -> str:
+def within(pieces: Iterable[tuple[int, int]]) -> str:
+    """The condition that a row is of one of these pieces."""
     return f"{PART} = ANY('{{{','.join(str(int(number)) for number, _ in pieces)}}}'::bigint[])"

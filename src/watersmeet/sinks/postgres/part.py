@@ -7,23 +7,31 @@ only numbers that are reported count.
 
 from __future__ import annotations
 
+import datetime
+import json
+import math
 import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.postgres import Cursor, Server
-from watersmeet.postgres_errors import advice, is_away, refuses_row, words
+from watersmeet.postgres_errors import advice, is_away, refuses_row, state_of, words
 from watersmeet.sinks.base import StagedPart
 from watersmeet.sinks.postgres.types import staged_type_of
 
 PART = "part"
 """The column of a staging table that says of which piece a row is."""
 
+MOST_REFUSED = 10_000
+"""Of a tick, or of a task's rows. When so many are refused it is the table or the query that is wrong, and no
+single rows."""
+
+_UNSTAGED = pa.schema([("record", pa.string()), ("reason", pa.string()), ("sqlstate", pa.string())])
 _PIECE_ROWS, _PIECE_BYTES = 200_000, 32 << 20
 _LINE = re.compile(r"\bline (\d+)\b")
 _SHOWN = 300
@@ -44,8 +52,9 @@ class PostgresPart:
         schema, table: of the staging table.
         types: of its columns, but for `PART`.
         wait_s: for how long the server is waited for.
+        unstaged: the table for rows that cannot be staged; None: such a row stops the job.
 
-    What it tells: ``parts``, a list of [number, rows].
+    What it tells: ``parts``, a list of [number, rows], and in ``unstaged`` the same of that table.
     """
 
     url: str
@@ -55,6 +64,7 @@ class PostgresPart:
     table: str
     types: list[str]
     wait_s: float
+    unstaged: str | None = None
 
     SECRETS: ClassVar = ("url",)
 
@@ -66,12 +76,18 @@ class PostgresPart:
         self._check(schema)
         server = Server(self.url, self.sink, self.wait_s)
         try:
-            pieces = [self._copy(server, piece) for piece in _pieces(rows)]
+            staged: list[list[int]] = []
+            unstaged: list[pa.RecordBatch] = []
+            for piece in _pieces(rows):
+                staged += self._copied(server, piece, unstaged)
+            told: dict[str, Any] = {"parts": staged}
+            if unstaged:
+                told["unstaged"] = [self._copy(server, pa.Table.from_batches(unstaged), self.unstaged or "")]
         except BaseException:
             server.close()
             raise
         server.keep()
-        return {"parts": pieces}
+        return told
 
     def _check(self, schema: pa.Schema) -> None:
         """COPY takes bytes as they come: those of another type would become other values."""
@@ -84,25 +100,36 @@ class PostgresPart:
                 hint="please report this",
             )
 
-    def _copy(self, server: Server, rows: pa.Table) -> list[int]:
-        columns = [*map(_utc, rows.columns)]
-        names = [column_of(number) for number in range(len(columns))]
-
-        def copy(cursor: Cursor) -> list[int]:
-            number = secrets.randbits(62)
-            marks = pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows)
-            marked = pa.Table.from_arrays([*columns, marks], names=[*names, PART])
-            cursor.adbc_ingest(self.table, marked, mode="append", db_schema_name=self.schema)
-            return [number, rows.num_rows]
-
+    def _copied(self, server: Server, rows: pa.Table, unstaged: list[pa.RecordBatch]) -> list[list[int]]:
+        """Stage these rows in as many pieces as it takes; what cannot be staged comes to ``unstaged``."""
+        columns = [column_of(number) for number in range(rows.num_columns)]
         try:
-            return server.run(copy)
+            return [self._copy(server, rows.rename_columns(columns), self.table)]
         except EngineError:
             raise
         except Exception as error:
             if is_away(error):
                 raise
-            raise self._error(error, rows) from None
+            if self.unstaged is None or not refuses_row(error) or len(unstaged) >= MOST_REFUSED:
+                raise self._error(error, rows) from None
+            if rows.num_rows == 1:
+                unstaged.append(_unstaged(rows, self._said(error, rows)[0], state_of(error)))
+                return []
+        middle = rows.num_rows // 2
+        first = self._copied(server, rows.slice(0, middle), unstaged)
+        return first + self._copied(server, rows.slice(middle), unstaged)
+
+    def _copy(self, server: Server, rows: pa.Table, table: str) -> list[int]:
+        """Send rows to a table, in one transaction. The number they have there, and how many they are."""
+
+        def copy(cursor: Cursor) -> list[int]:
+            number = secrets.randbits(62)
+            marks = pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows)
+            marked = pa.Table.from_arrays([*map(_utc, rows.columns), marks], names=[*rows.column_names, PART])
+            cursor.adbc_ingest(table, marked, mode="append", db_schema_name=self.schema)
+            return [number, rows.num_rows]
+
+        return server.run(copy)
 
     def _error(self, error: Exception, rows: pa.Table) -> EngineError:
         said = words(error, self.url)
@@ -112,12 +139,7 @@ class PostgresPart:
                 code="sink-failed",
                 hint=advice(error) or "put right what the server says, and run again: the tick is repeated",
             )
-        line = _LINE.search(str(error))
-        number = int(line[1]) - 1 if line else 0
-        nul = _with_nul(rows)
-        if nul is not None:
-            number, name = nul
-            said = f'the text in "{name}" has a NUL character, which PostgreSQL cannot store'
+        said, number = self._said(error, rows)
         return EngineError(
             f'sink "{self.sink}" cannot take a row of "{self.insert}": {said}; the row:'
             f" {shown_row(rows, number)}",
@@ -125,6 +147,15 @@ class PostgresPart:
             hint="change what the query puts out, such as by replace(name, '\\u0000', ''); nothing of the"
             " tick is published, and it is repeated when the job is run again",
         )
+
+    def _said(self, error: Exception, rows: pa.Table) -> tuple[str, int]:
+        """What is said of a row that the server does not take, and which one it is."""
+        nul = _with_nul(rows)
+        if nul is not None:
+            number, name = nul
+            return f'the text in "{name}" has a NUL character, which PostgreSQL cannot store', number
+        line = _LINE.search(str(error))
+        return words(error, self.url), int(line[1]) - 1 if line else 0
 
 
 def _utc(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -176,7 +207,7 @@ def _undecoded(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     return column.cast(pa.large_list(plain) if pa.types.is_large_list(kind) else pa.list_(plain))
 
 
-def _value(column: pa.ChunkedArray, number: int) -> object:
+def value_of(column: pa.ChunkedArray, number: int) -> object:
     """One value; texts that are no UTF-8 as bytes."""
     one = column.slice(number, 1)
     try:
@@ -186,10 +217,38 @@ def _value(column: pa.ChunkedArray, number: int) -> object:
         return "?" if as_bytes is None else as_bytes[0].as_py()
 
 
+def _unstaged(rows: pa.Table, said: str, state: str | None) -> pa.RecordBatch:
+    """What is staged of a row that cannot be staged."""
+    values = {"record": as_json(rows, 0), "reason": said, "sqlstate": state}
+    return pa.RecordBatch.from_pylist([values], schema=_UNSTAGED)
+
+
+def as_json(rows: pa.Table, number: int) -> str:
+    """A row as a JSON object of ASCII letters alone: any database can store it."""
+    values = {
+        name: _jsonable(value_of(column, number), is_text=not pa.types.is_binary(column.type))
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    }
+    return json.dumps(values, default=str)
+
+
+def _jsonable(value: object, *, is_text: bool) -> object:
+    """As ``row_to_json`` has it; of a text that is no UTF-8 what can be read."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace") if is_text else f"\\x{value.hex()}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    if isinstance(value, list):
+        return [_jsonable(one, is_text=is_text) for one in value]
+    return value
+
+
 def shown_row(rows: pa.Table, number: int) -> str:
     """A row for a message, cut where it is long."""
     values = ", ".join(
-        f"{name}: {_shown_value(_value(column, number))}"
+        f"{name}: {_shown_value(value_of(column, number))}"
         for name, column in zip(rows.schema.names, rows.columns, strict=True)
     )
     return values if len(values) <= _SHOWN * 4 else f"{values[: _SHOWN * 4]}…"

@@ -30,7 +30,7 @@ from watersmeet.postgres import (
     quoted,
     rows_of,
 )
-from watersmeet.postgres_errors import advice, refuses_row, words
+from watersmeet.postgres_errors import advice, constraint_of, is_told, refuses_row, words
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,
@@ -47,8 +47,10 @@ from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
 from watersmeet.sinks.postgres.ledger import Ledger
 from watersmeet.sinks.postgres.lock import pooled, session_of, take_lock
-from watersmeet.sinks.postgres.moving import Pieces, Stage, move, refused_row
+from watersmeet.sinks.postgres.moving import move, refused_row
 from watersmeet.sinks.postgres.part import PostgresPart
+from watersmeet.sinks.postgres.refused import RefusedRows
+from watersmeet.sinks.postgres.staging import Staged, Stages, leftovers
 from watersmeet.sinks.postgres.target import (
     Target,
     check_unchanged,
@@ -59,14 +61,22 @@ from watersmeet.sinks.postgres.target import (
 from watersmeet.sinks.postgres.types import is_as_json, staged_type, staged_type_of
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.postgres import database_of, is_logged, sink_problems, table_of, url_of, wait_of
+from watersmeet.spec.options.postgres import (
+    database_of,
+    is_logged,
+    puts_aside,
+    sink_problems,
+    table_of,
+    url_of,
+    wait_of,
+)
 
 _FIRST_WAIT_S = 30
 """A server is waited for no longer before the first tick."""
 
 
 class PostgresSink:
-    """See the module. Options: ``url``, ``table``, ``user``, ``password``, ``staging``, ``wait``."""
+    """See the module. Options: `spec.options.postgres.OPTIONS`."""
 
     idempotent = True
     sets_aside = False
@@ -85,12 +95,18 @@ class PostgresSink:
         self._session = 0  # the server's number of it
         self._ledger: Ledger | None = None
         self._target: Target | None = None
+        self._aside: RefusedRows | None = None
         self.server = Server(self._url, spec.name, wait_of(spec.options), self._opened)
-        self._stages: dict[tuple[Any, ...], Stage] = {}
-        self._stages_made = 0
-        self._staged: dict[tuple[str, str, int], tuple[Stage, Pieces]] = {}
-        self._staging: dict[tuple[str, str, int], Stage] = {}
-        self._filled: set[Stage] = set()
+        self._stages = Stages(
+            self.server,
+            spec.name,
+            self._url,
+            self._run,
+            self._key,
+            logged=is_logged(spec.options),
+            aside=puts_aside(spec.options),
+        )
+        self._refused: dict[str, int] = {}  # insert -> rows put aside in this run
         self._last: dict[str, tuple[int, str]] = {}  # insert -> (tick, attempt) that was published
         self._had: dict[str, tuple[int, ...]] = {}  # insert -> the last ticks that the server confirmed
 
@@ -122,11 +138,15 @@ class PostgresSink:
     def _take(self, columns: Sequence[Column], owner: str | None, *, is_first: bool) -> None:
         """Find the table, make or check it, and hold it for this job; then what earlier runs left goes."""
         ledger = self._ledger = self._do(self._find, "be asked", _FIRST_WAIT_S)
+        if puts_aside(self._spec.options):
+            self._aside = RefusedRows(self._spec.name, ledger.schema, ledger.table)
         if is_first:
             self._lock(ledger)
 
         def take(cursor: Cursor) -> Target:
             target = made_or_checked(cursor, Target(ledger.schema, ledger.table, {}), columns, self._spec)
+            if self._aside is not None:
+                self._aside.make(cursor)
             if owner is not None:
                 ledger.make(cursor)
                 ledger.take(cursor, owner, self._run)
@@ -135,7 +155,8 @@ class PostgresSink:
         self._target = self._do(take, "be written", _FIRST_WAIT_S)
         if is_first:
             self._owner = owner
-            self._drop_leftovers(ledger)
+            left = self._do(lambda cursor: leftovers(cursor, ledger), "be asked")
+            self._stages.drop_leftovers(ledger, left)
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         ledger = self._there()
@@ -201,14 +222,12 @@ class PostgresSink:
         return self._part(insert, tick, attempt, schema.names, wanted)
 
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        pieces = [(int(number), int(rows)) for part in parts for number, rows in part["parts"]]
-        stage = self._staging[attempt, insert, tick]
-        self._staged[attempt, insert, tick] = stage, pieces
-        if pieces:
-            self._filled.add(stage)
+        self._stages.take((attempt, insert, tick), parts)
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        return sum(rows for _, rows in self._staged[attempt, insert, tick][1])
+        staged = self._stages.staged((attempt, insert, tick))
+        assert staged is not None
+        return staged.rows
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         def look(cursor: Cursor) -> bool:
@@ -227,57 +246,77 @@ class PostgresSink:
         def show(cursor: Cursor) -> bool:
             return self.show(cursor, insert, tick, attempt, identity)
 
-        try:
-            there = self.server.run(show)
-        except Exception as error:
-            raise self.refusal(error, insert, tick, attempt) from None
+        while True:
+            try:
+                there = self.server.run(show)
+                break
+            except Exception as error:
+                if not self.sorts_out(error, insert, tick, attempt):
+                    raise self.refusal(error, insert, tick, attempt) from None
         self.shown(insert, tick, attempt, there=there)
         return there
 
     def show(self, cursor: Cursor, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        """What `publish` does in its transaction. Whether the target has rows of the tick then."""
-        staged = self._staged.get((attempt, insert, tick))
+        """What `publish` does in its transaction. Whether the target has rows of the tick then, or has some
+        of them aside."""
+        staged = self._stages.staged((attempt, insert, tick))
         if staged is None and self._last.get(insert) != (tick, attempt):
             raise EngineError(
                 f'nothing was staged for tick {tick} of "{insert}" (sink "{self._spec.name}")',
                 code="staged-rows-gone",
                 hint="please report this; run again: the tick is repeated",
             )
-        stage, pieces = staged or (None, [])
         if self._is_there(cursor, insert, tick, identity):
             return True
-        if stage is None or not pieces:
+        if staged is None or not staged.rows:
             return False
         cursor.execute(DURABLE)
         assert self._target is not None
         check_unchanged(cursor, self._target, self._spec.name)
-        move(cursor, stage, self._target, pieces, self._spec.name)
-        self._there().add(cursor, insert, tick, identity, sum(count for _, count in pieces))
+        self._move(cursor, staged, insert, tick)
+        self._there().add(cursor, insert, tick, identity, staged.rows - staged.refused)
+        return True
+
+    def _move(self, cursor: Cursor, staged: Staged, insert: str, tick: int) -> None:
+        """Staged rows into the target, and those that it refuses aside, if they are to be."""
+        target, stage, pieces = self._target, staged.stage, staged.pieces
+        assert target is not None
+        staged.refused = 0
+        if self._aside is not None:
+            staged.refused = self._aside.take_unstaged(cursor, stage, staged.unstaged, insert, tick)
+        if self._aside is not None and staged.one_by_one:
+            staged.refused += self._aside.sort_out(cursor, stage, target, pieces, insert, tick)
+        elif pieces:
+            move(cursor, stage, target, pieces, self._spec.name)
+
+    def sorts_out(self, error: Exception, insert: str, tick: int, attempt: str) -> bool:
+        """Whether `show`, which raised this error, puts rows aside when it is called again."""
+        staged = self._stages.staged((attempt, insert, tick))
+        if self._aside is None or staged is None or staged.one_by_one or not refuses_row(error):
+            return False
+        staged.one_by_one = True
         return True
 
     def refusal(self, error: Exception, insert: str, tick: int, attempt: str) -> Exception:
         """What is said when `show` raised an error."""
-        stage, pieces = self._staged.get((attempt, insert, tick)) or (None, [])
-        return self._failed(error, "be written", insert, tick, stage, pieces)
+        staged = self._stages.staged((attempt, insert, tick))
+        return self._failed(error, "be written", insert, tick, staged)
 
     def shown(self, insert: str, tick: int, attempt: str, *, there: bool) -> None:
         """The transaction of `show`, which came to ``there``, is done."""
         self._last[insert] = (tick, attempt)
         if there:
             self._had[insert] = (*(had for had in self._had.get(insert, ())[-1:] if had < tick), tick)
-        if self._staged.pop((attempt, insert, tick), None) is not None:
-            self._staging.pop((attempt, insert, tick), None)
-            self._clear(self._filled)
+        staged = self._stages.done((attempt, insert, tick))
+        if staged is not None and staged.refused and self._aside is not None:
+            self._refused[insert] = self._refused.get(insert, 0) + staged.refused
+            LOG.warning(self._aside.told(insert, tick, staged.refused, self._refused[insert]))
 
     def discard(self, attempt: str) -> None:
-        self._staged = {key: value for key, value in self._staged.items() if key[0] != attempt}
-        self._staging = {key: value for key, value in self._staging.items() if key[0] != attempt}
-        self._clear(set(self._stages.values()))  # tasks of it may have staged rows and not said so
+        self._stages.discard(attempt)
 
     def close(self) -> None:
-        for stage in self._stages.values():
-            self._quietly(f"DROP TABLE IF EXISTS {stage.sql}")
-        self._stages.clear()
+        self._stages.drop()
         self.server.close()
         close_idle(self._url)
 
@@ -345,8 +384,7 @@ class PostgresSink:
     def _part(
         self, insert: str, tick: int, attempt: str, names: Sequence[str], types: Sequence[str]
     ) -> PostgresPart:
-        stage = self._stage(insert, names, types)
-        self._staging[attempt, insert, tick] = stage
+        stage = self._stages.table_for((attempt, insert, tick), self._there(), names, types, self._do)
         return PostgresPart(
             self._url,
             self._spec.name,
@@ -355,53 +393,8 @@ class PostgresSink:
             stage.table,
             list(types),
             wait_of(self._spec.options),
+            stage.unstaged,
         )
-
-    def _stage(self, insert: str, names: Sequence[str], types: Sequence[str]) -> Stage:
-        """Where rows of such columns are staged in this run."""
-        asked = (insert, tuple(names), tuple(types))
-        if asked not in self._stages:
-            ledger = self._there()
-            table = f"{ledger.staging}{self._run[:8]}_{self._stages_made}"
-            self._stages_made += 1
-            stage = Stage(ledger.schema, table, tuple(names), tuple(types), self._key)
-            logged = is_logged(self._spec.options)
-            self._do(lambda cursor: stage.make(cursor, logged=logged), "be written")
-            self._stages[asked] = stage
-        return self._stages[asked]
-
-    def _clear(self, stages: set[Stage]) -> None:
-        """Empty those of ``stages`` in which no rows wait; one that cannot be is not used any more."""
-        waiting = set(self._staging.values())
-        for asked, stage in list(self._stages.items()):
-            if stage in stages and stage not in waiting:
-                if not self._quietly(f"TRUNCATE {stage.sql}"):
-                    del self._stages[asked]
-                self._filled.discard(stage)
-
-    def _drop_leftovers(self, ledger: Ledger) -> None:
-        """Staging tables for this target that earlier runs left; the target is this run's."""
-        sql = """SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE n.nspname::text = $1 AND starts_with(c.relname::text, $2) AND c.relkind = 'r'"""
-        for (table,) in self._do(
-            lambda cursor: rows_of(cursor, sql, ledger.schema, ledger.staging), "be asked"
-        ):
-            self._quietly(f"DROP TABLE IF EXISTS {quoted(ledger.schema)}.{quoted(table)}")
-
-    def _quietly(self, sql: str) -> bool:
-        """Do what may wait for another time; whether it was done. A task that is still writing is not waited
-        for."""
-
-        def do(cursor: Cursor) -> None:
-            cursor.execute("SET LOCAL lock_timeout = '2s'")
-            cursor.execute(sql)
-
-        try:
-            self.server.run(do, 0)
-        except Exception as error:
-            LOG.debug('sink "%s": %s: %s', self._spec.name, sql, words(error, self._url))
-            return False
-        return True
 
     def _do(self, work: Any, what: str, wait_s: float | None = None) -> Any:
         try:
@@ -415,23 +408,21 @@ class PostgresSink:
         what: str,
         insert: str = "",
         tick: int = 0,
-        stage: Stage | None = None,
-        pieces: Pieces = (),
+        staged: Staged | None = None,
     ) -> Exception:
         """What is said of an error of the server's."""
         if not isinstance(error, client().Error):
             return error
         said = words(error, self._url)
-        if stage is None or not refuses_row(error):
+        if staged is None or not refuses_row(error):
             return EngineError(
                 f'the table of sink "{self._spec.name}" cannot {what}: {said}',
                 code="sink-failed",
                 hint=advice(error) or "put right what the server says, and run again",
             )
-        details = dict(getattr(error, "details", ()))
-        constraint = details.get(b"PG_DIAG_CONSTRAINT_NAME", b"").decode(errors="replace")
+        constraint = constraint_of(error)
         named = f" (constraint {quoted(constraint)})" if constraint else ""
-        row = None if b"PG_DIAG_MESSAGE_DETAIL" in details else self._row_in(stage, pieces)
+        row = None if is_told(error) else self._row_in(staged)
         return EngineError(
             f'{self._there().place} refuses a row of "{insert}", tick {tick} (sink "{self._spec.name}"):'
             f" {said}{named}{f'; the row: {row}' if row else ''}. Nothing of the tick was published",
@@ -439,13 +430,11 @@ class PostgresSink:
             hint="change the table or what the query puts out, and run again: the tick is repeated",
         )
 
-    def _row_in(self, stage: Stage, pieces: Pieces) -> str | None:
+    def _row_in(self, staged: Staged) -> str | None:
         """The row that was refused; None: it cannot be told."""
-        target = self._target
-        assert target is not None
-
+        assert self._target is not None
         try:
-            return refused_row(self.server, stage, target, pieces)
+            return refused_row(self.server, staged.stage, self._target, staged.pieces)
         except Exception as error:
             if not isinstance(error, (client().Error, EngineError)):
                 raise

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from watersmeet.errors import EngineError, SpecError, near_names
-from watersmeet.names import CHANGE_COLUMNS
+from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
 from watersmeet.postgres import Cursor, quoted, rows_of
 from watersmeet.sinks.postgres.types import takes, target_type
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.postgres import name_problem
+from watersmeet.spec.options.postgres import name_problem, puts_aside
 
 MOST_COLUMNS = 1598
 """Of a result: a table has 1,600, and rows are staged with two more."""
@@ -72,6 +72,13 @@ def result_problems(columns: Sequence[Column], spec: SinkSpec) -> Iterator[SpecE
                 code="column-type",
                 hint="cast it, such as to STRING",
             )
+    if puts_aside(spec.options) and SHOWN_DIFF in names:
+        yield SpecError(
+            f"{what}: 'on_refused' = 'aside' does not go with rows that are changes",
+            code="wrong-option",
+            hint="a row that is put aside would be taken back later: leave out 'on_refused', and the job"
+            " stops at such a row",
+        )
     if len(columns) > MOST_COLUMNS:
         yield SpecError(
             f"{what}: the result has {len(columns):,} columns, and a table {MOST_COLUMNS:,} at most",

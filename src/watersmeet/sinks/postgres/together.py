@@ -40,11 +40,16 @@ def publish_together(
             there.append(sink.show(cursor, insert, tick, attempt, identity))
         return there, then(cursor, [insert for (_, insert), has in zip(sinks, there, strict=True) if has])
 
-    try:
-        shown, result = sinks[0][0].server.run(work)
-    except Exception as error:
-        sink, insert = doing
-        raise sink.refusal(error, insert, tick, attempt) from None
+    while True:
+        try:
+            shown, result = sinks[0][0].server.run(work)
+            break
+        except Exception as error:
+            # What is looked at when a transaction ends may be any of them.
+            again = [sink.sorts_out(error, insert, tick, attempt) for sink, insert in sinks]
+            if not any(again):
+                sink, insert = doing
+                raise sink.refusal(error, insert, tick, attempt) from None
     for (sink, insert), has in zip(sinks, shown, strict=True):
         sink.shown(insert, tick, attempt, there=has)
     return result

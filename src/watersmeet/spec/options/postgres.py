@@ -1,4 +1,5 @@
-"""What a PostgreSQL sink may be told: the server, the table, how rows are staged, how long it waits."""
+"""What a PostgreSQL sink may be told: the server, the table, how rows are staged, how long it waits,
+what becomes of rows that the table refuses."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
 from watersmeet.spec.secrets import Secret, without_secrets
 
-OPTIONS = ("url", "table", "user", "password", "staging", "wait")
+OPTIONS = ("url", "table", "user", "password", "staging", "wait", "on_refused")
 STAGING = ("unlogged", "logged")
+ON_REFUSED = ("stop", "aside")
 WAIT_S = 600
 """How long a server that does not answer is waited for, unless it is said otherwise."""
 
@@ -74,6 +76,15 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
             yield _wrong(what, "table", given["table"], str(error))
     if given.get("staging", STAGING[0]).strip().lower() not in STAGING:
         yield _wrong(what, "staging", given["staging"], " or ".join(f"'{name}'" for name in STAGING))
+    if given.get("on_refused", ON_REFUSED[0]).strip().lower() not in ON_REFUSED:
+        yield _wrong(what, "on_refused", given["on_refused"], " or ".join(f"'{name}'" for name in ON_REFUSED))
+    elif puts_aside(given) and sink.primary_key:
+        yield SpecError(
+            f"{what}: 'on_refused' = 'aside' does not go with a PRIMARY KEY",
+            code="wrong-option",
+            hint="the row that a refused one was to replace would stay, and be wrong: leave out 'on_refused',"
+            " and the job stops at such a row",
+        )
     if _seconds(given.get("wait", "1 s")) is None:
         yield _wrong(what, "wait", given["wait"], "a time such as '10 min'")
 
@@ -182,6 +193,12 @@ def is_logged(options: Mapping[str, str]) -> bool:
     """Staged rows outlive a crash of the server."""
     given = {name.lower(): value for name, value in options.items()}
     return given.get("staging", STAGING[0]).strip().lower() == "logged"
+
+
+def puts_aside(options: Mapping[str, str]) -> bool:
+    """Rows that the table refuses are put aside, and the job goes on."""
+    given = {name.lower(): value for name, value in options.items()}
+    return given.get("on_refused", ON_REFUSED[0]).strip().lower() == "aside"
 
 
 def _seconds(written: str) -> int | None:

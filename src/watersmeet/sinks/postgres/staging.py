@@ -1,0 +1,154 @@
+"""The staging tables of a run, and what is staged in them for the ticks in hand.
+
+A table serves one INSERT and one list of columns, and stays for the run. It is emptied once no rows wait in
+it; tables that earlier runs left for the same target are dropped when a run begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from watersmeet.postgres import LOG, Cursor, Server, quoted, rows_of
+from watersmeet.postgres_errors import words
+from watersmeet.sinks.base import StagedPart
+from watersmeet.sinks.postgres.ledger import Ledger
+from watersmeet.sinks.postgres.moving import Pieces, Stage
+
+Attempt = tuple[str, str, int]
+"""Attempt, INSERT and tick."""
+
+
+@dataclass
+class Staged:
+    """Rows that wait to be published.
+
+    Args:
+        unstaged: rows that could not be staged as they are.
+        one_by_one: rows were refused; which ones is looked for.
+        refused: how many rows were put aside in the last transaction that was tried.
+    """
+
+    stage: Stage
+    pieces: Pieces
+    unstaged: Pieces
+    one_by_one: bool = False
+    refused: int = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for _, rows in [*self.pieces, *self.unstaged])
+
+
+class Stages:
+    """See the module.
+
+    Args:
+        sink, url: for messages.
+        run: of this run; in the names of its tables.
+        key: of the target.
+        logged: staged rows outlive a crash of the server.
+        aside: rows that cannot be staged are put aside.
+    """
+
+    def __init__(
+        self, server: Server, sink: str, url: str, run: str, key: Sequence[str], *, logged: bool, aside: bool
+    ) -> None:
+        self._server, self._sink, self._url = server, sink, url
+        self._run, self._key, self._logged, self._aside = run, tuple(key), logged, aside
+        self._made = 0
+        self.tables: dict[tuple[object, ...], Stage] = {}
+        self._of: dict[Attempt, Stage] = {}
+        self._staged: dict[Attempt, Staged] = {}
+        self._filled: set[Stage] = set()
+
+    def table_for(
+        self,
+        attempt: Attempt,
+        ledger: Ledger,
+        names: Sequence[str],
+        types: Sequence[str],
+        do: Callable[[Callable[[Cursor], None], str], None],
+    ) -> Stage:
+        """Where rows of such columns are staged. ``do``: a transaction, and what it is for."""
+        asked = (attempt[1], tuple(names), tuple(types))
+        if asked not in self.tables:
+            table = f"{ledger.staging}{self._run[:8]}_{self._made}"
+            self._made += 1
+            unstaged = f"{table}_u" if self._aside else None
+            stage = Stage(ledger.schema, table, tuple(names), tuple(types), self._key, unstaged)
+            do(lambda cursor: stage.make(cursor, logged=self._logged), "be written")
+            self.tables[asked] = stage
+        self._of[attempt] = self.tables[asked]
+        return self.tables[asked]
+
+    def take(self, attempt: Attempt, parts: Sequence[StagedPart]) -> None:
+        """What tasks have staged, and said."""
+        pieces, unstaged = (
+            [(int(number), int(rows)) for part in parts for number, rows in part.get(kind, ())]
+            for kind in ("parts", "unstaged")
+        )
+        stage = self._of[attempt]
+        self._staged[attempt] = Staged(stage, pieces, unstaged)
+        if pieces or unstaged:
+            self._filled.add(stage)
+
+    def staged(self, attempt: Attempt) -> Staged | None:
+        """None: nothing was, or it is out."""
+        return self._staged.get(attempt)
+
+    def done(self, attempt: Attempt) -> Staged | None:
+        """What was staged is out. None: it was before."""
+        staged = self._staged.pop(attempt, None)
+        if staged is not None:
+            self._of.pop(attempt, None)
+            self._clear(self._filled)
+        return staged
+
+    def discard(self, attempt: str) -> None:
+        """What an attempt staged does not count."""
+        self._staged = {key: value for key, value in self._staged.items() if key[0] != attempt}
+        self._of = {key: value for key, value in self._of.items() if key[0] != attempt}
+        self._clear(self.tables.values())  # tasks of it may have staged rows and not said so
+
+    def drop(self) -> None:
+        """The run is over."""
+        for stage in self.tables.values():
+            self._quietly(f"DROP TABLE IF EXISTS {', '.join(stage.tables)}")
+        self.tables.clear()
+
+    def drop_leftovers(self, ledger: Ledger, named: Iterable[str]) -> None:
+        """Tables for this target that earlier runs left; the target is this run's."""
+        for table in named:
+            self._quietly(f"DROP TABLE IF EXISTS {quoted(ledger.schema)}.{quoted(table)}")
+
+    def _clear(self, stages: Iterable[Stage]) -> None:
+        """Empty those of ``stages`` in which no rows wait; one that cannot be is not used any more."""
+        waiting, chosen = set(self._of.values()), set(stages)
+        for asked, stage in list(self.tables.items()):
+            if stage in chosen and stage not in waiting:
+                if not self._quietly(f"TRUNCATE {', '.join(stage.tables)}"):
+                    del self.tables[asked]
+                self._filled.discard(stage)
+
+    def _quietly(self, sql: str) -> bool:
+        """Do what may wait for another time; whether it was done. A task that is still writing is not waited
+        for."""
+
+        def do(cursor: Cursor) -> None:
+            cursor.execute("SET LOCAL lock_timeout = '2s'")
+            cursor.execute(sql)
+
+        try:
+            self._server.run(do, 0)
+        except Exception as error:
+            LOG.debug('sink "%s": %s: %s', self._sink, sql, words(error, self._url))
+            return False
+        return True
+
+
+def leftovers(cursor: Cursor, ledger: Ledger) -> list[str]:
+    """The names of staging tables for this target."""
+    sql = """SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname::text = $1 AND starts_with(c.relname::text, $2) AND c.relkind = 'r'"""
+    return [table for (table,) in rows_of(cursor, sql, ledger.schema, ledger.staging)]
