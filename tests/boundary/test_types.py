@@ -36,7 +36,7 @@ KEPT = {
     "engine/spark/sources/scan.py": "what Spark answers, for Spark's SQL",
     **{
         f"sinks/postgres/{module}.py": "types of PostgreSQL's"
-        for module in ("moving", "part", "sink", "target", "types")
+        for module in ("moving", "part", "sink", "staging", "target", "types")
     },
 }
 """Modules in which something that is called a type is a text, and why."""
