@@ -26,7 +26,7 @@ local = pytest.importorskip("watersmeet.engine.local", reason="the in-process en
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840"))
 MANY = CASES * 17 // 10
 CHUNKS = 20
-PARTITIONS = (1, 2, 3, 7, 10)
+PARTITIONS = (1, 2, 3, 2, 7, 1, 3, 10, 2)
 
 
 def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) -> list[str]:
