@@ -52,11 +52,12 @@ ALLOWED: dict[str, set[str]] = {
     "engine.nodes": BASE | TASK_CORE | {"spec", "engine.messages", "engine.tasks"},
     "engine.driver": BASE | CORE | {"spec", "engine.messages", "engine.tasks", "engine.nodes"},
     "engine.files": BASE | {"spec"},
+    "engine.records": BASE | {"spec", "kernel"},  # from bytes to columns, by a schema
     "engine.values": BASE | {"spec"},  # values of case files as Arrow, and back
     # the two places where it runs
     "engine.local": BASE | {"spec", "trace", "engine.replay", "engine.values", "engine.files"} | TICK | CORE,
     "engine.spark": BASE
-    | {"objects", "spec", "sinks", "engine.replay", "engine.values", "engine.files"}
+    | {"objects", "spec", "sinks", "engine.replay", "engine.values", "engine.files", "engine.records"}
     | TICK
     | CORE,
     # a case file is a job's text and its steps: the one part of an engine that knows `front`

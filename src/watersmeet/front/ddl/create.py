@@ -38,6 +38,7 @@ from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 from watersmeet.spec.model import Column, EventTime, Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.kafka import records_of
+from watersmeet.spec.options.records import inlined
 from watersmeet.types.parser import parse_type
 from watersmeet.types.sql_type import INTEGERS, TIMES
 
@@ -92,6 +93,10 @@ def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None =
         else:
             raise cursor.unexpected("TYPE, USING, OPTIONS or WITH")
     connector = _connector(connector, options, cursor, start)
+    if kind != "SINK":
+        options = inlined(
+            options, lambda message, hint: cursor.text.error(message, "bad-option", start, hint)
+        )
     asked = infers(options, lambda message, hint: cursor.text.error(message, "bad-option", start, hint))
     columns = tuple(listed.columns) if listed and listed.columns and not asked else None
     sink = Sink(name, connector, of_the_connector(options), columns)

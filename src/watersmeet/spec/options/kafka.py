@@ -26,6 +26,8 @@ from watersmeet.spec.options.kafka_delivery import (
     lacking,
 )
 from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
+from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
+from watersmeet.spec.options.records import record_problems
 from watersmeet.spec.options.values import Use, value_problems
 
 READER = (
@@ -74,7 +76,7 @@ _WAITS = ("fetchoffset.retryintervalms", "kafkaconsumer.polltimeoutms", "startin
 def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError]:
     """What is wrong with the options of a Kafka source. ``others``: names that any source may say."""
     what = f'Kafka source "{source.name}"'
-    names = [*SOURCE_NAMES, *READER, *others]
+    names = [*SOURCE_NAMES, *READER, *OF_SCHEMAS, *others]
     readers = {name.lower() for name in READER}
     columns = {column.name.lower() for column in source.columns}
     of_debezium = records_of(source.options) == DEBEZIUM
@@ -102,12 +104,13 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
             if value.strip().lower() not in METADATA:
                 hint = near_names(value, METADATA) or f"it can be {', '.join(METADATA)}"
                 yield _wrong(what, name, value, hint)
-        elif (prefix in _PARSERS and rest) or (name in OF_DEBEZIUM and of_debezium):
+        elif (prefix in _PARSERS and rest) or (name in OF_DEBEZIUM and of_debezium) or name in OF_SCHEMAS:
             continue
         else:
             yield from _of_client(what, name, CONSUMER, names)
     yield from _said_twice(what, source.options)
     yield from _key_problems(what, source)
+    yield from record_problems(what, source, records_of(source.options))
     if of_debezium:
         yield from debezium_problems(what, source)
     for parser in _PARSERS:

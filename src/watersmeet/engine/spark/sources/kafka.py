@@ -1,5 +1,5 @@
-"""Kafka topics as sources: value formats ``json``, ``csv``, ``raw``, ``debezium-json`` and ``upsert-json``,
-per-partition watermarks.
+"""Kafka topics as sources: value formats ``json``, ``csv``, ``raw``, ``debezium-json``, ``upsert-json`` and
+those with a schema beside them, per-partition watermarks.
 
 Options: ``bootstrap.servers``, ``topic`` (several with commas), ``format`` (json), ``startingOffsets``
 (earliest), ``maxOffsetsPerTrigger``; ``metadata.<column>`` = key | topic | partition | offset | timestamp
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.sources import debezium
+from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
@@ -33,10 +34,12 @@ from watersmeet.spec.options.kafka import (
     topics_in,
 )
 from watersmeet.spec.options.names import source_option_problems
+from watersmeet.spec.options.records import FORMATS as WITH_SCHEMA
+from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
 
 _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
 
-FORMATS = ("json", "csv", "raw", DEBEZIUM, UPSERT)
+FORMATS = ("json", "csv", "raw", DEBEZIUM, UPSERT, *WITH_SCHEMA)
 OFFSETS_PER_TICK = 500_000
 FETCH_WAIT_MS = "20"
 """How long a broker waits for rows that are not there: only those that are there are asked for. By Kafka's
@@ -97,7 +100,9 @@ def reader_options(source: Source) -> dict[str, str]:
     raise_all(source_option_problems(source))
     options = {"kafka.bootstrap.servers": servers_of(source), "kafka.isolation.level": "read_committed"}
     for name, value in source.options.items():
-        if name in SOURCE_OURS or name.startswith(("metadata.", "csv.", "json.", "debezium.")):
+        if name in (*SOURCE_OURS, *OF_SCHEMAS) or name.startswith(
+            ("metadata.", "csv.", "json.", "debezium.")
+        ):
             continue
         if name.lower() in _SPARKS:
             options[_SPARKS[name.lower()]] = value
@@ -146,6 +151,8 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
         by_name |= {c.name: F.expr(f"CAST(value AS {c.type})").alias(c.name) for c in values}
         columns = [by_name[column.name] for column in source.columns]
         return raw.select(*columns, *tail, F.lit(None).cast("string").alias(BROKEN))
+    if wanted in WITH_SCHEMA:
+        return decoded(raw, source, partition, by_name)
     prefix = f"{parser_of(wanted)}."
     parser = {k.removeprefix(prefix): v for k, v in source.options.items() if k.startswith(prefix)}
     if wanted == DEBEZIUM:

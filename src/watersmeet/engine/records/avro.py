@@ -1,0 +1,189 @@
+"""Avro's binary records as columns, all records of a batch at a time: one value of them all, then the next.
+
+A record is read only if its bytes end where its last value does. Source: the Avro specification, "Binary
+encoding".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.engine.records.cursor import Cursor, Ints, taken
+from watersmeet.engine.records.values import arrow_of, unscaled, uuids, whole
+from watersmeet.spec.records.reading import Reading
+
+BYTES_BEHIND = "there are bytes behind it: it has another schema"
+
+
+def decode_avro(cursor: Cursor, at: Ints, reading: Reading) -> pa.StructArray:
+    """The columns of the records ``at``; those that cannot be read are marked."""
+    columns = _read(cursor, at, reading)
+    assert columns is not None
+    left = cursor.at[at] != cursor.end[at]
+    cursor.fail(at[left], BYTES_BEHIND)
+    return columns
+
+
+def _read(cursor: Cursor, at: Ints, reading: Reading) -> pa.Array | None:
+    """None: it was passed over."""
+    to = reading.to
+    match reading.kind:
+        case "null":
+            return None if to is None else pa.nulls(len(at), arrow_of(to))
+        case "boolean":
+            flags = cursor.fixed(at, 1)[:, 0]
+            cursor.fail(at[flags > 1], "a boolean is neither 0 nor 1")
+            return None if to is None else pa.array(flags == 1)
+        case "int" | "long":
+            numbers = cursor.zigzag(at)
+            if reading.kind == "int":
+                wrong = (numbers < -(2**31)) | (numbers >= 2**31)
+                cursor.fail(at[wrong], "an int has more than 32 bits")
+                numbers = np.where(wrong, 0, numbers)
+            return None if to is None else whole(cursor, at, numbers, to, reading.logical)
+        case "float" | "double":
+            size, kind = (4, "<f4") if reading.kind == "float" else (8, "<f8")
+            raw = cursor.fixed(at, size)
+            if to is None:
+                return None
+            return pa.array(np.ascontiguousarray(raw).view(kind)[:, 0]).cast(arrow_of(to))
+        case "bytes" | "string":
+            sizes = cursor.zigzag(at)
+            return _bytes(cursor, at, sizes, reading)
+        case "fixed":
+            return _bytes(cursor, at, np.full(len(at), reading.size, np.int64), reading)
+        case "enum":
+            return _enum(cursor, at, reading)
+        case "record":
+            return _record(cursor, at, reading)
+        case "union":
+            return _union(cursor, at, reading)
+        case "array" | "map":
+            return _repeated(cursor, at, reading)
+    raise AssertionError(reading.kind)
+
+
+def _bytes(cursor: Cursor, at: Ints, sizes: Ints, reading: Reading) -> pa.Array | None:
+    start = cursor.skip(at, sizes)
+    if reading.to is None:
+        return None
+    if reading.logical == "decimal":
+        return unscaled(cursor, at, start, sizes, reading.digits, reading.scale, reading.to)
+    if reading.logical == "uuid":
+        good = cursor.is_good(at)
+        return uuids(cursor.data[np.where(good, start, 0)[:, None] + np.arange(16)])
+    return cursor.spans(at, start, sizes, arrow_of(reading.to))
+
+
+def _enum(cursor: Cursor, at: Ints, reading: Reading) -> pa.Array | None:
+    numbers = cursor.zigzag(at)
+    wrong = (numbers < 0) | (numbers >= len(reading.words))
+    cursor.fail(at[wrong], "an enum has no such symbol")
+    if reading.to is None:
+        return None
+    return pa.array(reading.words, pa.string()).take(pa.array(np.where(wrong, 0, numbers)))
+
+
+def _record(cursor: Cursor, at: Ints, reading: Reading) -> pa.Array | None:
+    columns = [_read(cursor, at, part) for part in reading.parts]
+    if reading.to is None:
+        return None
+    type_ = arrow_of(reading.to)
+    arrays = {place: column for place, column in zip(reading.places, columns, strict=True) if place >= 0}
+    for place, value in reading.defaults:
+        one = pa.array([value], _bare(type_[place].type)).cast(type_[place].type)
+        arrays[place] = one.take(pa.array(np.zeros(len(at), np.int64)))
+    return pa.StructArray.from_arrays([arrays[n] for n in range(len(type_))], fields=list(type_))
+
+
+def _bare(type_: pa.DataType) -> pa.DataType:
+    """Of which Arrow takes values as Python has them."""
+    return pa.timestamp("us") if pa.types.is_timestamp(type_) else type_
+
+
+def _union(cursor: Cursor, at: Ints, reading: Reading) -> pa.Array | None:
+    numbers = cursor.zigzag(at)
+    wrong = (numbers < 0) | (numbers >= len(reading.parts))
+    cursor.fail(at[wrong], "a union has no such branch")
+    numbers = np.where(wrong, 0, numbers)
+    pieces, rows = [], []
+    for number, part in enumerate(reading.parts):
+        of_branch = np.flatnonzero(numbers == number)
+        if len(of_branch):
+            pieces.append(_read(cursor, at[of_branch], part))
+            rows.append(of_branch)
+    if reading.to is None:
+        return None
+    if len(pieces) == 1:
+        return pieces[0]
+    order = np.argsort(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
+    return taken([piece for piece in pieces if piece is not None], order, arrow_of(reading.to))
+
+
+def _repeated(cursor: Cursor, at: Ints, reading: Reading) -> pa.Array | None:
+    """Arrays and maps: blocks of a number of items each, up to one of none."""
+    (part,) = reading.parts
+    is_map = reading.kind == "map"
+    left = np.zeros(len(at), np.int64)
+    live = np.arange(len(at))
+    owners: list[Ints] = []
+    keys: list[pa.Array] = []
+    values: list[pa.Array] = []
+    key = Reading("string", None if reading.to is None or reading.to.entry is None else reading.to.entry[0])
+    while len(live):
+        empty = live[left[live] == 0]
+        if len(empty):
+            left[empty] = _block(cursor, at[empty])
+        live = live[(left[live] > 0) & cursor.is_good(at[live])]
+        if not len(live):
+            break
+        name = _read(cursor, at[live], key) if is_map else None
+        value = _read(cursor, at[live], part)
+        left[live] -= 1
+        if reading.to is not None:
+            owners.append(live)
+            if name is not None:
+                keys.append(name)
+            if value is not None:
+                values.append(value)
+    if reading.to is None:
+        return None
+    owner = np.concatenate(owners) if owners else np.zeros(0, np.int64)
+    order = np.argsort(owner, kind="stable")
+    offsets = np.zeros(len(at) + 1, np.int64)
+    np.cumsum(np.bincount(owner, minlength=len(at)), out=offsets[1:])
+    type_ = arrow_of(reading.to)
+    if not is_map:
+        return list_of(offsets, taken(values, order, type_.value_type), type_)
+    named = taken(keys, order, type_.key_type)
+    fail_repeated(cursor, at, owner[order], named)
+    return map_of(offsets, named, taken(values, order, type_.item_type), type_)
+
+
+def _block(cursor: Cursor, at: Ints) -> Ints:
+    """How many items follow; a number below zero is told with their bytes."""
+    count = cursor.zigzag(at)
+    sized = count < 0
+    cursor.zigzag(at[sized])
+    count = np.abs(count)
+    wrong = (count > cursor.end[at] - cursor.at[at]) | (count < 0)  # an item has a byte at least
+    cursor.fail(at[wrong & cursor.is_good(at)], "a list is longer than its bytes")
+    return np.where(cursor.is_good(at), count, 0)
+
+
+def list_of(offsets: Ints, values: pa.Array, type_: pa.DataType) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, type=type_)
+
+
+def map_of(offsets: Ints, keys: pa.Array, values: pa.Array, type_: pa.DataType) -> pa.Array:
+    return pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, values, type=type_)
+
+
+def fail_repeated(cursor: Cursor, at: Ints, owner: Ints, keys: pa.Array) -> None:
+    """A map has a key once."""
+    codes = pc.dictionary_encode(keys).indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    pairs = owner * (len(keys) + 1) + codes
+    _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
+    cursor.fail(at[np.unique(owner[first[counts > 1]])], "a map has a key twice")

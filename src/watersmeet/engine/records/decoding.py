@@ -1,0 +1,79 @@
+"""A task's batches of Kafka's records → the declared columns, and what is wrong with those that are broken.
+
+A broken record is told as JSON: why it is broken, and its bytes in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.records.avro import decode_avro
+from watersmeet.engine.records.cursor import Cursor
+from watersmeet.names import ours
+from watersmeet.spec.records.reading import Reading
+
+VALUE = ours("value")
+NO_VALUE = "it has no value"
+
+
+class Decoder(Protocol):
+    """Of a format: what it does with all records of a batch."""
+
+    def __call__(self, cursor: Cursor) -> pa.StructArray:
+        """The columns; records that cannot be read are marked."""
+        ...
+
+
+@dataclass(frozen=True)
+class AvroDecoder:
+    """Of records of one schema that do not say which it is."""
+
+    reading: Reading
+
+    def __call__(self, cursor: Cursor) -> pa.StructArray:
+        return decode_avro(cursor, cursor.all(), self.reading)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """The function of a task.
+
+    Args:
+        names: the columns that come out, in order; those that the decoder does not give are in the batches.
+        broken: the name of the column that tells broken records; it comes last.
+    """
+
+    decoder: Decoder
+    names: tuple[str, ...]
+    broken: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield self.decoded(batch)
+
+    def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        values = batch.column(VALUE)
+        cursor = Cursor.of(values)
+        cursor.fail(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)), NO_VALUE)
+        rows = self.decoder(cursor)
+        given = {field.name: rows.field(n) for n, field in enumerate(rows.type)}
+        arrays = [given[name] if name in given else batch.column(name) for name in self.names]
+        return pa.RecordBatch.from_arrays([*arrays, told(cursor, values)], names=[*self.names, self.broken])
+
+
+def told(cursor: Cursor, values: pa.Array) -> pa.Array:
+    """Per record NULL, or what is wrong with it."""
+    texts: list[str | None] = [None] * len(values)
+    for row in np.flatnonzero(cursor.bad).tolist():
+        raw = values[row].as_py() or b""
+        words = {"why": cursor.reasons[cursor.bad[row]], "base64": base64.b64encode(raw).decode()}
+        texts[row] = json.dumps(words, ensure_ascii=False)
+    return pa.array(texts, pa.string())

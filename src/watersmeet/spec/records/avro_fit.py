@@ -1,0 +1,233 @@
+"""How records of an Avro schema become the declared columns, or why they do not.
+
+A column takes what its type holds exactly: a field of another type is a problem, not a value. Fields are
+found by name. One that the record's schema has not has the default of the reader's schema, if there is one;
+else that is a problem, too. Source for defaults and aliases: the Avro specification, "Schema Resolution".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from watersmeet.spec.model import Column
+from watersmeet.spec.records.avro import AvroField, AvroType
+from watersmeet.spec.records.reading import Reading
+from watersmeet.types.sql_type import STRING, Field, SqlType, struct
+
+_PLAIN: Mapping[str, tuple[str, ...]] = {
+    "boolean": ("BOOLEAN",),
+    "int": ("INT", "BIGINT", "DOUBLE"),
+    "long": ("BIGINT",),
+    "float": ("FLOAT", "DOUBLE"),
+    "double": ("DOUBLE",),
+    "string": ("STRING", "BINARY"),
+    "bytes": ("BINARY",),
+    "fixed": ("BINARY",),
+    "enum": ("STRING",),
+}
+_LOGICAL = {
+    "date": "DATE",
+    "timestamp-millis": "TIMESTAMP",
+    "timestamp-micros": "TIMESTAMP",
+    "timestamp-nanos": "TIMESTAMP",
+    "local-timestamp-millis": "TIMESTAMP_NTZ",
+    "local-timestamp-micros": "TIMESTAMP_NTZ",
+    "local-timestamp-nanos": "TIMESTAMP_NTZ",
+    "uuid": "STRING",
+}
+_DIGITS = {"int": 10, "long": 19}
+
+
+class Misfit(ValueError):
+    """Why records do not become the columns: one problem a line."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+def fit_avro(written: AvroType, columns: Sequence[Column], reader: AvroType | None = None) -> Reading:
+    """How records are read into ``columns``.
+
+    Args:
+        written: the schema that the records were written by.
+        reader: the schema that has the defaults of fields; None: there are none.
+
+    Raises:
+        Misfit: they cannot be.
+    """
+    if written.kind != "record":
+        raise Misfit([f"the schema is no record: it is {written}"])
+    problems: list[str] = []
+    target = struct([Field(column.name, column.type) for column in columns])
+    reading = _read(written, reader, target, "", problems)
+    if problems:
+        raise Misfit(problems)
+    return reading
+
+
+def _read(
+    written: AvroType, reader: AvroType | None, to: SqlType | None, path: str, problems: list[str]
+) -> Reading:
+    reading: Reading | None
+    if written.kind == "union":
+        reading = Reading(
+            "union", to, parts=tuple(_read(b, _same(reader, b), to, path, problems) for b in written.parts)
+        )
+    elif written.kind == "null":
+        reading = Reading("null", to)
+    elif written.kind == "record":
+        reading = _record(written, reader, to, path, problems)
+    elif written.kind in ("array", "map"):
+        reading = _repeated(written, reader, to, path, problems)
+    else:
+        reading = _leaf(written, to)
+    if reading is None:
+        what = f'column "{path}"' if "." not in path else f'"{path}"'
+        problems.append(f"{what} is declared {to}, and the schema has {written}")
+        return Reading(written.kind)
+    return reading
+
+
+def _same(reader: AvroType | None, written: AvroType) -> AvroType | None:
+    """What of the reader's schema a value of ``written`` is read by, as far as it tells defaults."""
+    if reader is None or reader.kind != "union":
+        return reader if reader is not None and reader.kind == written.kind else None
+    kinds = [item for item in reader.parts if item.kind == written.kind]
+    return next((item for item in kinds if item.name == written.name), kinds[0] if kinds else None)
+
+
+def _leaf(written: AvroType, to: SqlType | None) -> Reading | None:
+    """None: the type does not hold such values."""
+    kind, size = written.kind, written.size
+    if to is None:
+        return Reading(kind, size=size, words=written.symbols)
+    if written.logical == "decimal" and to.is_decimal:
+        fits = to.scale >= written.scale and to.whole_digits >= written.digits - written.scale
+        return Reading(kind, to, "decimal", size, written.digits, written.scale) if fits else None
+    if _LOGICAL.get(written.logical) == to.name and not (kind == "string" or written.logical == "decimal"):
+        return Reading(kind, to, written.logical, size)
+    if to.name in _PLAIN[kind]:
+        return Reading(kind, to, "", size, words=written.symbols)
+    if to.is_decimal and kind in _DIGITS and to.whole_digits >= _DIGITS[kind]:
+        return Reading(kind, to, "")
+    return None
+
+
+def _repeated(
+    written: AvroType, reader: AvroType | None, to: SqlType | None, path: str, problems: list[str]
+) -> Reading | None:
+    inner: SqlType | None = None
+    if to is not None:
+        if written.kind == "array":
+            inner = to.element
+        elif to.entry is not None and to.entry[0] == STRING:
+            inner = to.entry[1]
+        if inner is None:
+            return None
+    within = reader.parts[0] if reader is not None and reader.kind == written.kind else None
+    return Reading(written.kind, to, parts=(_read(written.parts[0], within, inner, f"{path}[]", problems),))
+
+
+def _record(
+    written: AvroType, reader: AvroType | None, to: SqlType | None, path: str, problems: list[str]
+) -> Reading | None:
+    if to is None:
+        return Reading(
+            "record", parts=tuple(_read(f.type, None, None, path, problems) for f in written.fields)
+        )
+    if not to.is_struct:
+        return None
+    of_reader = {f.name: f for f in reader.fields} if reader is not None and reader.kind == "record" else {}
+    place_of: dict[str, int] = {}
+    within: dict[str, AvroField | None] = {}
+    defaults: list[tuple[int, Any]] = []
+    for place, wanted in enumerate(to.fields):
+        told = of_reader.get(_found(wanted.name, of_reader) or "")
+        names = [f.name for f in written.fields if f.name not in place_of]
+        source = _found(wanted.name, names)
+        if source is None and told is not None:
+            source = next((alias for alias in (told.name, *told.aliases) if alias in names), None)
+        whole = f"{path}.{wanted.name}" if path else wanted.name
+        if source is not None:
+            place_of[source], within[source] = place, told
+        elif told is not None and told.has_default:
+            try:
+                defaults.append((place, default_of(told.type, told.default, wanted.type)))
+            except (ValueError, TypeError, ArithmeticError):
+                problems.append(f'the default of "{whole}" is no {wanted.type}')
+        else:
+            what = f'column "{whole}"' if "." not in whole else f'"{whole}"'
+            has = ", ".join(names) or "none"
+            problems.append(f"{what} is not in the schema, which has {has}")
+    parts, places = [], []
+    for item in written.fields:
+        place = place_of.get(item.name, -1)
+        inner = to.fields[place].type if place >= 0 else None
+        told = within.get(item.name)
+        whole = f"{path}.{item.name}" if path else item.name
+        parts.append(_read(item.type, None if told is None else told.type, inner, whole, problems))
+        places.append(place)
+    return Reading("record", to, parts=tuple(parts), places=tuple(places), defaults=tuple(defaults))
+
+
+def _found(name: str, names: Mapping[str, AvroField] | Sequence[str]) -> str | None:
+    """The name as it is written there; letters' cases do not count where only one differs by them."""
+    if name in names:
+        return name
+    alike = [item for item in names if item.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def default_of(declared: AvroType, value: Any, to: SqlType) -> Any:
+    """A default of a schema as Arrow takes values of ``to``. Raises: ValueError, TypeError: it is none."""
+    if declared.kind == "union":
+        declared = declared.parts[0]  # defaults are of the first branch
+    if declared.kind == "null":
+        if value is not None:
+            raise ValueError(value)
+        return None
+    if declared.kind == "record":
+        if not to.is_struct:
+            raise ValueError(value)
+        fields: dict[str, Any] = {}
+        for wanted in to.fields:
+            inner = next(f for f in [*declared.fields, None] if f is None or f.name == wanted.name)
+            if inner is None or (wanted.name not in value and not inner.has_default):
+                raise ValueError(value)
+            fields[wanted.name] = default_of(inner.type, value.get(wanted.name, inner.default), wanted.type)
+        return fields
+    if declared.kind == "array" and to.element is not None:
+        return [default_of(declared.parts[0], item, to.element) for item in value]
+    if declared.kind == "map" and to.entry is not None:
+        return [(key, default_of(declared.parts[0], item, to.entry[1])) for key, item in value.items()]
+    reading = _leaf(declared, to)
+    if reading is None:
+        raise ValueError(value)
+    return _plain_default(reading, value)
+
+
+def _plain_default(reading: Reading, value: Any) -> Any:
+    if reading.kind in ("bytes", "fixed"):
+        raw = value.encode("latin-1")
+        if reading.logical == "decimal":
+            whole = int.from_bytes(raw, "big", signed=True)
+            return Decimal((int(whole < 0), tuple(map(int, str(abs(whole)))), -reading.scale))
+        if reading.logical:
+            raise ValueError(value)
+        return raw
+    if reading.kind in ("int", "long"):
+        if type(value) is not int:
+            raise ValueError(value)
+        if reading.logical.endswith("millis"):
+            return value * 1000
+        return value // 1000 if reading.logical.endswith("nanos") else value
+    if reading.kind in ("float", "double"):
+        return float(value)
+    if reading.kind == "boolean" and isinstance(value, bool):
+        return value
+    if reading.kind == "boolean" or not isinstance(value, str):
+        raise ValueError(value)
+    return value.encode() if reading.to is not None and reading.to.name == "BINARY" else value

@@ -1,0 +1,149 @@
+"""Records with a schema beside them through a real Kafka: values, and schemas that change."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import io
+import json
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+
+import watersmeet
+from tests.engine.spark.running import until_caught_up
+from watersmeet.errors import WatersmeetError
+from watersmeet.sinks.memory import MemorySink
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+UTC = dt.UTC
+
+
+@pytest.fixture(autouse=True)
+def memory():
+    MemorySink.clear()
+    yield
+    MemorySink.clear()
+
+
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+BUYER = {
+    "type": "record",
+    "name": "Buyer",
+    "fields": [
+        {"name": "name", "type": "string"},
+        {"name": "tags", "type": {"type": "map", "values": "int"}},
+    ],
+}
+ORDER = {
+    "type": "record",
+    "name": "shop.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "price", "type": ["null", PRICE]},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["OPEN", "DONE"]}},
+        {"name": "buyer", "type": BUYER},
+    ],
+}
+
+
+def avro(schema: Any, **value: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def order(number: int, price: Any = None, schema: Any = ORDER, **more: Any) -> bytes:
+    at = dt.datetime(2024, 1, 1, tzinfo=UTC) + dt.timedelta(seconds=number, microseconds=1)
+    value = {
+        "id": number,
+        "at": at,
+        "price": price,
+        "state": "DONE",
+        "buyer": {"name": "Zoë", "tags": {"a": number}},
+    }
+    return avro(schema, **value | more)
+
+
+JOB = """
+SET broken_output = 'bad';
+CREATE TABLE o (id BIGINT, part INT, at TIMESTAMP, price DECIMAL(11,4), state STRING,
+    buyer STRUCT<name: STRING, tags: MAP<STRING, INT>>, k STRING, WATERMARK FOR at)
+  WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = '{topic}', 'format' = 'avro',
+    'avro.schema' = '{schema}', 'metadata.part' = 'partition', 'metadata.k' = 'key');
+CREATE TABLE out WITH ('connector' = 'memory'); CREATE TABLE bad WITH ('connector' = 'memory');
+INSERT INTO out SELECT id, part, at, price, state, buyer.name, buyer.tags['a'] AS tag, k FROM o;
+"""
+
+
+def broken() -> Counter[tuple[str, bytes]]:
+    told = [json.loads(row["record"]) for row in MemorySink.rows("bad")]
+    return Counter((each["why"], base64.b64decode(each["base64"])) for each in told)
+
+
+def test_avro_of_one_schema(spark, kafka_broker, tmp_path):
+    """Its producers go on to other schemas in the middle: what is read is right, the rest is counted."""
+    kafka_broker.create_topic("avro", partitions=2)
+    more = {**ORDER, "fields": [*ORDER["fields"], {"name": "note", "type": "string"}]}
+    fewer = {**ORDER, "fields": ORDER["fields"][:-1]}
+    other = {**ORDER, "fields": [{"name": "id", "type": "string"}, *ORDER["fields"][1:]]}
+    good = [order(1, Decimal("1.25")), order(2, None), order(3, Decimal("-0.01"))]
+    wrong = [
+        order(4, schema=more, note="n"),
+        order(5, schema=fewer),
+        order(6, schema=other, id="seven"),
+        b"",
+        b"no Avro",
+        order(7)[:-1],
+    ]
+    kafka_broker.produce("avro", [(0, "k", good[0]), (1, None, good[1]), *((0, None, raw) for raw in wrong)])
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER))
+    job = JOB.format(servers=kafka_broker.bootstrap_servers, topic="avro", schema=tmp_path / "order.avsc")
+    until_caught_up(spark, job, tmp_path / "state")
+    kafka_broker.produce("avro", [(1, None, None), (1, None, good[2])])
+    run = until_caught_up(spark, job, tmp_path / "state")
+    at = dt.datetime(2024, 1, 1)
+    assert Counter(tuple(row.values()) for row in MemorySink.rows("out")) == Counter(
+        (n, part, at + dt.timedelta(seconds=n, microseconds=1), price, "DONE", "Zoë", n, key)
+        for n, part, price, key in [
+            (1, 0, Decimal("1.2500"), "k"),
+            (2, 1, None, None),
+            (3, 1, Decimal("-0.0100"), None),
+        ]
+    )
+    assert run.total("broken", "out", "o") == len(wrong) + 1
+    assert {raw for _, raw in broken()} == {*wrong}
+    assert broken()["it has no value", b""] == 1
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ("id BIGINT", "id INT", ['column "id" is declared INT, and the schema has long']),
+        (
+            "state STRING",
+            "state DATE, more INT",
+            ['column "state" is declared DATE', 'column "more" is not in the schema, which has '],
+        ),
+        ("tags: MAP<STRING, INT>", "tags: MAP<STRING, STRING>", ['"buyer.tags[]" is declared STRING']),
+        (
+            "'format' = 'avro'",
+            "'format' = 'json'",
+            ['option "avro.schema" is for the format avro, and it is json'],
+        ),
+        ("'avro.schema' = '{schema}',", "", ['needs the option "avro.schema"']),
+        ("'{schema}'", "'none.avsc'", ['"none.avsc" cannot be read: No such file']),
+        ("'{schema}'", "'[]'", ["option 'avro.schema': a union holds types"]),
+    ],
+)
+def test_what_does_not_fit_is_refused(was, now, words):
+    text = JOB.replace(was, now).format(servers="localhost:1", topic="t", schema=json.dumps(ORDER))
+    with pytest.raises(WatersmeetError) as caught:
+        watersmeet.plan_job(watersmeet.parse_job(text))
+    for each in words:
+        assert each in str(caught.value)
