@@ -15,6 +15,7 @@ import pytest
 
 import watersmeet
 from tests.engine.spark.running import until_caught_up
+from tests.support.protobuf import classes, descriptors, file_of
 from watersmeet.errors import WatersmeetError
 from watersmeet.sinks.memory import MemorySink
 
@@ -145,5 +146,101 @@ def test_what_does_not_fit_is_refused(was, now, words):
     text = JOB.replace(was, now).format(servers="localhost:1", topic="t", schema=json.dumps(ORDER))
     with pytest.raises(WatersmeetError) as caught:
         watersmeet.plan_job(watersmeet.parse_job(text))
+    for each in words:
+        assert each in str(caught.value)
+
+
+SHOP = file_of(
+    {
+        "Order": [
+            ("id", 1, "uint64"),
+            ("at", 2, ".google.protobuf.Timestamp"),
+            ("note", 3, "string", "optional"),
+        ]
+    }
+)
+CHANGED = file_of(
+    {
+        "More": [("id", 1, "uint64"), ("at", 2, ".google.protobuf.Timestamp"), ("more", 9, "int32")],
+        "Fewer": [("at", 2, ".google.protobuf.Timestamp")],
+        "Other": [("id", 1, "string"), ("at", 2, ".google.protobuf.Timestamp")],
+    }
+)
+BOTH = """
+SET broken_output = 'bad';
+CREATE TABLE p (id DECIMAL(20,0), at TIMESTAMP, note STRING, WATERMARK FOR at)
+  WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'protobuf', 'format' = 'protobuf',
+    'protobuf.descriptor' = '{folder}/shop.desc', 'protobuf.message' = 't.Order');
+CREATE TABLE j (id BIGINT, at TIMESTAMP, note STRING, WATERMARK FOR at)
+  WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'json');
+CREATE TABLE out_p WITH ('connector' = 'memory'); CREATE TABLE out_j WITH ('connector' = 'memory');
+CREATE TABLE bad WITH ('connector' = 'memory');
+INSERT INTO out_p SELECT * FROM p;
+INSERT INTO out_j SELECT * FROM j;
+"""
+
+
+def test_protobuf_and_json_whose_schemas_change(spark, kafka_broker, tmp_path):
+    """A field more, a field less, and one of another type: right, as absent fields are, or counted."""
+    order, made = classes(SHOP)["Order"], classes(CHANGED)
+    day = dt.datetime(2024, 1, 1)
+    sent = [
+        order(id=2**64 - 1, at=day, note=""),
+        order(id=1, at=day),
+        made["More"](id=2, at=day, more=5),
+        made["Fewer"](at=day),
+        made["Other"](id="3", at=day),
+    ]
+    kafka_broker.create_topic("protobuf")
+    kafka_broker.produce("protobuf", [(0, None, message.SerializeToString()) for message in sent])
+    texts = [
+        '{"id": 1, "at": "2024-01-01T00:00:00Z", "note": "n"}',
+        '{"id": 2, "at": "2024-01-01T00:00:00Z", "more": 5}',
+        '{"at": "2024-01-01T00:00:00Z"}',
+        '{"id": "three", "at": "2024-01-01T00:00:00Z"}',
+    ]
+    kafka_broker.create_topic("json")
+    kafka_broker.produce("json", [(0, None, text) for text in texts])
+    (tmp_path / "shop.desc").write_bytes(descriptors(SHOP))
+    run = until_caught_up(
+        spark, BOTH.format(servers=kafka_broker.bootstrap_servers, folder=tmp_path), tmp_path / "state"
+    )
+    assert Counter(tuple(row.values()) for row in MemorySink.rows("out_p")) == Counter(
+        [
+            (Decimal(2**64 - 1), day, ""),
+            (Decimal(1), day, None),
+            (Decimal(2), day, None),
+            (Decimal(0), day, None),
+        ]
+    )
+    assert Counter(tuple(row.values()) for row in MemorySink.rows("out_j")) == Counter(
+        [(1, day, "n"), (2, day, None), (None, day, None)]
+    )
+    assert (run.total("broken", "out_p", "p"), run.total("broken", "out_j", "j")) == (1, 1)
+    assert {(row["stream"], row["record"]) for row in MemorySink.rows("bad")} == {
+        ("j", texts[3]),
+        ("p", json.dumps({
+            "why": '"id" is of another type',
+            "base64": base64.b64encode(sent[4].SerializeToString()).decode(),
+        })),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ("id DECIMAL(20,0)", "id BIGINT", ['column "id" is declared BIGINT, and the message has uint64']),
+        ("'t.Order'", "'t.Ordre'", ['there is no message "t.Ordre"; there are t.Order']),
+        (", 'protobuf.message' = 't.Order'", "", ['needs the option "protobuf.message"']),
+        ("shop.desc", "none.desc", ["cannot be read: No such file"]),
+        ("shop.desc", "no.desc", ["option 'protobuf.descriptor': it is no descriptor"]),
+    ],
+)
+def test_what_does_not_fit_a_message_is_refused(tmp_path, was, now, words):
+    (tmp_path / "shop.desc").write_bytes(descriptors(SHOP))
+    (tmp_path / "no.desc").write_bytes(b"nothing")
+    text = BOTH.replace(was, now).replace("\n    'protobuf.descriptor'", " 'protobuf.descriptor'")
+    with pytest.raises(WatersmeetError) as caught:
+        watersmeet.plan_job(watersmeet.parse_job(text.format(servers="localhost:1", folder=tmp_path)))
     for each in words:
         assert each in str(caught.value)

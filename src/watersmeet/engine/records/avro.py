@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.engine.records.cursor import Cursor, Ints, taken
+from watersmeet.engine.records.cursor import Cursor, Ints, list_of, map_of, taken
 from watersmeet.engine.records.values import arrow_of, unscaled, uuids, whole
 from watersmeet.spec.records.reading import Reading
 
@@ -171,14 +171,6 @@ def _block(cursor: Cursor, at: Ints) -> Ints:
     wrong = (count > cursor.end[at] - cursor.at[at]) | (count < 0)  # an item has a byte at least
     cursor.fail(at[wrong & cursor.is_good(at)], "a list is longer than its bytes")
     return np.where(cursor.is_good(at), count, 0)
-
-
-def list_of(offsets: Ints, values: pa.Array, type_: pa.DataType) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, type=type_)
-
-
-def map_of(offsets: Ints, keys: pa.Array, values: pa.Array, type_: pa.DataType) -> pa.Array:
-    return pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, values, type=type_)
 
 
 def fail_repeated(cursor: Cursor, at: Ints, owner: Ints, keys: pa.Array) -> None:

@@ -169,3 +169,11 @@ def taken(pieces: list[pa.Array], order: Ints, type_: pa.DataType) -> pa.Array:
     """The values of several arrays, one behind the other, in another order."""
     whole = joined(pieces) if pieces else pa.array([], type_)
     return whole.take(pa.array(order))
+
+
+def list_of(offsets: Ints, values: pa.Array, type_: pa.DataType) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, type=type_)
+
+
+def map_of(offsets: Ints, keys: pa.Array, values: pa.Array, type_: pa.DataType) -> pa.Array:
+    return pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, values, type=type_)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from watersmeet.engine.records.avro import decode_avro
 from watersmeet.engine.records.cursor import Cursor
+from watersmeet.engine.records.protobuf import decode_protobuf
 from watersmeet.names import ours
 from watersmeet.spec.records.reading import Reading
 
@@ -39,6 +40,16 @@ class AvroDecoder:
 
     def __call__(self, cursor: Cursor) -> pa.StructArray:
         return decode_avro(cursor, cursor.all(), self.reading)
+
+
+@dataclass(frozen=True)
+class ProtobufDecoder:
+    """Of messages that do not say which they are."""
+
+    reading: Reading
+
+    def __call__(self, cursor: Cursor) -> pa.StructArray:
+        return decode_protobuf(cursor, cursor.all(), self.reading)
 
 
 @dataclass(frozen=True)

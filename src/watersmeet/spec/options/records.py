@@ -6,20 +6,31 @@ job that goes on knows whether that is another one.
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from watersmeet.errors import SpecError, WatersmeetError
 from watersmeet.spec.model import Column, Source
-from watersmeet.spec.records.avro import AvroType, BadSchema, parse_avro
+from watersmeet.spec.records.avro import BadSchema, parse_avro
 from watersmeet.spec.records.avro_fit import Misfit, fit_avro
+from watersmeet.spec.records.protobuf import BadDescriptor, ProtoSchema, parse_descriptors
+from watersmeet.spec.records.protobuf_fit import fit_protobuf
 from watersmeet.spec.records.reading import Reading
 
-AVRO = "avro"
+AVRO, PROTOBUF = "avro", "protobuf"
 SCHEMA = "avro.schema"
-OPTIONS = (SCHEMA,)
-FORMATS = (AVRO,)
+DESCRIPTOR, MESSAGE = "protobuf.descriptor", "protobuf.message"
+OPTIONS = (SCHEMA, DESCRIPTOR, MESSAGE)
+FORMATS = (AVRO, PROTOBUF)
 """Formats of Kafka's records that are decoded by a schema."""
+
+_IN_BASE64 = "base64:"
+_HINTS = {
+    SCHEMA: 'name a file with a schema, or write the schema itself: \'{"type": "record", …}\'',
+    DESCRIPTOR: "name a file that `protoc --include_imports --descriptor_set_out=FILE` has written",
+}
 
 Problem = Callable[[str, str | None], WatersmeetError]
 
@@ -32,21 +43,16 @@ def inlined(options: Mapping[str, str], error: Problem) -> dict[str, str]:
     """
     given = dict(options)
     for name, value in options.items():
-        if name.lower() != SCHEMA or value.lstrip()[:1] in ("{", "[", '"'):
+        plain = name.lower()
+        if plain not in _HINTS or value.lstrip()[:1] in ("{", "[", '"') or value.startswith(_IN_BASE64):
             continue
         try:
-            given[name] = Path(value).expanduser().read_text(encoding="utf-8")
+            raw = Path(value).expanduser().read_bytes()
+            given[name] = raw.decode() if plain == SCHEMA else _IN_BASE64 + base64.b64encode(raw).decode()
         except (OSError, ValueError) as cause:
             why = getattr(cause, "strerror", None) or "it is no text"
-            raise error(
-                f"option '{name}': \"{value}\" cannot be read: {why}",
-                'name a file with a schema, or write the schema itself: \'{"type": "record", …}\'',
-            ) from None
+            raise error(f"option '{name}': \"{value}\" cannot be read: {why}", _HINTS[plain]) from None
     return given
-
-
-def has_schema(format_: str) -> bool:
-    return format_ in FORMATS
 
 
 def value_columns(source: Source) -> list[Column]:
@@ -62,23 +68,19 @@ def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecErr
         if name in OPTIONS and prefix != format_:
             message = f'{what}: option "{name}" is for the format {prefix}, and it is {format_}'
             yield SpecError(message, code="unknown-option", hint=f"'format' = '{prefix}', or leave it out")
-    if format_ != AVRO:
+    if format_ not in FORMATS:
         return
-    text = source.options.get(SCHEMA)
-    if text is None:
-        message = f'{what} needs the option "{SCHEMA}": records of Avro do not say what is in them'
-        yield SpecError(
-            message, code="missing-option", hint=f"'{SCHEMA}' = 'orders.avsc', or the schema itself"
-        )
+    missing = [name for name in _needed(format_) if name not in source.options]
+    for name in missing:
+        message = f'{what} needs the option "{name}": records do not say what is in them'
+        yield SpecError(message, code="missing-option", hint=_HINTS.get(name, f"'{name}' = 'shop.Order'"))
+    if missing:
         return
     try:
-        avro_reading(source)
-    except BadSchema as error:
-        yield SpecError(
-            f"{what}: option '{SCHEMA}': {error}",
-            code="wrong-option",
-            hint='a schema is JSON, such as \'{"type": "record", "name": "Order", "fields": […]}\'',
-        )
+        reading_of(source, format_)
+    except (BadSchema, BadDescriptor) as error:
+        name = SCHEMA if format_ == AVRO else DESCRIPTOR
+        yield SpecError(f"{what}: option '{name}': {error}", code="wrong-option", hint=_HINTS[name])
     except Misfit as error:
         yield from misfits(what, error.problems)
 
@@ -92,14 +94,30 @@ def misfits(what: str, problems: Sequence[str]) -> Iterator[SpecError]:
         )
 
 
-def avro_schema(source: Source) -> AvroType | None:
-    """The schema that is said. Raises: BadSchema."""
-    text = source.options.get(SCHEMA)
-    return None if text is None else parse_avro(text)
+def _needed(format_: str) -> tuple[str, ...]:
+    return (SCHEMA,) if format_ == AVRO else (DESCRIPTOR, MESSAGE)
 
 
-def avro_reading(source: Source) -> Reading:
-    """How records of the schema that is said are read. Raises: BadSchema, Misfit."""
-    schema = avro_schema(source)
-    assert schema is not None
-    return fit_avro(schema, value_columns(source), schema)
+def reading_of(source: Source, format_: str) -> Reading:
+    """How records of the schema that is said are read. Raises: BadSchema, BadDescriptor, Misfit."""
+    if format_ == PROTOBUF:
+        schema = proto_schema(source.options[DESCRIPTOR])
+        return fit_protobuf(schema, message_of(source), value_columns(source))
+    written = parse_avro(source.options[SCHEMA])
+    return fit_avro(written, value_columns(source), written)
+
+
+def message_of(source: Source) -> str:
+    """The full name of the message that records are."""
+    return source.options.get(MESSAGE, "").strip().removeprefix(".")
+
+
+def proto_schema(inlined_text: str) -> ProtoSchema:
+    """Of the option's value. Raises: BadDescriptor."""
+    if not inlined_text.startswith(_IN_BASE64):
+        raise BadDescriptor("it is no file that was read")
+    try:
+        data = base64.b64decode(inlined_text.removeprefix(_IN_BASE64), validate=True)
+    except binascii.Error:
+        raise BadDescriptor("it is not in base64") from None
+    return parse_descriptors(data)

@@ -145,9 +145,9 @@ def _record(
     within: dict[str, AvroField | None] = {}
     defaults: list[tuple[int, Any]] = []
     for place, wanted in enumerate(to.fields):
-        told = of_reader.get(_found(wanted.name, of_reader) or "")
+        told = of_reader.get(named_among(wanted.name, of_reader) or "")
         names = [f.name for f in written.fields if f.name not in place_of]
-        source = _found(wanted.name, names)
+        source = named_among(wanted.name, names)
         if source is None and told is not None:
             source = next((alias for alias in (told.name, *told.aliases) if alias in names), None)
         whole = f"{path}.{wanted.name}" if path else wanted.name
@@ -173,7 +173,7 @@ def _record(
     return Reading("record", to, parts=tuple(parts), places=tuple(places), defaults=tuple(defaults))
 
 
-def _found(name: str, names: Mapping[str, AvroField] | Sequence[str]) -> str | None:
+def named_among(name: str, names: Mapping[str, AvroField] | Sequence[str]) -> str | None:
     """The name as it is written there; letters' cases do not count where only one differs by them."""
     if name in names:
         return name

@@ -21,6 +21,9 @@ class Reading:
         parts: of a record its fields in their order; of a union its branches; what an array or a map holds.
         places: per field of a record, which field of ``to`` it is; -1: none.
         defaults: of fields of ``to`` that the record has not: (place, value).
+        name, number, presence, oneof: of a field of a Protobuf message; see `spec.records.protobuf`.
+        repeated: the type of all its values together, if there may be several and they are wanted.
+        numbers: of an enum of Protobuf: those of ``words``, in order.
     """
 
     kind: str
@@ -33,3 +36,9 @@ class Reading:
     parts: tuple[Reading, ...] = ()
     places: tuple[int, ...] = ()
     defaults: tuple[tuple[int, Any], ...] = ()
+    name: str = ""
+    number: int = 0
+    presence: str = ""
+    oneof: int = -1
+    repeated: SqlType | None = None
+    numbers: tuple[int, ...] = ()

@@ -8,13 +8,14 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from watersmeet.engine.records.decoding import VALUE, AvroDecoder, Decoder, Decoding
+from watersmeet.engine.records.decoding import VALUE, AvroDecoder, Decoder, Decoding, ProtobufDecoder
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.names import PARTITION
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.records import avro_reading
+from watersmeet.spec.options.kafka import records_of
+from watersmeet.spec.options.records import AVRO, reading_of
 
 
 def decoded(
@@ -34,4 +35,6 @@ def decoded(
 
 
 def decoder_of(source: Source) -> Decoder:
-    return AvroDecoder(avro_reading(source))
+    format_ = records_of(source.options)
+    reading = reading_of(source, format_)
+    return AvroDecoder(reading) if format_ == AVRO else ProtobufDecoder(reading)

@@ -1,0 +1,322 @@
+"""Protobuf's messages as columns, all records of a batch at a time: one field of them all, then the next.
+
+Of a field that comes several times the last value counts, and messages are merged; of a oneof the last one.
+Fields that the message has not are passed over, but a record without any that it has is none of its. A field
+with another encoding than its type's marks the record, where parsers pass over it. Source: Protobuf's
+documentation, "Encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.records.cursor import Cursor, Ints, Mask, list_of, map_of, padded, unzigzag
+from watersmeet.engine.records.values import NO_DAY, OUT_OF_RANGE, arrow_of, whole
+from watersmeet.kernel.batches import joined
+from watersmeet.spec.records.reading import Reading
+from watersmeet.types.sql_type import TIMESTAMP, Field, struct
+
+NONE_OF_ITS_FIELDS = "none of its fields is in the message"
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_WIRE = {
+    **dict.fromkeys(("int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool", "enum"), _VARINT),
+    **dict.fromkeys(("fixed64", "sfixed64", "double"), _FIXED64),
+    **dict.fromkeys(("fixed32", "sfixed32", "float"), _FIXED32),
+    **dict.fromkeys(("string", "bytes", "message"), _BYTES),
+}
+_RANGES = {
+    **dict.fromkeys(("int32", "sint32", "enum"), (-(2**31), 2**31 - 1)),
+    "uint32": (0, 2**32 - 1),
+    "bool": (0, 1),
+}
+_SECOND_US, _BILLION = 1_000_000, 1_000_000_000
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+
+
+@dataclass
+class _Seen:
+    """What came of one field: whose it is, numbers (or where bytes begin), how many bytes, in which round."""
+
+    owners: list[Ints] = field(default_factory=list)
+    values: list[Ints] = field(default_factory=list)
+    sizes: list[Ints] = field(default_factory=list)
+    rounds: list[Ints] = field(default_factory=list)
+
+    def add(self, owners: Ints, values: Ints, sizes: Ints, at_round: int) -> None:
+        self.owners.append(owners)
+        self.values.append(values)
+        self.sizes.append(sizes)
+        self.rounds.append(np.full(len(owners), at_round, np.int64))
+
+    def all(self) -> tuple[Ints, Ints, Ints, Ints]:
+        none: list[Ints] = [np.zeros(0, np.int64)]
+        parts = (self.owners, self.values, self.sizes, self.rounds)
+        owners, values, sizes, rounds = (np.concatenate(part or none) for part in parts)
+        return owners, values, sizes, rounds
+
+
+def decode_protobuf(cursor: Cursor, at: Ints, reading: Reading) -> pa.StructArray:
+    """The columns of the records ``at``; those that cannot be read are marked."""
+    has_bytes = cursor.at[at] < cursor.end[at]
+    seen, any_known = _fields(cursor, at, reading)
+    cursor.fail(at[has_bytes & ~any_known], NONE_OF_ITS_FIELDS)
+    return _message(cursor, at, reading, seen)
+
+
+def _fields(cursor: Cursor, at: Ints, reading: Reading) -> tuple[dict[int, _Seen], Mask]:
+    """What is in the messages, by the numbers of fields; and which have any that is known."""
+    parts = {part.number: part for part in reading.parts}
+    seen = {number: _Seen() for number in parts}
+    any_known = np.zeros(len(at), np.bool_)
+    live, at_round = np.arange(len(at)), 0
+    while True:
+        live = live[(cursor.at[at[live]] < cursor.end[at[live]]) & cursor.is_good(at[live])]
+        if not len(live):
+            return seen, any_known
+        at_round += 1
+        key = cursor.varint(at[live])
+        good = cursor.is_good(at[live])
+        key, live = key[good].astype(np.int64), live[good]
+        for tag in np.unique(key).tolist():
+            rows = live[key == tag]
+            number, wire = tag >> 3, tag & 7
+            part = parts.get(number)
+            if not 0 < number < 1 << 29 or wire not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
+                cursor.fail(at[rows], "it has a field of no encoding that is read")
+                continue
+            values, sizes = _value(cursor, at[rows], wire)
+            if part is None:
+                continue
+            any_known[rows] = True
+            wanted = _WIRE.get(part.kind)
+            if wire == wanted:
+                seen[number].add(rows, values, sizes, at_round)
+            elif part.repeated is not None and wire == _BYTES:
+                for owners, packed in _packed(cursor, at[rows], values, sizes, wanted):
+                    seen[number].add(rows[owners], packed, packed, at_round)
+            elif part.to is not None:
+                cursor.fail(at[rows], f'"{part.name}" is of another type')
+
+
+def _value(cursor: Cursor, at: Ints, wire: int) -> tuple[Ints, Ints]:
+    """The bits of a number; of bytes, where they begin, and how many they are."""
+    if wire == _VARINT:
+        numbers = cursor.varint(at).view(np.int64)
+        return numbers, numbers
+    if wire == _BYTES:
+        sizes = cursor.varint(at).view(np.int64)
+        return cursor.skip(at, sizes), sizes
+    raw = np.ascontiguousarray(cursor.fixed(at, 8 if wire == _FIXED64 else 4))
+    numbers = raw.view("<i8" if wire == _FIXED64 else "<u4")[:, 0].astype(np.int64)
+    return numbers, numbers
+
+
+def _packed(
+    cursor: Cursor, at: Ints, start: Ints, sizes: Ints, wire: int | None
+) -> Iterator[tuple[Ints, Ints]]:
+    """The numbers of lists without keys, one of every list after the other: whose, and which."""
+    good = cursor.is_good(at)
+    inner = cursor.within(start, np.where(good, start + sizes, start))
+    live = np.flatnonzero(good)
+    assert wire is not None
+    while True:
+        live = live[inner.at[live] < inner.end[live]]
+        if not len(live):
+            break
+        numbers, _ = _value(inner, live, wire)
+        kept = inner.is_good(live)
+        live = live[kept]
+        yield live, numbers[kept]
+    _fail_alike(cursor, at, inner)
+
+
+def _fail_alike(cursor: Cursor, at: Ints, inner: Cursor) -> None:
+    """What is wrong within is wrong with the record."""
+    for number in np.unique(inner.bad[inner.bad > 0]).tolist():
+        cursor.fail(np.unique(at[inner.bad == number]), inner.reasons[number])
+
+
+def _message(cursor: Cursor, at: Ints, reading: Reading, seen: dict[int, _Seen]) -> pa.StructArray:
+    assert reading.to is not None
+    type_ = arrow_of(reading.to)
+    last = _last_of_oneofs(len(at), reading, seen)
+    arrays: dict[int, pa.Array] = {}
+    for part, place in zip(reading.parts, reading.places, strict=True):
+        if part.presence == "required":
+            missing = np.ones(len(at), np.bool_)
+            missing[seen[part.number].all()[0]] = False
+            cursor.fail(at[missing], f'"{part.name}" is required, and is missing')
+        if place < 0:
+            continue
+        if part.repeated is not None:
+            arrays[place] = _several(cursor, at, part, seen[part.number])
+        else:
+            arrays[place] = _one(cursor, at, part, seen[part.number], last.get(part.oneof))
+    return pa.StructArray.from_arrays([arrays[n] for n in range(len(type_))], fields=list(type_))
+
+
+def _last_of_oneofs(count: int, reading: Reading, seen: dict[int, _Seen]) -> dict[int, Ints]:
+    """Per oneof, in which round its last member came."""
+    last: dict[int, Ints] = {}
+    for part in reading.parts:
+        if part.oneof >= 0:
+            owners, _, _, rounds = seen[part.number].all()
+            np.maximum.at(last.setdefault(part.oneof, np.zeros(count, np.int64)), owners, rounds)
+    return last
+
+
+def _one(cursor: Cursor, at: Ints, part: Reading, seen: _Seen, last: Ints | None) -> pa.Array:
+    """The values of a field that is not repeated."""
+    owners, values, sizes, rounds = seen.all()
+    of_row = np.full(len(at), -1, np.int64)
+    of_row[owners] = np.arange(len(owners))  # the last one counts
+    there = of_row >= 0
+    if last is not None:
+        there &= np.where(there, rounds[of_row], 0) == last if len(rounds) else False
+    if part.kind == "message":
+        if part.presence == "implicit":  # the value of a map's entry
+            absent = np.flatnonzero(~there)
+            none = np.zeros(len(absent), np.int64)
+            owners, values = np.append(owners, absent), np.append(values, none)
+            sizes, there = np.append(sizes, none), np.ones(len(at), np.bool_)
+        rows = np.flatnonzero(there)
+        inner = _merged(cursor, owners, values, sizes, rows)
+        array = _within(cursor, at[rows], inner, part)
+        of_row = np.full(len(at), -1, np.int64)
+        of_row[rows] = np.arange(len(rows))
+        return array.take(pa.array(of_row, mask=~there))
+    pick = np.flatnonzero(there)
+    chosen = of_row[pick]
+    array = _scalars(cursor, at[pick], values[chosen], sizes[chosen], part)
+    places = np.zeros(len(at), np.int64)
+    places[pick] = np.arange(len(pick))
+    if part.presence != "implicit":
+        return array.take(pa.array(places, mask=~there))
+    zero = np.zeros(1, np.int64)
+    empty = _scalars(cursor.within(zero, zero), zero, zero, zero, part)
+    places[~there] = len(array)
+    return joined([array, empty]).take(pa.array(places))
+
+
+def _several(cursor: Cursor, at: Ints, part: Reading, seen: _Seen) -> pa.Array:
+    """The values of a repeated field, or of a map."""
+    assert part.repeated is not None
+    owners, values, sizes, _ = seen.all()
+    order = np.argsort(owners, kind="stable")
+    owners, values, sizes = owners[order], values[order], sizes[order]
+    type_ = arrow_of(part.repeated)
+    if part.kind == "message":
+        array = _within(cursor, at[owners], cursor.within(values, values + np.maximum(sizes, 0)), part)
+    else:
+        array = _scalars(cursor, at[owners], values, sizes, part)
+    if part.logical == "map":
+        keys, kept = array.field(0), _last_keys(owners, array.field(0))
+        owners, keys, array = owners[kept], keys.take(pa.array(kept)), array.field(1).take(pa.array(kept))
+    offsets = np.zeros(len(at) + 1, np.int64)
+    np.cumsum(np.bincount(owners, minlength=len(at)), out=offsets[1:])
+    return map_of(offsets, keys, array, type_) if part.logical == "map" else list_of(offsets, array, type_)
+
+
+def _last_keys(owners: Ints, keys: pa.Array) -> Ints:
+    """Of entries with one key the last one counts."""
+    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    pairs = owners * (len(keys) + 1) + codes
+    _, from_behind = np.unique(pairs[::-1], return_index=True)
+    return np.sort(len(pairs) - 1 - from_behind)
+
+
+def _merged(cursor: Cursor, owners: Ints, start: Ints, sizes: Ints, rows: Ints) -> Cursor:
+    """The bytes of a message per row; those of several of one row behind each other, which merges them."""
+    mine = np.isin(owners, rows)
+    owners, start, sizes = owners[mine], start[mine], np.maximum(sizes[mine], 0)
+    sizes = np.where(start + sizes <= len(cursor.data), sizes, 0)
+    order = np.argsort(owners, kind="stable")
+    if len(owners) == len(rows):
+        return cursor.within(start[order], start[order] + sizes[order])
+    sizes_in_order = sizes[order]
+    ends = np.cumsum(sizes_in_order)
+    indexes = np.repeat(start[order] - (ends - sizes_in_order), sizes_in_order) + np.arange(ends[-1])
+    last = np.searchsorted(owners[order], rows, side="right") - 1
+    ends_of_rows = ends[last]
+    starts_of_rows = np.concatenate([[0], ends_of_rows[:-1]])
+    return Cursor(padded(cursor.data[indexes]), starts_of_rows, ends_of_rows)
+
+
+def _within(cursor: Cursor, at: Ints, inner: Cursor, part: Reading) -> pa.Array:
+    """Messages in messages; ``at``: whose they are."""
+    every = inner.all()
+    inner.fail(np.flatnonzero(~cursor.is_good(at)), "its record is broken")
+    if part.logical == "timestamp":
+        array = _timestamps(inner, every)
+    else:
+        seen, _ = _fields(inner, every, part)
+        whole_message = part if part.logical != "wrapper" else _as_struct(part)
+        array = _message(inner, every, whole_message, seen)
+        if part.logical == "wrapper":
+            array = array.field(0)
+    _fail_alike(cursor, at, inner)
+    return array
+
+
+def _as_struct(part: Reading) -> Reading:
+    assert part.to is not None
+    return Reading("message", struct([Field("value", part.to)]), parts=part.parts, places=(0,))
+
+
+_SECONDS = Reading("int64", name="seconds", number=1, presence="implicit")
+_NANOS = Reading("int32", name="nanos", number=2, presence="implicit")
+
+
+def _timestamps(inner: Cursor, every: Ints) -> pa.Array:
+    seen, _ = _fields(inner, every, Reading("message", TIMESTAMP, parts=(_SECONDS, _NANOS)))
+    numbers = np.zeros((2, len(every)), np.int64)
+    for number in (1, 2):
+        owners, values, _, _ = seen[number].all()
+        numbers[number - 1][owners] = values
+    seconds, nanos = numbers
+    wrong = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos >= _BILLION)
+    inner.fail(every[wrong], NO_DAY)
+    micros = np.where(wrong, 0, seconds) * _SECOND_US + np.where(wrong, 0, nanos) // 1000
+    return pa.array(micros).cast(arrow_of(TIMESTAMP))
+
+
+def _scalars(cursor: Cursor, at: Ints, values: Ints, sizes: Ints, part: Reading) -> pa.Array:
+    """Of the bits of numbers, or where bytes are."""
+    to, kind = part.to, part.kind
+    assert to is not None
+    if kind in ("string", "bytes"):
+        return cursor.spans(at, values, sizes, arrow_of(to))
+    if kind == "double":
+        return pa.array(values.view(np.float64))
+    if kind == "float":
+        return pa.array(values.astype(np.uint32).view(np.float32)).cast(arrow_of(to))
+    if kind.startswith("sint"):
+        values = unzigzag(values.view(np.uint64))
+    elif kind == "sfixed32":
+        values = values.astype(np.uint32).view(np.int32).astype(np.int64)
+    if kind in _RANGES:
+        least, most = _RANGES[kind]
+        wrong = (values < least) | (values > most)
+        cursor.fail(at[wrong], OUT_OF_RANGE)
+        values = np.where(wrong, 0, values)
+    if kind == "bool":
+        return pa.array(values == 1)
+    if kind == "enum" and to.name == "STRING":
+        return _words(cursor, at, values, part)
+    if kind in ("uint64", "fixed64"):
+        unsigned = pa.array(values.view(np.uint64))
+        return unsigned.cast(pa.decimal128(20, 0)).cast(arrow_of(to))
+    return whole(cursor, at, values, to, "")
+
+
+def _words(cursor: Cursor, at: Ints, values: Ints, part: Reading) -> pa.Array:
+    numbers = np.array(part.numbers, np.int64)
+    places = np.minimum(np.searchsorted(numbers, values), max(len(numbers) - 1, 0))
+    wrong = numbers[places] != values if len(numbers) else np.ones(len(values), np.bool_)
+    cursor.fail(at[wrong], f'the enum of "{part.name}" has no such number')
+    return pa.array(part.words or ("",), pa.string()).take(pa.array(places))

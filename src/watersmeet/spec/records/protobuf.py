@@ -1,0 +1,218 @@
+"""Protobuf's messages as values, of what ``protoc --include_imports --descriptor_set_out`` writes.
+
+Such a file is a message itself (FileDescriptorSet). Source: ``google/protobuf/descriptor.proto``; "Encoding"
+of Protobuf's documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+KINDS = {
+    1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool",
+    9: "string", 10: "group", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32",
+    16: "sfixed64", 17: "sint32", 18: "sint64",
+}  # fmt: skip
+"""By the numbers of FieldDescriptorProto.Type."""
+
+TIMESTAMP = "google.protobuf.Timestamp"
+WRAPPERS = {
+    "google.protobuf.DoubleValue": "double",
+    "google.protobuf.FloatValue": "float",
+    "google.protobuf.Int64Value": "int64",
+    "google.protobuf.UInt64Value": "uint64",
+    "google.protobuf.Int32Value": "int32",
+    "google.protobuf.UInt32Value": "uint32",
+    "google.protobuf.BoolValue": "bool",
+    "google.protobuf.StringValue": "string",
+    "google.protobuf.BytesValue": "bytes",
+}
+"""Messages that hold one value, so that it can be absent."""
+
+_REQUIRED, _REPEATED = 2, 3
+
+
+class BadDescriptor(ValueError):
+    """The bytes are no descriptor, or one that is not read here."""
+
+
+@dataclass(frozen=True)
+class ProtoField:
+    """
+    Attributes:
+        presence: ``explicit``: it can be absent; ``implicit``: absent is zero or empty; or ``required``.
+        oneof: which of its message it is of; -1: none.
+        type: of a message or an enum its full name.
+    """
+
+    name: str
+    number: int
+    kind: str
+    repeated: bool = False
+    presence: str = "implicit"
+    oneof: int = -1
+    type: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.kind} {self.type}" if self.type else self.kind
+        return f"repeated {what}" if self.repeated else what
+
+
+@dataclass(frozen=True)
+class ProtoMessage:
+    name: str
+    fields: tuple[ProtoField, ...]
+    is_entry: bool = False
+    """Of a map."""
+
+
+@dataclass
+class ProtoSchema:
+    """Messages, and enums as (number, name), by full names."""
+
+    messages: dict[str, ProtoMessage] = field(default_factory=dict)
+    enums: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+
+
+Parts = dict[int, list[int | bytes]]
+
+
+def well_known() -> ProtoSchema:
+    """The messages that have a meaning of their own."""
+    schema = ProtoSchema()
+    for name, kind in WRAPPERS.items():
+        schema.messages[name] = ProtoMessage(name, (ProtoField("value", 1, kind),))
+    seconds, nanos = ProtoField("seconds", 1, "int64"), ProtoField("nanos", 2, "int32")
+    for name in (TIMESTAMP, "google.protobuf.Duration"):
+        schema.messages[name] = ProtoMessage(name, (seconds, nanos))
+    return schema
+
+
+def parse_descriptors(data: bytes) -> ProtoSchema:
+    """All that is declared in a FileDescriptorSet. Raises: BadDescriptor."""
+    return parse_files(_several(_fields(data), 1))
+
+
+def parse_files(files: Iterable[bytes]) -> ProtoSchema:
+    """All that is declared in these FileDescriptorProtos. Raises: BadDescriptor."""
+    schema = well_known()
+    count = 0
+    for file in files:
+        _file(file, schema)
+        count += 1
+    if not count:
+        raise BadDescriptor("it has no files")
+    return schema
+
+
+def _file(data: bytes, schema: ProtoSchema) -> None:
+    parts = _fields(data)
+    syntax = _text(parts, 12) or "proto2"
+    if syntax not in ("proto2", "proto3"):
+        raise BadDescriptor(f"{_text(parts, 1)} has {syntax}: proto2 and proto3 are read")
+    package = _text(parts, 2)
+    for message in _several(parts, 4):
+        _message(message, package, syntax == "proto3", schema)
+    for enum in _several(parts, 5):
+        _enum(enum, package, schema)
+
+
+def _message(data: bytes, space: str, is_proto3: bool, schema: ProtoSchema) -> None:
+    parts = _fields(data)
+    name = ".".join(filter(None, (space, _text(parts, 1))))
+    for inner in _several(parts, 3):
+        _message(inner, name, is_proto3, schema)
+    for enum in _several(parts, 4):
+        _enum(enum, name, schema)
+    options = _fields(b"".join(_several(parts, 7)))
+    fields = [_field(item, is_proto3) for item in _several(parts, 2)]
+    is_entry = bool(_number(options, 7))
+    if is_entry:
+        fields = [replace(item, presence="implicit") for item in fields]
+    schema.messages[name] = ProtoMessage(name, tuple(fields), is_entry)
+
+
+def _field(data: bytes, is_proto3: bool) -> ProtoField:
+    parts = _fields(data)
+    label, kind = _number(parts, 4), KINDS.get(_number(parts, 5))
+    if kind is None:
+        raise BadDescriptor(f'field "{_text(parts, 1)}" has no type')
+    oneof = _number(parts, 9) if 9 in parts else -1
+    explicit = not is_proto3 or oneof >= 0 or bool(_number(parts, 17)) or kind in ("message", "group")
+    presence = "required" if label == _REQUIRED else "explicit" if explicit else "implicit"
+    return ProtoField(
+        _text(parts, 1),
+        _number(parts, 3),
+        kind,
+        label == _REPEATED,
+        presence,
+        oneof,
+        _text(parts, 6).removeprefix("."),
+    )
+
+
+def _enum(data: bytes, space: str, schema: ProtoSchema) -> None:
+    parts = _fields(data)
+    values = []
+    for value in _several(parts, 2):
+        inner = _fields(value)
+        number = _number(inner, 2)
+        values.append((number - (1 << 64) if number >> 63 else number, _text(inner, 1)))
+    schema.enums[".".join(filter(None, (space, _text(parts, 1))))] = tuple(values)
+
+
+def _fields(data: bytes) -> Parts:
+    """A message's values by their numbers, in order."""
+    parts: Parts = {}
+    for number, value in _values(data):
+        parts.setdefault(number, []).append(value)
+    return parts
+
+
+def _values(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        wire = key & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield key >> 3, value
+            continue
+        if wire not in (1, 2, 5):
+            raise BadDescriptor("it is no descriptor")
+        size, at = _varint(data, at) if wire == 2 else (8 if wire == 1 else 4, at)
+        if at + size > len(data):
+            raise BadDescriptor("it is no descriptor, or ends early")
+        yield key >> 3, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise BadDescriptor("it is no descriptor, or ends early")
+
+
+def _several(parts: Parts, number: int) -> list[bytes]:
+    return [value for value in parts.get(number, []) if isinstance(value, bytes)]
+
+
+def _text(parts: Parts, number: int) -> str:
+    texts = _several(parts, number)
+    try:
+        return texts[-1].decode() if texts else ""
+    except UnicodeDecodeError:
+        raise BadDescriptor("it is no descriptor") from None
+
+
+def _number(parts: Parts, number: int) -> int:
+    numbers = [value for value in parts.get(number, []) if isinstance(value, int)]
+    return numbers[-1] if numbers else 0

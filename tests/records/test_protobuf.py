@@ -1,0 +1,322 @@
+"""Protobuf's records as columns, against Google's own library: random values and bytes, edges, refusals."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import random
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.support.columns import column
+from tests.support.protobuf import classes, descriptors, file_of
+from watersmeet.engine.records.cursor import Cursor
+from watersmeet.engine.records.protobuf import decode_protobuf
+from watersmeet.spec.records.avro_fit import Misfit
+from watersmeet.spec.records.protobuf import BadDescriptor, parse_descriptors
+from watersmeet.spec.records.protobuf_fit import fit_protobuf
+
+ROWS = 80
+SCALARS = {
+    "double": "DOUBLE", "float": "DOUBLE", "int32": "INT", "sint32": "BIGINT", "sfixed32": "INT",
+    "uint32": "BIGINT", "fixed32": "DECIMAL(10,0)", "int64": "BIGINT", "sint64": "BIGINT",
+    "sfixed64": "DECIMAL(19,0)", "uint64": "DECIMAL(20,0)", "fixed64": "DECIMAL(38,10)", "bool": "BOOLEAN",
+    "string": "STRING", "bytes": "BINARY", ".t.Enum": "STRING",
+}  # fmt: skip
+INNER = "STRUCT<a: INT, b: ARRAY<STRING>, deep: STRUCT<a: INT>>"
+
+
+def messages(syntax: str) -> dict[str, list[Any]]:
+    fields: list[tuple[Any, ...]] = []
+    types: dict[str, str] = {}
+    number = 0
+    for kind, type_ in SCALARS.items():
+        short = kind.removeprefix(".t.").lower()
+        for flags in ((), ("optional",), ("repeated",), ("repeated", "unpacked")):
+            number += 1
+            if number == 30:
+                number += 19_970  # keys of three bytes
+            name = f"f{number}_{short}"
+            if "unpacked" in flags and kind in ("string", "bytes"):
+                continue
+            fields.append((name, number, kind, *flags))
+            types[name] = f"ARRAY<{type_}>" if "repeated" in flags else type_
+    for name, kind, type_, *flags in [
+        ("m1", ".t.Inner", INNER),
+        ("m2", ".t.Inner", f"ARRAY<{INNER}>", "repeated"),
+        ("m3", "map:string:int64", "MAP<STRING, BIGINT>"),
+        ("m4", "map:int32:.t.Inner", f"MAP<INT, {INNER}>"),
+        ("t1", ".google.protobuf.Timestamp", "TIMESTAMP"),
+        ("t2", ".google.protobuf.Timestamp", "ARRAY<TIMESTAMP>", "repeated"),
+        ("w1", ".google.protobuf.Int64Value", "BIGINT"),
+        ("w2", ".google.protobuf.StringValue", "STRING"),
+        ("d1", ".google.protobuf.Duration", "STRUCT<seconds: BIGINT, nanos: INT>"),
+        ("o1", "int32", "INT", "oneof"),
+        ("o2", "string", "STRING", "oneof"),
+        ("o3", ".t.Inner", INNER, "oneof"),
+        ("x1", "string", "", "oneof"),
+        ("x2", ".t.Inner", ""),
+    ]:
+        number += 1
+        fields.append((name, number, kind, *flags))
+        if type_:
+            types[name] = type_
+    inner = [("a", 1, "int32"), ("b", 2, "string", "repeated"), ("deep", 3, ".t.Inner")]
+    return {"Enum": ["ZERO", "ONE", "TWO", "MINUS"], "Inner": inner, "Outer": fields}, types
+
+
+FILES = {
+    syntax: (file_of(messages(syntax)[0], syntax=syntax), messages(syntax)[1])
+    for syntax in ("proto2", "proto3")
+}
+
+
+def decoded(file: Any, name: str, types: dict[str, str], records: list[bytes]):
+    """Per record its row, or why it is broken."""
+    reading = fit_protobuf(
+        parse_descriptors(descriptors(file)), f"t.{name}", [column(n, t) for n, t in types.items()]
+    )
+    cursor = Cursor.of(pa.array(records, pa.binary()))
+    rows = decode_protobuf(cursor, cursor.all(), reading)
+    rows.validate(full=True)
+    bad = cursor.bad.tolist()
+    return [cursor.reasons[b] if b else row for row, b in zip(rows.to_pylist(), bad, strict=True)]
+
+
+def value_of(rng: random.Random, kind: str) -> Any:
+    if kind in ("double", "float"):
+        return rng.choice([0.0, -0.0, 1.5, -2.25, math.inf, math.nan])
+    if kind == "bool":
+        return rng.random() < 0.5
+    if kind == "string":
+        return "".join(rng.choice("aé漢😀\0") for _ in range(rng.choice([0, 1, 9, 200])))
+    if kind == "bytes":
+        return rng.randbytes(rng.choice([0, 1, 9, 200]))
+    if kind == ".t.Enum":
+        return rng.choice([0, 1, 2, -1])
+    bits = 32 if kind.endswith("32") else 64
+    unsigned = kind in ("uint32", "uint64", "fixed32", "fixed64")
+    least, most = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return rng.choice([0, 1, least, most, rng.randint(least, most)])
+
+
+def fill_inner(rng: random.Random, inner: Any) -> None:
+    inner.SetInParent()
+    if rng.random() < 0.5:
+        inner.a = value_of(rng, "int32")
+    inner.b.extend(value_of(rng, "string") for _ in range(rng.randrange(3)))
+    if rng.random() < 0.3:
+        fill_inner(rng, inner.deep)
+
+
+def drawn(rng: random.Random, made: Any, file: Any) -> Any:
+    message = made()
+    share = rng.choice([0.1, 0.9])
+    for field in next(m for m in file.message_type if m.name == "Outer").field:
+        if rng.random() > share:
+            continue
+        name, where = field.name, getattr(message, field.name)
+        if name == "m3":
+            for _ in range(rng.randrange(4)):
+                where[value_of(rng, "string")] = value_of(rng, "int64")
+        elif name == "m4":
+            for _ in range(rng.randrange(4)):
+                fill_inner(rng, where[value_of(rng, "int32")])
+        elif name in ("m2", "t2"):
+            for _ in range(rng.randrange(4)):
+                fill_inner(rng, where.add()) if name == "m2" else fill_time(rng, where.add())
+        elif name in ("m1", "o3", "x2"):
+            fill_inner(rng, where)
+        elif name == "t1":
+            fill_time(rng, where)
+        elif name == "d1":
+            where.seconds, where.nanos = rng.randint(-(2**63), 2**63 - 1), rng.randint(-9, 9)
+        elif name in ("w1", "w2"):
+            where.value = value_of(rng, "int64" if name == "w1" else "string")
+        else:
+            kind = {"o1": "int32", "o2": "string", "x1": "string"}.get(name) or _kind(name)
+            if field.label == 3:
+                where.extend(value_of(rng, kind) for _ in range(rng.choice([0, 1, 5])))
+            else:
+                setattr(message, name, value_of(rng, kind))
+    return message
+
+
+def _kind(name: str) -> str:
+    short = name.partition("_")[2]
+    return ".t.Enum" if short == "enum" else short
+
+
+def fill_time(rng: random.Random, where: Any) -> None:
+    where.seconds = rng.choice([0, -62_135_596_800, 253_402_300_799, rng.randint(-(10**10), 10**10)])
+    where.nanos = rng.choice([0, 999_999_999, rng.randrange(10**9)])
+
+
+def told(message: Any, types: dict[str, str]) -> dict[str, Any]:
+    """What Google's library reads, as rows have it."""
+    row: dict[str, Any] = {}
+    for name in types:
+        field = message.DESCRIPTOR.fields_by_name[name]
+        where = getattr(message, name)
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            is_message = name == "m4"
+            row[name] = {key: inner_of(where[key]) if is_message else where[key] for key in where}
+        elif field.is_repeated:
+            row[name] = [_plain(field, value) for value in where]
+        elif field.has_presence and not message.HasField(name):
+            row[name] = None
+        else:
+            row[name] = _plain(field, where)
+    return row
+
+
+def _plain(field: Any, value: Any) -> Any:
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    if field.message_type is None:
+        return value
+    name = field.message_type.full_name
+    if name.endswith("Timestamp"):
+        start = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+        return start + dt.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
+    if name.endswith("Value"):
+        return value.value
+    return {"seconds": value.seconds, "nanos": value.nanos} if name.endswith("Duration") else inner_of(value)
+
+
+def inner_of(value: Any) -> dict[str, Any]:
+    has_presence = value.DESCRIPTOR.fields_by_name["a"].has_presence
+    a = None if has_presence and not value.HasField("a") else value.a
+    deep = None
+    if value.HasField("deep"):
+        known = not has_presence or value.deep.HasField("a")
+        deep = {"a": value.deep.a if known else None}
+    return {"a": a, "b": list(value.b), "deep": deep}
+
+
+def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for name, value in wanted.items():
+        got = dict(found[name]) if isinstance(value, dict) and isinstance(found[name], list) else found[name]
+        if isinstance(value, float) or (isinstance(value, list) and value and isinstance(value[0], float)):
+            got, value = str(got), str(value)
+        assert got == value, name
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+@pytest.mark.parametrize("number", range(3))
+def test_random_records(seed, syntax, number):
+    rng = random.Random(f"{seed} {syntax} {number}")
+    file, types = FILES[syntax]
+    made = classes(file)["Outer"]
+    values = [drawn(rng, made, file) for _ in range(ROWS)]
+    records = [value.SerializeToString() for value in values]
+    for found, value in zip(decoded(file, "Outer", types, records), values, strict=True):
+        assert isinstance(found, dict), found
+        same(found, told(value, types))
+    # of two behind each other the last counts, and messages within are merged
+    pairs = [one + other for one, other in zip(records, reversed(records), strict=True)]
+    for found, raw in zip(decoded(file, "Outer", types, pairs), pairs, strict=True):
+        same(found, told(made.FromString(raw), types))
+    for value in values:  # of messages within not all is declared, and so not all is looked at
+        for name in ("m1", "m2", "m4", "o3", "x1", "x2"):
+            value.ClearField(name)
+    damaged = [_damaged(rng, value.SerializeToString()) for value in values]
+    for found, raw in zip(decoded(file, "Outer", types, damaged), damaged, strict=True):
+        try:
+            value = made.FromString(raw)
+        except Exception:
+            assert isinstance(found, str), (raw, found)
+            continue
+        if isinstance(found, dict):
+            same(found, told(value, types))
+
+
+def _damaged(rng: random.Random, raw: bytes) -> bytes:
+    kind, place = rng.randrange(3), rng.randrange(len(raw) + 1)
+    if kind == 0:
+        return raw[:place]
+    return raw[:place] + rng.randbytes(1) + raw[place + (kind == 1) :]
+
+
+PLAIN = file_of({
+    "Enum": ["ZERO", "ONE"],
+    "One": [("i", 1, "int32"), ("u", 2, "uint64"), ("b", 3, "bool"), ("e", 4, ".t.Enum"), ("s", 5, "string"),
+            ("n", 6, "int32", "repeated"), ("t", 7, ".google.protobuf.Timestamp"), ("l", 8, "int64"),
+            ("m", 9, "map:string:int32"), ("d", 10, "double")],
+})  # fmt: skip
+OLDER = file_of({"Two": [("i", 1, "int32", "required"), ("s", 2, "string")]}, syntax="proto2")
+
+
+@pytest.mark.parametrize(
+    ("type_", "name", "raw", "why"),
+    [
+        ("INT", "i", b"\x08\x80\x80\x80\x80\x08", "a number is too large"),
+        ("INT", "i", b"\x0a\x01a", '"i" is of another type'),
+        ("INT", "i", b"\x08", "it ends early"),
+        ("INT", "i", b"\x62\x01a", "none of its fields is in the message"),
+        ("INT", "i", b"\x00", "no encoding that is read"),
+        ("INT", "i", b"\x0b\x0c", "no encoding that is read"),
+        ("BOOLEAN", "b", b"\x18\x02", "a number is too large"),
+        ("STRING", "e", b"\x20\x07", 'the enum of "e" has no such number'),
+        ("STRING", "s", b"\x2a\x02\xc3\x28", "a text is not UTF-8"),
+        ("STRING", "s", b"\x2a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01a", "it ends early"),
+        ("ARRAY<INT>", "n", b"\x32\x01\x80", "it ends early"),
+        ("TIMESTAMP", "t", b"\x3a\x02\x08\xff", "it ends early"),
+        ("TIMESTAMP", "t", b"\x3a\x03\x10\xff\x01", None),
+        ("TIMESTAMP", "t", b"\x3a\x06\x10\x80\x94\xeb\xdc\x03", "of the years 1 to 9999"),
+        ("TIMESTAMP", "t", b"\x3a\x0b\x08" + b"\xff" * 9 + b"\x00", "of the years 1 to 9999"),
+    ],
+)
+def test_what_is_no_record(type_, name, raw, why):
+    good = classes(PLAIN)["One"](s="b").SerializeToString()
+    found, beside = decoded(PLAIN, "One", {name: type_}, [raw, good])
+    assert isinstance(beside, dict)
+    assert (why in found) if why else isinstance(found, dict)
+
+
+def test_a_required_field_that_is_missing():
+    found = decoded(OLDER, "Two", {"s": "STRING"}, [b"\x12\x01a", b"\x08\x05\x12\x01a", b""])
+    assert found == ['"i" is required, and is missing', {"s": "a"}, '"i" is required, and is missing']
+
+
+def test_unsigned_numbers_are_not_signed():
+    made = classes(PLAIN)["One"](u=2**64 - 1)
+    assert decoded(PLAIN, "One", {"u": "DECIMAL(20,0)"}, [made.SerializeToString()]) == [
+        {"u": Decimal(2**64 - 1)}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("types", "problems"),
+    [
+        (
+            {"u": "BIGINT", "i": "STRING"},
+            [
+                'column "u" is declared BIGINT, and the message has uint64',
+                'column "i" is declared STRING, and the message has int32',
+            ],
+        ),
+        ({"n": "INT"}, ['column "n" is declared INT, and the message has repeated int32']),
+        ({"m": "STRING"}, ['column "m" is declared STRING, and the message has map']),
+        ({"m": "MAP<STRING, STRING>"}, ['"m.value" is declared STRING, and the message has int32']),
+        ({"x": "INT", "d": "DOUBLE"}, ['column "x" is not in the message "t.One", which has ']),
+    ],
+)
+def test_columns_that_do_not_fit(types, problems):
+    with pytest.raises(Misfit) as caught:
+        decoded(PLAIN, "One", types, [])
+    assert len(caught.value.problems) == len(problems)
+    for problem, wanted in zip(sorted(caught.value.problems), sorted(problems), strict=True):
+        assert problem.startswith(wanted)
+
+
+def test_what_is_no_descriptor():
+    whole = descriptors(PLAIN)
+    for raw in (b"", b"nothing", whole[:-1], whole.replace(b"proto3", b"proto9")):
+        with pytest.raises(BadDescriptor):
+            parse_descriptors(raw)
+    with pytest.raises(Misfit, match=r'there is no message "t.None"; there are t\.One'):
+        fit_protobuf(parse_descriptors(whole), "t.None", [])
