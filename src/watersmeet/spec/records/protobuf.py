@@ -43,7 +43,7 @@ class ProtoField:
     Attributes:
         presence: ``explicit``: it can be absent; ``implicit``: absent is zero or empty; or ``required``.
         oneof: which of its message it is of; -1: none.
-        type: of a message or an enum its full name.
+        refers: to a message or an enum, by its full name.
     """
 
     name: str
@@ -52,10 +52,10 @@ class ProtoField:
     repeated: bool = False
     presence: str = "implicit"
     oneof: int = -1
-    type: str = ""
+    refers: str = ""
 
     def __str__(self) -> str:
-        what = f"{self.kind} {self.type}" if self.type else self.kind
+        what = f"{self.kind} {self.refers}" if self.refers else self.kind
         return f"repeated {what}" if self.repeated else what
 
 

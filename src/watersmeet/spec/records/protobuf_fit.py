@@ -71,7 +71,7 @@ def _message(
 
 def _field(schema: ProtoSchema, item: ProtoField, wanted: Field, path: str, problems: list[str]) -> Reading:
     whole, to = f"{path}.{wanted.name}" if path else wanted.name, wanted.type
-    inner = schema.messages.get(item.type)
+    inner = schema.messages.get(item.refers)
     is_map = item.repeated and inner is not None and inner.is_entry
     reading: Reading | None
     if is_map and inner is not None:
@@ -115,15 +115,15 @@ def _value(
 ) -> Reading | None:
     """None: the type does not hold such values."""
     if item.kind == "message":
-        message = schema.messages.get(item.type)
+        message = schema.messages.get(item.refers)
         if message is None:
-            problems.append(f'the message "{item.type}" is not in the descriptor (--include_imports?)')
+            problems.append(f'the message "{item.refers}" is not in the descriptor (--include_imports?)')
             return Reading("message", to)
         if to.is_struct:
             return _message(schema, message, to, path, problems)
-        if item.type == TIMESTAMP and to.name == "TIMESTAMP":
+        if item.refers == TIMESTAMP and to.name == "TIMESTAMP":
             return Reading("message", to, "timestamp")
-        if item.type in WRAPPERS:
+        if item.refers in WRAPPERS:
             inner = _value(schema, message.fields[0], to, path, problems)
             return (
                 None
@@ -140,6 +140,6 @@ def _value(
         return None
     if item.kind != "enum":
         return Reading(item.kind, to)
-    values = dict(reversed(schema.enums.get(item.type, ())))  # of several names of a number the first
+    values = dict(reversed(schema.enums.get(item.refers, ())))  # of several names of a number the first
     numbers = sorted(values)
     return Reading(item.kind, to, words=tuple(values[n] for n in numbers), numbers=tuple(numbers))
