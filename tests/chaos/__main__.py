@@ -52,14 +52,14 @@ def servers() -> Iterator[tuple[str, str, str, str]]:
         s3.communicate()
 
 
-def killed_at(job: Job, points: list[tuple[str, int]]) -> tuple[int, str | None]:
-    """Kill a job at these points, one run after the other, and let it come to its end; how many kills there
-    were (a run may be at its end before), and what is wrong."""
-    kills = 0
+def killed_at(job: Job, points: list[tuple[str, int]]) -> tuple[list[str], str | None]:
+    """Kill a job at these points, one run after the other, and let it come to its end; the points at which it
+    was killed (a run may be at its end before), and what is wrong."""
+    kills: list[str] = []
     for at, tick in [*points, (None, 0)]:
         said = forked(job, at, tick)
         if said == "killed" and at is not None:
-            kills += 1
+            kills.append(at)
         elif said is not None:
             return kills, f"killed at {points}, run to {at}: {said}"
     return kills, None
@@ -89,14 +89,15 @@ def main() -> int:
                         job = Job(str(place), query, sink, store, draw.randrange(1 << 32), *places)
                         again = (draw.choice(POINTS), 1)
                         kills, said = killed_at(job, [(point, 1 + draw.randrange(2)), again])
-                        table[store, sink] += kills
-                        table["point", point] += kills
+                        table[store, sink] += len(kills)
+                        table.update(("point", killed) for killed in kills)
                         if said is not None:
                             wrong += 1
                             print(f"WRONG {name}, {job}: {said}", flush=True)
     print(f"{'kills':12}" + "".join(f"{sink:>10}" for sink in SINKS))
     for store in STORES:
         print(f"{store:12}" + "".join(f"{table[store, sink]:10}" for sink in SINKS))
+    print("at " + ", ".join(f"{point} {table['point', point]}" for point in POINTS))
     total = sum(table[store, sink] for store in STORES for sink in SINKS)
     print(f"{total} kills in {time.monotonic() - began:.0f} s, {wrong} jobs wrong")
     return int(bool(wrong))
