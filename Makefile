@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres lint types audit test test-fast check simulate chaos cluster demo bench docs clean
+.PHONY: help setup jars postgres lint types audit test test-fast check simulate chaos soak cluster demo bench docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ simulate: setup ## 20,000 simulated schedules of crashes, sleepers and faults (S
 
 chaos: setup jars postgres ## real kills: of 945 jobs without a JVM, two each, and 54 of jobs on Spark
 	@scripts/chaos
+
+soak: setup jars postgres ## half an hour of a job of which all is killed (MINUTES=10, SEED=number, ROWS=a second)
+	@MINUTES=$(MINUTES) SEED=$(SEED) ROWS=$(ROWS) scripts/soak
 
 cluster: setup ## a cluster whose machines come and go, with only an S3 server in common
 	@scripts/cluster

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -104,21 +105,29 @@ class Growing:
 
 
 class Process:
-    """A run of the job as a process group of its own, whose ticks are seen on its output."""
+    """A run of the job as a process group of its own, whose ticks are seen on its output. ``conf``: Spark's,
+    as arguments. ``errors``: the file that its standard error goes to."""
 
-    def __init__(self, folder: Path, *arguments: str, kill_at: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        kill_at: tuple[str, int] | None = None,
+        conf: Sequence[str] = CONF,
+        errors: str = "stderr",
+    ) -> None:
         command = [sys.executable, "-m", "watersmeet.cli.main"]
         if kill_at is not None:
             command = [sys.executable, str(KILL_AT), kill_at[0], str(kill_at[1])]
         checkpoint = ["--checkpoint", str(folder / "state")]
-        self.errors = folder / "stderr"
+        self.errors = folder / errors
         self.started = time.monotonic()
-        with self.errors.open("wb") as errors:
+        with self.errors.open("wb") as told:
             self.process = subprocess.Popen(
-                [*command, "run", str(folder / "job.sql"), "--json", *checkpoint, *CONF, *arguments],
+                [*command, "run", str(folder / "job.sql"), "--json", *checkpoint, *conf, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=errors,
+                stderr=told,
                 cwd=folder,
                 env=os.environ | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{folder}"},
                 start_new_session=True,
