@@ -42,7 +42,7 @@ def looks(value):
 def test_processes_are_compared_at_equal_age():
     grows_with_age = figure("MB", looks(lambda age, _: 100 + age), 900)
     assert grows_with_age.holds
-    assert grows_with_age.ages == 6
+    assert grows_with_age.ages == 7
     assert grows_with_age.first == pytest.approx(grows_with_age.last, rel=0.01)
     younger = [each for each in looks(lambda age, _: 100 + age) if each.at_s > 450 or each.age_s < 60]
     assert figure("MB", younger, 900).holds, "the first third has no old ones"

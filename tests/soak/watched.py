@@ -1,5 +1,7 @@
 """What a job holds on to: memory, open files and connections of its processes, and files of its state, looked
-at again and again; the last third of the time beside the first, processes at equal age.
+at again and again; the last third of the time beside the first, processes at equal age. That counts from when
+they were first at work, a driver after its first tick, an executor with a Python worker: how long it takes
+to come to that is the machine's.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from tests.support.postgres import Postgres
 from watersmeet.errors import WatersmeetError
 
 EVERY_S = 2.0
-AGE_S, YOUNG_S = 15, 15
-"""Ages are compared in steps of so many seconds; a process that is younger has not come to anything yet."""
+AGE_S = 15
+"""Ages are compared in steps of so many seconds."""
 LEAST = 4
 """So many looks at an age make a figure, in each third."""
 MOST = 1.1
@@ -30,7 +32,7 @@ MOST = 1.1
 
 @dataclass(frozen=True)
 class Look:
-    """``age_s``: of the process; 0 of what is no process."""
+    """``age_s``: of the process at work; 0 of what is no process."""
 
     at_s: float
     what: str
@@ -69,6 +71,7 @@ class Watch:
     def __init__(self, job: Job, postgres: Postgres) -> None:
         self._job, self._postgres = job, postgres
         self._looks: list[Look] = []
+        self._at_work: dict[psutil.Process, float] = {}
         self._began = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._go, daemon=True)
@@ -99,23 +102,22 @@ class Watch:
             number += 1
 
     def _processes(self) -> Iterator[tuple[str, list[psutil.Process]]]:
-        """The first of each is the one whose age counts."""
+        """Those that are at work; the first of each is the one whose age counts."""
         run = self._job.run
-        if run is not None:
+        if run is not None and run.ticks:
             with suppress(psutil.Error):
                 yield "driver", [psutil.Process(run.process.pid)]
             for jvm in run.jvms():
                 yield "driver's JVM", [jvm]
         for executor in self._job.executors():
-            yield "executor's JVM", [executor]
             with suppress(psutil.Error):
-                daemons = executor.children()
-                if daemons:
+                if daemons := executor.children():
+                    yield "executor's JVM", [executor]
                     below = [child for daemon in daemons for child in daemon.children(recursive=True)]
                     yield "executor's Python", [*daemons, *below]
 
     def _look_at(self, role: str, processes: list[psutil.Process]) -> None:
-        age = time.time() - processes[0].create_time()
+        age = time.monotonic() - self._at_work.setdefault(processes[0], time.monotonic())
         megabytes = files = connections = 0.0
         for process in processes:
             with process.oneshot():
@@ -140,8 +142,6 @@ def figure(what: str, looks: list[Look], lasted_s: float) -> Figure:
     """The median of what was seen at each age, and the mean of those over the ages that both thirds have."""
     thirds: tuple[dict[int, list[float]], ...] = (defaultdict(list), defaultdict(list))
     for look in looks:
-        if look.age_s and look.age_s < YOUNG_S:
-            continue
         place = 0 if look.at_s < lasted_s / 3 else 1 if look.at_s >= lasted_s * 2 / 3 else None
         if place is not None:
             thirds[place][int(look.age_s // AGE_S)].append(look.value)
