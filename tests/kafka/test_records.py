@@ -16,7 +16,10 @@ import pytest
 import watersmeet
 from tests.engine.spark.running import until_caught_up
 from tests.support.protobuf import classes, descriptors, file_of
+from tests.support.registry import SchemaRegistry
+from watersmeet.engine.spark.sources import frames
 from watersmeet.errors import WatersmeetError
+from watersmeet.plan.explain import explain
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -244,3 +247,76 @@ def test_what_does_not_fit_a_message_is_refused(tmp_path, was, now, words):
         watersmeet.plan_job(watersmeet.parse_job(text.format(servers="localhost:1", folder=tmp_path)))
     for each in words:
         assert each in str(caught.value)
+
+
+REGISTERED = """
+SET broken_output = 'bad';
+CREATE TABLE o (id BIGINT, note STRING, at TIMESTAMP, WATERMARK FOR at)
+  WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'registered', 'format' = 'avro',
+    'avro.schema' = '{schema}', 'schema.registry' = '{url}', 'schema.registry.user' = 'ada',
+    'schema.registry.password' = 'very-secret', 'metadata.at' = 'timestamp');
+CREATE TABLE out WITH ('connector' = 'memory'); CREATE TABLE bad WITH ('connector' = 'memory');
+INSERT INTO out SELECT id, note FROM o;
+"""
+
+
+def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_path):
+    """One that comes while the job is stopped, too; the password is in none of its files, nor in the plan."""
+    kafka_broker.create_topic("registered")
+    number, text = (
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+    )
+    reader = {"type": "record", "name": "R", "fields": [number, text]}
+    older = {"type": "record", "name": "R", "fields": [number]}
+    other = {"type": "record", "name": "R", "fields": [text, {"name": "id", "type": "int"}]}
+
+    def framed(schema_number: int, raw: bytes) -> bytes:
+        return b"\x00" + schema_number.to_bytes(4, "big") + raw
+
+    with SchemaRegistry(login=("ada", "very-secret")) as server:
+        server.add(1, older)
+        server.add(2, reader)
+        job = REGISTERED.format(
+            servers=kafka_broker.bootstrap_servers, schema=json.dumps(reader), url=server.url
+        )
+        first = [framed(1, avro(older, id=1)), framed(2, avro(reader, id=2, note="b")), framed(3, b"x")]
+        kafka_broker.produce("registered", [(0, None, raw) for raw in first])
+        run = until_caught_up(spark, job, tmp_path / "state")
+        assert run.total("broken", "out", "o") == 1
+        server.add(3, other)
+        kafka_broker.produce("registered", [(0, None, framed(3, avro(other, id=3, note="c")))])
+        run = until_caught_up(spark, job, tmp_path / "state")
+    assert {tuple(row.values()) for row in MemorySink.rows("out")} == {(1, None), (2, "b"), (3, "c")}
+    assert broken() == {("the registry has no schema 3 of Avro", first[2]): 1}
+    files = [file for file in (tmp_path / "state").rglob("*") if file.is_file()]
+    assert files
+    assert not [file for file in files if b"very-secret" in file.read_bytes()]
+    plan = watersmeet.plan_job(watersmeet.parse_job(job))
+    assert "very-secret" not in repr(plan) + explain(plan)
+    read = frames.read(spark, plan.sources[0])
+    assert "very-secret" not in str(read._jdf.queryExecution().toString())
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ("'{url}'", "'ftp://x'", "option 'schema.registry' is 'ftp://x'"),
+        ("'{url}'", "'http://me:hidden@x'", "option 'schema.registry' is 'http://***@x'"),
+        (
+            "'format' = 'avro',\n    'avro.schema' = '{schema}',",
+            "",
+            'option "schema.registry" is for the format avro',
+        ),
+        ("'schema.registry' = '{url}', ", "", 'is said without "schema.registry"'),
+    ],
+)
+def test_what_is_wrong_with_a_registry_is_refused(was, now, words):
+    assert was in REGISTERED
+    reader = json.dumps({"type": "record", "name": "R", "fields": [
+        {"name": "id", "type": "long"}, {"name": "note", "type": "string"}]})  # fmt: skip
+    text = REGISTERED.replace(was, now).format(servers="localhost:1", schema=reader, url="http://localhost:1")
+    with pytest.raises(WatersmeetError) as caught:
+        watersmeet.plan_job(watersmeet.parse_job(text))
+    assert words in str(caught.value)
+    assert "hidden" not in str(caught.value)

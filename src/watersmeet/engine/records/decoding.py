@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -17,9 +18,16 @@ import pyarrow as pa
 from watersmeet.engine.records.avro import decode_avro
 from watersmeet.engine.records.cursor import Cursor
 from watersmeet.engine.records.protobuf import decode_protobuf
+from watersmeet.engine.records.registry import NoSchema, Registry
+from watersmeet.engine.records.values import arrow_of
+from watersmeet.kernel.batches import joined
 from watersmeet.names import ours
+from watersmeet.spec.model import Column
+from watersmeet.spec.records.avro import parse_avro
+from watersmeet.spec.records.avro_fit import Misfit, fit_avro
 from watersmeet.spec.records.reading import Reading
 
+_HEAD = 5
 VALUE = ours("value")
 NO_VALUE = "it has no value"
 
@@ -40,6 +48,56 @@ class AvroDecoder:
 
     def __call__(self, cursor: Cursor) -> pa.StructArray:
         return decode_avro(cursor, cursor.all(), self.reading)
+
+
+@dataclass(frozen=True)
+class RegistryDecoder:
+    """Of Avro's records that name their schemas: a byte 0, a number of 4 bytes, and the record.
+
+    Args:
+        columns: what records become.
+        reader: the schema that has the defaults of fields, as JSON.
+    """
+
+    registry: Registry
+    columns: tuple[Column, ...]
+    reader: str
+
+    def __call__(self, cursor: Cursor) -> pa.StructArray:
+        at = cursor.all()
+        head = cursor.fixed(at, _HEAD)
+        cursor.fail(
+            at[cursor.is_good(at) & (head[:, 0] != 0)], "it does not begin with the number of a schema"
+        )
+        numbers = np.ascontiguousarray(head[:, 1:]).view(">u4")[:, 0].astype(np.int64)
+        good = cursor.is_good(at)
+        pieces, rows = [], []
+        for number in np.unique(numbers[good]).tolist():
+            named = np.flatnonzero(good & (numbers == number))
+            try:
+                reading = _reading(self.registry, number, self.columns, self.reader)
+            except NoSchema:
+                cursor.fail(at[named], f"the registry has no schema {number} of Avro")
+            except Misfit as misfit:
+                cursor.fail(at[named], f"schema {number}: {misfit}")
+            else:
+                pieces.append(decode_avro(cursor, at[named], reading))
+                rows.append(named)
+        type_ = pa.struct([(column.name, arrow_of(column.type)) for column in self.columns])
+        places = np.zeros(len(at), np.int64)
+        there = np.zeros(len(at), np.bool_)
+        if rows:
+            every = np.concatenate(rows)
+            places[every], there[every] = np.arange(len(every)), True
+        decoded = joined(pieces) if pieces else pa.array([], type_)
+        taken_rows = decoded.take(pa.array(places, mask=~there))
+        columns = [taken_rows.field(n) for n in range(len(type_))]
+        return pa.StructArray.from_arrays(columns, fields=list(type_))
+
+
+@lru_cache(maxsize=4096)
+def _reading(registry: Registry, number: int, columns: tuple[Column, ...], reader: str) -> Reading:
+    return fit_avro(registry.schema(number), columns, parse_avro(reader))
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,17 @@ OMITTED_OPTIONS: Mapping[str, str] = {
         ),
         _CUT,
     ),
-    **dict.fromkeys(("bootstrap.servers", "kafka.bootstrap.servers", "user", "url"), _CONNECTION),
+    **dict.fromkeys(
+        (
+            "bootstrap.servers",
+            "kafka.bootstrap.servers",
+            "user",
+            "url",
+            "schema.registry",
+            "schema.registry.user",
+        ),
+        _CONNECTION,
+    ),
     **dict.fromkeys(("transaction.timeout.ms", "max.request.size", "message.max.bytes", "wait"), _PATIENCE),
     "on_changed_file": "decides whether a tick may go on; what it reads is in the tick's identity",
     "failondataloss": "decides whether a tick may go on; what it reads is in the tick's identity",

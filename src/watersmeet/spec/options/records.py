@@ -10,6 +10,7 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from watersmeet.errors import SpecError, WatersmeetError
 from watersmeet.spec.model import Column, Source
@@ -18,11 +19,15 @@ from watersmeet.spec.records.avro_fit import Misfit, fit_avro
 from watersmeet.spec.records.protobuf import BadDescriptor, ProtoSchema, parse_descriptors
 from watersmeet.spec.records.protobuf_fit import fit_protobuf
 from watersmeet.spec.records.reading import Reading
+from watersmeet.spec.secrets import public
 
 AVRO, PROTOBUF = "avro", "protobuf"
 SCHEMA = "avro.schema"
 DESCRIPTOR, MESSAGE = "protobuf.descriptor", "protobuf.message"
-OPTIONS = (SCHEMA, DESCRIPTOR, MESSAGE)
+REGISTRY = "schema.registry"
+REGISTRY_USER, REGISTRY_PASSWORD = "schema.registry.user", "schema.registry.password"
+_OF_REGISTRY = (REGISTRY, REGISTRY_USER, REGISTRY_PASSWORD)
+OPTIONS = (SCHEMA, DESCRIPTOR, MESSAGE, *_OF_REGISTRY)
 FORMATS = (AVRO, PROTOBUF)
 """Formats of Kafka's records that are decoded by a schema."""
 
@@ -65,11 +70,14 @@ def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecErr
     """What is wrong with the options beside such a format, and with columns that records cannot fill."""
     for name in source.options:
         prefix = name.partition(".")[0]
+        if name in _OF_REGISTRY:
+            prefix = AVRO
         if name in OPTIONS and prefix != format_:
             message = f'{what}: option "{name}" is for the format {prefix}, and it is {format_}'
             yield SpecError(message, code="unknown-option", hint=f"'format' = '{prefix}', or leave it out")
     if format_ not in FORMATS:
         return
+    yield from _registry_problems(what, source)
     missing = [name for name in _needed(format_) if name not in source.options]
     for name in missing:
         message = f'{what} needs the option "{name}": records do not say what is in them'
@@ -83,6 +91,33 @@ def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecErr
         yield SpecError(f"{what}: option '{name}': {error}", code="wrong-option", hint=_HINTS[name])
     except Misfit as error:
         yield from misfits(what, error.problems)
+
+
+def _registry_problems(what: str, source: Source) -> Iterator[SpecError]:
+    url = source.options.get(REGISTRY)
+    if url is None:
+        for name in (REGISTRY_USER, REGISTRY_PASSWORD):
+            if name in source.options:
+                message = f'{what}: option "{name}" is said without "{REGISTRY}"'
+                yield SpecError(
+                    message, code="wrong-option", hint="say where the registry is, or leave it out"
+                )
+        return
+    try:
+        parts = urlsplit(url.strip())
+        fits = (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+        )
+        named = "@" in parts.netloc
+    except ValueError:
+        fits, named = False, True
+    if not fits or named:
+        yield SpecError(
+            f"{what}: option '{REGISTRY}' is '{public('url', url)}'",
+            code="wrong-option",
+            hint=f"'http://host:8081', or https; who asks is said by '{REGISTRY_USER}' and"
+            f" '{REGISTRY_PASSWORD}'",
+        )
 
 
 def misfits(what: str, problems: Sequence[str]) -> Iterator[SpecError]:

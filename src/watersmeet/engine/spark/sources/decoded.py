@@ -8,14 +8,31 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from watersmeet.engine.records.decoding import VALUE, AvroDecoder, Decoder, Decoding, ProtobufDecoder
+from watersmeet.engine.records.decoding import (
+    VALUE,
+    AvroDecoder,
+    Decoder,
+    Decoding,
+    ProtobufDecoder,
+    RegistryDecoder,
+)
+from watersmeet.engine.records.registry import Registry
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.names import PARTITION
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.kafka import records_of
-from watersmeet.spec.options.records import AVRO, reading_of
+from watersmeet.spec.options.records import (
+    AVRO,
+    REGISTRY,
+    REGISTRY_PASSWORD,
+    REGISTRY_USER,
+    SCHEMA,
+    reading_of,
+    value_columns,
+)
+from watersmeet.spec.secrets import Secret
 
 
 def decoded(
@@ -36,5 +53,10 @@ def decoded(
 
 def decoder_of(source: Source) -> Decoder:
     format_ = records_of(source.options)
+    registry = source.options.get(REGISTRY)
+    if registry is not None:
+        user, password = (source.options.get(name, "") for name in (REGISTRY_USER, REGISTRY_PASSWORD))
+        where = Registry(registry.strip(), user, Secret(password))
+        return RegistryDecoder(where, tuple(value_columns(source)), source.options[SCHEMA])
     reading = reading_of(source, format_)
     return AvroDecoder(reading) if format_ == AVRO else ProtobufDecoder(reading)

@@ -1,0 +1,126 @@
+"""Avro's records that name their schemas: schemas that change, those that are not there, and who may ask."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from tests.support.columns import column
+from tests.support.registry import SchemaRegistry
+from watersmeet.engine.records.decoding import VALUE, Decoding, RegistryDecoder
+from watersmeet.engine.records.registry import Registry
+from watersmeet.errors import EngineError
+from watersmeet.spec.secrets import Secret
+
+LONG = {"name": "id", "type": "long"}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+
+
+def record(*fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "shop.Order", "fields": list(fields)}
+
+
+READER = record(LONG, NOTE)
+COLUMNS = (column("id", "BIGINT"), column("note", "STRING"))
+
+
+def framed(number: int, schema: Any, value: Any) -> bytes:
+    out = io.BytesIO(struct.pack(">bi", 0, number))
+    out.seek(5)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def read(registry: Registry, records: list[bytes | None]) -> list[Any]:
+    """Per record its row, or why it is broken."""
+    task = Decoding(RegistryDecoder(registry, COLUMNS, json.dumps(READER)), ("id", "note"), "broken")
+    (batch,) = task(iter([pa.RecordBatch.from_arrays([pa.array(records, pa.binary())], names=[VALUE])]))
+    batch.validate(full=True)
+    return [
+        json.loads(row["broken"])["why"] if row["broken"] else (row["id"], row["note"])
+        for row in batch.to_pylist()
+    ]
+
+
+def test_each_record_is_read_by_its_own_schema():
+    more = record({"name": "more", "type": "string"}, NOTE, LONG)
+    fewer = record({"name": "id", "type": "int"})
+    other = record({"name": "id", "type": "string"}, NOTE)
+    gone = record(NOTE)
+    with SchemaRegistry() as server:
+        for number, schema in enumerate([READER, more, fewer, other, gone], start=1):
+            server.add(number, schema)
+        server.add(7, {"not": "avro"}, schemaType="JSON")
+        server.add(8, record({"name": "id", "type": "shop.Id"}, NOTE),
+                   references=[{"name": "shop.Id", "subject": "ids/x", "version": 2}])  # fmt: skip
+        enum = {"type": "enum", "name": "shop.Id", "symbols": ["A"]}
+        server.schemas["/subjects/ids%2Fx/versions/2"] = {"schema": json.dumps(enum)}
+        registry = Registry(server.url)
+        records = [
+            framed(1, READER, {"id": 1, "note": "a"}),
+            framed(2, more, {"more": "m", "note": None, "id": 2}),
+            framed(3, fewer, {"id": 3}),
+            framed(4, other, {"id": "4", "note": None}),
+            framed(5, gone, {"note": None}),
+            framed(6, READER, {"id": 6}),
+            framed(7, READER, {"id": 7}),
+            framed(8, READER, {"id": 8}),
+            framed(1, READER, {"id": 9})[:-1],
+            b"\x01" + framed(1, READER, {"id": 10})[1:],
+            b"\x00\x00",
+            b"",
+            None,
+            framed(1, READER, {"id": 11, "note": "z"}),
+        ]
+        wanted = [
+            (1, "a"),
+            (2, None),
+            (3, None),
+            'schema 4: column "id" is declared BIGINT, and the schema has string',
+            'schema 5: column "id" is not in the schema, which has note',
+            "the registry has no schema 6 of Avro",
+            "the registry has no schema 7 of Avro",
+            'schema 8: column "id" is declared BIGINT, and the schema has enum shop.Id',
+            "it ends early",
+            "it does not begin with the number of a schema",
+            "it ends early",
+            "it ends early",
+            "it has no value",
+            (11, "z"),
+        ]
+        assert read(registry, records) == wanted
+        asked = list(server.asked)
+        server.add(6, READER)  # in the meantime
+        assert read(registry, records[:6]) == [*wanted[:5], (6, None)]
+        assert len(server.asked) == len(asked) + 1
+        assert read(registry, [None, b""]) == ["it has no value", "it ends early"]
+
+
+def test_a_registry_that_comes_back_and_one_that_does_not():
+    with SchemaRegistry() as server:
+        server.add(1, READER)
+        server.failures = 2
+        assert read(Registry(server.url), [framed(1, READER, {"id": 1})]) == [(1, None)]
+        url = server.url
+    with pytest.raises(EngineError, match=f"registry at {url} does not answer: ") as caught:
+        read(Registry(url, patience_s=0.1), [framed(2, READER, {"id": 1})])
+    assert caught.value.code == "registry-away"
+
+
+def test_who_asks_is_told_to_the_registry_alone():
+    record = framed(1, READER, {"id": 1})
+    with SchemaRegistry(login=("ada", "very-secret")) as server:
+        server.add(1, READER)
+        registry = Registry(server.url, "ada", Secret("very-secret"))
+        assert "very-secret" not in repr(Decoding(RegistryDecoder(registry, COLUMNS, ""), (), ""))
+        assert read(registry, [record]) == [(1, None)]
+        with pytest.raises(EngineError) as caught:
+            read(Registry(server.url, "ada", Secret("very-wrong")), [record])
+        assert caught.value.code == "registry-refused"
+        assert "very-wrong" not in str(caught.value)
