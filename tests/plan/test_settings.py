@@ -56,6 +56,8 @@ def test_of_two_texts_that_mean_the_same_it_is_the_same(path):
         ("", "SET null_time = 'fail';", "null_time"),
         ("", "SET allowed_lateness = '1 second';", "allowed_lateness"),
         ("", "SET watermark_rule = limit;", "watermark_rule"),
+        ("", "SET max_rows = 9; SET at_limit = shed_oldest;", "at_limit"),
+        ("", "SET max_rows = 9; SET at_limit = shed_oldest;", "max_rows"),
         ("", "SET time_zone = 'America/New_York';", "time_zone"),
         ("- INTERVAL '5' SECONDS", "- INTERVAL '6' SECONDS", "lag of a.t"),
         ("'format' = 'csv'", "'format' = 'csv', 'sep' = ';'", "source \"a\": 'sep'"),

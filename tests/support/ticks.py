@@ -26,6 +26,7 @@ PLACES_OF_A_ROW = (
     "unmatchable",
     "ahead",
     "retained",
+    "shed",
 )
 """Where each row that came in is, in an append query: in exactly one of these."""
 

@@ -62,6 +62,9 @@ MaxPerKey = Annotated[str | None, typer.Option(help="Retained rows allowed per k
 MaxOutput = Annotated[str | None, typer.Option(help="Rows that a query may put out in a tick.")]
 MaxJobRows = Annotated[str | None, typer.Option(help="Retained rows allowed in the whole job.")]
 MaxJobBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed in the whole job (100 GB).")]
+AtLimit = Annotated[
+    str | None, typer.Option(help="Of a join at max_rows: stop, shed_oldest or shed_heaviest.")
+]
 TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
 NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
 TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
@@ -131,11 +134,15 @@ def run(
     max_output_per_tick: MaxOutput = None,
     max_job_rows: MaxJobRows = None,
     max_job_bytes: MaxJobBytes = None,
+    at_limit: AtLimit = None,
     max_task_memory: TaskMemory = None,
     null_time: NullTime = None,
     time_zone: TimeZone = None,
     late_output: Annotated[str | None, typer.Option(help="The sink of the job that late rows go to.")] = None,
     broken_output: Annotated[str | None, typer.Option(help="The sink for records that do not parse.")] = None,
+    shed_output: Annotated[
+        str | None, typer.Option(help="The sink of the job that rows go to which were shed at a limit.")
+    ] = None,
     progress_output: Annotated[
         str | None, typer.Option(help="The sink for a row per tick, which says that it is complete.")
     ] = None,
@@ -182,11 +189,13 @@ def run(
         max_output_per_tick=max_output_per_tick,
         max_job_rows=max_job_rows,
         max_job_bytes=max_job_bytes,
+        at_limit=at_limit,
         max_task_memory=max_task_memory,
         null_time=null_time,
         time_zone=time_zone,
         late_output=late_output,
         broken_output=broken_output,
+        shed_output=shed_output,
         progress_output=progress_output,
     )
     overrides |= settings_of(conf or [])
@@ -225,6 +234,7 @@ def explain(
     max_bytes: MaxBytes = None,
     max_job_rows: MaxJobRows = None,
     max_job_bytes: MaxJobBytes = None,
+    at_limit: AtLimit = None,
     max_task_memory: TaskMemory = None,
     null_time: NullTime = None,
     time_zone: TimeZone = None,
@@ -252,6 +262,7 @@ def explain(
         max_bytes=max_bytes,
         max_job_rows=max_job_rows,
         max_job_bytes=max_job_bytes,
+        at_limit=at_limit,
         max_task_memory=max_task_memory,
         null_time=null_time,
         time_zone=time_zone,

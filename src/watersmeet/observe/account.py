@@ -1,16 +1,16 @@
 """The account: every row that came in is in exactly one place, counted since the job's first tick.
 
     in = matched + padded + released unmatched + released + grouped + passed + unmatchable + filtered + late
-       + NULL time + ahead + broken + retained + deleted + deletes of nothing + stale
+       + NULL time + ahead + broken + retained + shed + deleted + deletes of nothing + stale
 
 ``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
 those of which all windows have closed, ``released`` those that left a delta join, which does not count who
-had a partner; ``retained`` the rows still in it, matched or not; ``passed`` those
-that no join takes: they go out as they come. ``deleted`` counts rows that were deleted, and the deletes that
-did it; a change that stands for several rows counts as that many. A row that can match nothing counts as
-padded if its side is padded, else as unmatchable. What comes to an input from a join or from windows beneath
-counts like the rows of its sources. Rows that a filter beneath the ordering took away are not part of the
-stream and not of the account.
+had a partner; ``retained`` the rows still in it, matched or not; ``passed`` those that no join takes: they go
+out as they come; ``shed`` those that left at a limit. ``deleted`` counts rows that were deleted, and the
+deletes that did it; a change that stands for several rows counts as that many. A row that can match nothing
+counts as padded if its side is padded, else as unmatchable. What comes to an input from a join or from
+windows beneath counts like the rows of its sources. Rows that a filter beneath the ordering took away are not
+part of the stream and not of the account.
 
 >>> row = InputAccount.of("o", {"in": 5, "matched": 2, "late": 1, "padded": 1}, retained=1)
 >>> row.adds_up(), row.difference
@@ -65,6 +65,7 @@ class InputAccount:
     ahead: int = 0
     broken: int = 0
     retained: int = 0
+    shed: int = 0
     deleted: int = 0
     missing_deletes: int = 0
     stale: int = 0

@@ -14,6 +14,7 @@ from watersmeet.names import KEY_ROWS
 from watersmeet.plan.checks.changelog import check_changelog
 from watersmeet.plan.checks.per_key import check_per_key, check_per_key_of_delta
 from watersmeet.plan.checks.query import check_query
+from watersmeet.plan.checks.shedding import check_shedding
 from watersmeet.plan.checks.unbounded import Outflow, check_bounded
 from watersmeet.plan.conditions.conjuncts import join_all
 from watersmeet.plan.conditions.placement import place
@@ -169,7 +170,12 @@ def nodes_planned(query: Planning) -> Problems:
     where = query.where
     after = [output.expr for output in query.asked.outputs] + ([] if where is None else [where])
     query.nodes, problems = plan_nodes(query.understood, after, plan_delta, query.for_others)
-    return problems or check_per_key(query.nodes, query.name, query.options)
+    if problems:
+        return problems
+    return [
+        *check_per_key(query.nodes, query.name, query.options),
+        *check_shedding(query.nodes, query.name, query.options),
+    ]
 
 
 def query_planned(query: Planning) -> Problems:

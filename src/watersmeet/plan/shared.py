@@ -66,11 +66,11 @@ def _with_sides(query: QueryPlan, number: int, sides: Mapping[_Place, SidePlan])
 def _key(query: QueryPlan, node: JoinPlan, side: Side) -> _Key | None:
     """What is the same for sides that hold the same rows in the same way; None: it is for none other.
 
-    A side whose rows leave before they are released (SEMI, ASOF, changes) is not shared, nor one of a join
-    without an equality key or with BROADCAST, whose tasks have other parts of it; nor one whose key is
+    A side whose rows leave before they are released (SEMI, ASOF, changes, limits) is not shared, nor one of a
+    join without an equality key or with BROADCAST, whose tasks have other parts of it; nor one whose key is
     computed, of which the other side may decide the type.
     """
-    if node.changes or node.asof is not None:
+    if node.changes or node.asof is not None or query.options.at_limit.sheds:
         return None
     plan = node.side(side)
     keys = [key.column(side) for key in node.keys]

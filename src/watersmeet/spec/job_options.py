@@ -34,6 +34,19 @@ class NullTime(Enum):
     FAIL = "fail"
 
 
+class AtLimit(Enum):
+    """What a join does that keeps more than ``max_rows``."""
+
+    STOP = "stop"
+    SHED_OLDEST = "shed_oldest"
+    SHED_HEAVIEST = "shed_heaviest"
+
+    @property
+    def sheds(self) -> bool:
+        """Rows go that might still have matched."""
+        return self is not AtLimit.STOP
+
+
 @dataclass(frozen=True)
 class Options:
     """The semantics' options. ``allowed_lateness``: µs for queries over TIMESTAMP or DATE times, plain units
@@ -56,6 +69,7 @@ class Options:
     max_output_per_tick: int | None = None
     max_job_rows: int | None = None
     max_job_bytes: int | None = None
+    at_limit: AtLimit = AtLimit.STOP
     null_time: NullTime = NullTime.COUNT
     max_task_memory: int = TASK_MEMORY
     time_zone: str = UTC

@@ -385,8 +385,10 @@ class OpenRun:
     def between(self, column: str, low: Watermark, high: Watermark) -> Rows:
         """Rows with a time in [low, high), in order of it, by a column that orders them. Cost: those rows."""
         first, end = self.below(column, low), self.below(column, high)
-        if end <= first:
-            return np.zeros(0, dtype=np.int64)
+        return self.in_order(column, first, max(first, end))
+
+    def in_order(self, column: str, first: int, end: int) -> Rows:
+        """Rows at the places [first, end) in the order of a column that orders them."""
         return self._numpy(order_of_times(column))[first:end].astype(np.int64)
 
     def newly_released(self, old: Mapping[str, Watermark], new: Mapping[str, Watermark]) -> Rows:

@@ -200,6 +200,26 @@ def test_broken_and_late_records_are_counted_and_kept(job, put):
     assert len(MemorySink.rows("aside")) == 4
 
 
+def test_rows_that_are_shed_are_counted_and_kept(job, put):
+    put("orders", *(order(number, f"10:0{number}:00") for number in range(6)))
+    put("deliveries", delivery(1, 5, "10:40:00"))
+    limited = "SET max_rows = 2; SET at_limit = shed_oldest; SET shed_output = aside;"
+    result = job(limited + ORDERS + LEFT, finish=True)
+    of_query = result.last.queries[next(iter(result.last.queries))]
+    account = of_query.account["o"]
+    shed = MemorySink.rows("aside")
+    assert account["in"] == 6
+    assert sum(account.values()) == 12, "the account adds up"
+    assert account["shed"] + of_query.account["d"].get("shed", 0) == len(shed) > 0
+    assert {(row["stream"], row["reason"]) for row in shed} <= {
+        ("orders", "shed_oldest"),
+        ("deliveries", "shed_oldest"),
+    }
+    numbers = {json.loads(row["record"])["order_id"] for row in shed if row["stream"] == "orders"}
+    assert not numbers & {padded[0] for padded in rows() if padded[1] is None}
+    assert json.loads(shed[0]["record"])["order_time"].startswith("20")
+
+
 def test_a_self_join_and_a_second_query_share_one_source(job, put):
     put("orders", order(1, "10:00:00", 1), order(2, "10:10:00", 1), order(3, "10:20:00", 2))
     sql = (

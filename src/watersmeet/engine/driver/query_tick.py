@@ -24,6 +24,7 @@ from watersmeet.engine.driver.settling.elsewhere import elsewhere, kept_by
 from watersmeet.engine.driver.settling.inputs_elsewhere import by_own_keys, with_elsewhere
 from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
 from watersmeet.engine.driver.settling.paces import paces_after
+from watersmeet.engine.driver.settling.shedding import shed_rows
 from watersmeet.engine.driver.sharing import Sharing
 from watersmeet.engine.driver.small import is_small
 from watersmeet.engine.driver.snapshots import Reading
@@ -89,7 +90,7 @@ class QueryTick:
     begins: bool = False
     nodes: list[NodeState] = field(default_factory=list)
     aside: dict[str, list[PadFile]] = field(default_factory=dict)
-    """Files of late rows of stages, per alias."""
+    """Files of late rows of stages, and of shed rows, per alias."""
     broken: dict[str, list[PadFile]] = field(default_factory=dict)
     """Files of records of tables that are no rows, per source."""
     _work: dict[int, NodeWork] = field(default_factory=dict)
@@ -211,8 +212,7 @@ class QueryTick:
         """
         node, work = self.query.nodes[number], self._work[number]
         driver = driver_of(node)
-        node_reports = [NodeReport.model_validate_json(text) for text in reports]
-        node_reports.sort(key=lambda report: report.partition)
+        node_reports = sorted(map(NodeReport.model_validate_json, reports), key=lambda own: own.partition)
         self._reports[number] = node_reports
         arrangements: dict[str, Arrangement] = {}
         least: dict[str, int] = {}
@@ -249,11 +249,14 @@ class QueryTick:
                 for _, branch in side.sources if report.broken else ():
                     self.broken.setdefault(branch.source.name, []).extend(report.broken)
         self._rows_out = sum(report.rows_out for report in node_reports) if rows_out is None else rows_out
-        check_limits(self.query, self.shapes[number], work, arrangements, self._rows_out)
-        for side in node.sides:
-            for feed in side.feeds:
-                if feed.query is not None:
-                    self._count_fed(side, self._fed_to(feed))
+        shape = self.shapes[number]
+        shed = shed_rows(self.query, shape, arrangements, self.store, self.tick, told=self.keep_late)
+        for alias, of_side in shed.items():
+            self._add_counts(alias, {"shed": of_side.rows})
+            self.aside.setdefault(alias, []).extend(of_side.files)
+        check_limits(self.query, shape, work, arrangements, self._rows_out)
+        for fed, feed in ((side, feed) for side in node.sides for feed in side.feeds if feed.query):
+            self._count_fed(fed, self._fed_to(feed))
         emitted = driver.outputs(
             node,
             Outgoing(
@@ -330,8 +333,7 @@ class QueryTick:
             EngineError: a promise is broken (see `monotony`).
         """
         before = self._node_before(len(self.query.nodes) - 1).emitted
-        emitted = self.nodes[-1].emitted
-        held = self.held()
+        emitted, held = self.nodes[-1].emitted, self.held()
         for own, maker, there in self._inputs_elsewhere():
             self._counts[own] = dict(maker._counts[there])
             self._missing += [(own, row) for alias, row in maker._missing if alias == there]

@@ -220,6 +220,7 @@ def _side_shape(
         changes=node.changes or driver_of(node).carries_changes,
         passes=plan.passes,
         hides_released=held.hides_released,
+        hides_gone=held.hides_gone,
         memory=query.options.max_task_memory,
         not_null=plan.not_null,
         is_kept_elsewhere=plan.kept_by is not None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -39,11 +39,13 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class StepOutput:
     """Of one tick: ``tables``, per query that put rows out, the columns' names, which may repeat, and the
-    rows; the late rows: (source, row), and of stages (alias of the input, row)."""
+    rows; the late rows: (source, row), and of stages (alias of the input, row); ``shed``: (alias, the columns
+    that the query keeps)."""
 
     tables: Mapping[str, tuple[list[str], pa.Table]]
     late: list[tuple[str, Row]]
     result: TickResult
+    shed: list[tuple[str, Row]] = field(default_factory=list)
 
     @cached_property
     def rows(self) -> Mapping[str, list[dict[str, Any]]]:
@@ -275,6 +277,8 @@ class LocalJob:
         projected = {query.name: self._run(query) for query in self.plan.queries}
         outputs = {name: rows for name, rows in projected.items() if rows is not None}
         of_stages = [row for query in self.plan.queries for row in self._late_of_stages(query)]
+        at_limit = self.plan.queries[0].options.at_limit.value
+        shed = [row for query in self.plan.queries for row in self._aside(query, at_limit)]
         if put_out is None:
             result = driver.conclude()
             driver.commit({"clock_us": clock_us})
@@ -285,12 +289,15 @@ class LocalJob:
             for name, mask in late.items()
             for row in _left_over([rows[name][int(position)] for position in np.flatnonzero(mask)])
         ]
-        return StepOutput(outputs, dropped + of_stages, result)
+        return StepOutput(outputs, dropped + of_stages, result, shed)
 
     def _late_of_stages(self, query: QueryPlan) -> Iterator[tuple[str, Row]]:
         """Rows of stages that came too late for their inputs: (alias, the columns that the query keeps)."""
+        yield from self._aside(query, "")
+
+    def _aside(self, query: QueryPlan, reason: str) -> Iterator[tuple[str, Row]]:
         for alias, files in self.driver.aside(query.name).items():
-            for file in files:
+            for file in (file for file in files if file.reason == reason):
                 table = pa.ipc.open_file(pa.BufferReader(self.store.read(file.name))).read_all()
                 for row in table.column("record").to_pylist():
                     yield alias, {name: to_json(value) for name, value in row.items()}

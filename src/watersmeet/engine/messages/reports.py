@@ -17,10 +17,11 @@ from watersmeet.watermark.lateness import LateBy
 
 class PadFile(Record):
     """Rows that are not retained and go out in this tick, as stored columns, in no order: pads of rows that
-    can match nothing, and all rows that pass."""
+    can match nothing, and all rows that pass. Or rows that were set aside, with the ``reason``."""
 
     name: str
     rows: int
+    reason: str = ""
 
 
 class IngestReport(Record):

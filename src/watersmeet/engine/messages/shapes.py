@@ -58,7 +58,8 @@ class SideShape:
     ``name``: as in the plan. ``schema``: the kept columns in their native types. ``keys``: those that are
     hashed. ``nullable``: event times that may be NULL, in rows of a join or stage. ``carried``: columns that
     leave the node. ``changes``: rows carry diffs. ``passes``: rows are not retained, and go out in their
-    tick. ``hides_released``: rows that are released may still meet the condition, and are to be left out.
+    tick. ``hides_released``: rows that are released may still meet the condition, and are to be left out;
+    ``hides_gone``: so are those that left before, by mark.
     ``memory``: bytes that a task may hold at once, see `engine.tasks.memory`. ``not_null``: the kept columns
     whose NULL lets a row of a source match nothing. ``copies``: the same rows, held in other ways too.
     ``shared``: of runs that several sides keep: as the one that has them written keeps them, with the columns
@@ -78,6 +79,7 @@ class SideShape:
     changes: bool
     passes: bool = False
     hides_released: bool = False
+    hides_gone: bool = False
     memory: int = TASK_MEMORY
     not_null: tuple[str, ...] = ()
     copies: tuple[SideShape, ...] = ()

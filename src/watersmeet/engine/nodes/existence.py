@@ -19,7 +19,6 @@ from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.match.pairs import find, has_match, rows_matched
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns
-from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.spec.model import JoinKind
 
 
@@ -48,8 +47,11 @@ def first_matches(
                 rows_matched(shape.condition, left_around.new.rows, Side.LEFT, piece.looked_up)
             )
     if left.new is not None:
-        for rows_around in _all_rows(right_around):
-            left.new.matched |= has_match(shape.condition, left.new.rows, Side.LEFT, rows_around)
+        for piece in right_around.old:
+            left.new.matched |= piece.has_match(shape.condition, left.new.rows, Side.LEFT)
+        if right_around.new is not None:
+            came = right_around.new.looked_up
+            left.new.matched |= has_match(shape.condition, left.new.rows, Side.LEFT, came)
         if shape.kind is JoinKind.SEMI and left.new.matched.any():
             first = left.new.as_they_came(np.flatnonzero(left.new.matched))
             yield from _left_rows(shape, left.new.rows.batch, first, report)
@@ -72,7 +74,7 @@ def mark_gone(piece: RunSlice, rows: Rows, report: SideReport, what: str = "matc
 
 
 def there(piece: RunSlice, rows: Rows) -> Mask:
-    """Which of the rows have not left with a match in an earlier tick. By an ANTI join none ever does."""
+    """Which of the rows have not left in an earlier tick: by a SEMI join with a match; others were shed."""
     there: Mask = ~piece.are("gone", rows)
     return there
 
@@ -84,10 +86,6 @@ def _hits(shape: JoinShape, piece: RunSlice, right: SideSlice) -> Rows:
         return NO_ROWS
     hits = rows_matched(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up)
     return hits[there(piece, hits)] if len(hits) else hits
-
-
-def _all_rows(side: SideSlice) -> list[SortedRows]:
-    return [piece.looked_up for piece in side.old] + ([] if side.new is None else [side.new.looked_up])
 
 
 def _left_rows(shape: JoinShape, batch: Columns, rows: Rows, report: NodeReport) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ from watersmeet.engine.nodes.spread.cuts import spread
 from watersmeet.engine.nodes.spread.hot import hot_keys
 from watersmeet.engine.tasks.matches import Sought, put_matches
 from watersmeet.engine.tasks.merge import merge_runs
-from watersmeet.engine.tasks.results import count, least_alive, pad, pad_files
+from watersmeet.engine.tasks.results import count, least_alive, least_of_run, pad, pad_files
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import Everything, HashRange, NewRows, SideSlice
 from watersmeet.engine.tasks.taking_over import take_over
@@ -35,6 +35,7 @@ from watersmeet.kernel.match.pairs import Search
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.slots import order_of
 from watersmeet.spec.model import JoinKind
+from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.run import OpenRun
 
@@ -194,7 +195,7 @@ def _release(
     for pieces, is_new in ((own.old, False), (own.new_runs, True)):
         for piece in pieces:
             rows = own.released(piece, is_new=is_new)
-            if leaves and len(rows):
+            if len(rows) and (leaves or "gone" in piece.live.marks):
                 rows = rows[~piece.are("gone", rows)]
             if not len(rows):
                 continue
@@ -212,10 +213,14 @@ def _release(
 
 def _least(own: SideSlice, report: SideReport, partition: int, partitions: int) -> None:
     """The least event times over the retained rows of the runs that this task answers for (whole runs)."""
-    runs = [*(live.run for live in own.work.runs), *own.work.new_runs]
-    for number, run in enumerate(runs):
+    runs = [*own.work.runs, *(LiveRun(run=run) for run in own.work.new_runs)]
+    for number, live in enumerate(runs):
         if number % partitions != partition:
             continue
-        least = OpenRun.open(own.store, run, own.task.layout).least(own.work.new_limits)
+        opened = OpenRun.open(own.store, live.run, own.task.layout)
+        if "gone" in live.marks:
+            least_of_run(own, live, opened, report)
+            continue
+        least = opened.least(own.work.new_limits)
         for column, time in (least or {}).items():
             lower(report.least, column, time)

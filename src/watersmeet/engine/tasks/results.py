@@ -22,6 +22,9 @@ from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns, Parts, row_sizes
 from watersmeet.kernel.times import to_canonical
 from watersmeet.names import DIFF
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import marks_at, read_marks
+from watersmeet.state.run import OpenRun
 from watersmeet.state.store import Store
 
 NO_ROWS = np.zeros(0, dtype=np.int64)
@@ -149,6 +152,28 @@ def least_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideReport) 
             passed[column] = min(place, passed.get(column, place))  # of a run there may be several pieces
             if least_time is not None:
                 lower(report.least, column, least_time)
+
+
+def least_of_run(own: SideSlice, live: LiveRun, opened: OpenRun, report: SideReport) -> None:
+    """The same over all of a run, of which not all event times order its rows; this task alone asks."""
+    limits, cursors = own.work.new_limits, report.cursors.setdefault(live.run.name, {})
+    for column in own.task.layout.event_times:
+        if column in own.task.layout.releasing:
+            least, cursors[column] = opened.first_alive(
+                column,
+                limits,
+                0,
+                live.run.rows,
+                lambda rows: marks_at(own.store, "gone", live.marks["gone"], rows),
+                live.cursors.get(column, 0),
+            )
+        else:
+            there = opened.live(limits, 0, live.run.rows)
+            there &= ~read_marks(own.store, "gone", live.marks["gone"], 0, live.run.rows)
+            times = opened.sorted_rows.times(column)[there]
+            least = int(times.min()) if len(times) else None
+        if least is not None:
+            lower(report.least, column, least)
 
 
 def count(report: SideReport, what: str, rows: int) -> None:

@@ -101,7 +101,8 @@ class Nothing(Cut):
 class RunSlice:
     """Rows [start, stop) of an open run; marks are read when first asked for.
 
-    Rows with a time below ``hidden_below`` are not there for look-ups. ``looked_up``: the same rows by the
+    Rows with a time below ``hidden_below`` are not there for look-ups, nor, with ``hides_gone``, those that
+    left before this tick by mark. ``looked_up``: the same rows by the
     index that look-ups use. ``picked``: which of the rows are the slice's at all, where not all are (None).
     """
 
@@ -114,9 +115,12 @@ class RunSlice:
         stop: int,
         hidden_below: Mapping[str, Watermark],
         cut: Cut,
+        *,
+        hides_gone: bool = False,
     ) -> None:
         self._store = store
         self._hidden_below = hidden_below
+        self._hides_gone = hides_gone and "gone" in live.marks
         self.live = live
         self.run = run
         self.start = start
@@ -268,14 +272,21 @@ class RunSlice:
 
     def search(self, condition: Condition, needles: SortedRows, side: Side) -> Search | None:
         """Where needles (rows of ``side``) have candidates in the slice; see `kernel.match.pairs.Search`."""
-        alive = self.alive if self._hidden_below else None
+        alive = self.alive if self._hides else None
         return Search.of(condition, needles, side, self.looked_up, alive)
+
+    @property
+    def _hides(self) -> bool:
+        """Whether there may be rows that look-ups do not see."""
+        return bool(self._hidden_below) or self._hides_gone
 
     def alive(self, rows: Rows) -> Mask:
         """Which of these rows look-ups see."""
         keep = np.ones(len(rows), dtype=np.bool_)
         for column, limit in self._hidden_below.items():
             keep &= ~below(self.rows.times(column)[rows], limit)
+        if self._hides_gone:
+            keep &= ~self.are("gone", rows)
         return keep
 
     def partners(self, condition: Condition, needles: SortedRows, side: Side) -> Iterator[tuple[Rows, Rows]]:
@@ -286,13 +297,13 @@ class RunSlice:
 
     def rows_with(self, condition: Condition, needles: SortedRows, side: Side) -> Rows:
         """The rows of the slice that have a partner, ascending; see `kernel.match.pairs.rows_matched`."""
-        if not self._hidden_below:
+        if not self._hides:
             return rows_matched(condition, needles, side, self.looked_up)
         return distinct((row for _, row in self.partners(condition, needles, side)), len(self.rows))
 
     def has_match(self, condition: Condition, needles: SortedRows, side: Side) -> Mask:
         """Which needles have a partner in the slice; see `kernel.match.pairs.has_match`."""
-        if not self._hidden_below:
+        if not self._hides:
             return has_match(condition, needles, side, self.looked_up)
         hits = np.zeros(len(needles), dtype=np.bool_)
         for needle, _ in self.partners(condition, needles, side):
@@ -391,7 +402,8 @@ class SideSlice:
             opened = OpenRun.open(self.store, live.run, self.task.layout)
             for start, stop in cut.parts(opened.sorted_rows):
                 if start < stop:
-                    yield RunSlice(self.store, live, opened, start, stop, hidden, cut)
+                    hides_gone = self.task.hides_gone
+                    yield RunSlice(self.store, live, opened, start, stop, hidden, cut, hides_gone=hides_gone)
 
     def _merge_new(self) -> NewRows | None:
         if not self.new_runs:

@@ -15,6 +15,7 @@ from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.text.tokens import Cursor
 from watersmeet.spec.limits import LEAST_KEPT_TICKS, LEAST_TASK_MEMORY, MOST_KEPT_TICKS
 from watersmeet.spec.model import (
+    AtLimit,
     NullTime,
     Options,
     OutputMode,
@@ -37,6 +38,7 @@ OPTIONS = (
     "max_output_per_tick",
     "max_job_rows",
     "max_job_bytes",
+    "at_limit",
     "null_time",
     "max_task_memory",
     "time_zone",
@@ -50,6 +52,7 @@ RUN_SETTINGS = (
     "master",
     "late_output",
     "broken_output",
+    "shed_output",
     "progress_output",
     "until_caught_up",
     "finish",
@@ -94,6 +97,8 @@ class Settings:
             self.options = replace(self.options, output_mode=_one_of(OutputMode, name, value, location))
         elif name == "plan":
             self.options = replace(self.options, plan=_one_of(PlanChoice, name, value, location))
+        elif name == "at_limit":
+            self.options = replace(self.options, at_limit=_one_of(AtLimit, name, value, location))
         elif name == "null_time":
             self.options = replace(self.options, null_time=_one_of(NullTime, name, value, location))
         elif name == "time_zone":

@@ -22,7 +22,7 @@ from watersmeet.spec.options.names import (
 from watersmeet.spec.options.stored_files import in_store, parts_in_store
 from watersmeet.spec.told import untold
 
-BESIDE = ("late_output", "broken_output", "progress_output")
+BESIDE = ("late_output", "broken_output", "shed_output", "progress_output")
 """Settings that name sinks for rows beside those of queries: set aside, and one per tick."""
 
 

@@ -50,7 +50,16 @@ from watersmeet.plan.model.nodes import (
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.plan.order.measured import MeasuredQuery
-from watersmeet.spec.model import Branch, Input, NullTime, OnIdle, OutputMode, StageBranch, WatermarkRule
+from watersmeet.spec.model import (
+    AtLimit,
+    Branch,
+    Input,
+    NullTime,
+    OnIdle,
+    OutputMode,
+    StageBranch,
+    WatermarkRule,
+)
 from watersmeet.spec.time_zones import UTC
 
 
@@ -219,6 +228,9 @@ def _options(query: QueryPlan) -> Iterator[str]:
         yield "a row without an event time fails the job"
     if options.max_rows is not None and options.max_rows < MAX_TIME:
         yield f"at most {options.max_rows} rows in state"
+    if options.at_limit.sheds:
+        which = "the oldest" if options.at_limit is AtLimit.SHED_OLDEST else "those of the heaviest keys"
+        yield f"of more rows {which} are shed: neither matched any more, nor padded nor put out by ANTI"
     if options.max_bytes is not None:
         yield f"at most {size_of(options.max_bytes)} of files in state"
     if options.max_rows_per_key is not None:

@@ -50,4 +50,4 @@ def _told(expected: Expected, known_by: str = "") -> str:
     if expected.holds:
         return f"{line}, it holds"
     after = "" if expected.reached is None else f" after about {rounded_up(round(expected.reached))}"
-    return f"{line}: the job would stop{after}"
+    return f"{line}: {'rows would be shed' if expected.sheds else 'the job would stop'}{after}"

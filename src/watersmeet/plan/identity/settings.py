@@ -214,9 +214,14 @@ def _plan(query: QueryPlan) -> str:
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
     kind = type(value).__name__
     for field in dataclasses.fields(value):
-        limit = isinstance(value, Options) and field.name.startswith(LIMIT)
+        limit = isinstance(value, Options) and field.name.startswith(LIMIT) and not _sheds(value, field.name)
         if (kind, field.name) not in OMITTED and not limit:
             yield field.name, getattr(value, field.name)
+
+
+def _sheds(options: Options, name: str) -> bool:
+    """Whether the option says which rows a tick sheds."""
+    return options.at_limit.sheds and name == "max_rows"
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
@@ -23,7 +23,7 @@ class Expected:
 
     ``limit``: its name; ``most``: its value, rows or (``in_bytes``) a size; ``amount``: of all sides whose
     rates are known; ``unknown``: the others, by their titles. ``reached``: the event time, in µs, that has
-    to pass until the limit is come to; None: it is not, or times are integers.
+    to pass until the limit is come to; None: it is not, or times are integers. ``sheds``: then rows are shed.
     """
 
     limit: str
@@ -32,6 +32,7 @@ class Expected:
     amount: float
     unknown: tuple[str, ...]
     reached: float | None
+    sheds: bool = False
 
     @property
     def holds(self) -> bool | None:
@@ -45,11 +46,14 @@ def node_limits(
     query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
 ) -> list[tuple[NodePlan, list[Expected]]]:
     """Of each node that keeps rows of streams the limits that are set for each, and what it is to keep."""
-    rows, nbytes = query.options.max_rows, query.options.max_bytes
+    rows, nbytes, sheds = query.options.max_rows, query.options.max_bytes, query.options.at_limit.sheds
     return [
         (
             node,
-            [*_rows("max_rows", rows, sides), *_bytes("max_bytes", nbytes, sides)],
+            [
+                *(replace(own, sheds=sheds) for own in _rows("max_rows", rows, sides)),
+                *_bytes("max_bytes", nbytes, sides),
+            ],
         )
         for node, sides in _forecasts(query, measured)
     ]

@@ -43,6 +43,7 @@ class Held:
     watched: tuple[str, ...] = ()
     ties: Literal["ascending", "descending"] | None = None
     hides_released: bool = False
+    hides_gone: bool = False
     found_by: tuple[tuple[str, ...], ...] = ()
     counts_keys: bool = False
 

@@ -38,7 +38,7 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
     def held(self, query: QueryPlan, node: JoinPlan, side: SidePlan) -> Held:
         held = replace(held_to_match(query, node, side), hides_released=node.looks_above)
         if node.asof is None:
-            return held
+            return replace(held, hides_gone=not node.changes)
         held = replace(held, releasing=side.event_times, watched=())
         if side is not node.right:
             return held

@@ -11,7 +11,13 @@ from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunRe
 from watersmeet.engine.spark.job.submitted import refuse_connect, submitted
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.look import problems_of
-from watersmeet.engine.spark.tick.tick import BROKEN_INSERT, LATE_INSERT, PROGRESS_INSERT, Outputs
+from watersmeet.engine.spark.tick.tick import (
+    BROKEN_INSERT,
+    LATE_INSERT,
+    PROGRESS_INSERT,
+    SHED_INSERT,
+    Outputs,
+)
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.checks.endpoints import BESIDE
@@ -107,7 +113,7 @@ def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
 
     into = {query.name: query.sink for query in plan.queries if not query.is_index}
     declared = {sink.name: sink for sink in (*job.sinks, *into.values())}
-    for name in (LATE_INSERT, BROKEN_INSERT, PROGRESS_INSERT):
+    for name in (LATE_INSERT, BROKEN_INSERT, SHED_INSERT, PROGRESS_INSERT):
         if name in into:
             raise SpecError(
                 f'"{name}" is kept for rows beside those of queries; no INSERT may go by it',
@@ -126,5 +132,5 @@ def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
                 or "declare one: CREATE MAPPING late TYPE File OPTIONS ('path' = 'out/late')",
             )
         beside[setting] = None if wanted is None else sink_named(wanted)
-    late, broken, progress = (beside[name] for name in BESIDE)
-    return Outputs(queries, late, broken, progress)
+    late, broken, shed, progress = (beside[name] for name in BESIDE)
+    return Outputs(queries, late, broken, progress, shed)

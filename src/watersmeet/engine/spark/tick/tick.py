@@ -41,6 +41,7 @@ from watersmeet.sinks.base import (
 )
 from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.part_mark import Identity, Resumed
+from watersmeet.spec.model import AtLimit
 from watersmeet.spec.options.spark_settings import FIXED
 from watersmeet.state.manifest import PARTS, has_come_to
 
@@ -51,9 +52,10 @@ Unread = Callable[[Collection[str]], Mapping[str, Iterable[str]]]
 
 UNKNOWN = "whether it has some cannot be told"
 
-LATE_INSERT, BROKEN_INSERT = "late-rows", "broken-records"
+LATE_INSERT, BROKEN_INSERT, SHED_INSERT = "late-rows", "broken-records", "shed-rows"
 """Names of the parts of rows set aside; no query may be named so."""
 
+SHED_REASONS = tuple(choice.value for choice in AtLimit if choice.sheds)
 PROGRESS_INSERT = "tick-progress"
 """The same of the rows that say which ticks are complete."""
 
@@ -67,10 +69,11 @@ class Outputs:
     late: Sink | None = None
     broken: Sink | None = None
     progress: Sink | None = None
+    shed: Sink | None = None
 
     @property
     def sinks(self) -> list[Sink]:
-        sinks = [*self.queries.values(), self.late, self.broken, self.progress]
+        sinks = [*self.queries.values(), self.late, self.broken, self.shed, self.progress]
         return list({id(sink): sink for sink in sinks if sink is not None}.values())
 
     def inserts_of(self, sink: Sink) -> Iterator[str]:
@@ -80,6 +83,8 @@ class Outputs:
             yield LATE_INSERT
         if self.broken is sink:
             yield BROKEN_INSERT
+        if self.shed is sink:
+            yield SHED_INSERT
         if self.progress is sink:
             yield PROGRESS_INSERT
 
@@ -136,7 +141,7 @@ class Ticks:
             for node in query.nodes
             if (frame := self._condition_frame(query, node)) is not None
         }
-        driver.keep_late = outputs.late is not None
+        driver.keep_late = outputs.late is not None or outputs.shed is not None
         driver.keep_broken = outputs.broken is not None
         driver.ordered = partitions == 1
 
@@ -154,7 +159,7 @@ class Ticks:
         self._lend_state()
         for name, frame in self._frames.items():
             self._outputs.queries[name].prepare(frame.schema, owner)
-        for sink in (self._outputs.late, self._outputs.broken):
+        for sink in (self._outputs.late, self._outputs.broken, self._outputs.shed):
             if sink is not None:
                 sink.prepare(side_frame(self._spark, self.driver.store, []).schema, owner)
         if self._outputs.progress is not None:
@@ -266,7 +271,7 @@ class Ticks:
                 self._run_nodes(query, attempt)
             published += [(sink, name) for name, sink in self._outputs.queries.items()]
             self.timings.mark("join and write")
-            aside = [*aside, *self._of_takers(aside), *self._late_of_stages(), *self._broken_of_tables()]
+            aside = [*aside, *self._of_takers(aside), *self._of_nodes(), *self._broken_of_tables()]
             published += self._write_aside(tick, attempt, aside)
         except BaseException:
             for sink in self._outputs.sinks:
@@ -316,9 +321,16 @@ class Ticks:
         ]
         return [file.of(owner) for owner, reader in owners for file in aside if file.owner == reader]
 
-    def _late_of_stages(self) -> list[Aside]:
+    def _of_nodes(self) -> list[Aside]:
+        """Late rows of stages, and rows that joins have shed."""
         return [
-            Aside(source=alias, owner=f"{query.name}/{alias}", reason="late", name=file.name, rows=file.rows)
+            Aside(
+                source=_source_of(query, alias) if file.reason else alias,
+                owner=f"{query.name}/{alias}",
+                reason=file.reason or "late",
+                name=file.name,
+                rows=file.rows,
+            )
             for query in self._plan.queries
             for alias, files in self.driver.aside(query.name).items()
             for file in files
@@ -334,8 +346,13 @@ class Ticks:
 
     def _write_aside(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
         published = []
-        for sink, insert in ((self._outputs.late, LATE_INSERT), (self._outputs.broken, BROKEN_INSERT)):
-            files = [file for file in aside if (file.reason == "broken") == (insert == BROKEN_INSERT)]
+        sinks = {
+            LATE_INSERT: self._outputs.late,
+            BROKEN_INSERT: self._outputs.broken,
+            SHED_INSERT: self._outputs.shed,
+        }
+        for insert, sink in sinks.items():
+            files = [file for file in aside if _insert_of(file) == insert]
             if sink is not None and files:
                 self._write_files(sink, insert, tick, attempt, files)
                 published.append((sink, insert))
@@ -398,6 +415,19 @@ class _Completion:
             sink.discard(attempt)
             raise
         return [insert] if sink.publish(insert, tick, attempt, identity) else []
+
+
+def _insert_of(file: Aside) -> str:
+    """Where its rows go."""
+    return {BROKEN_REASON: BROKEN_INSERT, **dict.fromkeys(SHED_REASONS, SHED_INSERT)}.get(
+        file.reason, LATE_INSERT
+    )
+
+
+def _source_of(query: QueryPlan, alias: str) -> str:
+    """The name of an input's source; of a UNION ALL that of the input."""
+    names = [branch.source.name for side in query.sides if side.name == alias for _, branch in side.sources]
+    return names[0] if len(names) == 1 else alias
 
 
 def _writer_is_set(spark: SparkSession) -> bool:

@@ -1,0 +1,78 @@
+"""Where rows are shed at a limit, and where that is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.errors import WatersmeetError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.explain import explain
+from watersmeet.plan.planner import plan_job
+
+DECLARED = """
+CREATE TABLE a (k STRING, t BIGINT, n BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE TABLE b (k STRING, t BIGINT, n BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE TABLE c (k STRING, t BIGINT, n BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE TABLE p (k STRING PRIMARY KEY NOT ENFORCED, n BIGINT) WITH ('connector' = 'memory');
+CREATE SINK x WITH ('connector' = 'memory');
+CREATE SINK y WITH ('connector' = 'memory');
+"""
+BAND = "b.t BETWEEN a.t AND a.t + 9"
+JOIN = f"SELECT a.n, b.n AS m FROM a LEFT JOIN b ON a.k = b.k AND {BAND}"
+
+
+def planned(query, settings="SET max_rows = 9; SET at_limit = shed_oldest;"):
+    return plan_job(parse_job(settings + DECLARED + query))
+
+
+@pytest.mark.parametrize("kind", ["", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
+@pytest.mark.parametrize("keyed", ["a.k = b.k AND ", ""])
+def test_joins_of_two_streams(kind, keyed):
+    text = explain(planned(f"INSERT INTO x SELECT a.n FROM a {kind} JOIN b ON {keyed}{BAND}"))
+    assert "of more rows the oldest are shed: neither matched any more" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        (
+            f"{JOIN} LEFT JOIN c ON c.k = a.k AND c.t BETWEEN a.t AND a.t + 9",
+            "joins rows that another node has",
+        ),
+        ("SELECT a.n, b.n AS m FROM a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k", "ASOF join"),
+        (
+            "SELECT window_end, count(*) AS c FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 9)) GROUP BY 1",
+            "keeps rows for aggregation",
+        ),
+        ("SELECT p.k, count(*) AS c FROM p GROUP BY p.k EMIT CHANGES", "puts out changes"),
+        (f"{JOIN} EMIT CHANGES", "puts out changes"),
+    ],
+)
+def test_what_cannot_be_shed_is_refused(query, why):
+    with pytest.raises(WatersmeetError, match=why) as raised:
+        planned(f"INSERT INTO x {query}")
+    assert raised.value.code == "not-shed"
+    assert raised.value.hint
+
+
+def test_the_heaviest_key_needs_a_key():
+    heaviest = "SET max_rows = 9; SET at_limit = shed_heaviest;"
+    planned(f"INSERT INTO x {JOIN}", heaviest)
+    with pytest.raises(WatersmeetError, match="without an equality key"):
+        planned(f"INSERT INTO x SELECT a.n FROM a JOIN b ON {BAND}", heaviest)
+
+
+def test_without_a_limit_nothing_would_be_shed():
+    with pytest.raises(WatersmeetError, match="there is no limit") as raised:
+        planned(f"INSERT INTO x {JOIN}", "SET at_limit = shed_oldest;")
+    assert raised.value.code == "bad-setting"
+
+
+def test_queries_that_shed_keep_files_of_their_own():
+    both = f"INSERT INTO x {JOIN}; INSERT INTO y {JOIN.replace('+ 9', '+ 5')};"
+    assert any(side.sharers for query in planned(both, "").queries for side in query.sides)
+    assert not any(side.sharers for query in planned(both).queries for side in query.sides)
+
+
+def test_a_job_that_keeps_nothing_may_say_so():
+    planned("INSERT INTO x SELECT a.n FROM a")
