@@ -32,6 +32,7 @@ class Sharing:
     def fill(self, work: SideWork, releasing: Sequence[str]) -> None:
         """Say in the work of a side what it is to do with its runs."""
         names = [{live.run.name for live in other.runs} for other in self.others]
+        marked = {live.run.name for other in self.others for live in other.runs if "gone" in live.marks}
         work.others = [other.limits for other in self.others]
         work.taken_over = self._taken_over(work.runs)
         pending = work.merged_away()
@@ -40,8 +41,8 @@ class Sharing:
             if live.run.name in pending or live.merged_from is not None:
                 continue  # not all have it yet
             have = [live.run.name in held for held in names]
-            if live.run.name in self.incomplete:
-                if not any(have):
+            if live.run.name in self.incomplete or "gone" in live.marks or live.run.name in marked:
+                if not any(have):  # of shed rows who has shed them knows; they are not merged for others
                     incomplete.append(live)
             elif not any(have):
                 of_none.append(live)
