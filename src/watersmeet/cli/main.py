@@ -65,6 +65,7 @@ MaxJobBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed in
 AtLimit = Annotated[
     str | None, typer.Option(help="Of a join at max_rows: stop, shed_oldest or shed_heaviest.")
 ]
+MaxSkew = Annotated[str | None, typer.Option(help="So far is a source read ahead of others: 1 hour.")]
 TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
 NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
 TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
@@ -135,6 +136,7 @@ def run(
     max_job_rows: MaxJobRows = None,
     max_job_bytes: MaxJobBytes = None,
     at_limit: AtLimit = None,
+    max_skew: MaxSkew = None,
     max_task_memory: TaskMemory = None,
     null_time: NullTime = None,
     time_zone: TimeZone = None,
@@ -190,6 +192,7 @@ def run(
         max_job_rows=max_job_rows,
         max_job_bytes=max_job_bytes,
         at_limit=at_limit,
+        max_skew=max_skew,
         max_task_memory=max_task_memory,
         null_time=null_time,
         time_zone=time_zone,

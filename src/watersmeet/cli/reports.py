@@ -11,6 +11,7 @@ from typing import Protocol
 from watersmeet.event_time import Watermark
 from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
+from watersmeet.observe.held import Ahead as AheadTold
 from watersmeet.observe.held import Held, Waiting
 from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, TickReport
 from watersmeet.observe.progress import SplitKey as SplitKeyTold
@@ -88,6 +89,15 @@ class Holding(Protocol):
     def idle_timeout_us(self) -> int | None: ...
 
 
+class Ahead(Protocol):
+    """How far a source is ahead of another one."""
+
+    @property
+    def behind(self) -> str: ...
+    @property
+    def by(self) -> int | None: ...
+
+
 class TickResult(Protocol):
     """What is read of a tick."""
 
@@ -97,6 +107,8 @@ class TickResult(Protocol):
     def rows_in(self) -> Mapping[str, int]: ...
     @property
     def queries(self) -> Mapping[str, QueryResult]: ...
+    @property
+    def held(self) -> Mapping[str, Ahead]: ...
 
 
 class ChangedFiles(Protocol):
@@ -168,7 +180,10 @@ def report_of(
                 )
             )
     rows_out = {query: own_result.rows_out for query, own_result in result.queries.items()}
-    return TickReport(result.tick, seconds, tuple(inputs), result.rows_in, rows_out, elapsed, clock_us)
+    held = {name: AheadTold(ahead.behind, ahead.by) for name, ahead in result.held.items()}
+    return TickReport(
+        result.tick, seconds, tuple(inputs), result.rows_in, rows_out, elapsed, clock_us, held=held
+    )
 
 
 def _by_alias(

@@ -110,7 +110,7 @@ class _Reader:
                 self.settings.set(key, value)
             except SqlError as error:
                 self.text.problems.append(error)
-        self._check_lateness()
+        self._check_lengths()
         self._check_names()
         if self.text.problems:
             raise self.text.all_problems()
@@ -300,17 +300,23 @@ class _Reader:
                 message = f'a sink is called "{insert.sink.name}", as the job calls one of its indexes'
                 self.text.problem(message, "duplicate-name", None, "give the sink or the index another name")
 
-    def _check_lateness(self) -> None:
-        """An interval says nothing about integer times."""
-        if not self.settings.lateness_is_duration:
-            return
-        for query in [insert.query for insert in self.inserts] + self.explains:
-            for i in query.inputs:
-                for name in i.event_times:
-                    column = i.column(name)
-                    if column is not None and column.type in INTEGERS:
-                        message = (
-                            f'allowed_lateness is an interval, but "{i.alias}.{name}" is an integer time'
-                        )
-                        self.text.problem(message, "bad-setting", None, "write it as a whole number")
-                        return
+    def _check_lengths(self) -> None:
+        """An interval says nothing about integer times, and a number of µs is no max_skew that is meant."""
+        queries = [insert.query for insert in self.inserts] + self.explains
+        times = [
+            (f"{i.alias}.{name}", column.type)
+            for query in queries
+            for i in query.inputs
+            for name in i.event_times
+            if (column := i.column(name)) is not None
+        ]
+        for setting, is_interval in self.settings.durations.items():
+            if setting == "max_skew" and self.settings.options.max_skew is None:
+                continue
+            wrong = next((name for name, type_ in times if (type_ in INTEGERS) == is_interval), None)
+            if wrong is not None and is_interval:
+                message = f'{setting} is an interval, but "{wrong}" is an integer time'
+                self.text.problem(message, "bad-setting", None, "write it as a whole number")
+            elif wrong is not None and setting == "max_skew":
+                message = f'{setting} is a number, but "{wrong}" is no integer time'
+                self.text.problem(message, "bad-setting", None, "write INTERVAL '1' HOUR")

@@ -1,12 +1,12 @@
-"""Who holds a watermark back, in words."""
+"""Who holds a watermark back, and which sources wait for others, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from watersmeet.event_time import shown_time
-from watersmeet.plan.explain.durations import duration
+from watersmeet.plan.explain.durations import distance, duration, rounded_up
 
 MOST_SHOWN = 3
 
@@ -70,6 +70,30 @@ class Waiting:
             until = f", or {duration(max(finite))} of silence (idle_timeout)"
         names = _listed([partition.name for partition in self.held_by])
         return f"note: the watermark of {self.input} waits for a row in {names}{until}"
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A source is not read (max_skew): it is ``by`` ahead of ``behind``; None: nothing has come of that."""
+
+    behind: str
+    by: int | None
+
+
+def ahead_words(sources: Mapping[str, Ahead], in_time: bool) -> str:
+    """Which sources are not read, and why; empty: all are.
+
+    >>> ahead_words({"a": Ahead("b", 82_800_000_000), "c": Ahead("b", None)}, in_time=True)
+    'held a (23 h ahead of b), c (no row yet of b)'
+    """
+    words = []
+    for name, ahead in sources.items():
+        how_far = f"no row yet of {ahead.behind}"
+        if ahead.by is not None:
+            far = rounded_up(ahead.by) if in_time else distance(ahead.by, in_time)
+            how_far = f"{far} ahead of {ahead.behind}"
+        words.append(f"{name} ({how_far})")
+    return f"held {_listed(words)}" if words else ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
 from watersmeet.observe.account import Lateness
-from watersmeet.observe.held import Held, Waiting, held_words
+from watersmeet.observe.held import Ahead, Held, Waiting, ahead_words, held_words
 from watersmeet.plan.explain.durations import rounded_up
 
 RECENT_TICKS = 10
@@ -98,7 +98,8 @@ class TickReport:
     """One tick. ``seconds`` is its duration; ``rows_in``: rows read in it per source, each once, however many
     inputs take it; ``rows_out``: rows that went to the sink in it, per insert. ``elapsed``: seconds of the
     clock since the tick before ended, with its waiting; of the first tick its duration. ``clock_us``: when it
-    ended; None: not known. ``backlog``: per source, where it is known."""
+    ended; None: not known. ``backlog``: per source, where it is known. ``held``: the sources that the next
+    tick does not read."""
 
     tick: int
     seconds: float
@@ -108,6 +109,7 @@ class TickReport:
     elapsed: float = 0.0
     clock_us: int | None = None
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
+    held: Mapping[str, Ahead] = field(default_factory=dict)
 
     @property
     def behind(self) -> str:
@@ -232,6 +234,7 @@ class LiveProgress:
             f"in  {fast_in:>9,.0f} rows/s   {self._rows_in:>13,} rows read from sources\n",
             f"out {fast_out:>9,.0f} rows/s   {self._rows_out:>13,} rows to sinks\n",
             f"not read yet: {report.behind}\n" if report.behind else "",
+            f"{held}\n" if (held := ahead_words(report.held, not self._integers)) else "",
         )
         table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("input", no_wrap=True)
@@ -255,8 +258,8 @@ class LiveProgress:
 class PlainProgress(_Quiet):
     """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds, rows read
     from sources and how many a second of the clock, rows to sinks and late ones; how many are kept; what
-    is not read yet, where that is known; and the least watermark, how far it is behind the clock, and why it
-    does not move."""
+    is not read yet, where that is known, and which sources wait for others; and the least watermark, how far
+    it is behind the clock, and why it does not move."""
 
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
@@ -276,6 +279,8 @@ class PlainProgress(_Quiet):
         )
         if report.behind:
             line += f", backlog {report.behind}"
+        if report.held:
+            line += f", {ahead_words(report.held, not self._integers)}"
         line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
         for told in (line, *_missing(report), *self._hot.told(report)):
             print(_cut(told), file=self._out, flush=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.engine.driver.advances import AdvanceBack, advances_back
+from watersmeet.engine.driver.advances import advances_back
 from watersmeet.engine.driver.counts import rows_read
 from watersmeet.engine.driver.declared import _going_idle, _holding, _seen, _waiting
 from watersmeet.engine.driver.identity import Identity, identity_of
@@ -30,8 +30,10 @@ from watersmeet.engine.driver.opening.contents import Contents
 from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
+from watersmeet.engine.driver.settling.aligned import sources_ahead, stay_awake
 from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
 from watersmeet.engine.driver.settling.job_limits import check_job_limits
+from watersmeet.engine.driver.settling.open_tick import OpenTick
 from watersmeet.engine.driver.shape import job_shapes, tracker_rules
 from watersmeet.engine.driver.sharing import incomplete_runs, sharing_of
 from watersmeet.engine.driver.small import MOST_MATCHES, SMALL_ROWS
@@ -64,30 +66,21 @@ from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
 from watersmeet.state.whole import verify_files
 from watersmeet.watermark import tracker
+from watersmeet.watermark.alignment import Ahead
 from watersmeet.watermark.holding import Holding
 
 
 @dataclass(frozen=True)
 class TickResult:
-    """``rows_in``: rows read in this tick, per source; see `counts.rows_read`."""
+    """``rows_in``: rows read in this tick, per source; see `counts.rows_read`. ``held``: the sources that are
+    not to be read in the next one."""
 
     tick: int
     clock_us: int
     queries: Mapping[str, QueryResult]
     finished: bool
     rows_in: Mapping[str, int]
-
-
-@dataclass
-class _OpenTick:
-    start: TickStart
-    inputs: dict[str, dict[str, tracker.InputState]]
-    late_below: dict[str, dict[str, Watermark]]
-    queries: dict[str, QueryTick] = field(default_factory=dict)
-    rows_in: dict[str, int] = field(default_factory=dict)
-    advances_back: dict[str, tuple[AdvanceBack, ...]] = field(default_factory=dict)
-    ended: bool = False
-    manifest: Manifest | None = None
+    held: Mapping[str, Ahead] = field(default_factory=dict)
 
 
 class TickDriver:
@@ -96,7 +89,8 @@ class TickDriver:
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``kept``: which stay.
     ``keep_late``: late rows of stages are wanted, see `aside`; ``keep_broken``: records of tables that are no
     rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task of each node sees
-    all). ``owner``: the id of the state, for sinks. ``settings``: how the run is set (a digest).
+    all). ``owner``: the id of the state, for sinks. ``settings``: how the run is set (a digest). ``used_up``:
+    sources that have no more rows, of a run that ends with them.
     """
 
     def __init__(
@@ -117,7 +111,7 @@ class TickDriver:
         self.kept = KeptTicks(store)
         self.shapes: dict[str, tuple[NodeShape, ...]] = job_shapes(plan, schemas, zoned=zoned)
         self._rules = {q.name: tracker_rules(q) for q in plan.queries}
-        self._open: _OpenTick | None = None
+        self._open: OpenTick | None = None
         self._tables = Tables(tables)
         self._snapshots = Snapshots(snapshots, plan, self.shapes)
         self._idleness = Idleness(started_us, (source.idle_timeout_us for source in plan.sources))
@@ -125,6 +119,7 @@ class TickDriver:
         self.placing: Placing | None = None
         self.small_rows = SMALL_ROWS
         self.keep_late = self.keep_broken = self.ordered = False
+        self.used_up = frozenset[str]()
         self._incomplete: frozenset[str] = frozenset()
         self.said: list[str] = []
         self._contents, self._begin = list[Contents](), frozenset[str]()
@@ -212,7 +207,7 @@ class TickDriver:
                 hint="use a new checkpoint directory to run it again",
             )
         inputs = self._inputs(clock_us)
-        late = {q.name: self._late_below(q, inputs[q.name]) for q in self.plan.queries}
+        late = {q.name: late_below(q, inputs[q.name], self._before(q).late_below) for q in self.plan.queries}
         start = TickStart(
             tick=self.tick + 1,
             attempt=uuid.uuid4().hex,
@@ -224,7 +219,7 @@ class TickDriver:
             placing=self.placing,
             **ingest_fields(self.plan, self.shapes, self.manifest, late),
         )
-        self._open = _OpenTick(start, inputs, late)
+        self._open = OpenTick(start, inputs, late)
         return start
 
     def look(self, clock_us: int) -> None:
@@ -302,7 +297,15 @@ class TickDriver:
                     deepcopy(stored[alias]) if alias in stored else tracker.fresh_input(rules, started_us)
                 )
             self._idleness.settle(states[query.name], self._rules[query.name], clock_us)
+        stay_awake(self.plan, states, self._ahead(states), clock_us)
         return states
+
+    def held(self) -> dict[str, Ahead]:
+        """The sources that are not to be read now, for they are further ahead of others than ``max_skew``."""
+        return {} if self.manifest is None else self._ahead(self._inputs(self.manifest.clock_us))
+
+    def _ahead(self, inputs: Mapping[str, Mapping[str, tracker.InputState]]) -> dict[str, Ahead]:
+        return sources_ahead(self.plan, inputs, self._rules, self.used_up)
 
     def advance(
         self,
@@ -361,10 +364,6 @@ class TickDriver:
 
     def _before(self, query: QueryPlan) -> QueryState:
         return self.manifest.queries[query.name] if self.manifest else QueryState()
-
-    def _late_below(self, query: QueryPlan, inputs: Mapping[str, tracker.InputState]) -> dict[str, Watermark]:
-        """Per key: rows of the tick below are late."""
-        return late_below(query, inputs, self._before(query).late_below)
 
     def node_task(self, query: str, number: int) -> NodeTask:
         """A node of the open tick, to be run once per partition; those beneath it are settled. Writes the
@@ -454,7 +453,8 @@ class TickDriver:
             queries=states,
             finished=tick.ended,
         )
-        return TickResult(tick.start.tick, tick.start.clock_us, results, tick.ended, tick.rows_in)
+        held = self._ahead(tick.inputs)
+        return TickResult(tick.start.tick, tick.start.clock_us, results, tick.ended, tick.rows_in, held)
 
     def identify(self, told: Mapping[str, str]) -> Identity:
         """From what the rows of the tick that was concluded were made; see `identity_of`."""
@@ -488,12 +488,12 @@ class TickDriver:
         self._snapshots.committed()
         self.kept.commit(manifest)
 
-    def _current(self) -> _OpenTick:
+    def _current(self) -> OpenTick:
         if self._open is None:
             raise EngineError("no tick is open", code="no-open-tick")
         return self._open
 
-    def _tick_of(self, start: TickStart) -> _OpenTick:
+    def _tick_of(self, start: TickStart) -> OpenTick:
         tick = self._current()
         if tick.start.attempt != start.attempt:
             raise EngineError("the tick was begun anew: this attempt is stale", code="stale-attempt")

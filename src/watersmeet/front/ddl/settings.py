@@ -39,6 +39,7 @@ OPTIONS = (
     "max_job_rows",
     "max_job_bytes",
     "at_limit",
+    "max_skew",
     "null_time",
     "max_task_memory",
     "time_zone",
@@ -76,12 +77,13 @@ _Kind = TypeVar("_Kind", bound=Enum)
 
 @dataclass
 class Settings:
-    """All SETs so far. ``lateness_is_duration``: allowed_lateness is an interval, not a number."""
+    """All SETs so far. ``durations``: those of lengths of event time by name, and whether they are intervals,
+    not numbers."""
 
     options: Options = field(default_factory=Options)
     run: dict[str, str] = field(default_factory=dict)
     spark: dict[str, str] = field(default_factory=dict)
-    lateness_is_duration: bool = False
+    durations: dict[str, bool] = field(default_factory=dict)
 
     def set(self, key: str, value: str, location: Location | None = None) -> None:
         """One setting. Raises: SqlError for an unknown name or a value that it cannot have."""
@@ -112,27 +114,35 @@ class Settings:
         elif name == "max_task_memory":
             self.options = replace(self.options, max_task_memory=_bytes(name, value, location))
         elif name == "allowed_lateness":
-            self._set_lateness(value, location)
+            self.options = replace(self.options, allowed_lateness=self._length(name, value, location))
+        elif name == "max_skew":
+            most = None if _is_none(value) else self._length(name, value, location)
+            if most == 0:
+                raise SqlError(
+                    "max_skew is 0", code="bad-setting", hint="above zero, or 'none'", location=location
+                )
+            self.options = replace(self.options, max_skew=most)
         else:
             hint = near_names(name, [*OPTIONS, *RUN_SETTINGS])
             if not difflib.get_close_matches(name, [*OPTIONS, *RUN_SETTINGS], n=1):
                 hint = f"{hint}; settings of Spark start with spark."
             raise SqlError(f'unknown setting "{key}"', code="unknown-setting", hint=hint, location=location)
 
-    def _set_lateness(self, value: str, location: Location | None) -> None:
-        self.lateness_is_duration = not value.strip().lstrip("+-").isdigit()
+    def _length(self, name: str, value: str, location: Location | None) -> int:
+        """Of event time: an interval, or a number."""
+        self.durations[name] = not value.strip().lstrip("+-").isdigit()
         try:
-            lateness = duration_us(value) if self.lateness_is_duration else int(value)
+            length = duration_us(value) if self.durations[name] else int(value)
         except SqlError as error:
             raise SqlError(
-                f"allowed_lateness: {error.message}",
+                f"{name}: {error.message}",
                 code="bad-setting",
                 hint="write INTERVAL '10' SECONDS, or a whole number where times are integers",
                 location=location,
             ) from error
-        if lateness < 0:
-            raise SqlError("allowed_lateness is negative", code="bad-setting", location=location)
-        self.options = replace(self.options, allowed_lateness=lateness)
+        if length < 0:
+            raise SqlError(f"{name} is negative", code="bad-setting", location=location)
+        return length
 
 
 def _check_spark_setting(name: str, value: str, location: Location | None) -> None:

@@ -241,6 +241,19 @@ def _options(query: QueryPlan) -> Iterator[str]:
         yield f"at most {options.max_job_rows} rows in the state of the whole job"
     if options.max_job_bytes is not None:
         yield f"at most {size_of(options.max_job_bytes)} of files in the state of the whole job"
+    if options.max_skew is not None:
+        timed = any(is_timed(s.input, c) for s in query.sides for c in s.event_times)
+        skew = distance(options.max_skew, timed)
+        yield f"a source that is more than {skew} ahead of another one is not read until that has caught up"
+        waited = [
+            b.source
+            for s in query.alone.sides
+            for _, b in s.sources
+            if any(lag is not None for lag in b.lags)
+        ]
+        names = list(dict.fromkeys(s.name for s in waited if s.idle_timeout_us is None))
+        if len({source.name for source in waited}) > 1 and names:
+            yield f"without an idle_timeout, a silent source is waited for: {', '.join(names)}"
 
 
 __all__ = ["explain", "explain_query"]

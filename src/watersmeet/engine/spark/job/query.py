@@ -34,6 +34,8 @@ from watersmeet.engine.spark.checkpoint.restart import (
     told_of,
 )
 from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.job.alignment import Alignment
+from watersmeet.engine.spark.job.beats import beating
 from watersmeet.engine.spark.job.going_on import of_the_sources, recovered
 from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.session import hold_fixed
@@ -42,7 +44,6 @@ from watersmeet.engine.spark.job.signals import stopped_by_signals
 from watersmeet.engine.spark.job.waiting import Waiting
 from watersmeet.engine.spark.job.words import in_words
 from watersmeet.engine.spark.job.zone_rules import check_zone
-from watersmeet.engine.spark.sources import generator
 from watersmeet.engine.spark.sources.backlog import Backlog, rows_behind
 from watersmeet.engine.spark.sources.brokers import Brokers
 from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead, changed_in
@@ -239,6 +240,7 @@ class JobRun:
         self.driver.kept = KeptTicks(store, settings.keep_ticks)
         self._note(*self.driver.said)
         self.driver.declare_partitions(partitions)
+        self.alignment = Alignment(spark, sources, self.driver)
         self._reports = reports_of(scanned.sources, store) if sources else None
         count = settings.partitions or spark.sparkContext.defaultParallelism
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count, self.takings)
@@ -251,8 +253,7 @@ class JobRun:
         with self._heartbeat():
             while not self._stop.is_set():
                 self._stream_once(self._reports)
-                more = generator.have_more(self.plan.sources, ends_in(self._host) or [])
-                if not (self.settings.until_caught_up and more):  # a pass takes one batch of a generator
+                if not (self.settings.until_caught_up and self.alignment.goes_on(ends_in(self._host) or [])):
                     break
         if self.settings.until_caught_up:
             self._read_tables()
@@ -292,6 +293,7 @@ class JobRun:
         query, waiting = writer.start(), Waiting(self.brokers.silent, self._note)
         self._query = query
         try:
+            self.alignment.begin(query)
             while not self._stop.is_set():
                 if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
                     return
@@ -304,6 +306,7 @@ class JobRun:
                 in_short = readable_error(self._failure or error)
                 raise self.topics.told(in_short, self._topics, ends_in(self._host)) from None
         finally:
+            self.alignment.end()
             if query.isActive and not self._left_behind:
                 self._stop.set()
                 self._end_between_ticks(query)
@@ -379,6 +382,7 @@ class JobRun:
             )
         except Exception as error:
             raise in_words(error, self.plan) from None
+        self.alignment.align()
         self._last_tick = time.monotonic()
         self.result.ticks += 1
         self.result.last = result
@@ -428,7 +432,9 @@ class JobRun:
             return True
         if not self._host or not self.driver.is_due(_now_us()):
             return False
-        return not any(self._unread([source.name for source in self.plan.sources], self._host).values())
+        held = self.driver.held()
+        names = [source.name for source in self.plan.sources if source.name not in held]
+        return not any(self._unread(names, self._host).values())
 
     def _unread(self, names: Collection[str], host: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         """The partitions of these sources that have rows which ``host``'s batch did not read."""
@@ -448,28 +454,21 @@ class JobRun:
             yield
             return
         pause_s = min(LONGEST_IDLE_S, max(SHORTEST_IDLE_S, min(timeouts, default=0) / 2e6))
-        over = threading.Event()
 
         def beat() -> None:
-            while not over.wait(pause_s / 2) and not self._stop.is_set():
-                with self._lock:
-                    self.driver.look(_now_us())
-                    if self._stop.is_set() or time.monotonic() - self._last_tick < pause_s:
-                        continue
-                    try:
-                        if self._own_tick_is_due():
-                            self._own_tick(self._intended(end=False))
-                    except BaseException as error:
-                        self._failure = error
-                        self._stop.set()
+            with self._lock:
+                self.driver.look(_now_us())
+                if self._stop.is_set() or time.monotonic() - self._last_tick < pause_s:
+                    return
+                try:
+                    if self._own_tick_is_due():
+                        self._own_tick(self._intended(end=False))
+                except BaseException as error:
+                    self._failure = error
+                    self._stop.set()
 
-        thread = threading.Thread(target=beat, name="idle-ticks", daemon=True)
-        thread.start()
-        try:
+        with beating(beat, pause_s / 2, self._stop):
             yield
-        finally:
-            over.set()
-            thread.join()
         if self._failure is not None and not isinstance(self._failure, _Stopping):
             raise readable_error(self._failure) from None
 

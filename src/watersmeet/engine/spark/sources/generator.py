@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -66,12 +66,13 @@ def rows_given(offset: str) -> int:
     return 0 if offset == "-" else int(json.loads(offset)["offset"])
 
 
-def have_more(sources: Sequence[Source], offsets: Sequence[str]) -> bool:
-    """Whether a bounded generator among these has rows beyond its offset. ``offsets``: none, or of each."""
+def have_more(sources: Sequence[Source], offsets: Sequence[str], passed_over: Collection[str] = ()) -> bool:
+    """Whether a bounded generator among these has rows beyond its offset. ``offsets``: none, or of each;
+    ``passed_over``: names of sources that are not asked."""
     return any(
         rows_given(text) < (total_rows(source) or 0)
         for source, text in zip(sources, offsets, strict=bool(offsets))
-        if source.traits.own_rate
+        if source.traits.own_rate and source.name not in passed_over
     )
 
 
