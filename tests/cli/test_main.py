@@ -111,7 +111,10 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "--no-live",
     ]
     found = watersmeet(
-        "run", job, *flags, "--trigger", "2 seconds", "--conf", "spark.a=b=c", "--max-rows", "9"
+        "run",
+        job,
+        *(*flags, "--trigger", "2 seconds", "--conf", "spark.a=b=c"),
+        *("--max-rows", "9", "--max-skew", "1 hour"),
     )
     assert found.status == 0, found.err
     assert engine.called == {
@@ -131,7 +134,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "until_caught_up": True,
         "finish": True,
     }
-    assert engine.job.options.max_rows == 9
+    assert (engine.job.options.max_rows, engine.job.options.max_skew) == (9, 3_600_000_000)
     assert "tick 1" in found.out
     assert "W[a.t] 1970-01-01" in found.out, "a timestamp unless the plan says that it is a number"
     assert "adds up" in found.out

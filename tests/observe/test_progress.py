@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from watersmeet.event_time import ENDED, MAX_TIME, NEVER, shown_time
-from watersmeet.observe.held import Held, Waiting
+from watersmeet.observe.held import Ahead, Held, Waiting
 from watersmeet.observe.progress import (
     Backlog,
     HeavyKey,
@@ -65,6 +65,18 @@ def test_rows_of_deletes_of_nothing_are_told():
     assert wanted in live.getvalue()
     JsonProgress(told).update(report)
     assert json.loads(told.getvalue())["inputs"][1]["missing_deletes"][0] == '{"k": "[b]"}'
+
+
+def test_sources_that_wait_for_others_are_told():
+    report = replace(REPORT, held={"flights": Ahead("weather", 82_800_000_001)})
+    plain, live, told = io.StringIO(), io.StringIO(), io.StringIO()
+    PlainProgress(plain).update(report)
+    assert ", held flights (23 h 1 min ahead of weather)" in plain.getvalue()
+    with LiveProgress(Console(file=live, width=80, force_terminal=True), "job", frozenset({"w.n"})) as view:
+        view.update(report)
+    assert "held flights (82800000001 ahead of weather)" in live.getvalue()
+    JsonProgress(told).update(report)
+    assert json.loads(told.getvalue())["held"] == {"flights": {"behind": "weather", "by": 82_800_000_001}}
 
 
 def test_plain_is_one_line_per_tick_of_one_unit_each():

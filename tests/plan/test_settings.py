@@ -89,6 +89,7 @@ def test_what_rows_depend_on_counts_and_is_named(old, new, named):
         ("", "SET max_job_rows = 1000;"),
         ("", "SET max_job_bytes = '1 GB';"),
         ("'format' = 'csv'", "'format' = 'csv', 'max_rows' = '5', 'max_bytes' = '1 GB'"),
+        ("", "SET max_skew = INTERVAL '1' HOUR;"),
         ("", "SET partitions = 7;"),
         ("'format' = 'csv'", "'format' = 'csv', 'maxFilesPerTrigger' = '3'"),
         ("'format' = 'csv'", "'format' = 'csv', 'rows_per_second' = '3'"),

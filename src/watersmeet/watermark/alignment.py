@@ -41,7 +41,7 @@ def ahead(
         groups: names of sources whose rows meet. One that is in none of ``standings`` has no watermark.
         used_up: those that have no more rows, and will have none: nobody waits for them, nor they for others.
     """
-    found: dict[str, Ahead] = {}
+    held: dict[str, Ahead] = {}
     for group in groups:
         marks = {
             name: standings[name].watermark
@@ -55,9 +55,9 @@ def ahead(
         for name, mark in marks.items():
             if NEVER < mark < ENDED and mark - least > max_skew:
                 by = None if least == NEVER else int(mark - least)
-                if name not in found or _further(by, found[name].by):
-                    found[name] = Ahead(behind, by)
-    return found
+                if name not in held or _further(by, held[name].by):
+                    held[name] = Ahead(behind, by)
+    return held
 
 
 def _further(by: int | None, than: int | None) -> bool:

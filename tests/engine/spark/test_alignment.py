@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections import Counter
 from datetime import datetime, timedelta
 
@@ -87,3 +89,64 @@ def test_a_day_ahead_with_a_restart_in_the_middle(spark, tmp_path):
     assert read() == expected(range(4 * 24, 4 * (24 + HOURS)), range(4 * (24 + HOURS)))
     assert most_kept(free) == 4 * HOURS
     assert bounded <= 4 * (SKEW + 6 + 2 + 2) < most_kept(free)
+
+
+def topic(broker, name: str, more: str = "") -> str:
+    servers = broker.bootstrap_servers
+    return f"Kafka OPTIONS ('bootstrap.servers' = '{servers}', 'topic' = '{name}', 'max_ahead' = 'off'{more})"
+
+
+def send(broker, name: str, *quarters: int) -> None:
+    times = {quarter: str(DAY + timedelta(minutes=15 * quarter)) for quarter in quarters}
+    broker.produce(name, [(0, None, json.dumps({"k": n, "t": time})) for n, time in times.items()])
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("goes_idle", [False, True])
+def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_idle):
+    """Rows of l are there all the time; r comes to a standstill, and goes on, or is idle in the end. All the
+    while it is one query of Spark."""
+    left, right = f"aligned-l-{goes_idle}", f"aligned-r-{goes_idle}"
+    for name in (left, right):
+        kafka_broker.create_topic(name)
+    send(kafka_broker, left, *range(96, 192))
+    send(kafka_broker, right, *range(40))
+    idle = ", 'idle_timeout' = '3 seconds'"
+    text = JOB.format(
+        l=topic(kafka_broker, left, ", 'maxOffsetsPerTrigger' = '8'" + idle),
+        r=topic(kafka_broker, right, ", 'maxOffsetsPerTrigger' = '20'" + (idle if goes_idle else "")),
+        settings=MAX_SKEW,
+    )
+    with Running(spark, text, tmp_path / "state", trigger="100 milliseconds") as run:
+        run.wait_for(lambda: run.total("in", "out", "r") == 40)
+        query = str(run._run._query.runId)
+        assert run.total("in", "out", "l") == 8
+        assert run.ticks[-1].held["l"].behind == "r"
+        if goes_idle:
+            run.wait_for(lambda: run.total("in", "out", "l") == 96)
+            assert any("r" in tick.queries["out"].idle for tick in run.ticks)
+        else:
+            time.sleep(4)
+            assert run.total("in", "out", "l") == 8, "held, for r is silent and has no timeout"
+            assert run.ticks[-1].queries["out"].idle == (), "nor is what is held idle"
+            send(kafka_broker, right, *range(40, 192))
+            run.wait_for(lambda: run.total("in", "out", "l") == 96)
+            assert most_kept(run) <= 4 * (SKEW + 1) + 8 + 20
+        assert str(run._run._query.runId) == query
+
+
+MADE_UP = "Generator OPTIONS ('rate' = '0.001', 'rows' = '{rows}', 'start' = '2024-01-01 {start}')"
+
+
+def test_made_up_rows_and_a_job_that_ends_with_its_input(spark, tmp_path):
+    """A row of each comes 1,000 s after the one before, and r begins two hours later: it waits until l is
+    an hour behind, and at last for nobody, for l has no more."""
+    text = JOB.format(
+        l=MADE_UP.format(rows=5, start="00:00:00"),
+        r=MADE_UP.format(rows=5, start="02:00:00"),
+        settings="SET max_skew = INTERVAL '1' HOUR;",
+    )
+    run = caught_up(spark, text, tmp_path / "state", finish=True)
+    given = [(tick.rows_in.get("l", 0), tick.rows_in.get("r", 0)) for tick in run.ticks]
+    assert given[:5] == [(1, 1), (1, 0), (1, 0), (1, 0), (1, 0)]
+    assert [sum(rows) for rows in zip(*given, strict=True)] == [5, 5]

@@ -116,7 +116,7 @@ class Settings:
         elif name == "allowed_lateness":
             self.options = replace(self.options, allowed_lateness=self._length(name, value, location))
         elif name == "max_skew":
-            most = None if _is_none(value) else self._length(name, value, location)
+            most = None if is_none(value) else self._length(name, value, location)
             if most == 0:
                 raise SqlError(
                     "max_skew is 0", code="bad-setting", hint="above zero, or 'none'", location=location
