@@ -114,7 +114,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "run",
         job,
         *(*flags, "--trigger", "2 seconds", "--conf", "spark.a=b=c"),
-        *("--max-rows", "9", "--max-skew", "1 hour"),
+        *("--max-rows", "9", "--max-skew", "60"),
     )
     assert found.status == 0, found.err
     assert engine.called == {
@@ -134,7 +134,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "until_caught_up": True,
         "finish": True,
     }
-    assert (engine.job.options.max_rows, engine.job.options.max_skew) == (9, 3_600_000_000)
+    assert (engine.job.options.max_rows, engine.job.options.max_skew) == (9, 60)
     assert "tick 1" in found.out
     assert "W[a.t] 1970-01-01" in found.out, "a timestamp unless the plan says that it is a number"
     assert "adds up" in found.out
