@@ -7,7 +7,8 @@ knows no limits (made-up rows) it is not asked, which comes to the same.
 
 Nothing of this is stored: who is held follows from the watermarks of the last tick. A run that goes on finds
 the same sources ahead; they are held before its first batch is planned, under the lock by which the query
-plans.
+plans. If the query should be faster than this process, which has its time to make its sources, the first
+batch has rows of theirs, and the next one has none.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class Alignment:
         with _readable():
             execution: Any = query._jsq.streamingQuery()
             planning = execution.awaitProgressLock()
-            locked = bool(self._driver.held()) and planning.tryLock()  # else it is planning: a tick too many
+            locked = planning.tryLock()  # at once; else it is planning already: a tick too many
             try:
-                until = time.monotonic() + _PATIENCE_S
-                while locked and query.isActive and not execution.uniqueSources().size():
+                until, held = time.monotonic() + _PATIENCE_S, self._driver.held()
+                while held and query.isActive and not execution.uniqueSources().size():
                     if time.monotonic() > until:
                         return
                     time.sleep(0.002)
