@@ -49,15 +49,15 @@ class AtLimit(Enum):
 
 @dataclass(frozen=True)
 class Options:
-    """The semantics' options. ``allowed_lateness``: µs for queries over TIMESTAMP or DATE times, plain units
-    for integer times. ``max_rows``, ``max_bytes``: retained rows, and bytes in files, allowed per join,
-    ``max_rows_per_key``: per key of a side, ``max_output_per_tick``: rows out in a tick, ``max_job_rows``,
-    ``max_job_bytes``: retained rows and bytes of all queries together, ``max_skew``: how far a source is read
-    ahead of others, in the units of allowed_lateness; None: no limit. ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
-    watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
-    and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and intervals of fixed
-    length do not depend on it. ``output_mode``: that of queries that say none themselves; None: what their
-    sources allow. Of a planned query it is its own."""
+    """The semantics' options. ``allowed_lateness``, ``max_skew``: µs for queries over TIMESTAMP or DATE
+    times, plain units for integer times. ``max_rows``, ``max_bytes``: retained rows, and bytes in files,
+    allowed per join, ``max_rows_per_key``: per key of a side, ``max_output_per_tick``: rows out in a tick,
+    ``max_job_rows``, ``max_job_bytes``: retained rows and bytes of all queries together, ``max_skew``: how
+    far a source is read ahead of others; None: no limit. ``max_task_memory``: bytes that one task may hold
+    at once. ``lenient``: an explicit advance below the watermark is passed over and reported; else it fails
+    the tick. ``time_zone``: in which expressions read and write days, hours and texts of TIMESTAMPs (see
+    `spec.time_zones`); windows and intervals of fixed length do not depend on it. ``output_mode``: that of
+    queries that say none themselves; None: what their sources allow. Of a planned query it is its own."""
 
     watermark_rule: WatermarkRule = WatermarkRule.TIGHT
     allowed_lateness: int = 0
